@@ -38,6 +38,7 @@ from . import (
     verified,
     what_ifs,
 )
+from .template_bytecode import TemplateBytecode
 
 _ASSETS = Path(__file__).parent / "assets"
 _VALUE_LIMIT = 20_000
@@ -207,6 +208,7 @@ def _environment() -> jinja2.Environment:
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         finalize=_finalize,
+        bytecode_cache=TemplateBytecode(),
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -17,9 +17,10 @@ from auditor.recordings.standalone_snapshot import SnapshotRecording, is_pickle,
 from auditor.recordings.standalone_trace import RankedTraces, TraceRecording
 from auditor.rule import NotLooked
 from auditor.runs.rank_recordings import RankedRecording, is_ranked
-from auditor.timeline.malloc import keep_freed_memory
+from auditor.timeline.malloc import cycles_looked_for_seldom, keep_freed_memory
 
 
+@cycles_looked_for_seldom()
 def analyze(
     *,
     paths: tuple[str, ...],

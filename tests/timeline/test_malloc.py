@@ -5,6 +5,7 @@ again.
 from __future__ import annotations
 
 import ctypes
+import gc
 import platform
 import resource
 import subprocess
@@ -51,3 +52,22 @@ def test_blocks_are_used_again_rather_than_faulted_in(monkeypatch):
 def test_another_c_library_is_left_alone(monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     assert malloc.keep_freed_memory() is False
+
+
+def test_cycles_are_looked_for_seldom_inside_and_as_before_outside():
+    before = gc.get_threshold()
+    with pytest.raises(KeyError), malloc.cycles_looked_for_seldom():
+        assert gc.get_threshold() == (malloc.ALLOCATED, *before[1:])
+        raise KeyError
+    assert gc.get_threshold() == before
+
+
+@pytest.mark.parametrize("chosen", [0, 10 * malloc.ALLOCATED])
+def test_who_looks_for_cycles_more_seldom_still_goes_on_so(chosen):
+    before = gc.get_threshold()
+    gc.set_threshold(chosen, *before[1:])
+    try:
+        with malloc.cycles_looked_for_seldom():
+            assert gc.get_threshold()[0] == chosen
+    finally:
+        gc.set_threshold(*before)

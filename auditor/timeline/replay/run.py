@@ -81,22 +81,24 @@ def replay(plan: Schedule, edits: Edits | None = None) -> Replayed:
     edits = edits or Edits.none(plan)
     lists, devices = plan.lists, _Devices(plan, edits)
     first = int(plan.start[0])
-    own, gap, waiting = edits.own.tolist(), edits.gap.tolist(), edits.waits.tolist()
-    begins, ends = [0] * plan.count, [0] * plan.count
-    for event, (follows, previous) in enumerate(zip(lists.after, lists.before, strict=True)):
-        begin = (ends[follows] if follows >= 0 else first) + gap[event]
-        if previous >= 0 and previous != follows and ends[previous] > begin:
-            begin = ends[previous]
-        end = begin + own[event]
+    begins = [0] * plan.count
+    ends = [0] * plan.count + [NEVER, first]  # two for events that follow none
+    waited = edits.waits.tolist()
+    events = zip(lists.after, lists.before, edits.gap.tolist(), edits.own.tolist(), strict=True)
+    for event, (follows, previous, gap, own) in enumerate(events):
+        begin = ends[follows] + gap
+        begin = max(begin, ends[previous])
+        end = begin + own
         for row in lists.queued[event]:
-            end = max(end, devices.queue(row, begin))
-        if waiting[event] and lists.waited[event]:
-            until = max(devices.end[row] for row in lists.waited[event])
-            end = max(end, until + lists.late[event])
+            free = devices.queue(row, begin)
+            end = max(end, free)
+        if lists.waited[event] and waited[event]:
+            until = max([devices.end[row] for row in lists.waited[event]]) + lists.late[event]
+            end = max(end, until)
         begins[event], ends[event] = begin, end
     return Replayed(
         begins,
-        ends,
+        ends[: plan.count],
         devices.start,
         devices.end,
         [ends[event] for event in lists.boundaries],
@@ -108,36 +110,38 @@ class _Devices:
     """The streams of all devices. Lists, not arrays: each work depends on the one before it."""
 
     def __init__(self, plan: Schedule, edits: Edits) -> None:
-        self.lists: Lists = plan.lists
-        self.limit = plan.limit
-        self.length = edits.length.tolist()
-        self.start, self.end = list(self.lists.start), list(self.lists.end)
-        self.free: list[int] = [NEVER] * self.lists.streams
-        self.begun: list[list[int]] = [[] for _ in range(self.lists.streams)]
-        for row in self.lists.outside:
-            stream = self.lists.stream[row]
-            self.free[stream] = max(self.free[stream], self.end[row])
-            self.begun[stream].append(self.start[row])
+        lists: Lists = plan.lists
+        length = edits.length.tolist()
+        start, end = list(lists.start), list(lists.end)
+        free: list[int] = [NEVER] * lists.streams
+        for row in lists.outside:
+            free[lists.stream[row]] = max(free[lists.stream[row]], end[row])
+        self.start, self.end = start, end
+        stream, lag, distance, full = lists.stream, lists.lag, lists.distance, lists.full
+        depends, simple = lists.depends, lists.simple
 
-    def queue(self, row: int, at: int) -> int:
-        """The host queues one work at a moment; when its launch finds room in the queue.
+        def queue(row: int, at: int) -> int:
+            place = stream[row]
+            before = free[place]
+            begin = at + lag[row] if simple[row] else _earliest(lists, row, at, start, before)
+            if depends[row]:
+                begin = max(begin, *[end[other] + late for other, late in depends[row]])
+            begin = max(begin, before + distance[row])
+            start[row] = begin
+            end[row] = done = begin + length[row]
+            if done > before:
+                free[place] = done
+            return start[full[row]] if full[row] >= 0 else NEVER
 
-        Work without a launch comes after the work before it on its stream, as in the recording.
-        """
-        lists = self.lists
-        stream, first, lag = lists.stream[row], lists.rigid[row], lists.lag[row]
-        free, begun = self.free[stream], self.begun[stream]
-        if first >= 0:
-            start = self.start[first] + lists.start[row] - lists.start[first]
-        elif lag is None:
-            start = lists.start[row] if free == NEVER else NEVER
-        else:
-            start = at + lag
-        for other, distance in lists.depends[row]:
-            start = max(start, self.end[other] + distance)
-        start = max(start, free + lists.distance[row])
-        self.start[row] = start
-        self.end[row] = end = start + self.length[row]
-        self.free[stream] = max(free, end)
-        begun.append(start)
-        return begun[-1 - self.limit] if len(begun) > self.limit and lag is not None else NEVER
+        self.queue = queue
+        """The host queues one work (row) at a moment; when its launch finds room in the queue."""
+
+
+def _earliest(lists: Lists, row: int, at: int, start: Sequence[int], free: int) -> int:
+    """When work begins that has no launch, or keeps its distance from other work of its launch.
+    Work without a launch comes after the work before it on its stream, as in the recording.
+    """
+    first = lists.rigid[row]
+    if first >= 0:
+        return start[first] + lists.start[row] - lists.start[first]
+    return lists.start[row] if free == NEVER else NEVER

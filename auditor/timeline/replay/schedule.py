@@ -33,6 +33,8 @@ SLOW_LAUNCH_NS = 50_000
 50 us is what HTA calls a slow runtime call."""
 
 NO_CALL = -1
+NO_EVENT = -2
+"""Stands for the event before the first one of a thread, in lists."""
 
 
 @dataclass(frozen=True)
@@ -98,9 +100,10 @@ class Schedule:
             if one >= 0:
                 queued[one].append(row)
         lost = (self.orphan[streams.event] >= 0) & (streams.event >= 0)
+        full = np.where(lost, -1, streams.places_before(self.limit))
         marks = np.flatnonzero(self.boundary >= 0)
         return Lists(
-            before=self.before.tolist(),
+            before=np.where(self.before < 0, NO_EVENT, self.before).tolist(),
             after=self.after.tolist(),
             queued=queued,
             waited=self.waited.rows,
@@ -110,10 +113,9 @@ class Schedule:
             end=streams.end.tolist(),
             stream=streams.stream.tolist(),
             streams=int(streams.stream.max(initial=-1)) + 1,
-            lag=[
-                None if orphaned else lag
-                for lag, orphaned in zip(streams.lag.tolist(), lost.tolist(), strict=True)
-            ],
+            lag=streams.lag.tolist(),
+            simple=(~lost & (streams.rigid < 0)).tolist(),
+            full=full.tolist(),
             distance=streams.distance.tolist(),
             rigid=streams.rigid.tolist(),
             depends=streams.depends,
@@ -129,7 +131,9 @@ class Lists:
     """
 
     before: list[int]
+    """:data:`NO_EVENT` where there is none."""
     after: list[int]
+    """-1 where there is none."""
     queued: list[list[int]]
     """Rows of :class:`Streams` that each event queues."""
     waited: tuple[tuple[int, ...], ...]
@@ -140,8 +144,13 @@ class Lists:
     end: list[int]
     stream: list[int]
     streams: int
-    lag: list[int | None]
-    """None for work whose launch the trace does not show."""
+    lag: list[int]
+    simple: list[bool]
+    """Work that begins by its launch: the trace shows one, and it is no further work of a graph."""
+    full: list[int]
+    """The row whose begin makes room in the stream's queue for this one; -1 where there is room,
+    or no launch that waits for it.
+    """
     distance: list[int]
     rigid: list[int]
     depends: tuple[tuple[tuple[int, int], ...], ...]

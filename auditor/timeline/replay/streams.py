@@ -13,7 +13,7 @@ import numpy as np
 from auditor.timeline.device import Launches
 from auditor.timeline.intervals import groups
 from auditor.timeline.naming import GRAPH_LAUNCHES, mask, plain
-from auditor.timeline.trace import Codes, Ints, Trace
+from auditor.timeline.trace import Codes, Flags, Ints, Trace
 
 LONGEST_NS = 50_000
 """A device begins queued work within this time of what it waited for. Launches that find the queue
@@ -68,6 +68,17 @@ class Streams:
             queued = np.searchsorted(rows, mine)
             done = np.searchsorted(begun, times[self.event[mine]], side="right")
             result[self.event[mine]] = np.maximum(queued - done, 0)
+        return result
+
+    def places_before(self, limit: int) -> Ints:
+        """For each work the row that was queued ``limit`` places before it on its stream, -1 where
+        there is none. Work of one event is queued in the order of the rows.
+        """
+        order = np.lexsort((self.event, self.stream))
+        result = np.full(len(order), -1)
+        if 0 < limit < len(order):
+            row, other = order[limit:], order[:-limit]
+            result[row] = np.where(self.stream[row] == self.stream[other], other, -1)
         return result
 
 
@@ -171,29 +182,34 @@ def _rigid(event: Ints) -> Ints:
     return result
 
 
-def _after(queue: _Queue, row: int, late: bool) -> list[int]:
-    """Work of other streams that this one came after: where the host told a stream to wait for an
-    event (``cudaStreamWaitEvent``) since the launch before it on its stream; or where it began
-    right after that work's end and neither its own launch nor its stream explains why only then
-    (``late``).
+def _told(queue: _Queue) -> Flags:
+    """Work before which the host told a stream to wait for an event (``cudaStreamWaitEvent``),
+    since the launch before it on its stream.
+    """
+    before = queue.previous
+    since = np.where(before >= 0, queue.begin[before], LONG_AGO)
+    low, high = (np.searchsorted(queue.told, when, side="right") for when in (since, queue.begin))
+    result: Flags = low < high
+    return result
+
+
+def _after(queue: _Queue, row: int, told: bool) -> list[int]:
+    """Work of other streams that this one came after: where the host ``told`` a stream to wait; or
+    where it began right after that work's end and neither its own launch nor its stream explains
+    why only then.
 
     A trace seldom says which event a stream waited for. So each other stream of the device is taken
     to hold the work back with the last of its work that was queued before and had ended when it
     began: that holds in the recording, and where it was not meant a price is too low rather than
     too high.
     """
-    before, start = int(queue.previous[row]), int(queue.start[row])
-    since = queue.begin[before] if before >= 0 else LONG_AGO
-    low, high = np.searchsorted(queue.told, (since, queue.begin[row]), side="right")
-    if low == high and not late:
-        return []
+    start, own = int(queue.start[row]), int(queue.stream[row])
     found = []
-    own = int(queue.stream[row])
     for key, rows, ends in queue.of_device[int(queue.device[row])]:
         place = min(bisect_left(rows, row), bisect_right(ends, start)) - 1
         if key != own and place >= 0:
             other = rows[place]
-            if low < high or start - int(queue.end[other]) <= SOON_NS:
+            if told or start - int(queue.end[other]) <= SOON_NS:
                 found.append(other)
     return found
 
@@ -210,14 +226,12 @@ def _delays(queue: _Queue, rigid: Ints) -> tuple[Ints, Ints, Depends, int]:
     start, begin, reach = queue.start, queue.begin, queue.reach
     known = (queue.event >= 0) & (rigid < 0)
     late = start - np.maximum(begin, reach) > LONGEST_NS
-    others = [
-        _after(queue, row, late=is_late) if asked else []
-        for row, (asked, is_late) in enumerate(zip(known.tolist(), late.tolist(), strict=True))
-    ]
-    other = np.array(
-        [max((int(queue.end[each]) for each in found), default=LONG_AGO) for found in others],
-        np.int64,
-    )
+    told = _told(queue)
+    others: list[list[int]] = [[]] * len(start)
+    other = np.full(len(start), LONG_AGO)
+    for row in np.flatnonzero(known & (told | late)).tolist():
+        others[row] = found = _after(queue, row, told=bool(told[row]))
+        other[row] = max((int(queue.end[each]) for each in found), default=LONG_AGO)
     bound = np.maximum(np.maximum(begin, reach), other)
     by_launch, by_stream = bound == begin, bound == reach
     delay = start - bound
@@ -235,6 +249,8 @@ def _delays(queue: _Queue, rigid: Ints) -> tuple[Ints, Ints, Depends, int]:
             )
             for each in found
         )
+        if found
+        else ()
         for row, found in enumerate(others)
     )
     return lag, distance, depends, int((delay - taken)[known].sum())
