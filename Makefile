@@ -4,6 +4,8 @@ TORCH ?= torch==2.13.0
 TORCH_CUDA ?= torch==2.14.1 torchvision==0.29.1
 BIN := .venv/bin
 BIN_CUDA := .venv-cuda/bin
+# Bytecode of the few modules that are imported is compiled then; of all that torch brings it takes 15 s more.
+QUICK := --quiet --disable-pip-version-check --no-compile
 export OMP_NUM_THREADS ?= 1
 # Empty: bytecode is kept, or each of the hundreds of processes that the tests start would compile us anew.
 export PYTHONDONTWRITEBYTECODE =
@@ -49,13 +51,13 @@ fuzz: .venv/ready-dev
 SEED ?= 1
 mutants: N = 200
 mutants: .venv/ready-dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[mutants]"
+	$(BIN)/python -m pip install $(QUICK) --editable ".[mutants]"
 	nice $(BIN)/python -m tests.mutation --number $(N) --seed $(SEED)
 
 # Known flaws of what we depend on: by hand, since it asks PyPI's advisory service; what that does not know fails it (--strict).
 audit-deps: .venv/ready
 	$(PYTHON) -m venv .venv/audit-deps
-	.venv/audit-deps/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1
+	.venv/audit-deps/bin/python -m pip install $(QUICK) pip-audit==2.10.1
 	$(BIN)/python -m pip freeze --exclude-editable > .venv/audit-deps/requirements.txt
 	.venv/audit-deps/bin/pip-audit --strict --no-deps --disable-pip --requirement .venv/audit-deps/requirements.txt
 
@@ -65,18 +67,18 @@ manual: .venv/ready
 # torch first and pinned: unpinned, it brings gigabytes of CUDA packages.
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install $(QUICK) "$(TORCH)"
+	$(BIN)/python -m pip install $(QUICK) --editable .
 	touch $@
 
 .venv/ready-dev: .venv/ready
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	$(BIN)/python -m pip install $(QUICK) --editable ".[dev]"
 	touch $@
 
 .venv-cuda/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-cuda
-	$(BIN_CUDA)/python -m pip install --quiet --disable-pip-version-check $(TORCH_CUDA)
-	$(BIN_CUDA)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	$(BIN_CUDA)/python -m pip install $(QUICK) $(TORCH_CUDA)
+	$(BIN_CUDA)/python -m pip install $(QUICK) --editable ".[dev]"
 	touch $@
 
 clean:

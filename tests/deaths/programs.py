@@ -149,7 +149,6 @@ DEATHS: dict[str, Death] = {
         "ValueError(S('weird'))",
         more="class S(str):\n    def __str__(self): return self\n    "
         "def split(self, *a): raise TypeError",
-        quick=True,
     ),
     "str_raises": raising(
         "Odd('x')",
@@ -395,7 +394,7 @@ DEATHS: dict[str, Death] = {
         "wait()", INTERRUPTED, outside="in the background", says=("Ctrl-C or SIGTERM",)
     ),
     "no_hang_up": Death("wait()", DONE, outside="nohup"),
-    "stdout_closed": Death("", DONE, shell=">&-", quick=True),
+    "stdout_closed": Death("", DONE, shell=">&-"),
     "stderr_closed": Death("", DONE, shell="2>&-"),
     "all_closed": Death("", DONE, shell="<&- >&- 2>&-"),
     "stdout_full": Death("", DONE, shell=">/dev/full", quick=True),

@@ -20,6 +20,7 @@ import pytest
 from auditor.runs import child_process
 from auditor.runs.plan import Plan
 from auditor.runs.progress import silent
+from tests.lazily import Lazily
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -118,6 +119,11 @@ ENDINGS = {
     "hangs": (3, "timeout"),
 }
 
+ALIKE = {"trainer.step", "iterator", "leaves"}
+"""Endings that take the way of another one: a method that of a function, an iterator that of a
+generator, and ``os._exit`` that of a signal.
+"""
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -128,7 +134,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def endings(folder, audit):
-    """Every ending, two at a time: (finished process, report)."""
+    """Every ending that is asked for: (finished process, report, folder)."""
 
     def one(name):
         out = folder / f"out-{name}"
@@ -149,11 +155,13 @@ def endings(folder, audit):
         )
         return done, json.loads((out / "report.json").read_text()), out
 
-    with ThreadPoolExecutor(2) as pool:
-        return dict(zip(ENDINGS, pool.map(one, ENDINGS), strict=True))
+    return Lazily(one)
 
 
-@pytest.mark.parametrize("name", ENDINGS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE)) for name in ENDINGS],
+)
 def test_exit_code_and_outcome(endings, name):
     done, report, out = endings[name]
     code, outcome = ENDINGS[name]
@@ -182,10 +190,10 @@ def test_a_hanging_target_says_where(endings):
     assert "auditor" not in trace
 
 
-def test_a_generator_that_ends_is_run_again_with_passes_that_fit(endings):
-    for name in ("generator", "iterator"):
-        _, report, _ = endings[name]
-        assert report["run"]["step_us"]["n"] >= 8
+@pytest.mark.parametrize("name", ["generator", pytest.param("iterator", marks=pytest.mark.slow)])
+def test_a_generator_that_ends_is_run_again_with_passes_that_fit(endings, name):
+    _, report, _ = endings[name]
+    assert report["run"]["step_us"]["n"] >= 8
 
 
 def test_a_target_may_import_torch_in_its_first_step(tmp_path, audit):
