@@ -11,6 +11,7 @@ import os, time
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 dist.init_process_group("gloo")
 rank = dist.get_rank()
@@ -36,8 +37,27 @@ def failing():
 def short():
     for _ in range(20):
         yield step()
+
+def several():
+    data = TensorDataset(torch.randn(64, 8))
+    loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data))
+    wide = DistributedDataParallel(torch.nn.Linear(8, 1), find_unused_parameters=True)  # DIST006
+    descent = torch.optim.SGD(wide.parameters(), lr=0.1)
+    while True:
+        for (x,) in loader:  # DIST007
+            descent.zero_grad()
+            for half in x.chunk(2):
+                wide(half).square().mean().backward()  # DIST005
+            descent.step()
+            yield
 """
 
+MARKED = {
+    code: number
+    for number, line in enumerate(TRAINER.splitlines(), 1)
+    for code in [line.partition("  # DIST")[2]]
+    if code
+}
 LINE = TRAINER.splitlines().index("    losses.append(loss.item())") + 1
 
 ALONE = """
@@ -79,13 +99,15 @@ def run(audit, folder, target, *words):
 
 
 def test_two_ranks_are_one_report_and_analyze_finds_the_same(audit, folder):
-    done, report = run(audit, folder, "ddp.py:step")
+    done, report = run(audit, folder, "ddp.py:several")
     assert done.returncode == 0, done.stderr
     assert report["run"]["world_size"] == 2
     assert [(row["rank"], row["steps"]) for row in report["ranks"]] == [(0, 8), (1, 8)]
-    assert [
-        (f["code"], f["site"]["line"]) for f in report["findings"] if f["severity"] != "note"
-    ] == [("SYNC001", LINE)]
+    assert {
+        f["code"].removeprefix("DIST"): f["site"]["line"]
+        for f in report["findings"]
+        if f["severity"] != "note" or f["code"].startswith("DIST")
+    } == MARKED
     assert {each.name for each in (folder / "out" / "recording").iterdir()} == {"rank0", "rank1"}
     assert audit("analyze", "out", "--out", "again", cwd=folder).returncode == 0
     again = json.loads((folder / "again" / "report.json").read_text())

@@ -32,6 +32,7 @@ from auditor.recordings.schema.data import (
     RateGroup,
     SaveRow,
 )
+from auditor.recordings.schema.dist import DataParallelRow, GradientSyncRow, SamplerEpochRow
 from auditor.recordings.schema.drill import (
     DrillBackwardRow,
     DrillBatchRow,
@@ -161,6 +162,9 @@ ROWS: tuple[type[Row], ...] = (
     RegionRunRow,
     LateHookRow,
     ConvSizesRow,
+    DataParallelRow,
+    GradientSyncRow,
+    SamplerEpochRow,
     ProfilerRow,
     NonfiniteRow,
     NormBufferRow,
@@ -209,6 +213,7 @@ __all__ = [
     "Counters",
     "CourseRow",
     "CycleRow",
+    "DataParallelRow",
     "DeviceTimeRow",
     "DeviceUseRow",
     "DeviceWorkRow",
@@ -231,6 +236,7 @@ __all__ = [
     "EnclosingRow",
     "EvalRow",
     "FedRow",
+    "GradientSyncRow",
     "GraphRow",
     "Item",
     "KeptRow",
@@ -269,6 +275,7 @@ __all__ = [
     "ReusedRow",
     "RewalkRow",
     "Row",
+    "SamplerEpochRow",
     "SaveRow",
     "SingleTensorStepRow",
     "SiteRow",

@@ -1,0 +1,1 @@
+"""Probes of training on several ranks."""

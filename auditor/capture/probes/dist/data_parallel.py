@@ -1,0 +1,177 @@
+"""What ``DistributedDataParallel`` averages over the ranks, for every step of an optimizer."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.optimizer import Optimizer
+
+from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward, Walk
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.probes.base import Context
+from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, tensors_of
+from auditor.recordings.schema import DataParallelRow, GradientSyncRow
+
+MOST = 64
+"""Modules that are followed."""
+
+
+@dataclass
+class _Wrapped:
+    """One module, and what was averaged of it since its gradients were cleared or stepped on."""
+
+    number: int
+    at: int | None
+    parameters: frozenset[int] = frozenset()
+    """Identities of those that require gradients: the module keeps them alive."""
+    forwarded: bool = False
+    """Its last forward prepared an average, and no backward came since."""
+    told: bool = False
+    n: int = 0
+    unused: int = 0
+    unknown: bool = False
+    last_at: int | None = None
+
+    def clear(self) -> None:
+        """Its gradients are gone."""
+        self.n = self.unused = 0
+        self.unknown = False
+
+
+@dataclass
+class _Modules:
+    """Those of the program, none of them kept alive."""
+
+    each: weakref.WeakKeyDictionary[Any, _Wrapped] = field(
+        default_factory=weakref.WeakKeyDictionary
+    )
+
+    def of(self, tensors: frozenset[int]) -> list[tuple[Any, _Wrapped]]:
+        """Those with one of these parameters."""
+        return [pair for pair in self.each.items() if not tensors.isdisjoint(pair[1].parameters)]
+
+
+class DataParallelProbe(OptimizerProbe):
+    """Writes ``data_parallel`` and ``gradient_syncs``.
+
+    A forward outside ``no_sync`` prepares an average, and the next backward that reaches the
+    module's parameters makes it.
+    """
+
+    name = "data_parallel"
+    parts = ("data_parallel", "gradient_syncs")
+    passes = frozenset({"loud"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._always = Patches(self.missed)
+        self._patches = Patches(self.missed)
+        self._modules = _Modules()
+        self._on = False
+
+    def install(self) -> None:
+        """Remember where each module is wrapped."""
+        super().install()
+        self._always.around(DistributedDataParallel, "__init__", after=self._made)
+
+    def uninstall(self) -> None:
+        """Put the constructor back."""
+        super().uninstall()
+        self._always.undo()
+
+    def start(self) -> None:
+        """Watch forwards, backwards and gradients that are cleared."""
+        for part in self.parts:
+            self.context.writer.touch(part)
+        for one in self._modules.each.values():
+            one.clear()
+            one.forwarded = one.told = False
+        self._patches.around(DistributedDataParallel, "forward", before=self._forward)
+        self._patches.around(Optimizer, "zero_grad", after=self._optimizer_cleared)
+        self._patches.around(torch.nn.Module, "zero_grad", after=self._module_cleared)
+        BACKWARD_HOOKS.add(self)
+        self._on = True
+
+    def stop(self) -> None:
+        """Put everything back."""
+        self._on = False
+        BACKWARD_HOOKS.remove(self)
+        self._patches.undo()
+
+    def _made(self, _: None, module: Any, *args: Any, **kwargs: Any) -> None:
+        known = self._modules.each
+        if len(known) < MOST:
+            known[module] = _Wrapped(len(known), self.context.frames.here())
+
+    def _forward(self, module: Any, *args: Any, **kwargs: Any) -> None:
+        one = self._modules.each.get(module)
+        if one is None or not torch.is_grad_enabled():
+            return
+        one.forwarded = bool(module.require_backward_grad_sync)
+        one.parameters = frozenset(id(each) for each in module.parameters() if each.requires_grad)
+
+    def backward_begins(self, call: Backward) -> None:
+        """Its graph is walked now, while it is there."""
+        if not call.nested and any(one.forwarded for one in self._modules.each.values()):
+            _ = call.walked
+
+    def backward_ends(self, call: Backward) -> None:
+        """Count it at every module that it averaged."""
+        if call.nested or call.failed or call.inputs:
+            return
+        for one in self._modules.each.values():
+            if one.forwarded:
+                self._averaged(one, call.walked)
+
+    def backward_lost(self, error: Exception) -> None:
+        """The door let go of us."""
+        self.missed(error)
+
+    def _averaged(self, one: _Wrapped, walked: Walk) -> None:
+        reached = one.parameters & {id(leaf.variable) for leaf in walked.leaves}
+        if not reached and not walked.capped:
+            return  # of another module
+        one.forwarded = False
+        one.n += 1
+        one.unknown |= walked.capped
+        one.unused += reached != one.parameters
+        one.last_at = self.context.frames.here()
+
+    def _optimizer_cleared(self, _: None, optimizer: Any, *args: Any, **kwargs: Any) -> None:
+        for _module, one in self._modules.of(frozenset(map(id, tensors_of(optimizer)))):
+            one.clear()
+
+    def _module_cleared(self, _: None, module: Any, *args: Any, **kwargs: Any) -> None:
+        for _module, one in self._modules.of(frozenset(map(id, module.parameters()))):
+            one.clear()
+
+    def after_optimizer(self, optimizer: Optimizer) -> None:
+        """Write what was averaged for this step."""
+        if not self._on or not self._modules.each:
+            return
+        for module, one in self._modules.of(frozenset(map(id, tensors_of(optimizer)))):
+            if one.n and one.last_at is not None:
+                self._tell(module, one)
+                self.context.add(
+                    GradientSyncRow(
+                        number=one.number,
+                        at=one.last_at,
+                        n=one.n,
+                        unused=None if one.unknown else one.unused,
+                    )
+                )
+            one.clear()
+
+    def _tell(self, module: Any, one: _Wrapped) -> None:
+        if one.told:
+            return
+        one.told = True
+        row = DataParallelRow(number=one.number, at=one.at, what=type(module.module).__name__)
+        row.ranks = module.process_group.size()
+        row.bytes = sum(each.nbytes for each in module.parameters() if each.requires_grad)
+        row.find_unused = bool(module.find_unused_parameters)
+        self.context.add(row)

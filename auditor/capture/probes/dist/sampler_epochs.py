@@ -1,0 +1,73 @@
+"""Which epochs loaders begin whose ``DistributedSampler`` shuffles."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from torch.utils.data import DataLoader, DistributedSampler
+
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.probes.base import Context, Probe
+from auditor.recordings.schema import SamplerEpochRow
+
+
+class SamplerEpochsProbe(Probe):
+    """Writes ``sampler_epochs``."""
+
+    name = "sampler_epochs"
+    parts = ("sampler_epochs",)
+    passes = frozenset({"quiet", "loud"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._always = Patches(self.missed)
+        self._patches = Patches(self.missed)
+        self._loaders: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary()
+        self._known: weakref.WeakKeyDictionary[Any, tuple[int, int | None]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def install(self) -> None:
+        """Remember where each sampler and loader is made."""
+        self._always.around(DistributedSampler, "__init__", after=self._made)
+        self._always.around(DataLoader, "__init__", after=self._made_loader)
+
+    def uninstall(self) -> None:
+        """Put the constructors back."""
+        self._always.undo()
+
+    def start(self) -> None:
+        """Notice each epoch that begins."""
+        self.context.writer.touch("sampler_epochs")
+        self._patches.around(DataLoader, "__iter__", before=self._begins)
+
+    def stop(self) -> None:
+        """Put it back."""
+        self._patches.undo()
+
+    def _made(self, _: None, sampler: Any, *args: Any, **kwargs: Any) -> None:
+        self._known[sampler] = len(self._known), self.context.frames.here()
+
+    def _made_loader(self, _: None, loader: Any, *args: Any, **kwargs: Any) -> None:
+        self._loaders[loader] = self.context.frames.here()
+
+    def _begins(self, loader: Any) -> None:
+        sampler = loader.sampler
+        if not isinstance(sampler, DistributedSampler):
+            sampler = getattr(loader.batch_sampler, "sampler", None)
+        if not isinstance(sampler, DistributedSampler) or not sampler.shuffle:
+            return
+        if not self.context.in_step:
+            return
+        number, made_at = self._known.setdefault(sampler, (len(self._known), None))
+        self.context.add(
+            SamplerEpochRow(
+                number=number,
+                at=self.context.frames.here(),
+                made_at=made_at,
+                loader_at=self._loaders.get(loader),
+                replicas=sampler.num_replicas,
+                epoch=sampler.epoch,
+            )
+        )

@@ -1,0 +1,151 @@
+"""Data parallel training: how often gradients were averaged for a step of the optimizer, and which
+epochs the samplers drew alike.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import ClassVar
+
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.model import Site
+from auditor.recordings.schema import (
+    BatchRow,
+    DataParallelRow,
+    GradientSyncRow,
+    LoaderRow,
+    SamplerEpochRow,
+)
+
+
+@dataclass(frozen=True)
+class DataParallelModule:
+    """A module in ``DistributedDataParallel``, and the optimizer steps of the instrumented pass on
+    its parameters. ``nbytes``: of its gradients.
+    """
+
+    made_at: Site | None
+    what: str
+    ranks: int
+    nbytes: int
+    find_unused: bool
+    averaged: tuple[int, ...] = ()
+    """For each step of the optimizer the backward passes that averaged its gradients."""
+    unused: int | None = 0
+    """Backward passes that did not reach all of its parameters; None where that is not known."""
+    at: Site | None = None
+    """Where most of the last backward passes were called."""
+
+
+@dataclass(frozen=True)
+class DataParallel(Table):
+    """The modules that are trained data parallel, in the order in which they were made."""
+
+    parts: ClassVar[tuple[str, ...]] = ("data_parallel", "gradient_syncs")
+
+    each: tuple[DataParallelModule, ...] = ()
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> DataParallel:
+        """From the instrumented pass."""
+        steps = rows_of(evidence, GradientSyncRow)
+        return cls(
+            tuple(
+                _module(evidence, row, [each for each in steps if each.number == row.number])
+                for row in sorted(rows_of(evidence, DataParallelRow), key=lambda row: row.number)
+            )
+        )
+
+
+def _module(
+    evidence: Evidence, row: DataParallelRow, steps: list[GradientSyncRow]
+) -> DataParallelModule:
+    site = evidence.recording.site
+    places = Counter(each.at for each in steps).most_common(1)
+    unused = [each.unused for each in steps]
+    return DataParallelModule(
+        None if row.at is None else site(row.at),
+        row.what,
+        row.ranks,
+        row.bytes,
+        row.find_unused,
+        tuple(each.n for each in steps),
+        None if None in unused else sum(each or 0 for each in unused),
+        site(places[0][0]) if places else None,
+    )
+
+
+@dataclass(frozen=True)
+class SameOrder:
+    """A sampler that began ``epochs`` epochs in one pass, all of them with the number ``epoch``;
+    ``site`` is where the loader is iterated. ``share``: of the pass's steps that took batches of
+    that loader.
+    """
+
+    site: Site | None
+    made_at: Site | None
+    replicas: int
+    epoch: int
+    epochs: int
+    share: float
+
+
+@dataclass(frozen=True)
+class SamplerEpochs(Table):
+    """Samplers that drew an order more than once, those with the most epochs first."""
+
+    parts: ClassVar[tuple[str, ...]] = ("sampler_epochs", "loaders", "batches", "steps")
+
+    each: tuple[SameOrder, ...] = ()
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> SamplerEpochs:
+        """From the pass in which a sampler drew the same order most often."""
+        epochs: dict[tuple[int, str], list[SamplerEpochRow]] = {}
+        for row in rows_of(evidence, SamplerEpochRow):
+            epochs.setdefault((row.number, row.pass_name), []).append(row)
+        found: dict[int, SameOrder] = {}
+        for (number, pass_name), rows in epochs.items():
+            one = _same(evidence, pass_name, rows)
+            if one is not None and one.epochs > (found[number].epochs if number in found else 1):
+                found[number] = one
+        return cls(tuple(sorted(found.values(), key=lambda each: -each.epochs)))
+
+
+def _same(evidence: Evidence, pass_name: str, rows: list[SamplerEpochRow]) -> SameOrder | None:
+    if len({row.epoch for row in rows}) > 1:
+        return None
+    places = Counter(row.at for row in rows if row.at is not None).most_common(1)
+    if not places:
+        return None
+    at, last = places[0][0], rows[-1]
+    site = evidence.recording.site
+    return SameOrder(
+        site(at),
+        None if last.made_at is None else site(last.made_at),
+        last.replicas,
+        last.epoch,
+        len(rows),
+        _share(evidence, pass_name, {row.loader_at for row in rows}),
+    )
+
+
+def _share(evidence: Evidence, pass_name: str, places: set[int | None]) -> float:
+    """Of the pass's steps, those that took batches of a loader that was made on one of these
+    lines.
+    """
+    table = evidence.get(Steps)
+    steps = len(table.loud if pass_name == "loud" else table.quiet)
+    loaders = {
+        row.loader
+        for row in rows_of(evidence, LoaderRow)
+        if row.made_at is not None and row.made_at in places
+    }
+    fed = {
+        row.step
+        for row in rows_of(evidence, BatchRow)
+        if row.pass_name == pass_name and row.loader in loaders and row.n
+    }
+    return len(fed) / steps if steps else 0.0

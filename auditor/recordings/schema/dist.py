@@ -1,0 +1,66 @@
+"""Rows about data parallel training: what DistributedDataParallel averages, and in which order its
+samplers draw.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from auditor.recordings.schema.base import At, MaybeAt, PassRow, doc
+
+
+class DataParallelRow(PassRow, kw_only=True):
+    """A module in a ``DistributedDataParallel``, once a pass, at the first step of an optimizer
+    that holds parameters of it.
+    """
+
+    part = "data_parallel"
+    when = "loud"
+
+    number: Annotated[int, doc("its number")]
+    at: MaybeAt = None
+    what: Annotated[str, doc("class of the module inside")] = ""
+    ranks: Annotated[int, doc("of its process group")] = 0
+    bytes: Annotated[int, doc("of its parameters that require gradients")] = 0
+    find_unused: Annotated[bool, doc("`find_unused_parameters`, as given")] = False
+
+
+class GradientSyncRow(PassRow, kw_only=True):
+    """An optimizer stepped on parameters of such a module."""
+
+    part = "gradient_syncs"
+    when = "loud"
+
+    number: Annotated[int, doc("that of its row in `data_parallel`")]
+    at: At
+    n: Annotated[
+        int,
+        doc(
+            "backward passes since the gradients were last cleared or stepped on that averaged them "
+            "over the ranks; `at` is where the last of these was called"
+        ),
+    ]
+    unused: Annotated[
+        int | None,
+        doc("of these, passes that did not reach all of its parameters; null: not known"),
+    ] = None
+
+
+class SamplerEpochRow(PassRow, kw_only=True):
+    """A loader began an epoch whose ``DistributedSampler`` shuffles. The line is where its iterator
+    is made.
+    """
+
+    part = "sampler_epochs"
+    when = "quiet and loud"
+
+    number: Annotated[int, doc("its number")]
+    at: MaybeAt = None
+    made_at: Annotated[
+        int | None, doc("the `DistributedSampler(...)` call: a number in `sites`, or null")
+    ] = None
+    loader_at: Annotated[
+        int | None, doc("the `DataLoader(...)` call: `made_at` in `loaders`, or null")
+    ] = None
+    replicas: Annotated[int, doc("`num_replicas`")] = 0
+    epoch: Annotated[int, doc("its `epoch`, as `set_epoch` sets it")] = 0

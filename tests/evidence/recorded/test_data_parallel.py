@@ -1,0 +1,90 @@
+"""Modules trained data parallel, and epochs that began alike."""
+
+from __future__ import annotations
+
+import pytest
+
+from auditor.evidence import DataParallel, SamplerEpochs
+from tests.evidence.recorded.rows import loud, quiet, steps
+
+
+def module(number=0, **more):
+    return loud(0, number=number, at=0, what="Net", ranks=2, bytes=80, **more)
+
+
+def test_steps_of_the_optimizer_are_joined_to_their_module(seen):
+    rows = [
+        loud(step, number=number, at=at, n=n, unused=unused)
+        for step, number, at, n, unused in (
+            (0, 0, 1, 3, 0),
+            (0, 1, 1, 1, 0),
+            (1, 0, 2, 2, 1),
+            (2, 0, 2, 1, 0),
+        )
+    ]
+    table = seen(
+        sites=[3, 5, 7],
+        data_parallel=[module(1, find_unused=True), module()],
+        gradient_syncs=rows,
+    ).get(DataParallel)
+    first, second = table.each
+    assert (first.averaged, first.unused, first.at.line) == ((3, 2, 1), 1, 7)
+    assert (first.made_at.line, first.ranks, first.nbytes) == (3, 2, 80)
+    assert (second.averaged, second.find_unused, second.unused) == ((1,), True, 0)
+
+
+def test_one_pass_that_is_not_known_leaves_all_unknown(seen):
+    rows = [loud(step, number=0, at=1, n=1, unused=unused) for step, unused in ((0, 0), (1, None))]
+    table = seen(sites=[3, 5], data_parallel=[module()], gradient_syncs=rows).get(DataParallel)
+    assert table.each[0].unused is None
+
+
+def test_a_module_without_a_step_has_no_place(seen):
+    table = seen(sites=[3], data_parallel=[module()], gradient_syncs=[]).get(DataParallel)
+    assert (table.each[0].averaged, table.each[0].at) == ((), None)
+
+
+def epochs(seen, rows, fed=range(8), loader_at=0):
+    return (
+        seen(
+            sites=[3, 5],
+            steps=[*steps(8, "quiet"), *steps(8)],
+            sampler_epochs=[
+                {"at": 0, "loader_at": 0, "replicas": 2, "number": 0, **row} for row in rows
+            ],
+            loaders=[{"loader": 0, "made_at": loader_at}, {"loader": 1, "made_at": 1}],
+            batches=[
+                *(quiet(step, loader=0, n=1) for step in fed),
+                *(quiet(step, loader=1, n=1) for step in range(8)),
+                *(loud(step, loader=0, n=1) for step in range(8)),
+            ],
+        )
+        .get(SamplerEpochs)
+        .each
+    )
+
+
+@pytest.mark.parametrize(
+    ("fed", "loader_at", "share"), [(range(8), 0, 1.0), (range(2), 0, 0.25), (range(8), None, 0.0)]
+)
+def test_epochs_of_one_number_in_a_pass(seen, fed, loader_at, share):
+    (one,) = epochs(seen, [quiet(0, epoch=4), quiet(4, epoch=4)], fed, loader_at)
+    assert (one.epochs, one.epoch, one.share, one.site.line) == (2, 4, share, 3)
+
+
+def test_the_pass_with_most_epochs_tells(seen):
+    rows = [quiet(0, epoch=0), *(loud(step, epoch=0) for step in (0, 3, 6))]
+    assert [each.epochs for each in epochs(seen, rows)] == [3]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [quiet(0, epoch=0), quiet(4, epoch=1)],
+        [quiet(0, epoch=0), loud(0, epoch=0)],
+        [quiet(0, epoch=0), quiet(3, epoch=0), quiet(6, epoch=1)],
+        [quiet(0, epoch=0, at=None), quiet(4, epoch=0, at=None)],
+    ],
+)
+def test_epochs_that_differ_or_have_no_place_are_nothing(seen, rows):
+    assert epochs(seen, rows) == ()

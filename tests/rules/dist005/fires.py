@@ -1,0 +1,55 @@
+"""DIST005 must name the marked lines."""
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from tests.echo_group import ranks
+
+
+def _module(*sizes):
+    ranks()
+    layers = [torch.nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)]
+    return DistributedDataParallel(torch.nn.Sequential(*layers))
+
+
+def accumulation_without_no_sync():
+    model = _module(8, 16, 4)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        for _ in range(4):
+            loss = model(torch.randn(8, 8)).square().mean() / 4
+            loss.backward()  # DIST005
+        optimizer.step()
+
+    return step
+
+
+def no_sync_that_leaves_the_forward_out():
+    model = _module(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        for _ in range(3):
+            loss = model(torch.randn(8, 8)).square().mean() / 3
+            with model.no_sync():  # too late: the forward prepared the average
+                loss.backward()  # DIST005
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+
+    return step
+
+
+def a_loss_of_real_and_one_of_fake_samples():
+    judge = _module(8, 16, 1)
+    optimizer = torch.optim.Adam(judge.parameters(), lr=1e-4)
+
+    def step():
+        judge.zero_grad()
+        judge(torch.randn(8, 8)).square().mean().backward()
+        fake = judge(torch.randn(8, 8).detach())
+        (1 - fake).square().mean().backward()  # DIST005
+        optimizer.step()
+
+    return step

@@ -1,0 +1,94 @@
+"""DIST005 must say nothing about these."""
+
+import contextlib
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from tests.echo_group import ranks
+
+
+def _module(*sizes):
+    ranks()
+    layers = [torch.nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)]
+    return DistributedDataParallel(torch.nn.Sequential(*layers))
+
+
+def only_the_last_micro_batch_is_averaged():
+    model = _module(8, 16, 4)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        for micro in range(4):
+            with model.no_sync() if micro < 3 else contextlib.nullcontext():
+                (model(torch.randn(8, 8)).square().mean() / 4).backward()
+        optimizer.step()
+
+    return step
+
+
+def one_backward_of_several_forwards():
+    model = _module(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        with torch.no_grad():
+            target = model(torch.randn(8, 8))
+        loss = (model(torch.randn(8, 8)) - target).square().mean()
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def gradients_cleared_between_two_backward_passes():
+    model = _module(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        x = torch.randn(8, 8)
+        model(x).square().mean().backward()
+        with torch.no_grad():
+            moved = [p.grad * 0.05 for p in model.parameters()]
+            for p, by in zip(model.parameters(), moved, strict=True):
+                p.add_(by)
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        with torch.no_grad():
+            for p, by in zip(model.parameters(), moved, strict=True):
+                p.sub_(by)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def two_modules_with_a_loss_each():
+    first, second = _module(8, 4), _module(4, 2)
+    optimizers = [torch.optim.SGD(each.parameters(), lr=1e-3) for each in (first, second)]
+
+    def step():
+        x = first(torch.randn(8, 8))
+        x.square().mean().backward(retain_graph=False)
+        optimizers[0].step()
+        second(x.detach()).square().mean().backward()
+        optimizers[1].step()
+        for each in optimizers:
+            each.zero_grad()
+
+    return step
+
+
+def accumulation_of_a_plain_module():
+    model = torch.nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        for _ in range(4):
+            model(torch.randn(8, 8)).square().mean().backward()
+        optimizer.step()
+
+    return step

@@ -1,0 +1,48 @@
+"""DIST007 must name the marked lines."""
+
+import functools
+
+import torch
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+DATA = TensorDataset(torch.randn(32, 8))
+
+
+def _train(model, optimizer, x):
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
+    optimizer.step()
+
+
+def epochs_without_set_epoch():
+    sampler = DistributedSampler(DATA, num_replicas=2, rank=0)
+    loader = DataLoader(DATA, batch_size=8, sampler=sampler)
+    model = torch.nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def steps():
+        while True:
+            for (x,) in loader:  # DIST007
+                _train(model, optimizer, x)
+                yield
+
+    return functools.partial(next, steps())
+
+
+def set_epoch_of_a_resumed_run_and_never_again():
+    sampler = DistributedSampler(DATA, num_replicas=4, rank=1, seed=3)
+    sampler.set_epoch(7)
+    loader = DataLoader(DATA, batch_size=4, sampler=sampler)
+    model = torch.nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    batches = iter(loader)
+
+    def step():
+        nonlocal batches
+        x = next(batches, None)
+        if x is None:
+            batches = iter(loader)  # DIST007
+            x = next(batches)
+        _train(model, optimizer, x[0])
+
+    return step

@@ -1,0 +1,78 @@
+"""The rules about data parallel training at both sides of their thresholds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from auditor.rules.dist005_synced_micro_batches import AveragedTooOften
+from auditor.rules.dist006_unused_parameters_sought import SearchForNothing
+from auditor.rules.dist007_same_order_each_epoch import SameOrderEachEpoch
+
+from auditor.evidence import DataParallel, Machine, SamplerEpochs, Source
+from auditor.evidence.recorded.data_parallel import DataParallelModule, SameOrder
+from auditor.model import Site
+
+SITE = Site("train.py", 7, "step", "loss.backward()")
+MODULE = DataParallelModule(SITE, "Net", 2, 1 << 20, find_unused=True, at=SITE)
+ORDER = SameOrder(SITE, None, 2, 0, 2, 1.0)
+
+
+def findings(rule, each):
+    if isinstance(each, SameOrder):
+        return list(rule.detect(SamplerEpochs((each,)), Machine()))
+    tables = DataParallel((each,)), Machine()
+    return list(rule.detect(*tables, *([Source()] if isinstance(rule, SearchForNothing) else [])))
+
+
+@pytest.mark.parametrize(
+    ("averaged", "ranks", "expected"),
+    [
+        ((4, 4, 4), 2, [(3.0, 3)]),
+        ((4, 4), 2, []),
+        ((4, 4, 4), 1, []),
+        ((2, 2, 2, 1, 1, 1), 2, [(1.0, 3)]),
+        ((2, 2, 2, 1, 1, 1, 1), 2, []),
+        ((1, 1, 1, 1), 2, []),
+    ],
+)
+def test_averages_of_micro_batches(averaged, ranks, expected):
+    found = findings(AveragedTooOften(), replace(MODULE, averaged=averaged, ranks=ranks))
+    assert [(each.per_step, each.steps) for each in found] == expected
+
+
+def test_what_was_sent_is_said():
+    (found,) = findings(AveragedTooOften(), replace(MODULE, averaged=(4, 4, 4)))
+    assert "averaged over 2 ranks after each of 4 backward passes" in found.message
+    assert ("sent for nothing by each rank", "3 MiB per step") in found.facts
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, 1),
+        ({"averaged": (1, 1, 1, 1)}, 0),
+        ({"unused": 1}, 0),
+        ({"unused": None}, 0),
+        ({"find_unused": False}, 0),
+        ({"ranks": 1}, 0),
+    ],
+)
+def test_a_search_for_unused_parameters(more, expected):
+    module = replace(MODULE, **{"averaged": (1,) * 5, **more})
+    found = findings(SearchForNothing(), module)
+    assert len(found) == expected
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, 1),
+        ({"epochs": 1}, 0),
+        ({"replicas": 1}, 0),
+        ({"share": 0.5}, 1),
+        ({"share": 0.49}, 0),
+    ],
+)
+def test_epochs_in_one_order(more, expected):
+    assert len(findings(SameOrderEachEpoch(), replace(ORDER, **more))) == expected
