@@ -4,6 +4,8 @@ answers at once.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -60,12 +62,24 @@ class _Echo(dist.ProcessGroup):
         return _Done(None)
 
 
-def ranks(size: int = 2) -> None:
-    """The process is rank 0 of ``size`` from now on, if it is no rank yet."""
+def ranks(size: int = 2, rank: int = 0) -> None:
+    """The process is this rank of ``size`` from now on, if it is no rank yet."""
     if dist.is_initialized():
         return
     if not hasattr(dist.Backend, NAME.upper()):
         dist.Backend.register_backend(
             NAME, lambda store, rank, size, timeout: _Echo(rank, size), devices=["cpu"]
         )
-    dist.init_process_group(NAME, store=dist.HashStore(), rank=0, world_size=size)
+    dist.init_process_group(NAME, store=dist.HashStore(), rank=rank, world_size=size)
+
+
+@contextlib.contextmanager
+def as_rank(rank: int, size: int = 2) -> Iterator[None]:
+    """Inside, the process is this rank."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    ranks(size, rank)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()

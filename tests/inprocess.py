@@ -27,7 +27,9 @@ from auditor.model import Finding, Verdict
 from auditor.recordings.folder import SCHEMA, SITES, Recording, RecordingWriter, write_manifest
 from auditor.recordings.sources import store_sources
 from auditor.rule import Rule
-from auditor.runs.plan import Device, Plan
+from auditor.runs.plan import RANK_FOLDER, Device, Plan
+from auditor.runs.rank_recordings import RankedRecording
+from tests.echo_group import as_rank
 from tests.recordings.strict import undeclared
 
 
@@ -131,6 +133,25 @@ def _run(
     return Recording(folder)
 
 
+def record_ranks(
+    folder: Path,
+    make: Callable[[], Callable[[], Any]],
+    parts: tuple[str, ...],
+    *,
+    roots: Iterable[Path],
+    size: int = 2,
+) -> RankedRecording:
+    """As ``record`` for each of several ranks, one after the other in this process: in the place of
+    what others have, a rank gets what it has itself.
+    """
+    for rank in range(size):
+        one = folder / f"{RANK_FOLDER}{rank}"
+        with as_rank(rank, size):
+            made = record(one, make, parts, roots=roots)
+        write_manifest(one, {**made.manifest, "rank": rank, "world_size": size})
+    return RankedRecording(folder)
+
+
 def judge_checkpoints(
     folder: Path, make: Callable[[], Callable[[], Any]], rules: tuple[type[Rule], ...]
 ) -> tuple[list[Finding], list[Verdict]] | None:
@@ -172,5 +193,12 @@ def judge(
         judged = judge_checkpoints(folder / "saved", make, rules)
         if judged is not None:
             return judged
-    judgement = engine.judge(Evidence(record(folder, make, engine.parts_of(rules), **more)), rules)
+    several = more.pop("ranks", False)
+    if several:
+        recording: Recording = record_ranks(
+            folder, make, engine.parts_of(rules), roots=more["roots"]
+        )
+    else:
+        recording = record(folder, make, engine.parts_of(rules), **more)
+    judgement = engine.judge(Evidence(recording), rules)
     return list(judgement.findings), list(judgement.verdicts)

@@ -18,7 +18,7 @@ from auditor.evidence.recorded.batches import Batches
 from auditor.evidence.recorded.compiled_regions import CompiledRegions
 from auditor.evidence.recorded.compiles import Compiles
 from auditor.evidence.recorded.copies import Copies
-from auditor.evidence.recorded.data_parallel import DataParallel, SamplerEpochs
+from auditor.evidence.recorded.data_parallel import DataParallel, RankBatches, SamplerEpochs
 from auditor.evidence.recorded.debug_modes import DebugModes
 from auditor.evidence.recorded.device_calls import DeviceCalls
 from auditor.evidence.recorded.eval_mode_steps import EvalModeSteps
@@ -113,6 +113,7 @@ __all__ = [
     "ParamsWithoutGrad",
     "PeakExperiments",
     "PeakHolders",
+    "RankBatches",
     "Reads",
     "RepeatedDraws",
     "RetainedGraphs",

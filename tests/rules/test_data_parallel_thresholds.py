@@ -8,9 +8,10 @@ import pytest
 from auditor.rules.dist005_synced_micro_batches import AveragedTooOften
 from auditor.rules.dist006_unused_parameters_sought import SearchForNothing
 from auditor.rules.dist007_same_order_each_epoch import SameOrderEachEpoch
+from auditor.rules.dist008_same_batches_on_ranks import SameBatchesOnAllRanks
 
-from auditor.evidence import DataParallel, Machine, SamplerEpochs, Source
-from auditor.evidence.recorded.data_parallel import DataParallelModule, SameOrder
+from auditor.evidence import DataParallel, Machine, RankBatches, SamplerEpochs, Source
+from auditor.evidence.recorded.data_parallel import DataParallelModule, SameBatches, SameOrder
 from auditor.model import Site
 
 SITE = Site("train.py", 7, "step", "loss.backward()")
@@ -76,3 +77,29 @@ def test_a_search_for_unused_parameters(more, expected):
 )
 def test_epochs_in_one_order(more, expected):
     assert len(findings(SameOrderEachEpoch(), replace(ORDER, **more))) == expected
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, 1),
+        ({"steps": 4, "of": 4}, 0),
+        ({"steps": 9, "of": 10}, 1),
+        ({"steps": 8, "of": 9}, 0),
+        ({"different": 2}, 0),
+        ({"fed": 0.5}, 1),
+        ({"fed": 0.49}, 0),
+    ],
+)
+def test_equal_batches(more, expected):
+    batches = replace(SameBatches(SITE, SITE, 2, 5, 5, 3), **more)
+    modules = DataParallel((replace(MODULE, averaged=(1,) * 5),))
+    tables = RankBatches((batches,), 2), modules, Machine()
+    assert len(list(SameBatchesOnAllRanks().detect(*tables))) == expected
+
+
+@pytest.mark.parametrize("module", [{"ranks": 2}, {"averaged": ()}])
+def test_ranks_that_share_a_model_may_share_batches(module):
+    batches = RankBatches((SameBatches(SITE, SITE, 4, 5, 5, 3),), 4)
+    given = replace(MODULE, **{"ranks": 4, "averaged": (1,) * 5, **module})
+    assert not list(SameBatchesOnAllRanks().detect(batches, DataParallel((given,)), Machine()))

@@ -9,7 +9,8 @@ rule can be. Names ending in ``__rehearsal`` are rehearsed always. Factories who
 ``__trace`` return the text of a small Kineto trace instead (``tests/timeline/kineto.py`` builds
 them), which is judged as a trace that stands alone: a finding's place, if it has one, is a function
 of the trace, so no line is marked. ``__ranks`` is the same with a list of texts, the traces of a
-job's ranks. ``MEMORY_LIMIT`` of a file is the size of its rehearsed card in bytes, ``HOST_ROOM``
+job's ranks. ``__processes`` cases are recorded as rank 0 and as rank 1 of two
+(``tests/echo_group.py``). ``MEMORY_LIMIT`` of a file is the size of its rehearsed card in bytes, ``HOST_ROOM``
 the RAM that its machine has beyond what the process holds at the start.
 """
 
@@ -116,6 +117,7 @@ def reported(code: str, path: Path, name: str, folder: Path) -> tuple[set[int], 
                 (RULES[code],),
                 roots=[path],
                 device=device,
+                ranks=name.endswith("__processes"),
                 **machine,
             )
         finally:

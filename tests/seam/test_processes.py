@@ -41,10 +41,14 @@ def short():
 def several():
     data = TensorDataset(torch.randn(64, 8))
     loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data))
+    torch.manual_seed(5)
+    alike = DataLoader(data, batch_size=8, shuffle=True)  # DIST008
+    own = iter(DataLoader(torch.randn(400, 8) + rank, batch_size=4))
     wide = DistributedDataParallel(torch.nn.Linear(8, 1), find_unused_parameters=True)  # DIST006
     descent = torch.optim.SGD(wide.parameters(), lr=0.1)
     while True:
-        for (x,) in loader:  # DIST007
+        for (x,), (y,) in zip(loader, alike):  # DIST007
+            next(own)
             descent.zero_grad()
             for half in x.chunk(2):
                 wide(half).square().mean().backward()  # DIST005

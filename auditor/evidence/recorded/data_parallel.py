@@ -11,7 +11,9 @@ from typing import ClassVar
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
+from auditor.recordings.folder import Recording
 from auditor.recordings.schema import (
+    BatchDigestRow,
     BatchRow,
     DataParallelRow,
     GradientSyncRow,
@@ -149,3 +151,96 @@ def _share(evidence: Evidence, pass_name: str, places: set[int | None]) -> float
         if row.pass_name == pass_name and row.loader in loaders and row.n
     }
     return len(fed) / steps if steps else 0.0
+
+
+@dataclass(frozen=True)
+class SameBatches:
+    """A loader that gave several ranks the same batches in ``steps`` of ``of`` steps; ``ranks`` are
+    those that were compared, ``different`` how many batches of this rank differ from one another.
+    ``fed``: share of the pass's steps that took batches of it.
+    """
+
+    site: Site | None
+    made_at: Site | None
+    ranks: int
+    steps: int
+    of: int
+    different: int
+    fed: float = 1.0
+
+
+@dataclass(frozen=True)
+class RankBatches(Table):
+    """Loaders of this rank beside those of the other ranks, made on the same line."""
+
+    parts: ClassVar[tuple[str, ...]] = ("batch_digests", "steps")
+
+    each: tuple[SameBatches, ...] = ()
+    world_size: int = 1
+    """Of the process group in which the batches were given."""
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> RankBatches:
+        """From the instrumented pass of each rank."""
+        members = getattr(evidence.recording, MEMBERS, ())
+        own = rows_of(evidence, BatchDigestRow)
+        if len(members) < 2:
+            return cls()
+        ranks = {row.rank for row in own}
+        others = [found for each in members if (found := _digests(each, ranks))]
+        world = max((row.ranks for row in own), default=1)
+        if len(others) + 1 < world:
+            return cls(world_size=world)
+        places = dict.fromkeys(row.loader_at for row in own if row.loader_at is not None)
+        loaders = (_batches(evidence, at, own, others) for at in places)
+        return cls(tuple(each for each in loaders if each is not None), world)
+
+
+MEMBERS = "members"
+"""Attribute of the recordings of one run's processes
+(:class:`auditor.runs.rank_recordings.RankedRecording`): one for each rank.
+"""
+
+Place = tuple[str, int]
+"""File and line: ranks number their sites each for itself."""
+
+
+def _digests(recording: Recording, but: set[int]) -> dict[Place, dict[int, str]]:
+    """For each loader's line the digests of another rank's batches by step; empty of the ranks
+    ``but``.
+    """
+    found: dict[Place, dict[int, str]] = {}
+    for row in recording.typed_rows(BatchDigestRow.part):
+        if not isinstance(row, BatchDigestRow) or row.rank in but or row.loader_at is None:
+            continue
+        site = recording.site(row.loader_at)
+        found.setdefault((site.file, site.line), {})[row.step] = row.digest
+    return found
+
+
+def _batches(
+    evidence: Evidence,
+    loader_at: int,
+    own: list[BatchDigestRow],
+    others: list[dict[Place, dict[int, str]]],
+) -> SameBatches | None:
+    made_at = evidence.recording.site(loader_at)
+    place = made_at.file, made_at.line
+    if any(place not in each for each in others):
+        return None
+    rows = [row for row in own if row.loader_at == loader_at]
+    same = [
+        row.digest
+        for row in rows
+        if row.digest and all(each[place].get(row.step) == row.digest for each in others)
+    ]
+    at = next((row.at for row in rows if row.at is not None), None)
+    return SameBatches(
+        None if at is None else evidence.recording.site(at),
+        made_at,
+        len(others) + 1,
+        len(same),
+        len(rows),
+        len(set(same)),
+        len(rows) / max(1, len(evidence.get(Steps).loud)),
+    )

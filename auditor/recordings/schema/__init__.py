@@ -32,7 +32,12 @@ from auditor.recordings.schema.data import (
     RateGroup,
     SaveRow,
 )
-from auditor.recordings.schema.dist import DataParallelRow, GradientSyncRow, SamplerEpochRow
+from auditor.recordings.schema.dist import (
+    BatchDigestRow,
+    DataParallelRow,
+    GradientSyncRow,
+    SamplerEpochRow,
+)
 from auditor.recordings.schema.drill import (
     DrillBackwardRow,
     DrillBatchRow,
@@ -165,6 +170,7 @@ ROWS: tuple[type[Row], ...] = (
     DataParallelRow,
     GradientSyncRow,
     SamplerEpochRow,
+    BatchDigestRow,
     ProfilerRow,
     NonfiniteRow,
     NormBufferRow,
@@ -203,6 +209,7 @@ __all__ = [
     "AmpRow",
     "BackwardRow",
     "BadTensor",
+    "BatchDigestRow",
     "BatchRow",
     "BirthInput",
     "BirthRow",

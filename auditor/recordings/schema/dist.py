@@ -64,3 +64,23 @@ class SamplerEpochRow(PassRow, kw_only=True):
     ] = None
     replicas: Annotated[int, doc("`num_replicas`")] = 0
     epoch: Annotated[int, doc("its `epoch`, as `set_epoch` sets it")] = 0
+
+
+class BatchDigestRow(PassRow, kw_only=True):
+    """What one loader gave to one step while gradients were recorded, where the process is one rank
+    of several.
+    """
+
+    part = "batch_digests"
+    when = "loud, with several ranks"
+
+    at: MaybeAt = None
+    loader_at: Annotated[
+        int | None, doc("the `DataLoader(...)` call: a number in `sites`, or null")
+    ] = None
+    rank: Annotated[int, doc("of the default process group")] = 0
+    ranks: Annotated[int, doc("its size")] = 0
+    digest: Annotated[
+        str,
+        doc("of the first bytes of each batch's first tensor; empty where one was not looked at"),
+    ] = ""

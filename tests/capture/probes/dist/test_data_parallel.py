@@ -8,6 +8,8 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 
+from auditor.capture.instruments.torch_private.data import LoaderIterator
+from auditor.capture.probes.dist.batch_digests import BatchDigestsProbe
 from auditor.capture.probes.dist.data_parallel import DataParallelProbe
 from auditor.capture.probes.dist.sampler_epochs import SamplerEpochsProbe
 from tests.capture.drive import Drive, line_of, load
@@ -103,3 +105,40 @@ def test_which_epochs_begin(tmp_path: Path) -> None:
     assert [row["loader_at_line"] for row in rows[:2]] == [line_of(user, "loader")] * 2
     assert {row["made_at_line"] for row in rows} == {line_of(user, "sampler")}
     assert (vars(DataLoader)["__iter__"], vars(DistributedSampler)["__init__"]) == before
+
+
+LOADERS = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+numbers = torch.arange(32.0).reshape(16, 2)
+loader = DataLoader(TensorDataset(numbers), batch_size=2)  # loader
+again = DataLoader(TensorDataset(numbers.clone()), batch_size=2)
+names = DataLoader(["a", "b", "c", "d"], batch_size=2)
+batches = zip(loader, again, names)
+
+def step():
+    next(batches)
+
+def validation():
+    with torch.no_grad():
+        next(iter(loader))
+"""
+
+
+def test_equal_batches_have_equal_digests(tmp_path: Path) -> None:
+    ranks()
+    iterator = LoaderIterator
+    before = [vars(iterator)[name] for name in ("__init__", "__next__")]
+    with Drive(tmp_path, BatchDigestsProbe) as drive:
+        user = load(tmp_path, LOADERS)
+        drive.run("loud", user.step, steps=2)
+        drive.run("loud", user.validation, steps=1)
+        rows = drive.rows("batch_digests")
+    assert [row["step"] for row in rows] == [0, 0, 0, 1, 1, 1]
+    assert rows[0]["loader_at_line"] == line_of(user, "loader")
+    assert {row["ranks"] for row in rows} == {2}
+    first, second = [row.get("digest", "") for row in rows[:3]], [row.get("digest", "") for row in rows[3:]]
+    assert first[0] == first[1] != second[0] == second[1]
+    assert (first[2], second[2]) == ("", "")
+    assert [vars(iterator)[name] for name in ("__init__", "__next__")] == before

@@ -1,0 +1,115 @@
+"""What the loaders of a rank give, as short digests that can be compared between ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import threading
+import weakref
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.torch_private.data import LoaderIterator
+from auditor.capture.instruments.torch_private.look_up import Missing
+from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.data.dataloader_facts import tensors_in
+from auditor.recordings.schema import BatchDigestRow
+
+BYTES = 1 << 16
+"""Of a batch's first tensor that are digested."""
+
+
+class BatchDigestsProbe(Probe):
+    """Writes ``batch_digests``. Reads the memory of batches on the host, and runs no operator."""
+
+    name = "batch_digests"
+    parts = ("batch_digests",)
+    passes = frozenset({"loud"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._always = Patches(self.missed)
+        self._patches = Patches(self.missed)
+        self._made_at: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary()
+        self._loader_at: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary()
+        self._step: dict[int | None, tuple[int | None, list[bytes]]] = {}
+        self._thread = 0
+
+    def install(self) -> None:
+        """Remember where each loader is made and which iterator belongs to which."""
+        if LoaderIterator is None:
+            raise Missing("torch.utils.data.dataloader._BaseDataLoaderIter")
+        self._always.around(DataLoader, "__init__", after=self._made)
+        self._always.around(LoaderIterator, "__init__", before=self._iterated)
+
+    def uninstall(self) -> None:
+        """Put the constructors back."""
+        self._always.undo()
+
+    def start(self) -> None:
+        """Look at batches, where there are several ranks."""
+        self.context.writer.touch("batch_digests")
+        self._step.clear()
+        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+            self._patches.around(LoaderIterator, "__next__", after=self._gave)
+
+    def stop(self) -> None:
+        """Put it back."""
+        self._patches.undo()
+
+    def step_begin(self) -> None:
+        """The step runs on this thread."""
+        self._thread = threading.get_ident()
+
+    def step_end(self) -> None:
+        """Write the step's rows."""
+        for loader_at, (at, digests) in self._step.items():
+            self.context.add(
+                BatchDigestRow(
+                    at=at,
+                    loader_at=loader_at,
+                    rank=dist.get_rank(),
+                    ranks=dist.get_world_size(),
+                    digest="" if b"" in digests else _together(digests),
+                )
+            )
+        self._step.clear()
+
+    def _made(self, _: None, loader: Any, *args: Any, **kwargs: Any) -> None:
+        self._made_at[loader] = self.context.frames.here()
+
+    def _iterated(self, iterator: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
+        self._loader_at[iterator] = self._made_at.get(loader)
+
+    def _gave(self, batch: Any, iterator: Any) -> None:
+        if not self.context.in_step or threading.get_ident() != self._thread:
+            return
+        if not torch.is_grad_enabled():
+            return  # for a validation, which all ranks may do alike
+        at = self.context.frames.here()
+        _, digests = self._step.setdefault(self._loader_at.get(iterator), (at, []))
+        digests.append(_digest(batch))
+
+
+def _digest(batch: Any) -> bytes:
+    """Of the first bytes of the batch's first tensor, its shape with them; empty where it is not
+    plain memory of the host.
+    """
+    with contextlib.suppress(Exception):  # a batch can be any object of the user's
+        tensor = next(tensors_in(batch, 1), None)
+        if tensor is None or type(tensor) is not torch.Tensor or tensor.device.type != "cpu":
+            return b""
+        if tensor.layout is torch.strided and tensor.is_contiguous() and tensor.nbytes:
+            seen = ctypes.string_at(tensor.data_ptr(), min(BYTES, tensor.nbytes))
+            facts = f"{tuple(tensor.shape)} {tensor.dtype}".encode()
+            return hashlib.blake2b(facts + seen, digest_size=16).digest()
+    return b""
+
+
+def _together(digests: list[bytes]) -> str:
+    return hashlib.blake2b(b"".join(digests), digest_size=8).hexdigest()
