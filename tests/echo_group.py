@@ -58,7 +58,10 @@ class _Echo(dist.ProcessGroup):
     def broadcast(self, tensors: list[torch.Tensor], options: Any = None) -> dist.Work:
         return _Done(tensors)
 
-    def barrier(self, options: Any = None) -> dist.Work:
+    def reduce(self, tensors: list[torch.Tensor], options: Any = None) -> dist.Work:
+        return self.allreduce(tensors)
+
+    def barrier(self, opts: Any = None) -> dist.Work:
         return _Done(None)
 
 

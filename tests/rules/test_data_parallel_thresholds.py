@@ -9,9 +9,13 @@ from auditor.rules.dist005_synced_micro_batches import AveragedTooOften
 from auditor.rules.dist006_unused_parameters_sought import SearchForNothing
 from auditor.rules.dist007_same_order_each_epoch import SameOrderEachEpoch
 from auditor.rules.dist008_same_batches_on_ranks import SameBatchesOnAllRanks
+from auditor.rules.dist009_barrier_every_step import BarrierEveryStep
+from auditor.rules.dist010_many_small_collectives import ManySmallCollectives
 
-from auditor.evidence import DataParallel, Machine, RankBatches, SamplerEpochs, Source
+from auditor.evidence import Collectives, DataParallel, Machine, RankBatches, SamplerEpochs, Source
+from auditor.evidence.recorded.collectives import Collective
 from auditor.evidence.recorded.data_parallel import DataParallelModule, SameBatches, SameOrder
+from auditor.evidence.recorded.step_pattern import StepPattern
 from auditor.model import Site
 
 SITE = Site("train.py", 7, "step", "loss.backward()")
@@ -103,3 +107,35 @@ def test_ranks_that_share_a_model_may_share_batches(module):
     batches = RankBatches((SameBatches(SITE, SITE, 4, 5, 5, 3),), 4)
     given = replace(MODULE, **{"ranks": 4, "averaged": (1,) * 5, **module})
     assert not list(SameBatchesOnAllRanks().detect(batches, DataParallel((given,)), Machine()))
+
+
+HALF = StepPattern((0, 1, 2, 3, 4), 10)
+LESS = StepPattern((0, 1, 2, 3), 10)
+BARRIER = Collective(SITE, "barrier", HALF, 1.0, 0.0, 50.0, 2)
+REDUCED = Collective(SITE, "all_reduce", HALF, 16.0, 100.0, 50.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [({}, 1), ({"pattern": LESS}, 0), ({"ranks": 1}, 0), ({"what": "all_reduce"}, 0)],
+)
+def test_barriers(more, expected):
+    tables = Collectives((replace(BARRIER, **more),)), Machine(), Source()
+    assert len(list(BarrierEveryStep().detect(*tables))) == expected
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, 1),
+        ({"pattern": LESS}, 0),
+        ({"ranks": 1}, 0),
+        ({"per_step": 15.0}, 0),
+        ({"nbytes": (1 << 20) - 1.0}, 1),
+        ({"nbytes": float(1 << 20)}, 0),
+        ({"what": "barrier"}, 0),
+    ],
+)
+def test_small_collectives(more, expected):
+    tables = Collectives((replace(REDUCED, **more),)), Machine()
+    assert len(list(ManySmallCollectives().detect(*tables))) == expected

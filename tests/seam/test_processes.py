@@ -53,6 +53,7 @@ def several():
             for half in x.chunk(2):
                 wide(half).square().mean().backward()  # DIST005
             descent.step()
+            dist.barrier()  # DIST009
             yield
 """
 

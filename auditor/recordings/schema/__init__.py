@@ -34,6 +34,7 @@ from auditor.recordings.schema.data import (
 )
 from auditor.recordings.schema.dist import (
     BatchDigestRow,
+    CollectiveRow,
     DataParallelRow,
     GradientSyncRow,
     SamplerEpochRow,
@@ -171,6 +172,7 @@ ROWS: tuple[type[Row], ...] = (
     GradientSyncRow,
     SamplerEpochRow,
     BatchDigestRow,
+    CollectiveRow,
     ProfilerRow,
     NonfiniteRow,
     NormBufferRow,
@@ -214,6 +216,7 @@ __all__ = [
     "BirthInput",
     "BirthRow",
     "CallRow",
+    "CollectiveRow",
     "CompileRow",
     "ConvSizesRow",
     "CopyRow",

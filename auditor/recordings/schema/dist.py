@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from auditor.recordings.schema.base import At, MaybeAt, PassRow, doc
+from auditor.recordings.schema.base import At, MaybeAt, PassRow, Us, doc
 
 
 class DataParallelRow(PassRow, kw_only=True):
@@ -84,3 +84,19 @@ class BatchDigestRow(PassRow, kw_only=True):
         str,
         doc("of the first bytes of each batch's first tensor; empty where one was not looked at"),
     ] = ""
+
+
+class CollectiveRow(PassRow, kw_only=True):
+    """Collectives that one line of the user's called in one step, by functions of
+    ``torch.distributed``.
+    """
+
+    part = "collectives"
+    when = "loud, with several ranks"
+
+    at: At
+    what: Annotated[str, doc("the function: `all_reduce`, `barrier`, ...")]
+    n: Annotated[int, doc("calls")] = 0
+    bytes: Annotated[int, doc("of the tensors given to them")] = 0
+    us: Us = 0.0
+    ranks: Annotated[int, doc("of the default process group")] = 0

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 
 from auditor.capture.instruments.torch_private.data import LoaderIterator
 from auditor.capture.probes.dist.batch_digests import BatchDigestsProbe
+from auditor.capture.probes.dist.collectives import FUNCTIONS, CollectivesProbe
 from auditor.capture.probes.dist.data_parallel import DataParallelProbe
 from auditor.capture.probes.dist.sampler_epochs import SamplerEpochsProbe
 from tests.capture.drive import Drive, line_of, load
@@ -142,3 +144,36 @@ def test_equal_batches_have_equal_digests(tmp_path: Path) -> None:
     assert first[0] == first[1] != second[0] == second[1]
     assert (first[2], second[2]) == ("", "")
     assert [vars(iterator)[name] for name in ("__init__", "__next__")] == before
+
+
+CALLS = """
+import torch
+import torch.distributed as dist
+from torch.distributed import barrier
+
+def step():
+    for _ in range(3):
+        dist.all_reduce(torch.ones(4))  # reduced
+    dist.broadcast(tensor=torch.ones(2), src=0)  # sent
+    barrier()  # barrier
+"""
+
+
+def test_collectives_are_counted_by_line(tmp_path: Path) -> None:
+    ranks()
+    owners = dist, dist.distributed_c10d
+    before = [getattr(owner, name) for owner in owners for name in FUNCTIONS]
+    with Drive(tmp_path, CollectivesProbe) as drive:
+        user = load(tmp_path, CALLS)
+        drive.run("quiet", user.step, steps=1)
+        drive.run("loud", user.step, steps=2)
+        rows = drive.rows("collectives")
+    said = [(row["at_line"], row["what"], row["n"], row.get("bytes", 0)) for row in rows[:3]]
+    assert said == [
+        (line_of(user, "reduced"), "all_reduce", 3, 48),
+        (line_of(user, "sent"), "broadcast", 1, 8),
+        (line_of(user, "barrier"), "barrier", 1, 0),
+    ]
+    assert [row["step"] for row in rows] == [0, 0, 0, 1, 1, 1]
+    assert all(row["us"] > 0 and row["ranks"] == 2 for row in rows)
+    assert [getattr(owner, name) for owner in owners for name in FUNCTIONS] == before

@@ -1,0 +1,105 @@
+"""DIST010: many small tensors are reduced one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.evidence import Collectives, Machine
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class ManySmallCollectives(Rule):
+    """
+    Many small tensors are sent one by one on each step
+
+    ## What it finds
+    A line that calls `all_reduce`, `reduce`, `broadcast` or `all_gather` for many small tensors on
+    at least half of the instrumented steps: gradients averaged by hand, buffers, metrics.
+
+    ## Why it costs
+    Each call has a latency of its own (tens of microseconds between GPUs, more between machines),
+    whatever its size, and none of them overlaps with the backward as the buckets of
+    `DistributedDataParallel` do.
+
+    ## Example
+    ```python
+    # needs: ranks
+    import torch
+    import torch.distributed as dist
+
+    model = torch.nn.Sequential(*[torch.nn.Linear(64, 64, device="cuda") for _ in range(12)])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.randn(8, 64, device="cuda")).square().mean().backward()
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad, dist.ReduceOp.AVG)
+        optimizer.step()
+    ```
+
+    ## Use instead
+    ```python
+    # needs: ranks
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+
+    layers = torch.nn.Sequential(*[torch.nn.Linear(64, 64, device="cuda") for _ in range(12)])
+    model = DistributedDataParallel(layers)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.randn(8, 64, device="cuda")).square().mean().backward()
+        optimizer.step()
+    ```
+
+    ## When to ignore
+    The tensors are of several processes that come one after the other.
+
+    ## Sources
+    PyTorch documentation of ``DistributedDataParallel`` (gradient buckets of 25 MiB). The
+    thresholds are ours.
+    """
+
+    code = "DIST010"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    calls: int = knob(16, "Calls of one line per step from which it is reported.")
+    small: int = knob(1 << 20, "Bytes of a mean call below which it is small.")
+    share: float = knob(0.5, "Share of the steps from which it is reported.")
+    ranks: int = knob(2, "Ranks below which nothing is sent.")
+
+    def detect(self, collectives: Collectives, machine: Machine) -> Iterator[Finding]:
+        for each in collectives.each:
+            if each.what == "barrier" or each.ranks < self.ranks:
+                continue
+            if each.per_step < self.calls or each.nbytes >= self.small:
+                continue
+            if not each.pattern.usual(self.share):
+                continue
+            number = round(each.per_step)
+            yield Finding(
+                each.site,
+                f"{number} calls of {each.what} on each of {each.pattern}, of "
+                f"{amounts.size(round(each.nbytes))} on average: one would do",
+                steps=len(each.pattern.seen),
+                per_step=each.per_step,
+                seen_on=machine.device,
+                facts=(
+                    ("bytes per step", amounts.size(round(number * each.nbytes))),
+                    ("host time inside, instrumented", f"{amounts.duration(each.us)} per step"),
+                ),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "For gradients use DistributedDataParallel, which sends buckets while the backward "
+            "runs. Elsewhere send one tensor: torch.cat or torch.stack them, or "
+            "torch.nn.utils.parameters_to_vector and vector_to_parameters."
+        )
