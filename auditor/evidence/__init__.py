@@ -15,6 +15,7 @@ from auditor.evidence.recorded.autotuning import Autotuning
 from auditor.evidence.recorded.backward import Backward
 from auditor.evidence.recorded.backward_rewalks import BackwardRewalks
 from auditor.evidence.recorded.batches import Batches
+from auditor.evidence.recorded.collective_order import CollectiveOrder
 from auditor.evidence.recorded.collectives import Collectives
 from auditor.evidence.recorded.compiled_regions import CompiledRegions
 from auditor.evidence.recorded.compiles import Compiles
@@ -78,6 +79,7 @@ __all__ = [
     "CacheChurn",
     "Checkpoint",
     "Checkpoints",
+    "CollectiveOrder",
     "Collectives",
     "CompiledRegions",
     "Compiles",

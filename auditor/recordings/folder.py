@@ -206,6 +206,10 @@ class Recording:
             own if self.rerun is None else joined_rows(own, self.rerun.typed_rows(part), self.taken)
         )
 
+    def first_rows(self, part: str) -> list[schema.Row]:
+        """The same of the first run alone, also where a second one took its place: how it ended."""
+        return self._own_typed_rows(part)
+
     def _own_typed_rows(self, part: str) -> list[schema.Row]:
         path = self.part_file(part)
         return [] if path is None else list(typed_rows(path, part, self._unreadable))

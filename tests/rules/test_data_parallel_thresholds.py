@@ -11,8 +11,18 @@ from auditor.rules.dist007_same_order_each_epoch import SameOrderEachEpoch
 from auditor.rules.dist008_same_batches_on_ranks import SameBatchesOnAllRanks
 from auditor.rules.dist009_barrier_every_step import BarrierEveryStep
 from auditor.rules.dist010_many_small_collectives import ManySmallCollectives
+from auditor.rules.dist011_ranks_part import RanksPart
 
-from auditor.evidence import Collectives, DataParallel, Machine, RankBatches, SamplerEpochs, Source
+from auditor.evidence import (
+    CollectiveOrder,
+    Collectives,
+    DataParallel,
+    Machine,
+    RankBatches,
+    SamplerEpochs,
+    Source,
+)
+from auditor.evidence.recorded.collective_order import Call, Parting
 from auditor.evidence.recorded.collectives import Collective
 from auditor.evidence.recorded.data_parallel import DataParallelModule, SameBatches, SameOrder
 from auditor.evidence.recorded.step_pattern import StepPattern
@@ -139,3 +149,18 @@ def test_barriers(more, expected):
 def test_small_collectives(more, expected):
     tables = Collectives((replace(REDUCED, **more),)), Machine()
     assert len(list(ManySmallCollectives().detect(*tables))) == expected
+
+
+@pytest.mark.parametrize(
+    ("other", "sizes", "said"),
+    [
+        (None, True, "rank 1 goes on to its next step without it"),
+        (Call(1, SITE, "barrier", 0, 3), True, "rank 1 calls barrier at train.py:7"),
+        (Call(1, SITE, "all_reduce", 5, 3), True, "rank 1 gives 5 numbers and rank 0 4"),
+        (Call(1, SITE, "all_reduce", 5, 3), False, ""),
+    ],
+)
+def test_ranks_that_part(other, sizes, said):
+    parting = Parting(2, Call(0, SITE, "all_reduce", 4, 3), other, 1, 4)
+    found = list(RanksPart(sizes=sizes).detect(CollectiveOrder(parting), Machine()))
+    assert [said in each.message for each in found] == ([True] if said else [])

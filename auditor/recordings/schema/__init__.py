@@ -34,6 +34,7 @@ from auditor.recordings.schema.data import (
 )
 from auditor.recordings.schema.dist import (
     BatchDigestRow,
+    CollectiveCallRow,
     CollectiveRow,
     DataParallelRow,
     GradientSyncRow,
@@ -173,6 +174,7 @@ ROWS: tuple[type[Row], ...] = (
     SamplerEpochRow,
     BatchDigestRow,
     CollectiveRow,
+    CollectiveCallRow,
     ProfilerRow,
     NonfiniteRow,
     NormBufferRow,
@@ -216,6 +218,7 @@ __all__ = [
     "BirthInput",
     "BirthRow",
     "CallRow",
+    "CollectiveCallRow",
     "CollectiveRow",
     "CompileRow",
     "ConvSizesRow",

@@ -100,3 +100,17 @@ class CollectiveRow(PassRow, kw_only=True):
     bytes: Annotated[int, doc("of the tensors given to them")] = 0
     us: Us = 0.0
     ranks: Annotated[int, doc("of the default process group")] = 0
+
+
+class CollectiveCallRow(PassRow, kw_only=True):
+    """A collective over all ranks that a line of the user's is about to call. Written at once, so
+    that it is there when the call never ends; the first 20,000 of a run.
+    """
+
+    part = "collective_calls"
+    when = "all passes, with several ranks"
+
+    at: At
+    what: Annotated[str, doc("the function: `all_reduce`, `barrier`, ...")]
+    total: Annotated[int, doc("steps that began before it, of all passes")] = 0
+    numbers: Annotated[int, doc("in the tensors given to it")] = 0

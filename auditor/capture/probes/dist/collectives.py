@@ -14,10 +14,13 @@ import torch.distributed as dist
 
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.probes.base import Context, Probe
-from auditor.recordings.schema import CollectiveRow
+from auditor.recordings.schema import CollectiveCallRow, CollectiveRow
 
 FUNCTIONS = ("all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor", "barrier")
 """Functions of ``torch.distributed`` that are counted."""
+
+LOGGED = 20_000
+"""Calls that are written down one by one: about 2 MB."""
 
 
 @dataclass
@@ -30,13 +33,14 @@ class _Calls:
 
 
 class CollectivesProbe(Probe):
-    """Writes ``collectives``. The functions are replaced from the start, since a program takes them
-    by name (``from torch.distributed import barrier``); only in the instrumented pass are they
-    counted.
+    """Writes ``collectives`` and ``collective_calls``. The functions are replaced from the start,
+    since a program takes them by name (``from torch.distributed import barrier``). Each call over
+    all ranks is written down before it is made: a rank that calls another one than the others
+    waits there for ever. Only in the instrumented pass are they counted and timed.
     """
 
     name = "collectives"
-    parts = ("collectives",)
+    parts = ("collectives", "collective_calls")
     passes = frozenset({"loud"})
 
     def __init__(self, context: Context) -> None:
@@ -44,12 +48,13 @@ class CollectivesProbe(Probe):
         self._always = Patches(self.missed)
         self._calls: dict[tuple[int, str], _Calls] = {}
         self._on = self._inside = False
-        self._thread = 0
+        self._thread = self._logged = 0
 
     def install(self) -> None:
         """Stand in the place of each function, wherever torch itself shows it."""
         if not dist.is_available():
             return
+        self.context.writer.touch("collective_calls")
         for name in FUNCTIONS:
             original = getattr(dist, name)
             counted = self._counted(name, original)
@@ -84,22 +89,41 @@ class CollectivesProbe(Probe):
         self._calls.clear()
 
     def _counted(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        note = self.guarded(self._note)
+        note, log = self.guarded(self._note), self.guarded(self._log)
 
         @functools.wraps(original)
         def counted(*args: Any, **kwargs: Any) -> Any:
-            counts = self._on and self.context.in_step and not self._inside
-            if not counts or threading.get_ident() != self._thread:
+            if self._inside or self._thread not in (0, threading.get_ident()):
                 return original(*args, **kwargs)
+            log(name, args, kwargs)
+            counts = self._on and self.context.in_step
             self._inside = True
             begin = time.perf_counter()
             try:
                 return original(*args, **kwargs)
             finally:
                 self._inside = False
-                note(name, (time.perf_counter() - begin) * 1e6, args, kwargs)
+                if counts:
+                    note(name, (time.perf_counter() - begin) * 1e6, args, kwargs)
 
         return counted
+
+    def _log(self, name: str, args: Any, kwargs: Any) -> None:
+        if self._logged >= LOGGED or not dist.is_initialized() or dist.get_world_size() < 2:
+            return
+        given = (*args, *kwargs.values())
+        groups = [each for each in given if isinstance(each, dist.ProcessGroup)]
+        if any(each is not dist.group.WORLD for each in groups):
+            return  # of a part of the ranks
+        at = self.context.frames.here()
+        if at is None:
+            return
+        self._logged += 1
+        row = CollectiveCallRow(at=at, what=name)
+        row.total = self.context.global_step + max(0, self.context.step)
+        row.numbers = sum(each.numel() for each in given if isinstance(each, torch.Tensor))
+        self.context.add(row)
+        self.context.writer.flush()
 
     def _note(self, name: str, us: float, args: Any, kwargs: Any) -> None:
         at = self.context.frames.here()

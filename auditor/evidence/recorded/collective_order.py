@@ -1,0 +1,95 @@
+"""The collectives of all ranks beside one another: where the first two ranks part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from auditor.evidence.recorded.data_parallel import MEMBERS
+from auditor.evidence.table import Evidence, Table
+from auditor.model import Site
+from auditor.recordings.folder import Recording
+from auditor.recordings.schema import CollectiveCallRow, StepRow
+
+OF_ONE_SIZE = frozenset({"all_reduce", "reduce", "broadcast"})
+"""Collectives whose tensors are of one size on all ranks; gathered ones need not be."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One collective of a rank: at which line, and how many steps had begun before."""
+
+    rank: int
+    site: Site
+    what: str
+    numbers: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Parting:
+    """The first collective, by number, that not all ranks call: what one of them calls, and what
+    another calls there; None where that one goes on with its steps without a call.
+    """
+
+    number: int
+    one: Call
+    other: Call | None
+    other_rank: int
+    other_steps: int
+    """Steps that the other one completed."""
+
+
+@dataclass(frozen=True)
+class CollectiveOrder(Table):
+    """Where the ranks part; None where all of them call the same."""
+
+    parts: ClassVar[tuple[str, ...]] = ("collective_calls",)
+
+    parting: Parting | None = None
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> CollectiveOrder:
+        """Rank 0 beside each other rank, in the first run: a second one ends before the calls
+        part.
+        """
+        members = getattr(evidence.recording, MEMBERS, ())
+        ranks = sorted((_rank(each), each) for each in members if each.has(cls.parts[0]))
+        found = [
+            parting
+            for number, each in ranks[1:]
+            if (parting := _parting(ranks[0][1], ranks[0][0], each, number)) is not None
+        ]
+        return cls(min(found, key=lambda parting: parting.number, default=None))
+
+
+def _rank(recording: Recording) -> int:
+    return int(recording.manifest.get("rank") or 0)
+
+
+def _calls(recording: Recording, rank: int) -> list[Call]:
+    return [
+        Call(rank, recording.site(row.at), row.what, row.numbers, row.total)
+        for row in recording.first_rows(CollectiveCallRow.part)
+        if isinstance(row, CollectiveCallRow)
+    ]
+
+
+def _parting(first: Recording, rank: int, second: Recording, other: int) -> Parting | None:
+    ours, theirs = _calls(first, rank), _calls(second, other)
+    for number, (one, two) in enumerate(zip(ours, theirs, strict=False)):
+        if one.what != two.what or (one.what in OF_ONE_SIZE and one.numbers != two.numbers):
+            return Parting(number, one, two, other, _steps(second))
+    if len(ours) == len(theirs):
+        return None
+    number = min(len(ours), len(theirs))
+    longer, shorter = (ours, second) if len(ours) > number else (theirs, first)
+    extra, steps = longer[number], _steps(shorter)
+    if steps <= extra.step:
+        return None  # it may still come there, or died before
+    return Parting(number, extra, None, other if longer is ours else rank, steps)
+
+
+def _steps(recording: Recording) -> int:
+    """Steps that a rank completed in its first run, of all passes."""
+    return sum(isinstance(row, StepRow) for row in recording.first_rows(StepRow.part))
