@@ -70,7 +70,7 @@ def _entered(line: Timeline) -> dict[str, Entered]:
     for place, row in enumerate(rows):
         frame = frames.get(int(operators.name[row]))
         if frame is not None and in_step[place]:
-            us = _looked_up(operators, frames, rows[place - 1], row) if place else 0.0
+            us = _looked_up(operators, frames, int(rows[place - 1]), int(row)) if place else 0.0
             known = found.get(frame, Entered())
             found[frame] = Entered(known.n + 1, known.lookup_us + us)
     count = line.steps.count
