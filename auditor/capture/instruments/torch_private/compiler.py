@@ -126,6 +126,16 @@ def traced_as(function: _F, other: Any) -> _F:
     return function
 
 
+_STAND_INS: Final = "torch._subclasses."
+
+
+def is_traced(value: object) -> bool:
+    """Whether a tensor is one that the compiler hands through a function to see what it does.
+    Without ``torch._subclasses``: no tensor is one.
+    """
+    return type(value).__module__.startswith(_STAND_INS)
+
+
 # -- what the compiler says of its work ------------------------------------------------------------
 
 
