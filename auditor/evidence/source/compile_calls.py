@@ -55,6 +55,50 @@ def compile_call(source: Source, site: Site) -> CompileCall | None:
     )
 
 
+def call_past(source: Source, site: Site) -> Site | None:
+    """The one line of the file that calls what the site's line gives to the compiler by the name that
+    it had before: ``net(x)`` beside ``fast = torch.compile(net)``, ``net.forward(x)`` after
+    ``net.compile()``. None where there are several, or none.
+    """
+    given = [
+        name
+        for node in source.calls_at(site)
+        if name_of(node.func) == "compile" and (name := _compiled_name(node))
+    ]
+    if len(given) != 1:
+        return None
+    called, method = given[0]
+    lines = {
+        node.lineno
+        for node in source.nodes(site.file)
+        if isinstance(node, ast.Call) and _is_call_of(node.func, called, method=method)
+    }
+    if len(lines) != 1:
+        return None
+    (line,) = lines
+    return Site(site.file, line)
+
+
+def _compiled_name(call: ast.Call) -> tuple[str, bool] | None:
+    """What is compiled, by its last name, and whether it is by its own method."""
+    given = call.args[0] if call.args else None
+    method = given is None and isinstance(call.func, ast.Attribute)
+    if given is None and isinstance(call.func, ast.Attribute):
+        given = call.func.value
+    return (name_of(given), method) if isinstance(given, ast.Name | ast.Attribute) else None
+
+
+def _is_call_of(called: ast.expr, name: str, *, method: bool) -> bool:
+    if not method:
+        return isinstance(called, ast.Name | ast.Attribute) and name_of(called) == name
+    return (
+        isinstance(called, ast.Attribute)
+        and called.attr == "forward"
+        and isinstance(called.value, ast.Name | ast.Attribute)
+        and name_of(called.value) == name
+    )
+
+
 def _targets(statement: ast.stmt) -> list[ast.expr]:
     if isinstance(statement, ast.Assign):
         return statement.targets

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from auditor.evidence import Source
-from auditor.evidence.source.compile_calls import CompileCall, compile_call
+from auditor.evidence.source.compile_calls import CompileCall, call_past, compile_call
 from auditor.model import Site
 
 
@@ -88,3 +88,23 @@ def test_a_statement_of_several_lines_is_found_by_each_of_them():
         True,
         False,
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("fast = torch.compile(net)\ny = net(x)\n", 2),
+        ("torch.compile(self.net)\ny = self.net(x) + self.net(z)\n", 2),
+        ("net.compile()\n\ny = net.forward(x)\n", 3),
+        ("self.net.compile(mode='x')\ny = model.net.forward(x)\n", 2),
+        ("fast = torch.compile(net)\ny = fast(x)\n", None),
+        ("fast = torch.compile(net)\nnet(x)\nnet(x)\n", None),
+        ("net.compile()\ny = net(x)\n", None),
+        ("net.compile()\ny = super().forward(x)\n", None),
+        ("fast = torch.compile(make())\nmake()(x)\n", None),
+        ("fast = torch.compile(lambda x: net(x))\nnet(x)\n", None),
+    ],
+)
+def test_the_one_line_that_calls_past_the_compiler(text, line):
+    found = call_past(Source({"a.py": text}), Site("a.py", 1))
+    assert (found and found.line) == line
