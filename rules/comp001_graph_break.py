@@ -154,4 +154,4 @@ def _after(entered: Entered) -> tuple[tuple[str, str], ...]:
     if not entered.n:
         return ()
     took = f", {amounts.duration(entered.lookup_us)} of lookup" if entered.lookup_us else ""
-    return (("entered again after it", f"{amounts.digits(entered.n)} times in each step{took}"),)
+    return (("entered again after it", f"{amounts.digits(entered.n)} a step{took}"),)

@@ -60,13 +60,13 @@ def test_a_break_is_said_in_plain_words(reason, said, remedy):
 def test_what_is_entered_after_a_break_is_a_fact_and_no_price():
     entries = GraphEntries({"1": Entered(1.0, 40.0), "2": Entered(0.5, 5.0), "0": Entered(1, 9.0)})
     (found,) = told(GraphBreak(), [replace(BREAK, after=frozenset("12"))], entries=entries)
-    assert dict(found.facts)["entered again after it"] == "1.5 times in each step, 45 us of lookup"
+    assert dict(found.facts)["entered again after it"] == "1.5 a step, 45 us of lookup"
     assert found.lost_us_per_step is None
     (other,) = told(GraphBreak(), [replace(BREAK, after=frozenset("7"))], entries=entries)
     assert "entered again after it" not in dict(other.facts)
     unseen = GraphEntries({"1": Entered(2.0)})
     (short,) = told(GraphBreak(), [replace(BREAK, after=frozenset("1"))], entries=unseen)
-    assert dict(short.facts)["entered again after it"] == "2 times in each step"
+    assert dict(short.facts)["entered again after it"] == "2 a step"
 
 
 @pytest.mark.parametrize(
