@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import Compiles, Machine
+from auditor.evidence.trace.graph_entries import Entered, GraphEntries
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule
 
@@ -67,6 +69,10 @@ class GraphBreak(Rule):
     are written to memory between them, and Python runs there on every step. On a GPU a read of a
     value also waits for the device.
 
+    There is no price. What a break costs is mostly what is not fused across it, and that is known
+    only when it is gone. Where the trace shows it, the facts say how often what follows the break
+    is entered in each step, and how long the host looks for it (its guards are checked).
+
     ## Example
     ```python
     import torch
@@ -117,7 +123,9 @@ class GraphBreak(Rule):
     cause = "read"  # of a line that reads a value, the rules of SYNC say what the wait costs
     leads = 5
 
-    def detect(self, compiles: Compiles, machine: Machine) -> Iterator[Finding]:
+    def detect(
+        self, compiles: Compiles, entries: GraphEntries, machine: Machine
+    ) -> Iterator[Finding]:
         for each in compiles.breaks:
             if not each.own or any(word in each.reason for word in MEANT):
                 continue
@@ -128,10 +136,22 @@ class GraphBreak(Rule):
                 each.site,
                 f"this line breaks the graph{of} that torch.compile makes: {why}",
                 seen_on=machine.device,
-                facts=(("the compiler says", each.reason), ("its code", each.gb or "none")),
+                facts=(
+                    ("the compiler says", each.reason),
+                    ("its code", each.gb or "none"),
+                    *_after(entries.of(each.after)),
+                ),
                 hints=Hints(kind),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
         kind = finding.hints_as(Hints).kind
         return Remedy(KINDS[kind][2] if kind else OTHER)
+
+
+def _after(entered: Entered) -> tuple[tuple[str, str], ...]:
+    """What the trace shows of what goes on after the break."""
+    if not entered.n:
+        return ()
+    took = f", {amounts.duration(entered.lookup_us)} of lookup" if entered.lookup_us else ""
+    return (("entered again after it", f"{amounts.digits(entered.n)} a step{took}"),)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.evidence import CompiledRegions, Machine, Source
 from auditor.evidence.recorded.compiled_regions import Region
-from auditor.evidence.source.compile_calls import CompileCall, compile_call
+from auditor.evidence.source.compile_calls import CompileCall, call_past, compile_call
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -92,9 +92,11 @@ class CompiledUnused(Rule):
                 said = "what is compiled here never ran, though its parameters are trained"
             else:
                 continue
+            past = call_past(source, each.site)
             yield Finding(
                 each.site,
-                f"{said}: `{each.what}` runs without the compiler",
+                f"{said}: `{each.what}` runs without the compiler"
+                + (f" (called at line {past.line})" if past is not None else ""),
                 seen_on=machine.device,
                 facts=(("steps without it", amounts.count(each.watched, "step")),),
                 hints=Hints(call.argument if call is not None else "", each.method),

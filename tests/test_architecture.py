@@ -88,6 +88,7 @@ MAY = {
         "evidence",
         "model",
         "patch",
+        "permit",
         "recordings",
         "redaction",
         "runs",

@@ -18,7 +18,7 @@ from auditor.model import Report
 from auditor.model.verification import Proposal
 from auditor.recordings.folder import Recording
 from auditor.runs.project_copy import reached
-from auditor.verify import loaders, micro_batches
+from auditor.verify import compiling, loaders, micro_batches
 from auditor.verify.accumulation_uses import Unclear
 from auditor.verify.budget import Budget
 from auditor.verify.candidates import Candidate, candidates, is_selected, require_unchanged
@@ -124,13 +124,16 @@ def verified(
             proposal, note = asked.sizes.run(laboratory, whole.part(1 / asked.searches), say)
             proposals += [proposal] if proposal is not None else []
             notes.append(note)
-        for left, (number, present) in zip(
-            range(len(asked.loaders), 0, -1), asked.loaders.items(), strict=True
-        ):
+        later = range(asked.searches - (asked.sizes is not None), 0, -1)
+        for left, (number, present) in zip(later, asked.loaders.items(), strict=False):
             findings[number], note = loaders.search(
                 laboratory, findings[number], present, whole.part(1 / left), say
             )
             findings[number] = loaders.with_diff(findings[number], recording)
+            notes.append(note)
+        if asked.compiling is not None:
+            proposal, note = asked.compiling.run(laboratory, whole.part(1.0), say)
+            proposals += [proposal] if proposal is not None else []
             notes.append(note)
         if laboratory.changed:
             notes.append(reached(laboratory.changed))
@@ -149,23 +152,25 @@ def verified(
 @dataclass(frozen=True)
 class _Asked:
     """What there is to try: patches, the loaders of findings (by their places in the report), sizes
-    of micro-batches.
+    of micro-batches, torch.compile.
     """
 
     patches: tuple[Candidate, ...]
     loaders: dict[int, loaders.Present]
     sizes: micro_batches.Search | None
+    compiling: compiling.Search | None
     notes: tuple[str, ...]
 
     @property
     def searches(self) -> int:
         """How many searches there are."""
-        return len(self.loaders) + (self.sizes is not None)
+        return len(self.loaders) + (self.sizes is not None) + (self.compiling is not None)
 
     @property
     def values(self) -> int:
         """How many values they try at least."""
         sizes = 1 + len(self.sizes.settings) if self.sizes is not None else 0
+        sizes += self.compiling.values if self.compiling is not None else 0
         return sizes + sum(map(loaders.values_to_try, self.loaders.values()))
 
     @property
@@ -195,6 +200,7 @@ def _asked(report: Report, evidence: Evidence, select: Collection[str], *, unsaf
         candidates(report, recording, select, unsafe=unsafe),
         dict(_waiting(report, recording, select)),
         sizes,
+        compiling.search_for(evidence) if compiling.selected(select) else None,
         notes,
     )
 

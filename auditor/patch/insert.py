@@ -12,7 +12,7 @@ from auditor.patch.module import Change, Module, covers, last_name, same
 from auditor.patch.source import Refused, Splice, parse_expression
 from auditor.patch.statements import Block, block_of
 
-_BEFORE = frozenset({"unscale_", "zero_grad"})
+_BEFORE = frozenset({"unscale_", "zero_grad", "compile"})
 _AFTER_IMPORTS = frozenset({"torch.set_float32_matmul_precision"})
 _COMPOUND = (
     ast.For,

@@ -120,11 +120,13 @@ class Loaders:
 @dataclass(frozen=True)
 class Trial:
     """A run that ``audit verify`` measures, with all random generators seeded, and other arguments
-    for ``loaders``.
+    for ``loaders``. ``eager_random``: code that torch compiles draws the random numbers that it
+    would draw without the compiler.
     """
 
     seed: int
     loaders: Loaders | None = None
+    eager_random: bool = False
 
 
 JOURNAL = "journal.jsonl"

@@ -79,6 +79,17 @@ def agree(before: Results, after: Results, tolerance: float = 0.0, reason: str =
     )
 
 
+def largest_difference(before: Results, after: Results) -> float:
+    """Of their losses, relative to the larger of two; 0.0 where there are none."""
+    return max(
+        (
+            abs(one - other) / (max(abs(one), abs(other)) or 1.0)
+            for one, other in zip(before.losses, after.losses, strict=False)
+        ),
+        default=0.0,
+    )
+
+
 def _counted(results: Results) -> str:
     steps, parameters = len(results.losses), len(results.parameters)
     return f"{steps} loss{'es' * (steps != 1)} and {parameters} parameter{'s' * (parameters != 1)}"

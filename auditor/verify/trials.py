@@ -15,11 +15,12 @@ from statistics import median
 from typing import TYPE_CHECKING, cast
 
 from auditor.errors import AuditProblem
+from auditor.evidence.recorded.compiles import DONE
 from auditor.evidence.table import Evidence
 from auditor.model.devices import SHADOW
 from auditor.patch import PatchedFile
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema import CopyRow, ReadRow, StepRow
+from auditor.recordings.schema import CompileRow, CopyRow, ReadRow, StepRow
 from auditor.recordings.schema.run import known
 from auditor.recordings.sources import on_disk
 from auditor.runs import child_process
@@ -47,7 +48,7 @@ time, but ``FEWEST_STEPS``.
 
 FEWEST_STEPS = 3
 
-RESULTS, SYNCS, COPIES, MOVES = "results", "reads", "copies", "moves"
+RESULTS, SYNCS, COPIES, MOVES, COMPILES = "results", "reads", "copies", "moves", "compiles"
 """Parts of the trials' recordings; host syncs are only counted where there is a device, real or
 shadow. A rehearsal writes its copies to the device beside the reads."""
 
@@ -65,7 +66,8 @@ class Measured:
     """What one run gave. Times in us, ``seconds`` is how long all of it took.
 
     ``loaded`` are the files that it imported, relative to the copy if they lie in it. ``failed``
-    says in a sentence why it did not reach its end; empty if it did.
+    says in a sentence why it did not reach its end; empty if it did. ``compile_us`` is the time of
+    all compilations, where the run was :class:`Compiling`.
     """
 
     results: Results
@@ -77,6 +79,7 @@ class Measured:
     seconds: float
     failed: str = ""
     moves: Moves | None = None
+    compile_us: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,37 @@ class Effective:
 
     calls: int
     usual: int
+
+
+LEAST_WARMUP = 3
+"""Steps before the measured ones in runs that compile: what varies is mostly compiled anew once."""
+
+
+@dataclass(frozen=True)
+class Compiling:
+    """That compilations of a run are timed, in a folder of caches that all runs of this ``name``
+    share and nobody else has. It is ended after ``patience`` s, where given.
+    """
+
+    name: str
+    patience: float | None = None
+    eager_random: bool = False
+
+    def plan(self, plan: Plan, scratch: Path) -> Plan:
+        """The same run with that."""
+        assert plan.trial is not None
+        folder = scratch / f"compiled-{self.name}"
+        caches = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+        return replace(
+            plan,
+            parts=(*plan.parts, COMPILES),
+            warmup=max(plan.warmup, LEAST_WARMUP),
+            trial=replace(plan.trial, eager_random=self.eager_random),
+            variables={
+                **(plan.variables or {}),
+                **{name: str(folder / kind) for name, kind in caches.items()},
+            },
+        )
 
 
 class Laboratory:
@@ -134,6 +168,7 @@ class Laboratory:
         loaders: Loaders | None = None,
         effective: Effective | None = None,
         args: tuple[str, ...] | None = None,
+        compiling: Compiling | None = None,
     ) -> Measured:
         """One run. What the target does never raises; a recorder that fails does.
 
@@ -149,8 +184,13 @@ class Laboratory:
                 plan = place.plan(replace(chosen, folder=str(home), trial=Trial(SEED, loaders)))
                 if rehearsed:
                     plan = replace(plan.on_shadow(self.rehearsed_steps), parts=(RESULTS, SYNCS))
+                if compiling is not None:
+                    plan = compiling.plan(plan, self._scratch)
                 measured = self._measured(
-                    plan if effective is None else _counted(plan, effective), began, effective
+                    plan if effective is None else _counted(plan, effective),
+                    began,
+                    effective,
+                    (compiling.patience if compiling is not None else None) or self.patience,
                 )
             self.changed |= set(place.changed)
         finally:
@@ -159,10 +199,12 @@ class Laboratory:
             self.patience = max(self.patience, PATIENCE * measured.seconds)
         return measured
 
-    def _measured(self, plan: Plan, began: float, effective: Effective | None) -> Measured:
+    def _measured(
+        self, plan: Plan, began: float, effective: Effective | None, patience: float
+    ) -> Measured:
         try:
             recording = child_process.record_once(
-                plan, time.monotonic() + self.patience, silent, lambda text: None
+                plan, time.monotonic() + patience, silent, lambda text: None
             )
         except AuditProblem as problem:
             return Measured(
@@ -201,8 +243,9 @@ class Laboratory:
                 recording.relative(file) for file in recording.manifest.get("target_files", ())
             ),
             time.monotonic() - began,
-            _failure(recording, self.patience),
+            _failure(recording, patience),
             Moves.read(recording) if effective is not None else None,
+            _compile_us(recording),
         )
 
 
@@ -288,6 +331,10 @@ def _syncs(recording: Recording, rows: Sequence[StepRow]) -> float | None:
         if row.pass_name == "loud" and not row.lib and row.blocking
     )
     return (reads + sum(row.n for row in copies)) / loud
+
+
+def _compile_us(recording: Recording) -> float:
+    return sum(row.us for row in recording.rows(CompileRow) if row.what in DONE)
 
 
 def _failure(recording: Recording, patience: float) -> str:

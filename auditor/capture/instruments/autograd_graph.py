@@ -14,6 +14,7 @@ import torch
 
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private import autograd
+from auditor.capture.instruments.torch_private.compiler import is_traced
 from auditor.capture.instruments.torch_private.tensors import base_of
 
 NODE_CAP = 20_000
@@ -287,7 +288,8 @@ class BackwardHooks:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        watchers = tuple(self._watchers)
+        traced = any(map(is_traced, call.tensors))  # by the compiler: nothing is computed
+        watchers = () if traced else tuple(self._watchers)
         for watcher in watchers:
             try:
                 watcher.backward_begins(call)

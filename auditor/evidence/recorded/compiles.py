@@ -29,13 +29,16 @@ _NUMBER = re.compile(r"'[^']*'|\"[^\"]*\"|\d+(?:\.\d+)?(?:e-?\d+)?")
 
 @dataclass(frozen=True)
 class Break:
-    """A line that breaks the graph of ``function``, also as it was compiled last."""
+    """A line that breaks the graph of ``function``, also as it was compiled last. ``after`` are the
+    compiler's numbers of the frames that go on there.
+    """
 
     site: Site
     function: str
     reason: str
     gb: str
     own: bool
+    after: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -129,14 +132,21 @@ def _breaks(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Break]:
     in use no more.
     """
     last = {row.frame: row.attempt for row in rows if row.what == "compile"}
-    seen: set[tuple[str, int]] = set()
+    after: defaultdict[int | None, set[str]] = defaultdict(set)
+    for row in rows:
+        if row.what == "compile":
+            after[row.resumed].add(row.frame)
+    found: dict[tuple[str, int], list[CompileRow]] = {}
     for row in rows:
         if row.what != "break" or row.at is None or row.attempt != last.get(row.frame, row.attempt):
             continue
         site = evidence.recording.site(row.at)
-        if (site.file, site.line) not in seen:
-            seen.add((site.file, site.line))
-            yield Break(site, row.function, row.reason, row.gb, row.own)
+        found.setdefault((site.file, site.line), []).append(row)
+    for each in found.values():
+        row, ends = each[0], {other.resumed for other in each} - {None}
+        goes_on = frozenset[str]().union(*(after[end] for end in ends))
+        site = evidence.recording.site(row.at)  # type: ignore[arg-type]
+        yield Break(site, row.function, row.reason, row.gb, row.own, goes_on)
 
 
 def _recompiled(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Recompiled]:

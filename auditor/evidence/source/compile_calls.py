@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence.source.files import Source, name_of
@@ -17,7 +18,8 @@ class CompileCall:
     is compiled; both are empty where the line has no such thing.
 
     ``replaces``: both are the same, so that whoever names it from there on means the compiled one.
-    ``read``: the target is named elsewhere in the file, other than to set it.
+    ``read``: the target is named elsewhere in the file, other than to set it, or to return it with
+    others to callers that never name it.
     """
 
     target: str
@@ -53,6 +55,50 @@ def compile_call(source: Source, site: Site) -> CompileCall | None:
     )
 
 
+def call_past(source: Source, site: Site) -> Site | None:
+    """The one line of the file that calls what the site's line gives to the compiler by the name that
+    it had before: ``net(x)`` beside ``fast = torch.compile(net)``, ``net.forward(x)`` after
+    ``net.compile()``. None where there are several, or none.
+    """
+    given = [
+        name
+        for node in source.calls_at(site)
+        if name_of(node.func) == "compile" and (name := _compiled_name(node))
+    ]
+    if len(given) != 1:
+        return None
+    called, method = given[0]
+    lines = {
+        node.lineno
+        for node in source.nodes(site.file)
+        if isinstance(node, ast.Call) and _is_call_of(node.func, called, method=method)
+    }
+    if len(lines) != 1:
+        return None
+    (line,) = lines
+    return Site(site.file, line)
+
+
+def _compiled_name(call: ast.Call) -> tuple[str, bool] | None:
+    """What is compiled, by its last name, and whether it is by its own method."""
+    given = call.args[0] if call.args else None
+    method = given is None and isinstance(call.func, ast.Attribute)
+    if given is None and isinstance(call.func, ast.Attribute):
+        given = call.func.value
+    return (name_of(given), method) if isinstance(given, ast.Name | ast.Attribute) else None
+
+
+def _is_call_of(called: ast.expr, name: str, *, method: bool) -> bool:
+    if not method:
+        return isinstance(called, ast.Name | ast.Attribute) and name_of(called) == name
+    return (
+        isinstance(called, ast.Attribute)
+        and called.attr == "forward"
+        and isinstance(called.value, ast.Name | ast.Attribute)
+        and name_of(called.value) == name
+    )
+
+
 def _targets(statement: ast.stmt) -> list[ast.expr]:
     if isinstance(statement, ast.Assign):
         return statement.targets
@@ -65,10 +111,75 @@ def _read(source: Source, file: str, statement: ast.stmt, target: ast.Name | ast
     """
     own = set(map(id, ast.walk(statement)))
     name = target.id if isinstance(target, ast.Name) else target.attr
-    return any(
-        isinstance(node, ast.Name | ast.Attribute)
-        and id(node) not in own
-        and isinstance(node.ctx, ast.Load)
-        and (node.id if isinstance(node, ast.Name) else node.attr) == name
-        for node in source.nodes(file)
-    )
+    loads = [node for node in _loads(source, file, name) if id(node) not in own]
+    returned = _returned(source, file, name) if isinstance(target, ast.Name) else {}
+    if any(id(node) not in returned for node in loads):
+        return True
+    return any(_taken(source, returned[id(node)]) for node in loads)
+
+
+def _loads(source: Source, file: str, name: str) -> Iterator[ast.Name | ast.Attribute]:
+    for node in source.nodes(file):
+        if (
+            isinstance(node, ast.Name | ast.Attribute)
+            and isinstance(node.ctx, ast.Load)
+            and (node.id if isinstance(node, ast.Name) else node.attr) == name
+        ):
+            yield node
+
+
+@dataclass(frozen=True)
+class _Returned:
+    """The place of a name among the ``of`` values that a function returns."""
+
+    function: str
+    place: int
+    of: int
+
+
+def _returned(source: Source, file: str, name: str) -> dict[int, _Returned]:
+    """By the ``id`` of the name: where ``return a, name, b`` has it."""
+    found: dict[int, _Returned] = {}
+    for function in source.nodes(file):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        for node in ast.walk(function):
+            if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
+                parts = node.value.elts
+                for place, part in enumerate(parts):
+                    if isinstance(part, ast.Name) and part.id == name:
+                        found[id(part)] = _Returned(function.name, place, len(parts))
+    return found
+
+
+def _taken(source: Source, returned: _Returned) -> bool:
+    """Whether somebody reads the name that a caller gives to it; also where a caller does anything
+    else with what is returned, and where none is seen.
+    """
+    seen = False
+    for file in source.texts:
+        given = list(_given(source, file, returned))
+        if len(given) != sum(1 for _ in _loads(source, file, returned.function)):
+            return True
+        for name in given:
+            known = _returned(source, file, name)
+            if any(id(node) not in known for node in _loads(source, file, name)):
+                return True
+        seen = seen or bool(given)
+    return not seen
+
+
+def _given(source: Source, file: str, returned: _Returned) -> Iterator[str]:
+    """The name that each ``a, name, b = function(...)`` gives to the value."""
+    for node in source.nodes(file):
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Call)
+            and name_of(node.value.func) == returned.function
+            and len(node.targets) == 1
+            and isinstance(node.targets[0], ast.Tuple)
+            and len(node.targets[0].elts) == returned.of
+        ):
+            place = node.targets[0].elts[returned.place]
+            if isinstance(place, ast.Name):
+                yield place.id

@@ -28,6 +28,13 @@ class CompileRow(PassRow, kw_only=True):
     frame: Annotated[str, doc("the compiler's number of the frame")] = ""
     attempt: Annotated[int, doc("how often the frame was compiled before")] = 0
     reason: Annotated[str, doc("of a break or skip why, of a recompile the guard that failed")] = ""
+    resumed: Annotated[
+        int | None,
+        doc(
+            "of a break the line of the compiled function at which its graph ends, of a function "
+            "that goes on after one that line: a number in `sites`"
+        ),
+    ] = None
     gb: Annotated[str, doc("of a break: the compiler's code of the reason, as `gb0059`")] = ""
     own: Annotated[bool, doc("the place that the compiler named is in the user's source")] = False
     us: Us = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from auditor.evidence import Source
-from auditor.evidence.source.compile_calls import CompileCall, compile_call
+from auditor.evidence.source.compile_calls import CompileCall, call_past, compile_call
 from auditor.model import Site
 
 
@@ -42,6 +42,43 @@ def test_a_line_without_one_such_call_says_nothing(text):
     assert call(text) is None
 
 
+HANDED_ON = """def setup():
+    net = Net()
+    fast = torch.compile(net)
+    return net, fast, 3
+
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("callers", "read"),
+    [
+        ("net, fast, n = setup()", False),
+        ("net, _, n = setup()\nnet(x)", False),
+        ("net, quick, n = setup()\nnet(x)", False),
+        ("net, fast, n = setup()\nfast(x)", True),
+        ("net, quick, n = setup()\nquick(x)", True),
+        ("net, *rest = setup()", True),
+        ("found = setup()", True),
+        ("use(*setup())", True),
+        ("net, fast, n = setup()\nagain = setup", True),
+        ("", True),
+        ("class A:\n    def __init__(self):\n        self.net, self.fast, n = setup()", True),
+    ],
+)
+def test_a_name_that_is_only_handed_on_is_read_where_the_caller_reads_it(callers, read):
+    found = call(HANDED_ON.format(callers), line=3)
+    assert found is not None
+    assert found.read is read
+
+
+def test_a_name_that_is_returned_and_called_is_read():
+    found = call(HANDED_ON.replace("return", "fast(x); return").format("a, b, c = setup()"), line=3)
+    assert found is not None
+    assert found.read
+
+
 def test_a_statement_of_several_lines_is_found_by_each_of_them():
     text = "x = 1\nnet = torch.compile(\n    net,\n)\ny = 2\n"
     assert [call(text, line) is not None for line in range(1, 6)] == [
@@ -51,3 +88,23 @@ def test_a_statement_of_several_lines_is_found_by_each_of_them():
         True,
         False,
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("fast = torch.compile(net)\ny = net(x)\n", 2),
+        ("torch.compile(self.net)\ny = self.net(x) + self.net(z)\n", 2),
+        ("net.compile()\n\ny = net.forward(x)\n", 3),
+        ("self.net.compile(mode='x')\ny = model.net.forward(x)\n", 2),
+        ("fast = torch.compile(net)\ny = fast(x)\n", None),
+        ("fast = torch.compile(net)\nnet(x)\nnet(x)\n", None),
+        ("net.compile()\ny = net(x)\n", None),
+        ("net.compile()\ny = super().forward(x)\n", None),
+        ("fast = torch.compile(make())\nmake()(x)\n", None),
+        ("fast = torch.compile(lambda x: net(x))\nnet(x)\n", None),
+    ],
+)
+def test_the_one_line_that_calls_past_the_compiler(text, line):
+    found = call_past(Source({"a.py": text}), Site("a.py", 1))
+    assert (found and found.line) == line

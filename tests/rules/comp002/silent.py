@@ -48,6 +48,23 @@ def training_and_evaluation():
     return _trained(compiled, net.parameters(), batches)
 
 
+def a_frozen_teacher_of_the_same_class():
+    """One frame for both, entries of both grad modes: each is compiled once more for lengths."""
+    teacher = nn.Sequential(nn.Linear(16, 16), nn.ReLU()).requires_grad_(False)
+    student = nn.Sequential(nn.Linear(16, 16), nn.ReLU())
+    wise = torch.compile(teacher, backend=BACKEND)
+    learning = torch.compile(student, backend=BACKEND)
+
+    def forward(x):
+        with torch.no_grad():
+            wanted = wise(x)
+        return learning(x) - wanted
+
+    return _trained(
+        forward, student.parameters(), lambda n: torch.randn(7 if n % 8 == 7 else 16, 16)
+    )
+
+
 def layers_of_one_class():
     net = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 8))
     for number in range(4):

@@ -47,6 +47,18 @@ def second_name_that_nobody_reads():
     return step
 
 
+def handed_on_beside_the_module_and_called_by_nobody():
+    def made():
+        plain = nn.Linear(16, 16)
+        quicker = torch.compile(plain, backend=BACKEND)  # COMP004
+        return plain, quicker
+
+    plain, quick = made()
+    step = _trained(plain, plain.parameters())
+    step.locals = locals()
+    return step
+
+
 def forward_called_past_the_compiler():
     net = nn.Linear(16, 16)
     net.compile(backend=BACKEND)  # COMP004

@@ -41,6 +41,18 @@ def copy_for_evaluation_that_has_not_run_yet():
     return step
 
 
+def handed_on_for_an_evaluation():
+    def built():
+        raw = nn.Linear(16, 16)
+        swift = torch.compile(raw, backend=BACKEND)
+        return raw, swift
+
+    raw, fast_one = built()
+    step = _trained(raw, raw.parameters())
+    step.evaluate = lambda x: fast_one(x)
+    return step
+
+
 def layers_inside_a_compiled_whole():
     """The outer graph takes them in: the inner ones never run by themselves."""
     net = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 16))

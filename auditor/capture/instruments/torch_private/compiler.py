@@ -44,6 +44,7 @@ GRAPHS: Final = "torch._inductor.cudagraph_utils"
 
 _log = on_instances("torch._inductor.cudagraph_utils.cudagraphs_log")
 _older_log = on_instances("torch._inductor.cudagraph_utils.perf_hint_log")
+_fallback_random = on_instances("torch._inductor.config.fallback_random")
 _SKIPPING: Final = "skipping cudagraph"
 
 TURN: Final = "_maybe_set_eval_frame"
@@ -123,6 +124,16 @@ def traced_as(function: _F, other: Any) -> _F:
     if isinstance(function, FunctionType):
         setattr(function, _INLINE, other)
     return function
+
+
+_STAND_INS: Final = "torch._subclasses."
+
+
+def is_traced(value: object) -> bool:
+    """Whether a tensor is one that the compiler hands through a function to see what it does.
+    Without ``torch._subclasses``: no tensor is one.
+    """
+    return type(value).__module__.startswith(_STAND_INS)
 
 
 # -- what the compiler says of its work ------------------------------------------------------------
@@ -273,3 +284,21 @@ def when_left(
 
     replace(frames, TURN, turns)
     return True
+
+
+# -- in trials -------------------------------------------------------------------------------------
+
+
+SETTINGS: Final = "torch._inductor.config"
+"""The module of the default backend's settings. Without it: see :func:`draw_as_eager`."""
+
+
+def draw_as_eager() -> None:
+    """Have compiled code draw the random numbers that eager code would; :data:`SETTINGS` is imported
+    by then.
+
+    Without ``fallback_random``: it draws its own, and results with dropout are not alike.
+    """
+    settings = sys.modules.get(SETTINGS)
+    if _fallback_random(settings) is not None:
+        settings.fallback_random = True  # type: ignore[union-attr]

@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 from auditor.capture.instruments.import_hook import AfterImport
+from auditor.capture.instruments.torch_private.compiler import SETTINGS, draw_as_eager
 from auditor.runs.plan import Loaders, Trial
 
 
@@ -22,6 +23,8 @@ def prepare(trial: Trial) -> None:
     random.seed(trial.seed)
     AfterImport("numpy", lambda: sys.modules["numpy"].random.seed(trial.seed)).install()
     AfterImport("torch", lambda: sys.modules["torch"].manual_seed(trial.seed)).install()
+    if trial.eager_random:
+        AfterImport(SETTINGS, draw_as_eager).install()
     loaders = trial.loaders
     if loaders is not None:
         AfterImport("torch", lambda: _give(loaders)).install()

@@ -14,7 +14,8 @@ from auditor.recordings.schema import CompileRow
 _BREAK = re.compile(r"[Gg]raph break in user code at (?P<file>.+?):(?P<line>\d+)\n")
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)')
 _CODE = re.compile(r"\bgb\d{4}\b", re.IGNORECASE)
-_RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_\d+$")
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d+)$")
+OTHER_MODE = "GLOBAL_STATE changed: grad_mode"
 _LIMIT = re.compile(r"recompile.?limit|cache.?size.?limit", re.IGNORECASE)
 _SKIPPING = re.compile(r"^skipping cudagraphs? due to (disabling cudagraphs due to )?")
 _ATTEMPTING = "Encountered graph break when attempting to trace"
@@ -38,6 +39,7 @@ class CompilesProbe(Probe):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._waiting: list[CompileRow] = []
+        self._stacks: list[tuple[CompileRow, list[dict[str, str]]]] = []
 
     def install(self) -> None:
         """Hear the compiler from the start."""
@@ -86,13 +88,18 @@ class CompilesProbe(Probe):
         row = CompileRow(
             what="break", reason=_why(text), gb=code.group().lower() if code is not None else ""
         )
+        self._stacks.append((row, frames))
         self._placed(row, place["file"], int(place["line"]), function)
+
+    def _at(self, file: str, line: str, function: str) -> int | None:
+        mine = self.context.frames.is_user(file)
+        return self.context.frames.site(file, int(line), _resumed(function)) if mine else None
 
     def _recompiles(self, reasons: Any) -> None:
         each = [reasons] if isinstance(reasons, str) else list(reasons or ())
         if not each:
             return
-        newest = str(each[0])  # the other entries of the frame's cache are older
+        newest = _likeliest(list(map(str, each)))
         guard = newest.partition("\n")[0].partition("  #")[0].strip()
         row = CompileRow(what="recompile", reason=re.sub(r"^\d+/\d+: ", "", guard)[:TOLD])
         frames = [found.groupdict() for found in _FRAME.finditer(newest)]
@@ -134,10 +141,15 @@ class CompilesProbe(Probe):
             function=self._named(data),
             us=_us(data),
         )
+        after = _RESUMED.search(str(data.get("co_name") or ""))
+        if after is not None and not backward:
+            file = str(data.get("co_filename") or "")
+            done.resumed = self._at(file, after["line"], after["name"])
         rows = [done] if is_compilation(name, data) else []
         limit = _LIMIT.search(str(data.get("fail_reason") or ""))
         if limit or not backward:  # torch 2.6 tells of the limit as of a backward
             waiting, self._waiting = self._waiting, []
+            self._ends_at(data)
             rows = [*waiting, *rows]
             if limit:
                 failed = [each for each in waiting if each.what == "recompile"]
@@ -147,12 +159,32 @@ class CompilesProbe(Probe):
             row.function = row.function or done.function
             self.context.add(row)
 
+    def _ends_at(self, data: dict[str, Any]) -> None:
+        """At which line of the frame that was compiled its graph was broken: the compiler tells of
+        the whole stack.
+        """
+        name, file = _resumed(str(data.get("co_name") or "")), str(data.get("co_filename") or "")
+        stacks, self._stacks = self._stacks, []
+        for row, frames in stacks:
+            mine = [
+                each for each in frames if each["file"] == file and _resumed(each["name"]) == name
+            ]
+            if mine:
+                row.resumed = self._at(file, mine[-1]["line"], name)
+
     def _named(self, data: dict[str, Any]) -> str:
         """The function that was compiled; nothing where that is torch's own, which calls the
         user's.
         """
         file = str(data.get("co_filename") or "")
         return _resumed(str(data.get("co_name") or "")) if self.context.frames.is_user(file) else ""
+
+
+def _likeliest(reasons: list[str]) -> str:
+    """Why the entry fails that is nearest to what was asked for: entries of the other grad mode
+    serve other calls (a frozen module of the same class, evaluation). The newest comes first.
+    """
+    return next((each for each in reasons if OTHER_MODE not in each), reasons[0])
 
 
 def _limit(last: CompileRow) -> CompileRow:

@@ -118,7 +118,8 @@ class ThrownWorkProbe(OperatorProbe):
 
     def _locals(self) -> Iterator[torch.Tensor]:
         """Tensors in variables of the functions that run, or wait in a ``yield``."""
-        held = getattr(self.context.target, "args", ())
+        target = self.context.target  # a script's own `args` may be anything
+        held = target.args if isinstance(target, functools.partial) else ()
         waiting = getattr(held[0], "gi_frame", None) if held else None
         frame = sys._getframe(1) if waiting is None else waiting
         while frame is not None:

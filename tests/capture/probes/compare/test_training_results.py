@@ -51,6 +51,28 @@ def test_losses_and_parameters_are_those_of_the_bare_loop_bit_for_bit(tmp_path: 
     ]
 
 
+def test_what_the_compiler_traces_is_no_backward_of_the_program(tmp_path: Path) -> None:
+    def compiled() -> Any:
+        torch.manual_seed(3)
+        model = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Dropout(0.5))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        forward = torch.compile(model, backend="aot_eager")
+
+        def step() -> None:
+            optimizer.zero_grad()
+            forward(torch.randn(4, 5)).square().mean().backward()
+            optimizer.step()
+
+        return step
+
+    torch._dynamo.reset()
+    recording = record(tmp_path / "r", compiled, ("results",), roots=[HERE], steps=STEPS)
+    taken = {each["name"]: each["steps"] for each in recording.manifest["passes"]}
+    assert taken["warmup"] > WARMUP  # what compiles warms up longer
+    assert len(Results.read(recording).losses) == taken["warmup"] + taken["quiet"]
+    assert not any("results" in each for each in recording.manifest["warnings"])
+
+
 def test_one_flipped_bit_shows(tmp_path: Path) -> None:
     def nudged() -> Any:
         step = make()
