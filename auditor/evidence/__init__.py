@@ -42,9 +42,11 @@ from auditor.evidence.recorded.params_without_grad import ParamsWithoutGrad
 from auditor.evidence.recorded.peak_experiments import PeakExperiments
 from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.recorded.repeated_draws import RepeatedDraws
+from auditor.evidence.recorded.reread_files import RereadFiles
 from auditor.evidence.recorded.retained_graphs import RetainedGraphs
 from auditor.evidence.recorded.stale_grads import StaleGrads
 from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.recorded.storage_syncs import StorageSyncs
 from auditor.evidence.recorded.summed_losses import LossSums
 from auditor.evidence.recorded.thrown_work import ThrownWork
 from auditor.evidence.recorded.torch_save import Saves
@@ -113,12 +115,14 @@ __all__ = [
     "PeakHolders",
     "Reads",
     "RepeatedDraws",
+    "RereadFiles",
     "RetainedGraphs",
     "Saves",
     "Snapshot",
     "Source",
     "StaleGrads",
     "Steps",
+    "StorageSyncs",
     "Table",
     "ThrownWork",
     "UnusedGraphs",
