@@ -22,6 +22,7 @@ from auditor.evidence.recorded.debug_modes import DebugModes
 from auditor.evidence.recorded.device_calls import DeviceCalls
 from auditor.evidence.recorded.eval_mode_steps import EvalModeSteps
 from auditor.evidence.recorded.float64_ops import Float64Ops
+from auditor.evidence.recorded.forwards_in_row import ForwardsInRow
 from auditor.evidence.recorded.grad_norms import GradientNorms
 from auditor.evidence.recorded.half_updates import Updates
 from auditor.evidence.recorded.indexing_loops import IndexingLoops
@@ -89,6 +90,7 @@ __all__ = [
     "EvalModeSteps",
     "Evidence",
     "Float64Ops",
+    "ForwardsInRow",
     "GradientNorms",
     "GrowingLines",
     "HostMemory",

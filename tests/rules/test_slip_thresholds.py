@@ -12,11 +12,13 @@ from auditor.rules.data011_workers_draw_alike import WorkersDrawAlike
 from auditor.rules.data012_file_read_again import FileReadAgain
 from auditor.rules.graph008_one_backward_for_all import OneBackwardForAll
 from auditor.rules.kern007_module_piece_by_piece import ModulePieceByPiece
+from auditor.rules.kern008_forwards_in_row import ForwardsOfSmallBatches
 from auditor.rules.time004_storage_waited_for import StorageWaitedFor
 
 from auditor.evidence import (
     ArrayLists,
     EvalModeSteps,
+    ForwardsInRow,
     KeptStates,
     LossSums,
     Machine,
@@ -28,6 +30,7 @@ from auditor.evidence import (
 from auditor.evidence.recorded.array_lists import ArrayList
 from auditor.evidence.recorded.batches import Loader
 from auditor.evidence.recorded.eval_mode_steps import Switch
+from auditor.evidence.recorded.forwards_in_row import InRow
 from auditor.evidence.recorded.kept_states import KeptState
 from auditor.evidence.recorded.module_loops import ModuleLoop
 from auditor.evidence.recorded.repeated_draws import Repeated
@@ -207,3 +210,27 @@ def test_time004_measures_on_a_cpu_and_names_the_call_in_the_loop():
         StorageWaitedFor(), StorageSyncs(2, 8000.0, (call, replace(call, step=1))), CPU
     )
     assert [place.site.line for place in finding.places] == [3, 90]
+
+
+def forwards(share=0.05, elements=8192, steps=3):
+    sites = SITE, Site("train.py", 4), Site("train.py", 5)
+    row = InRow(sites, "Net", elements, share, steps)
+    return list(ask(ForwardsOfSmallBatches(), ForwardsInRow(3, (row,)), CPU))
+
+
+@pytest.mark.parametrize(
+    ("share", "elements", "steps", "found"),
+    [(0.05, 8192, 3, 1), (0.049, 8192, 3, 0), (0.05, 8193, 3, 0), (0.05, 8192, 2, 0)],
+)
+def test_kern008_wants_a_share_and_small_batches_on_every_step(share, elements, steps, found):
+    assert len(forwards(share, elements, steps)) == found
+
+
+def test_kern008_names_all_of_the_calls():
+    (finding,) = forwards(0.5)
+    assert [place.site.line for place in finding.places] == [3, 4, 5]
+    assert (finding.per_step, finding.facts) == (3, (("numbers in a batch", "8,192"),))
+    assert finding.message == (
+        "Net is called 3 times in a row, each time with a small batch of its own: "
+        "50% of the watched forward is inside"
+    )
