@@ -39,6 +39,7 @@ from auditor.evidence.recorded.nonfinite import Nonfinite
 from auditor.evidence.recorded.norm_buffers import NormBuffers
 from auditor.evidence.recorded.oom_handlers import OomHandlers
 from auditor.evidence.recorded.op_ranges import OpRanges
+from auditor.evidence.recorded.pairwise_differences import PairwiseDifferences
 from auditor.evidence.recorded.params_without_grad import ParamsWithoutGrad
 from auditor.evidence.recorded.peak_experiments import PeakExperiments
 from auditor.evidence.recorded.reads import Reads
@@ -112,6 +113,7 @@ __all__ = [
     "OpRanges",
     "Others",
     "OutOfMemory",
+    "PairwiseDifferences",
     "ParamsWithoutGrad",
     "PeakExperiments",
     "PeakHolders",

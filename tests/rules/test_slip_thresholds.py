@@ -13,6 +13,7 @@ from auditor.rules.data012_file_read_again import FileReadAgain
 from auditor.rules.graph008_one_backward_for_all import OneBackwardForAll
 from auditor.rules.kern007_module_piece_by_piece import ModulePieceByPiece
 from auditor.rules.kern008_forwards_in_row import ForwardsOfSmallBatches
+from auditor.rules.mem016_all_differences import AllDifferences
 from auditor.rules.time004_storage_waited_for import StorageWaitedFor
 
 from auditor.evidence import (
@@ -23,6 +24,7 @@ from auditor.evidence import (
     LossSums,
     Machine,
     ModuleLoops,
+    PairwiseDifferences,
     RepeatedDraws,
     RereadFiles,
     StorageSyncs,
@@ -33,6 +35,7 @@ from auditor.evidence.recorded.eval_mode_steps import Switch
 from auditor.evidence.recorded.forwards_in_row import InRow
 from auditor.evidence.recorded.kept_states import KeptState
 from auditor.evidence.recorded.module_loops import ModuleLoop
+from auditor.evidence.recorded.pairwise_differences import Differences
 from auditor.evidence.recorded.repeated_draws import Repeated
 from auditor.evidence.recorded.reread_files import RereadFile
 from auditor.evidence.recorded.storage_syncs import StorageSync
@@ -234,3 +237,23 @@ def test_kern008_names_all_of_the_calls():
         "Net is called 3 times in a row, each time with a small batch of its own: "
         "50% of the watched forward is inside"
     )
+
+
+def differences(nbytes=1 << 20, kind="squares", *, graph=True):
+    line = Differences(SITE, kind, 16, nbytes, graph, 1.0, 3)
+    return list(ask(AllDifferences(), PairwiseDifferences((line,)), CPU))
+
+
+@pytest.mark.parametrize(("nbytes", "found"), [(1 << 20, 1), ((1 << 20) - 1, 0)])
+def test_mem016_wants_so_many_bytes(nbytes, found):
+    assert len(differences(nbytes)) == found
+
+
+def test_mem016_says_whether_they_are_kept_and_what_makes_the_same_sums():
+    (finding,) = differences()
+    assert finding.message.endswith("16 numbers for each distance, and keeps them for the backward")
+    assert dict(finding.facts) == {"differences": "1 MiB", "distances": "64 KiB"}
+    assert "one product of matrices" in AllDifferences().remedy(finding).text
+    (finding,) = differences(kind="absolute", graph=False)
+    assert finding.message.endswith("for each distance")
+    assert "p=1" in AllDifferences().remedy(finding).text

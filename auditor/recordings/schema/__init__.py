@@ -66,6 +66,7 @@ from auditor.recordings.schema.graph import (
 )
 from auditor.recordings.schema.manifest import Manifest
 from auditor.recordings.schema.memory import (
+    DifferencesRow,
     KeptRow,
     LeanerRow,
     OwnerRow,
@@ -141,6 +142,7 @@ ROWS: tuple[type[Row], ...] = (
     CycleRow,
     EvalRow,
     GraphRow,
+    DifferencesRow,
     KeptRow,
     LeanerRow,
     ModeRow,
@@ -218,6 +220,7 @@ __all__ = [
     "DeviceTimeRow",
     "DeviceUseRow",
     "DeviceWorkRow",
+    "DifferencesRow",
     "DoubleBirthRow",
     "DoubleParametersRow",
     "DrawsRow",
