@@ -26,8 +26,8 @@ class StorageSync:
     site: Site
     name: str
     step: int
-    n: int = 1
-    us: float = 0.0
+    n: int
+    us: float
     called: Site | None = None
 
 
