@@ -25,6 +25,7 @@ from auditor.evidence.recorded.debug_modes import DebugModes
 from auditor.evidence.recorded.device_calls import DeviceCalls
 from auditor.evidence.recorded.eval_mode_steps import EvalModeSteps
 from auditor.evidence.recorded.float64_ops import Float64Ops
+from auditor.evidence.recorded.forwards_in_row import ForwardsInRow
 from auditor.evidence.recorded.grad_norms import GradientNorms
 from auditor.evidence.recorded.half_updates import Updates
 from auditor.evidence.recorded.indexing_loops import IndexingLoops
@@ -41,13 +42,16 @@ from auditor.evidence.recorded.nonfinite import Nonfinite
 from auditor.evidence.recorded.norm_buffers import NormBuffers
 from auditor.evidence.recorded.oom_handlers import OomHandlers
 from auditor.evidence.recorded.op_ranges import OpRanges
+from auditor.evidence.recorded.pairwise_differences import PairwiseDifferences
 from auditor.evidence.recorded.params_without_grad import ParamsWithoutGrad
 from auditor.evidence.recorded.peak_experiments import PeakExperiments
 from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.recorded.repeated_draws import RepeatedDraws
+from auditor.evidence.recorded.reread_files import RereadFiles
 from auditor.evidence.recorded.retained_graphs import RetainedGraphs
 from auditor.evidence.recorded.stale_grads import StaleGrads
 from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.recorded.storage_syncs import StorageSyncs
 from auditor.evidence.recorded.summed_losses import LossSums
 from auditor.evidence.recorded.thrown_work import ThrownWork
 from auditor.evidence.recorded.torch_save import Saves
@@ -93,6 +97,7 @@ __all__ = [
     "EvalModeSteps",
     "Evidence",
     "Float64Ops",
+    "ForwardsInRow",
     "GradientNorms",
     "GrowingLines",
     "HostMemory",
@@ -114,12 +119,14 @@ __all__ = [
     "OpRanges",
     "Others",
     "OutOfMemory",
+    "PairwiseDifferences",
     "ParamsWithoutGrad",
     "PeakExperiments",
     "PeakHolders",
     "RankBatches",
     "Reads",
     "RepeatedDraws",
+    "RereadFiles",
     "RetainedGraphs",
     "SamplerEpochs",
     "Saves",
@@ -127,6 +134,7 @@ __all__ = [
     "Source",
     "StaleGrads",
     "Steps",
+    "StorageSyncs",
     "Table",
     "ThrownWork",
     "UnusedGraphs",

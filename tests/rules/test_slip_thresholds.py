@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from auditor.rules.cfg009_trained_in_eval_mode import TrainedInEvalMode
 from auditor.rules.ckpt009_kept_state_is_live import KeptStateIsLive
 from auditor.rules.data010_list_of_arrays import TensorOfListOfArrays
 from auditor.rules.data011_workers_draw_alike import WorkersDrawAlike
+from auditor.rules.data012_file_read_again import FileReadAgain
 from auditor.rules.graph008_one_backward_for_all import OneBackwardForAll
 from auditor.rules.kern007_module_piece_by_piece import ModulePieceByPiece
+from auditor.rules.kern008_forwards_in_row import ForwardsOfSmallBatches
+from auditor.rules.mem016_all_differences import AllDifferences
+from auditor.rules.time004_storage_waited_for import StorageWaitedFor
 
 from auditor.evidence import (
     ArrayLists,
     EvalModeSteps,
+    ForwardsInRow,
     KeptStates,
     LossSums,
     Machine,
     ModuleLoops,
+    PairwiseDifferences,
     RepeatedDraws,
+    RereadFiles,
+    StorageSyncs,
 )
 from auditor.evidence.recorded.array_lists import ArrayList
 from auditor.evidence.recorded.batches import Loader
 from auditor.evidence.recorded.eval_mode_steps import Switch
+from auditor.evidence.recorded.forwards_in_row import InRow
 from auditor.evidence.recorded.kept_states import KeptState
 from auditor.evidence.recorded.module_loops import ModuleLoop
+from auditor.evidence.recorded.pairwise_differences import Differences
 from auditor.evidence.recorded.repeated_draws import Repeated
+from auditor.evidence.recorded.reread_files import RereadFile
+from auditor.evidence.recorded.storage_syncs import StorageSync
 from auditor.evidence.recorded.summed_losses import SummedLosses
 from auditor.model import Severity, Site
 from tests.rules.asking import ask
@@ -142,3 +156,104 @@ def test_graph008_wants_steps_and_bytes(steps, each_bytes, leaf_bytes, found):
     for finding in findings:
         assert (finding.lost_bytes, finding.basis) == (3 << 16, "measured")
         assert "4 losses" in finding.message
+
+
+def reread(share, us, again=0.5, *, in_worker=False):
+    line = RereadFile(
+        SITE, "numpy.load", "/data/a.npy", 1 << 20, 16.0, again, us, share, in_worker, 12
+    )
+    return list(ask(FileReadAgain(), RereadFiles((line,)), CPU))
+
+
+@pytest.mark.parametrize(
+    ("share", "us", "again", "found"),
+    [
+        (0.1, 200.0, 0.5, 1),
+        (0.099, 200.0, 0.5, 0),
+        (0.1, 199.0, 0.5, 0),
+        (0.1, 200.0, 0.49, 0),
+    ],
+)
+def test_data012_wants_a_share_a_time_and_reads_of_the_same_file(share, us, again, found):
+    assert len(reread(share, us, again)) == found
+    assert len(reread(share, us, again, in_worker=True)) == found
+
+
+def test_data012_has_a_price_in_the_step_and_is_a_note_in_a_worker():
+    (finding,) = reread(0.5, 3000.0, 0.75)
+    assert (finding.lost_us_per_step, finding.basis, finding.severity) == (2250, "estimated", None)
+    assert "a.npy, 1 MiB) again and again, 16 times a step: 3 ms, 50% of it" in finding.message
+    (finding,) = reread(0.5, 3000.0, in_worker=True)
+    assert (finding.lost_us_per_step, finding.severity) == (None, Severity.NOTE)
+    assert "16 times for a batch: 3 ms, 50% of a worker's time for it" in finding.message
+
+
+def synced(us, number, step_us=8000.0, steps=8, machine=CPU):
+    calls = tuple(StorageSync(SITE, "os.fsync", step, 2, us) for step in range(number))
+    return list(ask(StorageWaitedFor(), StorageSyncs(steps, step_us, calls), machine))
+
+
+@pytest.mark.parametrize(
+    ("us", "number", "steps", "found"),
+    [(200.0, 2, 8, 1), (199.0, 2, 8, 0), (400.0, 1, 4, 0), (400.0, 1, 8, 0), (200.0, 2, 9, 0)],
+)
+def test_time004_wants_a_share_and_a_quarter_of_the_steps(us, number, steps, found):
+    assert len(synced(us, number, steps=steps)) == found
+
+
+def test_time004_measures_on_a_cpu_and_names_the_call_in_the_loop():
+    (finding,) = synced(200.0, 8)
+    assert (finding.lost_us_per_step, finding.per_step, finding.basis) == (200, 2, "measured")
+    assert finding.message == "os.fsync takes 20% of the step time: 100 us a call, on 8 of 8 steps"
+    assert (finding.facts, finding.places) == ((("calls", "16"),), ())
+    (finding,) = synced(200.0, 8, machine=Machine("cuda"))
+    assert finding.basis == "estimated"
+    call = StorageSync(SITE, "os.fsync", 0, 1, 4000.0, Site("train.py", 90))
+    (finding,) = ask(
+        StorageWaitedFor(), StorageSyncs(2, 8000.0, (call, replace(call, step=1))), CPU
+    )
+    assert [place.site.line for place in finding.places] == [3, 90]
+
+
+def forwards(share=0.05, elements=8192, steps=3):
+    sites = SITE, Site("train.py", 4), Site("train.py", 5)
+    row = InRow(sites, "Net", elements, share, steps)
+    return list(ask(ForwardsOfSmallBatches(), ForwardsInRow(3, (row,)), CPU))
+
+
+@pytest.mark.parametrize(
+    ("share", "elements", "steps", "found"),
+    [(0.05, 8192, 3, 1), (0.049, 8192, 3, 0), (0.05, 8193, 3, 0), (0.05, 8192, 2, 0)],
+)
+def test_kern008_wants_a_share_and_small_batches_on_every_step(share, elements, steps, found):
+    assert len(forwards(share, elements, steps)) == found
+
+
+def test_kern008_names_all_of_the_calls():
+    (finding,) = forwards(0.5)
+    assert [place.site.line for place in finding.places] == [3, 4, 5]
+    assert (finding.per_step, finding.facts) == (3, (("numbers in a batch", "8,192"),))
+    assert finding.message == (
+        "Net is called 3 times in a row, each time with a small batch of its own: "
+        "50% of the watched forward is inside"
+    )
+
+
+def differences(nbytes=1 << 20, kind="squares", *, graph=True):
+    line = Differences(SITE, kind, 16, nbytes, graph, 1.0, 3)
+    return list(ask(AllDifferences(), PairwiseDifferences((line,)), CPU))
+
+
+@pytest.mark.parametrize(("nbytes", "found"), [(1 << 20, 1), ((1 << 20) - 1, 0)])
+def test_mem016_wants_so_many_bytes(nbytes, found):
+    assert len(differences(nbytes)) == found
+
+
+def test_mem016_says_whether_they_are_kept_and_what_makes_the_same_sums():
+    (finding,) = differences()
+    assert finding.message.endswith("16 numbers for each distance, and keeps them for the backward")
+    assert dict(finding.facts) == {"differences": "1 MiB", "distances": "64 KiB"}
+    assert "one product of matrices" in AllDifferences().remedy(finding).text
+    (finding,) = differences(kind="absolute", graph=False)
+    assert finding.message.endswith("for each distance")
+    assert "p=1" in AllDifferences().remedy(finding).text

@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any
 
 from auditor.capture.instruments.array_lists import ArrayLists
+from auditor.capture.instruments.file_reads import FileReads
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.stack_sampler import Stack, StackSampler
 from auditor.capture.instruments.torch_private.data import FETCHERS, worker_loop
@@ -27,7 +28,7 @@ from auditor.capture.instruments.worker_generators import FirstBatch
 ASKED = "asked"
 """The file in the folder that is there while stacks are asked for."""
 
-STACKS, LISTS, DRAWS = "jsonl", "lists", "draws"
+STACKS, LISTS, READS, DRAWS = "jsonl", "lists", "reads", "draws"
 """What the names of the files end in that workers write."""
 
 DEEPEST = 16
@@ -72,6 +73,7 @@ class _Worker:
         self._begun = False
         self._patches = Patches()
         self._lists = ArrayLists(_stack_here)
+        self._reads = FileReads(_stack_here)
 
     def watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """A fetch; a dataset's own loader is part of the outer one."""
@@ -105,6 +107,7 @@ class _Worker:
         if not os.path.exists(self._asked):
             return original(fetcher, index)
         self._lists.watch(self._patches.attribute)
+        self._reads.watch(self._patches.attribute)
         start = time.perf_counter_ns()
         self._sampler.begin(self._loader)
         try:
@@ -127,6 +130,14 @@ class _Worker:
             for stack, listed in self._lists.taken().items()
         ]
         self._write(LISTS, rows)
+        self._write(
+            READS,
+            (
+                {"stack": stack, "fetch_us": fetch_us, **read.row()}
+                for stack, reads in self._reads.taken().items()
+                for read in reads
+            ),
+        )
 
     def _write(self, kind: str, rows: Iterable[Mapping[str, Any]]) -> None:
         lines = [json.dumps(row) + "\n" for row in rows]

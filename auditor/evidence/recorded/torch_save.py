@@ -112,12 +112,12 @@ class Saves(Table):
 def _save(evidence: Evidence, row: SaveRow) -> Save:
     recording = evidence.recording
     site, calls = recording.site(row.at), [recording.site(number) for number in row.stack[:-1]]
-    called = _in_the_loop(evidence, calls)
+    called = call_in_loop(evidence, calls)
     return Save(site, row.step, row.us, row.path, row.replaced, row.bytes, called, row.compiled)
 
 
-def _in_the_loop(evidence: Evidence, calls: Sequence[Site]) -> Site | None:
-    """Of the calls around a save, outermost first, the one that the training loop makes: of a
+def call_in_loop(evidence: Evidence, calls: Sequence[Site]) -> Site | None:
+    """Of the calls around a line, outermost first, the one that the training loop makes: of a
     callable that is one step the outermost, else the innermost that stands in a loop.
     """
     if evidence.recording.manifest.get("kind") == "callable":

@@ -128,6 +128,19 @@ class SaveRow(PassRow, kw_only=True):
     ] = ""
 
 
+class SyncedRow(PassRow, kw_only=True):
+    """Calls of one function that waits until a file is on storage, at one line in a step."""
+
+    part = "synced"
+    when = "quiet"
+
+    at: At
+    name: Annotated[str, doc("`os.fsync`, `os.fdatasync` or `SummaryWriter.flush`")]
+    n: Annotated[int, doc("calls")]
+    us: Annotated[float, doc("time inside without waiting for a processor")]
+    stack: Annotated[list[int], doc("the user's frames, outermost first: numbers in `sites`")]
+
+
 class DrawsRow(PassRow, kw_only=True):
     """At the pass's end, one row per random generator that several workers of a loader drew the
     same numbers from for their first batch.
@@ -159,6 +172,29 @@ class ListedRow(PassRow, kw_only=True):
     numbers: Annotated[int, doc("numbers in them")] = older(0)
     fetch_us: Annotated[
         float, doc("(worker) of the batches with such a call: making and collating their samples")
+    ] = older(0.0)
+
+
+class RereadRow(PassRow, kw_only=True):
+    """At the pass's end, one row per line that read whole files while batches were made."""
+
+    part = "reread"
+    when = "loud"
+
+    at: At
+    where: Annotated[str, doc("`step`, or `worker`: in a loader's worker process")]
+    name: Annotated[str, doc("the function, as `numpy.load`")]
+    loader: Annotated[int | None, doc("(worker) its number in `loaders`")] = None
+    n: Annotated[int, doc("reads")] = older(0)
+    again: Annotated[int, doc("of a file that was read for the same batch, or step, before")] = (
+        older(0)
+    )
+    us: Annotated[float, doc("time inside")] = older(0.0)
+    batches: Annotated[int, doc("batches, or steps, with such a read")] = older(0)
+    bytes: Annotated[int, doc("size of the largest of these files")] = older(0)
+    path: Annotated[str, doc("that file")] = ""
+    fetch_us: Annotated[
+        float, doc("(worker) of these batches: making and collating their samples")
     ] = older(0.0)
 
 

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from auditor.capture.instruments.array_lists import ArrayLists
+from auditor.capture.instruments.file_reads import FileReads
 from auditor.capture.instruments.loader_workers import (
     ASKED,
     DRAWS,
     LISTS,
+    READS,
     Frame,
     WatchedLoop,
     frames_of,
@@ -34,7 +36,7 @@ from auditor.capture.instruments.torch_private.data import (
 )
 from auditor.capture.instruments.user_frames import LOADER
 from auditor.capture.probes.base import Context
-from auditor.recordings.schema import DrawsRow, ListedRow, LoadingRow
+from auditor.recordings.schema import DrawsRow, ListedRow, LoadingRow, RereadRow
 
 DEEPEST = 16
 """User frames of a stack that are written down, from the loader's on."""
@@ -43,7 +45,7 @@ _Key = tuple[Any, str, str, tuple[int, ...], str]
 
 
 class LoadingStacks:
-    """Writes ``loading``, ``draws`` and ``listed``. Workers are met when they are started, and asked when the diagnostic
+    """Writes ``loading``, ``draws``, ``listed`` and ``reread``. Workers are met when they are started, and asked when the diagnostic
     pass begins: they may live longer than a pass.
     """
 
@@ -58,9 +60,14 @@ class LoadingStacks:
         self._on = False
         self._patches = Patches()
         self._lists = ArrayLists(self._place)
+        self._reads = FileReads(self._place_in_step)
 
     def _place(self) -> int | None:
         return self._context.frames.here() if self._context.in_step else None
+
+    def _place_in_step(self) -> tuple[int, int] | None:
+        at = self._place()
+        return None if at is None else (at, self._context.step)
 
     def uninstall(self) -> None:
         """Put torch's worker loop back, and remove what workers wrote."""
@@ -88,11 +95,12 @@ class LoadingStacks:
 
     def start(self) -> None:
         """Look from now on."""
-        for row in (LoadingRow, DrawsRow, ListedRow):
+        for row in (LoadingRow, DrawsRow, ListedRow, RereadRow):
             self._context.writer.touch(row.part)
         self._on = self._context.operators is None
         if self._on:
             self._lists.watch(self._patches.attribute)
+            self._reads.watch(self._patches.attribute)
         self._ask()
 
     def stop(self, number: Callable[[Any], int]) -> None:
@@ -106,6 +114,7 @@ class LoadingStacks:
         self._sampler.rest()
         self._write(number)
         self._write_lists(number)
+        self._write_reads(number)
         self._write_draws(number)
 
     def _ask(self) -> None:
@@ -164,6 +173,25 @@ class LoadingStacks:
         for row in rows.values():
             self._context.add(row)
 
+    def _write_reads(self, number: Callable[[Any], int]) -> None:
+        rows: dict[tuple[int, str, int | None], RereadRow] = {}
+
+        def add(at: int, loader: int | None, seen: Mapping[str, Any]) -> None:
+            where = "step" if loader is None else "worker"
+            new = RereadRow(at=at, where=where, name=seen["name"], loader=loader)
+            _add_read(rows.setdefault((at, seen["name"], loader), new), seen)
+
+        for place, reads in self._reads.taken().items():
+            for read in reads:
+                add(cast("tuple[int, int]", place)[0], None, read.row())
+        for owner, seen_there in self._of_workers(READS):
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                sites, _ = self._users(stack_of(seen_there))
+                for at in sites[-1:]:
+                    add(at, number(owner), seen_there)
+        for row in rows.values():
+            self._context.add(row)
+
     def _write_draws(self, number: Callable[[Any], int]) -> None:
         same: defaultdict[tuple[Any, ...], set[int]] = defaultdict(set)
         for owner, drawn in self._of_workers(DRAWS):
@@ -206,6 +234,16 @@ def _add_to(row: ListedRow, seen: Mapping[str, Any]) -> None:
     row.arrays += seen["arrays"]
     row.numbers += seen["numbers"]
     row.fetch_us += seen["fetch_us"]
+
+
+def _add_read(row: RereadRow, seen: Mapping[str, Any]) -> None:
+    row.n += seen["n"]
+    row.again += seen["again"]
+    row.us += seen["us"]
+    row.batches += seen["batches"]
+    row.fetch_us += seen.get("fetch_us", 0.0)
+    if seen["bytes"] > row.bytes:
+        row.bytes, row.path = seen["bytes"], seen["path"]
 
 
 def _library(frame: Frame) -> str:

@@ -157,14 +157,14 @@ class ModuleLoopsProbe(Probe):
             if series is not None:
                 series.us += (time.perf_counter_ns() - began_ns) / 1e3
                 if series.recurrent:
-                    series.output = [weakref.ref(each) for each in _tensors(output)]
+                    series.output = [weakref.ref(each) for each in tensors_in(output)]
             return
 
     def _of(self, module: nn.Module, args: Any) -> _Series | None:
         """The series of this call; None where it is given no piece, or has no parameters: an
         augmentation may draw for each sample.
         """
-        if not any(_is_piece(each) for each in _tensors(args)):
+        if not any(_is_piece(each) for each in tensors_in(args)):
             return None
         if next(module.parameters(), None) is None:
             return None
@@ -196,14 +196,14 @@ class ModuleLoopsProbe(Probe):
         given = args[:1] if series.recurrent else args
         seen = [_seen(each) for each in given]
         if series.n == 1:
-            series.first, series.state = seen, _state(module)
+            series.first, series.state = seen, state_of(module)
             series.offsets = [set() for _ in seen]
-            series.elements = max(each.numel() for each in _tensors(given))
+            series.elements = max(each.numel() for each in tensors_in(given))
         same = len(seen) == len(series.first) and series.backwards == self._backwards
         if (
             not same
             or not all(map(_alike, series.first, seen))
-            or (series.n <= LOOKED_AT and _state(module) != series.state)
+            or (series.n <= LOOKED_AT and state_of(module) != series.state)
             or (series.recurrent and series.n > 1 and not _handed_on(series.output, args[1:]))
         ):
             series.broken = True
@@ -243,13 +243,13 @@ def _is_piece(tensor: torch.Tensor) -> bool:
 
 
 def _handed_on(output: list[weakref.ref[torch.Tensor]], state: Any) -> bool:
-    given = list(_tensors(state))
+    given = list(tensors_in(state))
     return len(given) == len(output) > 0 and all(
         each is reference() for each, reference in zip(given, output, strict=True)
     )
 
 
-def _state(module: nn.Module) -> list[Any]:
+def state_of(module: nn.Module) -> list[Any]:
     """What the module and those in it keep between calls: tensors with their versions, and plain
     values.
     """
@@ -268,9 +268,10 @@ def _items(value: Any) -> tuple[int, ...]:
     return tuple(map(id, islice(held, ITEMS))) if isinstance(value, (list, dict, tuple)) else ()
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """All of them, in tuples and lists, too."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (tuple, list)):
         for each in value:
-            yield from _tensors(each)
+            yield from tensors_in(each)

@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from types import FrameType
+from types import FrameType, GeneratorType
 from typing import Any
 
 import torch
@@ -118,10 +118,11 @@ class ThrownWorkProbe(OperatorProbe):
 
     def _locals(self) -> Iterator[torch.Tensor]:
         """Tensors in variables of the functions that run, or wait in a ``yield``."""
-        target = self.context.target  # a script's own `args` may be anything
-        held = target.args if isinstance(target, functools.partial) else ()
-        waiting = getattr(held[0], "gi_frame", None) if held else None
-        frame = sys._getframe(1) if waiting is None else waiting
+        held = self.context.target  # a script's is its module, which may have any names
+        if isinstance(held, functools.partial):
+            held = held.args[0] if held.args else None
+        waiting = held.gi_frame if isinstance(held, GeneratorType) else None
+        frame: FrameType | None = sys._getframe(1) if waiting is None else waiting
         while frame is not None:
             if self.context.frames.is_user(frame.f_code.co_filename):
                 for value in tuple(frame.f_locals.values()):

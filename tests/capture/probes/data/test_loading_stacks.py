@@ -264,3 +264,39 @@ def test_generators_that_workers_draw_alike_from_are_written(tmp_path, workers, 
             "random.Random",
             "Random",
         )
+
+
+FILES = """
+import numpy as np
+from torch.utils.data import DataLoader, Dataset
+
+file = "FOLDER/rows.npy"
+np.save(file, np.ones((8, 2)))
+
+class Rows(Dataset):
+    def __len__(self):
+        return 1000
+
+    def __getitem__(self, index):
+        return np.load(file)[index % 8]          # reads
+
+batches = iter(DataLoader(Rows(), batch_size=4, num_workers=WORKERS))
+"""
+
+
+@pytest.mark.parametrize(("workers", "where"), [(0, "step"), (2, "worker")])
+def test_whole_files_are_counted_by_batch_where_they_are_read(tmp_path, workers, where):
+    source = FILES.replace("FOLDER", str(tmp_path)).replace("WORKERS", str(workers))
+    with Drive(tmp_path, DataLoaderProbe) as drive:
+        user = program(tmp_path, source)
+        drive.run("loud", lambda: next(user.batches), steps=8)
+        (row,) = drive.rows("reread")
+    assert (row["where"], row["at_line"], row["name"]) == (
+        where,
+        line_of(user, "reads"),
+        "numpy.load",
+    )
+    assert (row["n"], row["again"]) == (4 * row["batches"], 3 * row["batches"])
+    assert row["batches"] >= 4 and row["bytes"] == 256
+    assert row["path"] == str(tmp_path / "rows.npy")
+    assert (row["us"] <= row["fetch_us"]) == (workers > 0)

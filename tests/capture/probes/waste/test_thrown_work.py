@@ -1,31 +1,49 @@
-"""The probe of thrown work on programs that are unlike a function."""
+"""The probe of work that is thrown away, whatever the target is."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import argparse
+import functools
+import types
+
+import pytest
 
 from auditor.capture.probes.waste.thrown_work import ThrownWorkProbe
 from tests.capture.drive import Drive, load
 
-PROGRAM = """
-import types
+SOURCE = """
 import torch
-
-args = types.SimpleNamespace(lr=0.1)
-weight = torch.ones(4, requires_grad=True)
+net = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 
 def step():
-    (weight * args.lr).sum().backward()
+    optimizer.zero_grad()
+    net(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+
+def steps():
+    while True:
+        yield step()
 """
 
 
-def test_a_script_may_have_a_global_named_args(tmp_path: Path) -> None:
-    """The target of a script is its module."""
+@pytest.mark.parametrize("names", [{}, {"args": argparse.Namespace(lr=0.1)}, {"args": []}])
+def test_a_script_may_have_any_names(tmp_path, names):
+    user = load(tmp_path, SOURCE)
     with Drive(tmp_path, ThrownWorkProbe) as drive:
-        program = load(tmp_path, PROGRAM)
-        (name,) = ThrownWorkProbe.passes
-        with drive.running(name, program):
-            for _ in range(3):
-                drive.step(program.step)
-    assert drive.warnings == []
-    assert drive.rows("thrown")
+        with drive.running("numbers", types.SimpleNamespace(**names)):
+            drive.step(user.step)
+            drive.step(user.step)
+        (row,) = [row for row in drive.rows("thrown") if row["what"] == "all"]
+        assert drive.rows("lapses") == []
+    assert (row["steps"], row["trained"]) == (2, True)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_variables_of_a_generator_are_found(tmp_path, wrapped):
+    user = load(tmp_path, SOURCE)
+    made = user.steps()
+    with Drive(tmp_path, ThrownWorkProbe) as drive:
+        with drive.running("numbers", functools.partial(next, made) if wrapped else made):
+            drive.step(lambda: next(made))
+        assert [row["steps"] for row in drive.rows("thrown") if row["what"] == "all"] == [1]

@@ -1,0 +1,182 @@
+"""Modules that one function calls several times, each time with a batch of its own, where one call
+could take the batches together.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules import module as module_hooks
+
+from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
+from auditor.capture.instruments.module_stack import keep_hooks
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.numerics.module_loops import state_of, tensors_in
+from auditor.recordings.schema import ForwardsRow
+
+LEAST = 3
+"""Calls from which a row is written: two views of a batch are too common to be told."""
+
+SERIES = 64
+"""Functions and modules that are followed in one step."""
+
+LOOKED_AT = 8
+"""Tensors that were given before, up to which the state of the module is compared."""
+
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+"""They look at the whole batch where they are trained: joined batches give other results."""
+
+
+@dataclass
+class _Series:
+    """Calls of one module by one function. ``broken``: no one call does the same."""
+
+    module: str
+    backwards: int
+    shapes: list[Any]
+    state: Any
+    lines: dict[int, int] = field(default_factory=dict)
+    """Calls of each, in the order of the first."""
+    given: list[weakref.ref[torch.Tensor]] = field(default_factory=list)
+    elements: int = 0
+    us: float = 0.0
+    broken: bool = False
+
+
+class ForwardsInRowProbe(Probe):
+    """Writes ``forwards``, where each line called as often as the others. Only modules that no other module runs count, with parameters that are
+    trained, given nothing but tensors, which differ from call to call in nothing but their first
+    dimension.
+    """
+
+    name = "forwards"
+    parts = ("forwards",)
+    passes = frozenset({"numbers"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._patches = Patches()
+        self._series: dict[tuple[CodeType, int], _Series] = {}
+        self._running: list[tuple[Any, _Series | None, int]] = []
+        self._backwards = 0
+        self._walking = 0
+        self._began_ns = self._backward_ns = self._walks_since_ns = 0
+
+    def start(self) -> None:
+        """Watch calls of all modules."""
+        self.context.writer.touch("forwards")
+        self._walking = 0
+        entering = module_hooks.register_module_forward_pre_hook(self.guarded(self._enter))
+        leaving = module_hooks.register_module_forward_hook(
+            self.guarded(self._leave), always_call=True
+        )
+        keep_hooks(self._patches, entering, leaving)
+        BACKWARD_HOOKS.add(self)
+
+    def stop(self) -> None:
+        """Watch no more. May be called twice."""
+        BACKWARD_HOOKS.remove(self)
+        self._patches.undo()
+        self._series.clear()
+        self._running.clear()
+
+    def step_begin(self) -> None:
+        """Begin anew."""
+        self._series.clear()
+        self._running.clear()
+        self._backwards = self._backward_ns = 0
+        self._began_ns = time.perf_counter_ns()
+
+    def step_end(self) -> None:
+        """Write the series of the step."""
+        step_us = (time.perf_counter_ns() - self._began_ns - self._backward_ns) / 1e3
+        series, self._series = self._series, {}
+        for each in series.values():
+            often = set(each.lines.values())
+            if len(each.lines) >= LEAST and len(often) == 1 and not each.broken:
+                self.context.add(
+                    ForwardsRow(
+                        lines=list(each.lines),
+                        module=each.module,
+                        n=sum(each.lines.values()),
+                        elements=each.elements,
+                        us=each.us,
+                        step_us=step_us,
+                    )
+                )
+
+    def backward_begins(self, call: Backward) -> None:
+        """Calls before it and behind it cannot be one."""
+        self._backwards += 1
+        self._walking += 1
+        if self._walking == 1:
+            self._walks_since_ns = time.perf_counter_ns()
+
+    def backward_ends(self, call: Backward) -> None:
+        """Checkpointing runs modules again meanwhile."""
+        self._walking -= 1
+        if self._walking == 0:
+            self._backward_ns += time.perf_counter_ns() - self._walks_since_ns
+
+    def _enter(self, module: nn.Module, args: Any) -> None:
+        if not self.context.in_step or self._walking:
+            return
+        series = None if self._running else self._of(module, args)
+        self._running.append((module, series, time.perf_counter_ns()))
+
+    def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
+        while self._running:
+            running, series, began_ns = self._running.pop()
+            if running is module:
+                if series is not None:
+                    series.us += (time.perf_counter_ns() - began_ns) / 1e3
+                return
+
+    def _of(self, module: nn.Module, args: Any) -> _Series | None:
+        """The series that this call belongs to, with the call added; None where it is of none."""
+        frame, _ = self.context.frames.user_frame()
+        if frame is None or not torch.is_grad_enabled():
+            return None
+        key = (frame.f_code, id(module))
+        series = self._series.get(key)
+        if series is None:
+            if len(self._series) >= SERIES or not _joinable(module, args):
+                return None
+            state = state_of(module)
+            series = _Series(type(module).__name__, self._backwards, _shapes(args), state)
+            self._series[key] = series
+        elif not series.broken:
+            series.broken = (
+                series.backwards != self._backwards
+                or not _joinable(module, args)
+                or _shapes(args) != series.shapes
+                or any(mine is each() for mine in args for each in series.given)
+                or (len(series.given) < LOOKED_AT and state_of(module) != series.state)
+            )
+        line = self.context.frames.number(frame)
+        series.lines[line] = series.lines.get(line, 0) + 1
+        series.given.extend(weakref.ref(each) for each in tensors_in(args))
+        series.elements = max(series.elements, *(each.numel() for each in tensors_in(args)))
+        return series
+
+
+def _joinable(module: nn.Module, args: Any) -> bool:
+    """It takes batches of tensors alone, and what it does to one sample needs no other."""
+    return (
+        bool(args)
+        and all(isinstance(each, torch.Tensor) and each.ndim > 1 for each in args)
+        and any(each.requires_grad for each in module.parameters())
+        and not any(isinstance(each, NORMS) and each.training for each in module.modules())
+    )
+
+
+def _shapes(args: Any) -> list[Any]:
+    """All but the first dimension."""
+    return [(tuple(each.shape[1:]), each.dtype, each.device) for each in args]

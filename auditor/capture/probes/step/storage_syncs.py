@@ -1,0 +1,111 @@
+"""Calls on the step's own thread that wait until files are on storage: ``os.fsync`` and the
+``flush`` of TensorBoard's writer.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.graph.call_paths import path_of
+from auditor.capture.probes.step.clock import RunQueue
+from auditor.recordings.schema import SyncedRow
+
+SYNCS = ("fsync", "fdatasync")
+
+WRITERS = ("torch.utils.tensorboard.writer", "tensorboardX.writer")
+
+
+class StorageSyncsProbe(Probe):
+    """Writes ``synced``. The functions of ``os`` are builtins: they are replaced there, and where
+    user modules hold them.
+    """
+
+    name = "synced"
+    parts = ("synced",)
+    passes = frozenset({"quiet"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._patches = Patches()
+        self._thread = 0
+        self._inside = False
+        self._queue = RunQueue()
+        self._rows: dict[tuple[int, str, tuple[int, ...]], list[float]] = {}
+
+    def start(self) -> None:
+        """Replace the functions."""
+        self._rows.clear()
+        self.context.writer.touch("synced")
+        for name in SYNCS:
+            if hasattr(os, name):
+                self._replace(os, name, f"os.{name}")
+        for name in WRITERS:
+            writer = getattr(sys.modules.get(name), "SummaryWriter", None)
+            if isinstance(writer, type) and "flush" in vars(writer):
+                self._patches.attribute(
+                    writer, "flush", self._timed(vars(writer)["flush"], "SummaryWriter.flush")
+                )
+
+    def stop(self) -> None:
+        """Put them back."""
+        self._patches.undo()
+        self._queue.close()
+
+    def step_begin(self) -> None:
+        """The step runs on this thread: what others wait for does not hold it."""
+        self._thread = threading.get_ident()
+
+    def step_end(self) -> None:
+        """Write the step's rows."""
+        for (at, name, stack), (n, us) in self._rows.items():
+            self.context.add(SyncedRow(at=at, name=name, n=int(n), us=us, stack=list(stack)))
+        self._rows.clear()
+
+    def _replace(self, owner: types.ModuleType, attribute: str, name: str) -> None:
+        original = getattr(owner, attribute)
+        timed = self._timed(original, name)
+        self._patches.attribute(owner, attribute, timed)
+        for module in self._user_modules():
+            for held in [key for key, value in list(vars(module).items()) if value is original]:
+                self._patches.attribute(module, held, timed)
+
+    def _user_modules(self) -> Iterator[types.ModuleType]:
+        for module in list(sys.modules.values()):
+            if (
+                isinstance(module, types.ModuleType)
+                and self.context.frames.user_file(module) is not None
+            ):
+                yield module
+
+    def _timed(self, original: Callable[..., Any], name: str) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            at = self._here()
+            if at is None:
+                return original(*args, **kwargs)
+            self._inside = True
+            key = (at, name, tuple(path_of(self.context.frames)))
+            start = self._queue.mark()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                total = self._rows.setdefault(key, [0, 0.0])
+                total[0] += 1
+                total[1] += self._queue.own_us(start)
+                self._inside = False
+
+        return timed
+
+    def _here(self) -> int | None:
+        """The user's line; None of a call that is not the step's, or inside another such call."""
+        if self._inside or not self.context.in_step or threading.get_ident() != self._thread:
+            return None
+        return self.context.frames.here()

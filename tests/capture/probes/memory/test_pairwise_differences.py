@@ -1,0 +1,92 @@
+"""Differences of all pairs: which are written, and that nothing of the watch stays."""
+
+from __future__ import annotations
+
+import pytest
+from torch.utils import _python_dispatch
+
+from auditor.capture.probes.memory.pairwise_differences import PairwiseDifferencesProbe
+from tests.capture.drive import Drive, line_of, load
+
+SOURCE = """
+import torch
+x = torch.ones(ROWS, SIZE, requires_grad=True)
+y = torch.ones(ROWS, SIZE)
+
+def squares(): (x[:, None] - y).pow(2).sum(-1).sum().backward()  # squares
+def product():
+    gap = x[:, None] - y
+    (gap * gap).mean(2)
+def norm(): (x.detach()[:, None] - y).norm(dim=-1)
+def absolute(): (x[:, None] - y).abs().sum(-1)
+def maximum(): torch.linalg.vector_norm(x[:, None] - y, float("inf"), dim=-1)
+def cubes(): (x[:, None] - y).pow(3).sum(-1)
+def plain(): (x[:, None] - y).sum(-1)
+def everything(): (x[:, None] - y).pow(2).sum()
+def in_place():
+    with torch.no_grad(): (x[:, None] - y).pow_(2).sum(-1)
+def kept():
+    gap = x[:, None] - y
+    return gap.pow(2).sum(-1), gap.mean()
+def squares_kept():
+    far = (x[:, None] - y).pow(2)
+    return far.sum(-1), far.mean()
+def number(): (x[:, None].expand(ROWS, ROWS, SIZE) - 1).pow(2).sum(-1)
+def broken():
+    x[:, None] - y
+    raise ValueError("of the program's own")
+"""
+
+
+def rows_of(tmp_path, name, rows=8, size=8):
+    user = load(tmp_path, SOURCE.replace("ROWS", str(rows)).replace("SIZE", str(size)))
+    with Drive(tmp_path, PairwiseDifferencesProbe) as drive:
+        drive.run("numbers", getattr(user, name), 1)
+        return user, drive.rows("differences")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "graph"),
+    [
+        ("squares", "squares", True),
+        ("product", "squares", True),
+        ("norm", "squares", False),
+        ("absolute", "absolute", True),
+    ],
+)
+def test_differences_that_are_only_summed(tmp_path, name, kind, graph):
+    user, (row,) = rows_of(tmp_path, name)
+    assert (row["kind"], row["size"], row["bytes"], row["graph"]) == (kind, 8, 4 * 8**3, graph)
+    if name == "squares":
+        assert row["at_line"] == line_of(user, "squares")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "maximum",
+        "cubes",
+        "plain",
+        "everything",
+        "in_place",
+        "kept",
+        "squares_kept",
+        "number",
+    ],
+)
+def test_what_is_needed_or_no_distance(tmp_path, name):
+    assert rows_of(tmp_path, name)[1] == []
+
+
+@pytest.mark.parametrize(("rows", "size", "found"), [(7, 8, 0), (8, 7, 0), (8, 8, 1)])
+def test_few_rows_and_short_ones_are_left_out(tmp_path, rows, size, found):
+    assert len(rows_of(tmp_path, "squares", rows, size)[1]) == found
+
+
+def test_the_watch_is_left_when_a_step_raises(tmp_path):
+    user = load(tmp_path, SOURCE.replace("ROWS", "8").replace("SIZE", "8"))
+    with Drive(tmp_path, PairwiseDifferencesProbe) as drive:
+        with pytest.raises(ValueError, match="own"):
+            drive.run("numbers", user.broken, 1)
+        assert not _python_dispatch._get_current_dispatch_mode_stack()
+        assert drive.rows("differences") == []

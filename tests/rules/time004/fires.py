@@ -1,0 +1,41 @@
+"""TIME004 must report exactly the marked lines."""
+
+import os
+import tempfile
+from os import fsync
+from pathlib import Path
+
+import torch
+from torch import nn
+
+DISK = "/var/tmp" if Path("/var/tmp").is_dir() else None
+"""Where files lie on a disk: what is in memory is synced at once."""
+
+
+def log_of_every_step():
+    model, file, count = nn.Linear(8, 1), tempfile.TemporaryFile("w", dir=DISK), [0]
+
+    def write(text):
+        print(text, file=file, flush=True)
+        os.fsync(file.fileno())  # TIME004
+
+    def step():
+        model(torch.ones(4, 8)).mean().backward()
+        count[0] += 1
+        write(f"step {count[0]}")
+
+    return step
+
+
+def by_an_imported_name_on_every_other_step():
+    model, file, count = nn.Linear(8, 1), tempfile.TemporaryFile("w", dir=DISK), [0]
+
+    def step():
+        model(torch.ones(4, 8)).mean().backward()
+        count[0] += 1
+        if count[0] % 2:
+            for part in range(4):
+                print(part, file=file, flush=True)
+                fsync(file)  # TIME004
+
+    return step
