@@ -23,7 +23,7 @@ from auditor.evidence.trace import facts as traces
 from auditor.evidence.trace.charts import trace_charts
 from auditor.evidence.trace.device_time import device_time
 from auditor.evidence.trace.ranks import ranks_of
-from auditor.judging import guard, null_beside
+from auditor.judging import forecasted, guard, null_beside
 from auditor.judging.caveats import caveats
 from auditor.judging.engine import Judgement
 from auditor.judging.manual import page
@@ -85,9 +85,7 @@ def report(
     recording, rehearsed = evidence.recording, evidence.inside(REHEARSAL)
     manifest = recording.manifest
     steps, facts, rules = step_rows(evidence), traces.read(evidence), tuple(rules)
-    permitted = Permitted(
-        guard.permits_of(rules), recording.source_bytes, manifest.get("sources") or ()
-    )
+    permitted = _permitted(recording, rules)
     quiet = _quiet(evidence)
     run = _run(manifest, steps, evidence, facts, quiet)
     peaks = _peaks(evidence, run, rehearsed)
@@ -110,6 +108,7 @@ def report(
         lambda: step_series(evidence, steps) or traced_series(facts),
         faults,
     )
+    forecast = forecasted.forecast(evidence, faults)
     used = charts.drawn("where the device's time went", lambda: (device_time(evidence),), faults)
     return Report(
         run=replace(run, training=trained.state if trained is not None else None),
@@ -141,6 +140,15 @@ def report(
         device_time=used[0] if used else None,
         compilation=compilation(evidence),
         what_if=judged.what_if,
+        forecast=forecast,
+    )
+
+
+def _permitted(recording: Recording, rules: Iterable[type[Rule]]) -> Permitted:
+    return Permitted(
+        guard.permits_of(rules),
+        recording.source_bytes,
+        recording.manifest.get("sources") or (),
     )
 
 
@@ -407,3 +415,4 @@ def _rehearsed(rehearsed: Evidence | None) -> Iterable[str]:
             "rehearsal: the program's GPU path on a shadow CUDA device, with real values and no "
             f"times ({steps} steps)"
         )
+        yield from forecasted.method(rehearsed)

@@ -14,6 +14,7 @@ from auditor.model import prices
 from auditor.model.charts import Lanes, Layers, Series
 from auditor.model.compilation import Compilation
 from auditor.model.device_time import DeviceTime
+from auditor.model.forecasts import Forecast
 from auditor.model.sites import FoundAt as FoundAt
 from auditor.model.sites import Site as Site
 from auditor.model.verification import Verification, Verified
@@ -365,6 +366,8 @@ class Report:
     """Timelines, parts of steps, segment maps."""
     what_if: WhatIf | None = None
     """What the fixes buy together, by a replay of the trace; None where no finding asks for one."""
+    forecast: Forecast | None = None
+    """What a rehearsed step would ask of GPUs that are not there; None without a rehearsal."""
     verification: Verification | None = None
     """What re-runs with the patches measured; None until ``audit verify``."""
 

@@ -104,6 +104,8 @@ from auditor.recordings.schema.sync import (
     CopyRow,
     DeviceUseRow,
     LimitRow,
+    OperandItem,
+    OperatorRow,
     ReadRow,
 )
 from auditor.recordings.schema.waste import ThrownRow
@@ -116,6 +118,7 @@ ROWS: tuple[type[Row], ...] = (
     OwnerRow,
     CopyRow,
     DeviceUseRow,
+    OperatorRow,
     LimitRow,
     CourseRow,
     DeviceWorkRow,
@@ -254,6 +257,8 @@ __all__ = [
     "NormBufferRow",
     "NormRow",
     "NumericRow",
+    "OperandItem",
+    "OperatorRow",
     "OptimizerLoadRow",
     "OwnerRow",
     "Parameter",
