@@ -83,6 +83,19 @@ def sentences(report: Report, micro: str = "us") -> tuple[str, ...]:
     return tuple(_sentences(found, micro)) if found is not None and found.gpus else ()
 
 
+def unpriced(report: Report) -> tuple[str, ...]:
+    """Why findings have no price, once for each reason: ``Not priced: SYNC001, SYNC003: ...``."""
+    reasons: dict[str, list[str]] = {}
+    for finding in report.findings:
+        if finding.unpriced:
+            reasons.setdefault(finding.unpriced, []).append(finding.code)
+    return tuple(
+        f"Not priced: {', '.join(text.one_line(code, 20) for code in dict.fromkeys(codes))}: "
+        f"{text.one_line(reason, _REASON_LIMIT)}."
+        for reason, codes in reasons.items()
+    )
+
+
 def _sentences(found: Forecast, micro: str) -> Iterator[str]:
     first = found.gpus[0]
     name = text.one_line(first.gpu, _GPU_LIMIT)

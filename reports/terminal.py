@@ -111,6 +111,8 @@ def _lines(report: Report, width: int) -> Iterator[Text]:
         for words in summary.headline(report):
             yield from _wrapped(text.one_line(words, _MESSAGE_LIMIT), width, style="bold")
         yield from _what_if(report, width)
+        for sentence in forecasts.unpriced(report):
+            yield from _wrapped(sentence, width)
     else:
         yield from _wrapped(summary.nothing_found(report), width, style="bold")
     yield from _forecast(report, width)

@@ -23,12 +23,12 @@ from auditor.evidence.trace import facts as traces
 from auditor.evidence.trace.charts import trace_charts
 from auditor.evidence.trace.device_time import device_time
 from auditor.evidence.trace.ranks import ranks_of
-from auditor.judging import forecasted, guard, null_beside
+from auditor.judging import forecast_prices, forecasted, guard, null_beside
 from auditor.judging.caveats import caveats
 from auditor.judging.engine import Judgement
 from auditor.judging.manual import page
 from auditor.judging.method import method_of
-from auditor.judging.replayed import repriced
+from auditor.judging.replayed import Repriced, repriced
 from auditor.judging.step_rows import device_peak, host_peak, step_rows
 from auditor.model import (
     Finding,
@@ -42,6 +42,7 @@ from auditor.model import (
     prices,
 )
 from auditor.model.charts import Lanes, Layers
+from auditor.model.forecasts import Forecast
 from auditor.patch import Permitted, diff_bytes, shows_line
 from auditor.patch import plan as plan_patches
 from auditor.recordings.folder import Recording, Row
@@ -90,7 +91,7 @@ def report(
     run = _run(manifest, steps, evidence, facts, quiet)
     peaks = _peaks(evidence, run, rehearsed)
     faults: list[str] = []
-    judged = repriced(evidence, judgement.findings, faults)
+    forecast, judged = _priced(evidence, judgement.findings, faults)
     findings = judged.weighed(
         lambda finding: prices.weighed(
             with_diff(recording, guard.without_foreign(finding, permitted)),
@@ -108,7 +109,6 @@ def report(
         lambda: step_series(evidence, steps) or traced_series(facts),
         faults,
     )
-    forecast = forecasted.forecast(evidence, faults)
     used = charts.drawn("where the device's time went", lambda: (device_time(evidence),), faults)
     return Report(
         run=replace(run, training=trained.state if trained is not None else None),
@@ -142,6 +142,15 @@ def report(
         what_if=judged.what_if,
         forecast=forecast,
     )
+
+
+def _priced(
+    evidence: Evidence, findings: tuple[Finding, ...], faults: list[str]
+) -> tuple[Forecast | None, Repriced]:
+    """By a forecast of the rehearsed step, or by a replay of the trace."""
+    forecast = forecasted.forecast(evidence, faults)
+    told = forecast_prices.priced(evidence, findings, forecast)
+    return forecast, repriced(evidence, told, faults)
 
 
 def _permitted(recording: Recording, rules: Iterable[type[Rule]]) -> Permitted:

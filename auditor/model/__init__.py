@@ -24,7 +24,7 @@ H = TypeVar("H")
 
 SCHEMA = "audit-report/1"
 
-Basis = Literal["measured", "estimated", "none"]
+Basis = Literal["measured", "estimated", "forecast", "none"]
 SeenOn = Literal["cpu", "cuda", "rehearsal", "null", "trace", "snapshot", "source"]
 Status = Literal["found", "clean", "skipped", "failed"]
 Training = Literal["trained", "forward", "evaluated", "nothing"]
@@ -126,7 +126,8 @@ class Finding:
     ``lost_us_per_step`` and ``lost_bytes`` are what would come back; None where it was not
     measured. ``lost_us_per_step_low`` and ``_high`` are between what the time lies: a measured
     price has them (docs/prices.md says how sure they are), and one whose interval reaches zero is
-    not proven. ``grows`` says that so many bytes more are lost on each step. ``basis`` says how the
+    not proven. A forecast price has no ``lost_us_per_step``: its lower end, and the upper one where
+    there is one, are all that is known. ``grows`` says that so many bytes more are lost on each step. ``basis`` says how the
     price was come by. A rule fills what it knows; the engine adds code, name, severity (unless the
     rule lowers it), key and remedy. ``places`` are its parts in the order of lines, empty where
     there is one. ``negligible``: its price is too small to be more than a note
@@ -159,6 +160,8 @@ class Finding:
     places: tuple[FoundAt, ...] = ()
     negligible: bool = False
     follows: str = ""
+    unpriced: str = ""
+    """Why there is no price in time where a GPU would show one."""
     joined_facts: tuple[tuple[str, str], ...] = ()
     """Facts of all findings that it joins, each as it was; never written to the report."""
     changes: tuple[Change, ...] = ()
