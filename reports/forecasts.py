@@ -113,9 +113,11 @@ def _sentences(found: Forecast, micro: str) -> Iterator[str]:
         f"step{mfu}; {amounts.percent(first.covered)} of the predicted time is in classes of "
         "operators that were fitted to measurements."
     )
+    sheets = _differ(found) and any(not each.fitted for each in found.gpus)
     yield (
         f"A forecast is from the shapes of {amounts.digits(found.operators)} operators a step, not "
         f"measured: its interval is meant to hold in {amounts.percent(found.nominal)} of programs. "
         "It holds kernels alone. A step takes longer where the GPU waits for copies or for the "
         "host, whose pace beside a GPU is not known here."
+        + (" Where only a data sheet speaks, the interval is twice as wide." if sheets else "")
     )

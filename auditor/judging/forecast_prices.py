@@ -27,14 +27,16 @@ LEFT_OUT = frozenset({"SYNC010", "SYNC011"})
 UNREAD = "WASTE003"
 """The same of a copy whose result nobody reads."""
 PACED = WAITS | {
-    "SYNC007",
-    "SYNC009",
-    "OPT001",
-    "OPT004",
-    "KERN006",
     "DATA003",
     "DATA004",
     "DATA009",
+    "KERN006",
+    "NUM009",
+    "OPT001",
+    "OPT002",
+    "OPT004",
+    "SYNC007",
+    "SYNC009",
 }
 """Rules about what the host waits for or launches."""
 

@@ -47,6 +47,9 @@ def test_an_interval_and_what_it_does_not_hold():
     )
     assert "not measured" in second and "80% of programs" in second
     assert "the host, whose pace beside a GPU is not known here" in second
+    assert second.endswith("Where only a data sheet speaks, the interval is twice as wide.")
+    (_, fitted) = forecasts.sentences(report(replace(FORECAST, gpus=(H200, B200))))
+    assert "data sheet" not in fitted
 
 
 def test_a_default_is_said_to_be_one():
