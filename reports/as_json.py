@@ -128,8 +128,10 @@ def _finding(finding: Finding) -> Object:
     leading = {
         name: built.pop(name) for name in ("key", "code", "name", "severity", "message", "site")
     }
+    unpriced = built.pop("unpriced")
     last = {name: built.pop(name) for name in ("verified", "grows", "negligible", "follows")} | {
-        "places": places
+        "places": places,
+        "unpriced": unpriced,
     }
     return leading | built | {"remedy": _remedy(finding.remedy or Remedy(""))} | last
 

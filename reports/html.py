@@ -26,6 +26,7 @@ from . import (
     compilation,
     device,
     families,
+    forecasts,
     lanes,
     next_steps,
     page,
@@ -136,6 +137,8 @@ def _fixing(report: Report) -> dict[str, Any]:
         "folder_word": next_steps.FOLDER,
         "fixes": what_ifs.rows(report, "µs"),
         "fixes_said": what_ifs.sentences(report, "µs"),
+        "forecasts": forecasts.rows(report, "µs"),
+        "forecast_said": forecasts.sentences(report, "µs"),
     }
 
 

@@ -278,7 +278,11 @@ def _basis(finding: Finding) -> str:
         return f"{summary.cost(finding, 'µs')}, but the interval reaches zero"
     if finding.basis == "estimated":
         return f"estimated from {source or 'this run, not measured'}"
-    return {"measured": f"measured in {source or 'this run'}", "none": "not priced"}[finding.basis]
+    return {
+        "measured": f"measured in {source or 'this run'}",
+        "forecast": "forecast from its bytes, not measured",
+        "none": "not priced",
+    }[finding.basis]
 
 
 def _share(finding: Finding, report: Report) -> str:

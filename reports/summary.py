@@ -68,8 +68,7 @@ def rehearsed(report: Report) -> str:
     null = " and on a null device (torch's own CUDA code)"
     also = null if report.environment.get("null device") else ""
     return (
-        f"GPU path rehearsed on the CPU{also} as if on {article} {played}: what it finds there has no "
-        "price in time"
+        f"GPU path rehearsed on the CPU{also} as if on {article} {played}: nothing of it is timed"
     )
 
 

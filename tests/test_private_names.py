@@ -111,6 +111,8 @@ WORDS = {
     "auditor/forecast/attention.py": (
         (
             "_scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
+            "_scaled_dot_product_flash_attention_for_cpu "
+            "_scaled_dot_product_flash_attention_for_cpu_backward "
             "_scaled_dot_product_cudnn_attention _flash_attention_forward "
             "_efficient_attention_forward _cudnn_attention_forward "
             "_scaled_dot_product_flash_attention_backward "

@@ -25,7 +25,7 @@ from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter
 from auditor.recordings.schema import SiteRow
 from auditor.runs import program
 from auditor.runs import target as targets
-from auditor.runs.plan import Plan
+from auditor.runs.plan import ASKED_GPU, Plan
 
 if TYPE_CHECKING:
     from auditor.capture.instruments.user_frames import Frames
@@ -196,6 +196,8 @@ class Recorder:
             self._disarm_oom = watch_oom(self.folder, self.writer.spelled)
             limit_memory(self.plan.memory_limit)
         self.environment = describe(self.context.device)
+        if self.plan.rehearses and self.plan.sheet:
+            self.environment[ASKED_GPU] = self.plan.sheet
         self.session.plan_passes()
         self.save()
         return self.session

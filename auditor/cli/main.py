@@ -131,8 +131,9 @@ def judging_options(command: Any) -> Any:
     "--gpu",
     metavar="NAME",
     default="",
-    help="The GPU that is played where there is none: H100, H200, B200, "
-    "A100, L4, A10, RTX4090, T4.",
+    help="The GPU that is played, and whose times are forecast, where there "
+    "is none: H100, H200, B200, A100, L40S, L4, A10, RTX4090, T4, MI300X ...; "
+    "a wrong name lists all.",
 )
 @click.option(
     "--memory-limit",

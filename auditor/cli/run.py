@@ -13,7 +13,7 @@ from auditor.cli.usage import EXIT_INTERRUPTED
 from auditor.cli.verify import verified
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
-from auditor.judging import build_report, engine
+from auditor.judging import build_report, engine, forecasted
 from auditor.model import Report
 from auditor.runs import extra_runs, null_run
 from auditor.runs import target as targets
@@ -47,7 +47,7 @@ def run(
     meeting = launch.meeting(out, nproc)
     world_size = nproc if meeting is None else meeting.own.world_size
     _refuse(device, gpu, memory_limit, world_size, launched=meeting is not None)
-    gpu = null_run.model(gpu)
+    gpu, sheet = forecasted.gpu_asked(gpu)
     if device == "null" and (lacking := null_run.lacking()) is not None:
         raise AuditProblem(f"--device null: {lacking.message}", lacking.hint)
     choice = rule_selection.choose(select, ignore, allow_broken_rules=allow_broken_rules)
@@ -69,7 +69,9 @@ def run(
     plan = replace(plan, rehearsed=rehearsed, memory_limit=memory_limit, world_size=world_size)
     if meeting is not None and meeting.own.rank:
         return launch.follow(meeting, plan, timeout, quiet=quiet)
-    plan = null_run.prepared(replace(plan, gpu=gpu, native=native if rehearsed else ()))
+    plan = null_run.prepared(
+        replace(plan, gpu=gpu, sheet=sheet, native=native if rehearsed else ())
+    )
     if device == "rehearse":
         plan = plan.on_shadow(steps)
     try:

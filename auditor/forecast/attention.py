@@ -12,6 +12,8 @@ BACKWARD_PRODUCTS = 2.5
 _CAUSAL = {
     "scaled_dot_product_attention": 5,
     "_scaled_dot_product_flash_attention": 4,
+    "_scaled_dot_product_flash_attention_for_cpu": 4,
+    "_scaled_dot_product_flash_attention_for_cpu_backward": 7,
     "_scaled_dot_product_efficient_attention": 6,
     "_scaled_dot_product_cudnn_attention": 6,
     "_flash_attention_forward": 8,

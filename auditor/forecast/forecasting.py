@@ -55,6 +55,10 @@ class Forecast:
     """The longest first."""
     reasons: tuple[str, ...]
     """Why nothing can be said; empty otherwise."""
+    flops: float = 0.0
+    """Of products, convolutions and attention, in a step."""
+    mfu_at_most: float | None = None
+    """:attr:`flops` over what the peak of 16-bit products would do in :attr:`lower_us`."""
     nominal: float = NOMINAL
     """How often the interval is meant to hold."""
 
@@ -63,17 +67,18 @@ def forecast(
     calls: Sequence[Call],
     gpu: str,
     *,
+    steps: int = 1,
     tf32_matmul: bool = False,
     tf32_conv: bool = True,
     numbers: Coefficients | None = None,
 ) -> Forecast:
     """Predicted busy time of one stream on a GPU (a key of :data:`data_sheets.SHEETS`, or a
-    driver's name), as an interval.
+    driver's name), as an interval. ``calls`` are those of so many ``steps``, times of one.
     """
     sheet, found = sheet_of(gpu), numbers or coefficients()
     counted = [count(call, tf32_matmul=tf32_matmul, tf32_conv=tf32_conv) for call in calls]
     counts = [each or _UNCOUNTED for each in counted]
-    times = np.array([call.times for call in calls], float)
+    times = np.array([call.times for call in calls], float) / steps
     us = predicted_us(counts, sheet, found) * times
     total = float(us.sum())
     shares = _shares(calls, counts, us, lambda kind: kind_fitted(found, kind, sheet))
@@ -82,6 +87,8 @@ def forecast(
     fitted = matmul_fitted(found, sheet)
     spread = found.spread if fitted else found.spread.doubled()
     lower = max(total * spread.lower, float((roofline_us(counts, sheet) * times).sum()))
+    flops = float((np.array([each.flops for each in counts]) * times).sum())
+    told = not reasons and lower > 0
     return Forecast(
         gpu=sheet.key,
         fitted=fitted,
@@ -90,6 +97,8 @@ def forecast(
         covered=covered,
         kinds=shares,
         reasons=reasons,
+        flops=flops,
+        mfu_at_most=min(1.0, flops / (lower * 1e-6 * sheet.half)) if told else None,
     )
 
 

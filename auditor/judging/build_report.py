@@ -23,12 +23,12 @@ from auditor.evidence.trace import facts as traces
 from auditor.evidence.trace.charts import trace_charts
 from auditor.evidence.trace.device_time import device_time
 from auditor.evidence.trace.ranks import ranks_of
-from auditor.judging import guard, null_beside
+from auditor.judging import forecast_prices, forecasted, guard, null_beside
 from auditor.judging.caveats import caveats
 from auditor.judging.engine import Judgement
 from auditor.judging.manual import page
 from auditor.judging.method import method_of
-from auditor.judging.replayed import repriced
+from auditor.judging.replayed import Repriced, repriced
 from auditor.judging.step_rows import device_peak, host_peak, step_rows
 from auditor.model import (
     Finding,
@@ -42,6 +42,7 @@ from auditor.model import (
     prices,
 )
 from auditor.model.charts import Lanes, Layers
+from auditor.model.forecasts import Forecast
 from auditor.patch import Permitted, diff_bytes, shows_line
 from auditor.patch import plan as plan_patches
 from auditor.recordings.folder import Recording, Row
@@ -85,14 +86,12 @@ def report(
     recording, rehearsed = evidence.recording, evidence.inside(REHEARSAL)
     manifest = recording.manifest
     steps, facts, rules = step_rows(evidence), traces.read(evidence), tuple(rules)
-    permitted = Permitted(
-        guard.permits_of(rules), recording.source_bytes, manifest.get("sources") or ()
-    )
+    permitted = _permitted(recording, rules)
     quiet = _quiet(evidence)
     run = _run(manifest, steps, evidence, facts, quiet)
     peaks = _peaks(evidence, run, rehearsed)
     faults: list[str] = []
-    judged = repriced(evidence, judgement.findings, faults)
+    forecast, judged = _priced(evidence, judgement.findings, faults)
     findings = judged.weighed(
         lambda finding: prices.weighed(
             with_diff(recording, guard.without_foreign(finding, permitted)),
@@ -141,6 +140,24 @@ def report(
         device_time=used[0] if used else None,
         compilation=compilation(evidence),
         what_if=judged.what_if,
+        forecast=forecast,
+    )
+
+
+def _priced(
+    evidence: Evidence, findings: tuple[Finding, ...], faults: list[str]
+) -> tuple[Forecast | None, Repriced]:
+    """By a forecast of the rehearsed step, or by a replay of the trace."""
+    forecast = forecasted.forecast(evidence, faults)
+    told = forecast_prices.priced(evidence, findings, forecast)
+    return forecast, repriced(evidence, told, faults)
+
+
+def _permitted(recording: Recording, rules: Iterable[type[Rule]]) -> Permitted:
+    return Permitted(
+        guard.permits_of(rules),
+        recording.source_bytes,
+        recording.manifest.get("sources") or (),
     )
 
 
@@ -407,3 +424,4 @@ def _rehearsed(rehearsed: Evidence | None) -> Iterable[str]:
             "rehearsal: the program's GPU path on a shadow CUDA device, with real values and no "
             f"times ({steps} steps)"
         )
+        yield from forecasted.method(rehearsed)

@@ -14,6 +14,7 @@ from auditor.model import prices
 from auditor.model.charts import Lanes, Layers, Series
 from auditor.model.compilation import Compilation
 from auditor.model.device_time import DeviceTime
+from auditor.model.forecasts import Forecast
 from auditor.model.sites import FoundAt as FoundAt
 from auditor.model.sites import Site as Site
 from auditor.model.verification import Verification, Verified
@@ -23,7 +24,7 @@ H = TypeVar("H")
 
 SCHEMA = "audit-report/1"
 
-Basis = Literal["measured", "estimated", "none"]
+Basis = Literal["measured", "estimated", "forecast", "none"]
 SeenOn = Literal["cpu", "cuda", "rehearsal", "null", "trace", "snapshot", "source"]
 Status = Literal["found", "clean", "skipped", "failed"]
 Training = Literal["trained", "forward", "evaluated", "nothing"]
@@ -125,7 +126,8 @@ class Finding:
     ``lost_us_per_step`` and ``lost_bytes`` are what would come back; None where it was not
     measured. ``lost_us_per_step_low`` and ``_high`` are between what the time lies: a measured
     price has them (docs/prices.md says how sure they are), and one whose interval reaches zero is
-    not proven. ``grows`` says that so many bytes more are lost on each step. ``basis`` says how the
+    not proven. A forecast price has no ``lost_us_per_step``: its lower end, and the upper one where
+    there is one, are all that is known. ``grows`` says that so many bytes more are lost on each step. ``basis`` says how the
     price was come by. A rule fills what it knows; the engine adds code, name, severity (unless the
     rule lowers it), key and remedy. ``places`` are its parts in the order of lines, empty where
     there is one. ``negligible``: its price is too small to be more than a note
@@ -158,6 +160,8 @@ class Finding:
     places: tuple[FoundAt, ...] = ()
     negligible: bool = False
     follows: str = ""
+    unpriced: str = ""
+    """Why there is no price in time where a GPU would show one."""
     joined_facts: tuple[tuple[str, str], ...] = ()
     """Facts of all findings that it joins, each as it was; never written to the report."""
     changes: tuple[Change, ...] = ()
@@ -365,6 +369,8 @@ class Report:
     """Timelines, parts of steps, segment maps."""
     what_if: WhatIf | None = None
     """What the fixes buy together, by a replay of the trace; None where no finding asks for one."""
+    forecast: Forecast | None = None
+    """What a rehearsed step would ask of GPUs that are not there; None without a rehearsal."""
     verification: Verification | None = None
     """What re-runs with the patches measured; None until ``audit verify``."""
 

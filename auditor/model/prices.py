@@ -27,6 +27,13 @@ def priced(finding: Finding) -> float | None:
     return lost if lost is not None and math.isfinite(lost) and lost > 0 else None
 
 
+def forecast_us(finding: Finding) -> float:
+    """What a forecast price is at least; 0 where there is none."""
+    low = finding.lost_us_per_step_low
+    known = finding.basis == "forecast" and low is not None and math.isfinite(low)
+    return max(0.0, low) if known and low is not None else 0.0
+
+
 def costs_nothing(finding: Finding) -> bool:
     """True where a price in time was looked for, and what was found is that nothing would come
     back.
@@ -53,8 +60,8 @@ def usual_us(times: StepTimes | None) -> float:
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """By price: the dearest in time first, then in memory, then what has no price, the worst first;
-    negligible ones close.
+    """By price: the dearest in time first, then by forecast, then in memory, then what has no
+    price, the worst first; negligible ones close.
 
     Errors without a price open: where the run ended or what was trained is worthless, everything is
     lost. A consequence stands behind the dearest finding of its cause, whatever its own price.
@@ -85,6 +92,7 @@ def _rank(finding: Finding) -> tuple[Any, ...]:
         not all_lost,
         finding.negligible,
         -us,
+        -forecast_us(finding),
         -held,
         finding.severity.rank if finding.severity is not None else 9,
         finding.code,

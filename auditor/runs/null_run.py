@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from auditor.errors import AuditProblem
-from auditor.nulldevice import environment, gpu_named
+from auditor.nulldevice import environment
 from auditor.nulldevice.found import cuda_build, tool
 from auditor.recordings.folder import Recording, write_manifest
 from auditor.recordings.schema import StepRow
@@ -51,13 +51,6 @@ def lacking() -> AuditProblem | None:
     except AuditProblem as problem:
         return problem
     return None
-
-
-def model(gpu: str) -> str:
-    """The key of a model of GPU, empty for none. Raises :class:`AuditProblem` for one that nobody
-    knows.
-    """
-    return gpu_named(gpu).key if gpu else ""
 
 
 def prepared(plan: Plan) -> Plan:

@@ -57,6 +57,9 @@ that of the run that had none.
 REHEARSAL = "rehearsal"
 """Folder of the rehearsal's own recording, inside the one of the CPU passes."""
 
+ASKED_GPU = "GPU asked for"
+"""Entry of a rehearsal's environment: the data sheet that ``--gpu`` names."""
+
 NULL_RUN = "null"
 """Folder of the run on the null device, inside the recording of the CPU passes."""
 
@@ -263,7 +266,8 @@ class Plan:
     ``args`` with secrets masked: what is written down in the place of them. ``value_steps`` are
     steps at the end of a rehearsal of which only values are looked at. ``gpu`` is the model
     that the shadow and the null device play (a key of ``auditor.nulldevice.GPUS``; empty: the
-    shadow's own). ``native`` are the parts that a run on the null device records, ``answers`` the
+    shadow's own), ``sheet`` the one that times are forecast for (a key of
+    ``auditor.forecast.data_sheets``; empty: the one that is played). ``native`` are the parts that a run on the null device records, ``answers`` the
     folder of the rehearsal that tells it the values, ``variables`` what its environment has more.
     """
 
@@ -292,6 +296,7 @@ class Plan:
     shown_args: tuple[str, ...] | None = None
     value_steps: int = 0
     gpu: str = ""
+    sheet: str = ""
     native: tuple[str, ...] = ()
     answers: str = ""
     variables: Mapping[str, str] | None = None

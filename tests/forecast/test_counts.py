@@ -337,3 +337,17 @@ def test_calls_without_tensors_are_not_counted() -> None:
 )
 def test_broadcast(shapes, made) -> None:
     assert broadcast(shapes) == made
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_attention_as_a_cpu_names_it(backward: bool) -> None:
+    """A rehearsal sees the CPU's operator, which has its causal flag in another place."""
+    query = Tensor((2, 4, 128, 64), "bfloat16")
+    name = "aten::_scaled_dot_product_flash_attention_for_cpu" + "_backward" * backward
+    given = (query,) * (5 if backward else 3)
+    place = 7 if backward else 4
+    values = [None] * place
+    full, causal = (count(Call(name, given, (*values, flag))) for flag in (False, True))
+    assert full is not None and causal is not None
+    assert full.kind == (kinds.ATTENTION_BACKWARD if backward else kinds.ATTENTION)
+    assert causal.flops == full.flops / 2

@@ -205,3 +205,24 @@ def test_tf32_is_faster_where_there_is_any() -> None:
     assert fast < slow / 3
     same = [kernel_us([single], "V100", tf32_matmul=each)[0] for each in (False, True)]
     assert same[1] <= same[0] * 1.5
+
+
+def test_calls_of_several_steps_are_those_of_one() -> None:
+    once = forecast([PRODUCT], "H100", numbers=made())
+    several = forecast(
+        [Call(PRODUCT.name, PRODUCT.inputs, times=120)], "H100", steps=3, numbers=made()
+    )
+    assert once.lower_us is not None
+    assert (several.lower_us, several.flops) == (
+        pytest.approx(once.lower_us),
+        pytest.approx(40 * 2 * 4096**3),
+    )
+
+
+def test_mfu_is_of_the_lower_end_and_never_more_than_all() -> None:
+    wide = forecast([PRODUCT], "H100", numbers=made(Spread(0.5, 3.0)))
+    assert wide.lower_us is not None and wide.mfu_at_most is not None
+    sheet = sheet_of("H100")
+    assert wide.mfu_at_most == pytest.approx(wide.flops / (wide.lower_us * 1e-6 * sheet.half))
+    assert wide.mfu_at_most <= 1.0
+    assert forecast([streamed(10)], "H100", numbers=made()).mfu_at_most is None

@@ -197,10 +197,7 @@ def test_a_rehearsal_is_said_beside_the_times() -> None:
     report = replace(
         golden.rich_report(), environment={"rehearsed on": "NVIDIA H200 (rehearsed on the CPU)"}
     )
-    said = (
-        "GPU path rehearsed on the CPU as if on an NVIDIA H200: what it finds there has no price "
-        "in time"
-    )
+    said = "GPU path rehearsed on the CPU as if on an NVIDIA H200: nothing of it is timed"
     assert said in " ".join(Terminal().render(report).split())
     assert said in renderer("html").render(report)
     assert "rehearsed:" not in Terminal().render(replace(report, environment={}))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from auditor.errors import AuditProblem
+from auditor.judging.forecasted import gpu_asked
 from auditor.nulldevice.environment import without_null_device
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.runs import null_run
@@ -42,12 +43,12 @@ def test_with_a_build_for_the_cpu_a_rehearsal_is_as_it_was(monkeypatch: pytest.M
 
 
 def test_the_model_that_is_asked_for_is_played_with_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = replace(PLAN, gpu=null_run.model("t4"))
+    asked = replace(PLAN, gpu="T4")
     for there in (True, False):
         assert prepared(monkeypatch, asked, there=there).gpu == "T4"
     with pytest.raises(AuditProblem, match="no GPU model 'T5' is known"):
-        null_run.model("T5")
-    assert null_run.model("") == ""
+        gpu_asked("T5")
+    assert gpu_asked("") == ("", "")
 
 
 def test_the_plan_lies_beside_the_rehearsal_and_knows_its_values() -> None:

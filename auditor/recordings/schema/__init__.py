@@ -116,6 +116,8 @@ from auditor.recordings.schema.sync import (
     CopyRow,
     DeviceUseRow,
     LimitRow,
+    OperandItem,
+    OperatorRow,
     ReadRow,
 )
 from auditor.recordings.schema.waste import ThrownRow
@@ -128,6 +130,7 @@ ROWS: tuple[type[Row], ...] = (
     OwnerRow,
     CopyRow,
     DeviceUseRow,
+    OperatorRow,
     LimitRow,
     CourseRow,
     DeviceWorkRow,
@@ -283,6 +286,8 @@ __all__ = [
     "NormBufferRow",
     "NormRow",
     "NumericRow",
+    "OperandItem",
+    "OperatorRow",
     "OptimizerLoadRow",
     "OwnerRow",
     "Parameter",

@@ -1,0 +1,54 @@
+"""Operators that a rehearsal ran on the shadow device, by what describes a call, and how often."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.recordings.schema import DeviceUseRow, OperatorRow
+from auditor.rule import NotLooked
+
+
+@dataclass(frozen=True)
+class RanOperators(Table):
+    """What ran in the rehearsed steps."""
+
+    parts: ClassVar[tuple[str, ...]] = ("operators", "device_use")
+    absent: ClassVar[Mapping[str, str]] = {
+        "operators": "operators are only written down in a rehearsal, and this recording has none"
+    }
+    of_rehearsals: ClassVar[bool] = True
+
+    steps: int
+    """Steps in which the device was used."""
+    calls: tuple[tuple[OperatorRow, int], ...]
+    """Each different call, as its first row describes it, and how often it ran in all steps."""
+    undescribed: int
+    """Calls of which nothing but their number is known."""
+    tf32_matmul: bool
+    tf32_conv: bool
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> RanOperators:
+        """Raises :class:`NotLooked` where no operator ran on the device."""
+        rows = rows_of(evidence, OperatorRow)
+        steps = len({(row.pass_name, row.step) for row in rows})
+        if not steps:
+            raise NotLooked("no operator ran on the rehearsed device")
+        counts: Counter[int] = Counter()
+        described: dict[int, OperatorRow] = {}
+        for row in rows:
+            counts[row.id] += row.n
+            if row.name:
+                described.setdefault(row.id, row)
+        use = evidence.rows(DeviceUseRow)
+        return cls(
+            steps,
+            tuple((row, counts[number]) for number, row in described.items()),
+            sum(n for number, n in counts.items() if number not in described),
+            any(row.tf32_matmul for row in use),
+            all(row.tf32_conv for row in use),
+        )

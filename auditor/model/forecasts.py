@@ -1,0 +1,62 @@
+"""What a rehearsed step would ask of GPUs that are not there. Standard library only.
+
+Nothing here was measured, and no time is a point: each is an interval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class GpuForecast:
+    """What one GPU would do. ``low_us`` and ``high_us`` hold the time in each step in which it is
+    busy with kernels; the step itself is not shorter. Both are None where ``reasons`` say why
+    nothing can be said.
+
+    ``covered`` is the share of the predicted time in classes of operators that were fitted to
+    measurements. ``fitted`` says whether matrix products were fitted on this GPU: if not, its data
+    sheet speaks and the interval is twice as wide.
+    """
+
+    gpu: str
+    fitted: bool
+    covered: float
+    low_us: float | None = None
+    high_us: float | None = None
+    mfu_at_most: float | None = None
+    """Share of the peak of 16-bit products that the step's FLOPs reach at most: were the GPU never
+    idle, and ``low_us`` its time."""
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class OperatorClass:
+    """A class of operators, and its share of the predicted time on the GPU that was chosen."""
+
+    name: str
+    share: float
+    fitted: bool
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A step as rehearsed, on several GPUs. ``gpus`` begins with the one that was chosen: by
+    ``--gpu`` if ``asked``, else by default.
+
+    ``nominal`` is how often an interval is meant to hold.
+    """
+
+    basis: Literal["forecast"] = "forecast"
+    asked: bool = False
+    steps: int = 0
+    """Steps that were rehearsed."""
+    operators: float = 0.0
+    """Operators that start kernels, in a step."""
+    flops: float = 0.0
+    """Of matrix products, convolutions and attention, in a step."""
+    nominal: float = 0.8
+    gpus: tuple[GpuForecast, ...] = ()
+    classes: tuple[OperatorClass, ...] = ()
+    """The longest first."""

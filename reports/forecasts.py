@@ -1,0 +1,123 @@
+"""What a rehearsed step would ask of GPUs that are not there, in words and rows that every renderer
+shows alike: intervals, and reasons where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.model import Report
+from auditor.model.forecasts import Forecast, GpuForecast
+
+from . import text
+
+_REASON_LIMIT = 300
+_GPU_LIMIT = 40
+HEADINGS = ("GPU", "busy in a step", "MFU", "covered", "basis")
+SAYS_NOTHING = "cannot say"
+FITTED, BY_SHEET = "forecast", "forecast, data sheet"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One GPU as it is shown. ``why`` is empty where ``busy`` is an interval."""
+
+    gpu: str
+    chosen: bool
+    busy: str
+    mfu: str
+    covered: str
+    basis: str
+    why: str
+
+
+def rows(report: Report, micro: str = "us") -> tuple[Row, ...]:
+    """The table of GPUs, the chosen one first; none without a forecast, and none where nothing can
+    be said of any of them for the same reasons: then a sentence says it.
+    """
+    found = report.forecast
+    if found is None or not _differ(found):
+        return ()
+    return tuple(
+        _row(each, micro, chosen=not number, among=found) for number, each in enumerate(found.gpus)
+    )
+
+
+def _differ(found: Forecast) -> bool:
+    """Whether there is more to say than why nothing can be said of any."""
+    return (
+        any(each.low_us is not None for each in found.gpus)
+        or len({each.reasons for each in found.gpus}) > 1
+    )
+
+
+def _row(each: GpuForecast, micro: str, *, chosen: bool, among: Forecast) -> Row:
+    return Row(
+        text.one_line(each.gpu, _GPU_LIMIT),
+        chosen,
+        busy(each, micro) or SAYS_NOTHING,
+        f"at most {amounts.percent(each.mfu_at_most)}" if each.mfu_at_most is not None else "",
+        amounts.percent(each.covered),
+        FITTED if each.fitted else BY_SHEET,
+        "; ".join(_why(each)),
+    )
+
+
+def _why(each: GpuForecast) -> Iterator[str]:
+    return (text.one_line(reason, _REASON_LIMIT) for reason in each.reasons)
+
+
+def busy(each: GpuForecast, micro: str = "us") -> str:
+    """``3.1 ms to 8.9 ms``; empty where nothing can be said."""
+    if each.low_us is None or each.high_us is None:
+        return ""
+    low = amounts.duration(each.low_us, micro)
+    return f"{low} to {amounts.duration(each.high_us, micro)}"
+
+
+def sentences(report: Report, micro: str = "us") -> tuple[str, ...]:
+    """What is forecast of the chosen GPU, and what that does not say; or why nothing is."""
+    found = report.forecast
+    return tuple(_sentences(found, micro)) if found is not None and found.gpus else ()
+
+
+def unpriced(report: Report) -> tuple[str, ...]:
+    """Why findings have no price, once for each reason: ``Not priced: SYNC001, SYNC003: ...``."""
+    reasons: dict[str, list[str]] = {}
+    for finding in report.findings:
+        if finding.unpriced:
+            reasons.setdefault(finding.unpriced, []).append(finding.code)
+    return tuple(
+        f"Not priced: {', '.join(text.one_line(code, 20) for code in dict.fromkeys(codes))}: "
+        f"{text.one_line(reason, _REASON_LIMIT)}."
+        for reason, codes in reasons.items()
+    )
+
+
+def _sentences(found: Forecast, micro: str) -> Iterator[str]:
+    first = found.gpus[0]
+    name = text.one_line(first.gpu, _GPU_LIMIT)
+    chosen = "--gpu" if found.asked else "by default; --gpu NAME chooses another"
+    if first.low_us is None:
+        why = tuple(_why(first))
+        yield (
+            f"Forecast for {name} ({chosen}): cannot say how long a step would keep it busy: "
+            f"{'; '.join(why)}."
+        )
+        return
+    mfu = f", at most {amounts.percent(first.mfu_at_most)} MFU" if first.mfu_at_most else ""
+    yield (
+        f"Forecast for {name} ({chosen}): kernels would keep it busy {busy(first, micro)} in each "
+        f"step{mfu}; {amounts.percent(first.covered)} of the predicted time is in classes of "
+        "operators that were fitted to measurements."
+    )
+    sheets = _differ(found) and any(not each.fitted for each in found.gpus)
+    yield (
+        f"A forecast is from the shapes of {amounts.digits(found.operators)} operators a step, not "
+        f"measured: its interval is meant to hold in {amounts.percent(found.nominal)} of programs. "
+        "It holds kernels alone. A step takes longer where the GPU waits for copies or for the "
+        "host, whose pace beside a GPU is not known here."
+        + (" Where only a data sheet speaks, the interval is twice as wide." if sheets else "")
+    )

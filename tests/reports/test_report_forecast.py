@@ -1,0 +1,122 @@
+"""Forecasts for GPUs that were not there: intervals in the page, the terminal and report.json, and
+reasons where there is none.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from auditor.reports import forecasts
+from auditor.reports.as_json import Json, load
+from auditor.reports.html import Html
+from auditor.reports.terminal import Terminal
+
+from auditor.model.forecasts import Forecast, GpuForecast, OperatorClass
+from tests.reports import golden_report as golden
+
+SMALL = "less than 1 ms of busy time: the floors of kernels decide there"
+H200 = GpuForecast("H200", True, 0.93, 3100.0, 8900.0, 0.141)
+L4 = GpuForecast("L4", False, 0.91, 16_000.0, 131_000.0, 0.2)
+B200 = GpuForecast("B200", True, 0.92, None, None, None, (SMALL,))
+FORECAST = Forecast(
+    asked=True,
+    steps=12,
+    operators=244.0,
+    flops=1e12,
+    gpus=(H200, L4, B200),
+    classes=(OperatorClass("matmul", 0.8, True),),
+)
+NOTHING = replace(FORECAST, asked=False, gpus=(replace(B200, gpu="H200"), B200))
+
+
+def report(forecast: Forecast | None = FORECAST):
+    return replace(golden.silent_report(), forecast=forecast)
+
+
+def words(page: str) -> str:
+    return " ".join(re.sub(r"<[^>]*>", " ", page).split())
+
+
+def test_an_interval_and_what_it_does_not_hold():
+    first, second = forecasts.sentences(report())
+    assert first == (
+        "Forecast for H200 (--gpu): kernels would keep it busy 3.1 ms to 8.9 ms in each step, at "
+        "most 14% MFU; 93% of the predicted time is in classes of operators that were fitted to "
+        "measurements."
+    )
+    assert "not measured" in second and "80% of programs" in second
+    assert "the host, whose pace beside a GPU is not known here" in second
+    assert second.endswith("Where only a data sheet speaks, the interval is twice as wide.")
+    (_, fitted) = forecasts.sentences(report(replace(FORECAST, gpus=(H200, B200))))
+    assert "data sheet" not in fitted
+
+
+def test_a_default_is_said_to_be_one():
+    (first, _) = forecasts.sentences(report(replace(FORECAST, asked=False)))
+    assert first.startswith("Forecast for H200 (by default; --gpu NAME chooses another): ")
+
+
+def test_reasons_stand_in_the_place_of_an_interval():
+    (only,) = forecasts.sentences(report(NOTHING))
+    assert only == (
+        "Forecast for H200 (by default; --gpu NAME chooses another): cannot say how long a step "
+        f"would keep it busy: {SMALL}."
+    )
+    assert forecasts.rows(report(NOTHING)) == ()
+
+
+def test_the_table_has_reasons_too():
+    first, second, third = forecasts.rows(report())
+    assert (first.gpu, first.chosen, first.busy, first.mfu) == (
+        "H200",
+        True,
+        "3.1 ms to 8.9 ms",
+        "at most 14%",
+    )
+    assert (first.basis, second.basis) == ("forecast", "forecast, data sheet")
+    assert (third.busy, third.mfu, third.why) == ("cannot say", "", SMALL)
+
+
+def test_the_table_stands_where_only_another_gpu_has_an_interval():
+    some = replace(FORECAST, gpus=(B200, L4))
+    assert [row.busy for row in forecasts.rows(report(some))] == ["cannot say", "16 ms to 131 ms"]
+
+
+def test_the_terminal():
+    shown = Terminal(width=120).render(report())
+    assert "Forecast for H200 (--gpu): kernels would keep it busy 3.1 ms to 8.9 ms" in shown
+    assert re.search(
+        r"^  L4 +16 ms to 131 ms +at most 20% +91% +forecast, data sheet$", shown, re.MULTILINE
+    )
+    assert re.search(r"^  B200 +cannot say +- +92% +forecast: less than 1 ms", shown, re.MULTILINE)
+    assert "Forecast" not in Terminal(width=120).render(report(None))
+
+
+def test_no_time_is_a_point():
+    """Each time that is shown is an end of an interval."""
+    shown = [*forecasts.sentences(report()), *(row.busy for row in forecasts.rows(report()))]
+    for said in shown:
+        times = re.findall(r"[\d.]+ (?:us|ms|s)\b", said)
+        assert len(times) == 2 * len(re.findall(r"[\d.]+ ms to [\d.]+ ms", said))
+
+
+def test_the_page():
+    page = Html().render(report())
+    assert '<section id="forecast"' in page
+    assert '<a href="#forecast">' in page
+    said = words(page)
+    assert "no GPU was there: nothing here was measured" in said
+    assert "H200 chosen 3.1 ms to 8.9 ms at most 14% 93% forecast" in said
+    assert 'id="forecast"' not in Html().render(report(None))
+
+
+def test_report_json_keeps_it():
+    again = load(Json().render(report()))
+    assert again.forecast == FORECAST
+    assert again.forecast is not None and again.forecast.basis == "forecast"
+
+
+def test_what_a_stranger_writes_cannot_steer_a_terminal():
+    odd = replace(FORECAST, gpus=(replace(B200, gpu="\x1b[2J", reasons=("\x1b]0;x",)), L4))
+    assert "\x1b" not in Terminal(width=120).render(report(odd))
