@@ -128,9 +128,10 @@ def _finding(finding: Finding) -> Object:
     leading = {
         name: built.pop(name) for name in ("key", "code", "name", "severity", "message", "site")
     }
-    last = {name: built.pop(name) for name in ("verified", "grows", "negligible", "follows")} | {
-        "places": places
-    }
+    last = {
+        name: built.pop(name)
+        for name in ("verified", "grows", "negligible", "follows", "baseline_state")
+    } | {"places": places}
     return leading | built | {"remedy": _remedy(finding.remedy or Remedy(""))} | last
 
 

@@ -18,7 +18,18 @@ from rich.text import Text
 from auditor import amounts
 from auditor.model import Finding, Report, Severity, TargetError, Verdict
 
-from . import compilation, costs, device, families, ranks, summary, text, verified, what_ifs
+from . import (
+    baselines,
+    compilation,
+    costs,
+    device,
+    families,
+    ranks,
+    summary,
+    text,
+    verified,
+    what_ifs,
+)
 
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _HEADINGS = ("severity", "rule", "cost", "per step", "where")
@@ -102,6 +113,8 @@ def _lines(report: Report, width: int) -> Iterator[Text]:
         yield from _what_if(report, width)
     else:
         yield from _wrapped(summary.nothing_found(report), width, style="bold")
+    for sentence in baselines.sentences(report):
+        yield from _wrapped(sentence, width)
     yield from _looked_at(report, width)
     for sentence in verified.proposed(report.verification) if report.verification else ():
         yield from _wrapped(sentence, width)
@@ -194,12 +207,18 @@ def _cut(words: str, room: int) -> str:
 def _cells(finding: Finding) -> tuple[str, ...]:
     price = costs.price(finding)
     return (
-        summary.severity(finding).value,
+        _level(finding),
         text.path(finding.code),
         price or "not priced",
         summary.per_step(finding) or "-",
         text.path(str(finding.site)) if finding.site else "(no place in the source)",
     )
+
+
+def _level(finding: Finding) -> str:
+    """The severity, with what a baseline says of it."""
+    words = (baselines.word(finding), summary.severity(finding).value)
+    return " ".join(word for word in words if word)
 
 
 def _row(cells: tuple[str, ...], widths: list[int], styles: tuple[str, ...]) -> Text:

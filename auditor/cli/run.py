@@ -36,6 +36,8 @@ def run(
     fail_on: str | None,
     allow_broken_rules: bool,
     formats: tuple[tuple[str, str], ...],
+    baseline: str | None = None,
+    update_baseline: bool = False,
     quiet: bool,
     debug: bool,
     verify: bool,
@@ -51,6 +53,7 @@ def run(
     if device == "null" and (lacking := null_run.lacking()) is not None:
         raise AuditProblem(f"--device null: {lacking.message}", lacking.hint)
     choice = rule_selection.choose(select, ignore, allow_broken_rules=allow_broken_rules)
+    choice = choice.against(baseline, update=update_baseline)
     rules = choice.rules
     folder, ours = launch.folder(
         meeting, lambda: _folder(None if out is None else Path(out), address.label)
@@ -86,7 +89,7 @@ def run(
     ending, evidence = Ending(), Evidence(recording)
     try:
         with ending.after_the_report(), progress_display.working("judging", quiet=quiet):
-            report = write_results.judge(evidence, rules, choice.settings, choice.broken)
+            report = choice.judged(evidence)
         if verify and report.run.outcome == "completed" and not ending.asked:
             report = _with_verification(report, evidence, folder, args, budget, quiet=quiet)
         with ending.after_the_report():
