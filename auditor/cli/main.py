@@ -326,6 +326,7 @@ for _door in (
     more_commands.checkpoint,
     more_commands.drill,
     more_commands.view,
+    more_commands.doctor,
     more_commands.rules,
     more_commands.explain,
 ):
