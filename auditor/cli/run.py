@@ -56,7 +56,7 @@ def run(
     choice = choice.against(baseline, update=update_baseline)
     rules = choice.rules
     folder, ours = launch.folder(
-        meeting, lambda: _folder(None if out is None else Path(out), address.label)
+        meeting, lambda: claim(None if out is None else Path(out), address.label)
     )
     plan = Plan(
         target,
@@ -150,7 +150,7 @@ def _verified(report: Report, evidence: Evidence, budget: float, *, quiet: bool)
         )
 
 
-def _folder(out: Path | None, label: str) -> tuple[Path, bool]:
+def claim(out: Path | None, label: str) -> tuple[Path, bool]:
     """The folder for the results, made and claimed, and whether it is ours to remove when nothing
     could be recorded.
     """
