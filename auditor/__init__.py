@@ -25,7 +25,9 @@ __all__ = [
     "Site",
     "Verdict",
     "__version__",
+    "audit",
     "shadow_cuda",
+    "watch",
 ]
 
 
@@ -35,6 +37,10 @@ def __getattr__(name: str) -> object:
         from auditor.capture.shadow import shadow_cuda
 
         return shadow_cuda
+    if name in ("Report", "audit", "watch"):
+        from auditor import api
+
+        return getattr(api, name)
     if name in __all__:
         from auditor import model
 

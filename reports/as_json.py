@@ -129,10 +129,10 @@ def _finding(finding: Finding) -> Object:
         name: built.pop(name) for name in ("key", "code", "name", "severity", "message", "site")
     }
     unpriced = built.pop("unpriced")
-    last = {name: built.pop(name) for name in ("verified", "grows", "negligible", "follows")} | {
-        "places": places,
-        "unpriced": unpriced,
-    }
+    last = {
+        name: built.pop(name)
+        for name in ("verified", "grows", "negligible", "follows", "baseline_state")
+    } | {"places": places, "unpriced": unpriced}
     return leading | built | {"remedy": _remedy(finding.remedy or Remedy(""))} | last
 
 

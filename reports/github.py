@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from auditor.model import Finding, Report, Severity
 
-from . import costs, summary, text
+from . import baselines, costs, summary, text
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 _MESSAGE_LIMIT = 2000
@@ -33,6 +33,8 @@ def _lines(report: Report) -> Iterator[str]:
     for caution in report.cautions:
         yield _command("warning", {"title": "audit"}, caution)
     for finding in report.findings:
+        if baselines.accepted(finding):
+            continue
         yield _command(
             _COMMANDS[summary.severity(finding)], _properties(finding), _message(finding)
         )
@@ -40,6 +42,8 @@ def _lines(report: Report) -> Iterator[str]:
         error = report.run.error
         said = f": {error.type}: {error.message}" if error else ""
         yield _command("error", {"title": "audit"}, f"{summary.outcome(report)}{said}")
+    for sentence in baselines.sentences(report):
+        yield _command("notice", {"title": "audit"}, sentence)
     if not report.findings:
         yield _command("notice", {"title": "audit"}, summary.nothing_found(report))
 

@@ -22,6 +22,7 @@ from auditor.model import Report
 from auditor.model.charts import Lanes, drawn
 
 from . import (
+    baselines,
     charts,
     compilation,
     device,
@@ -92,6 +93,7 @@ def _context(report: Report) -> dict[str, Any]:
                 *(_shown(group) for group in grouped),
             ],
         ),
+        "baseline": baselines.sentences(report),
         "caveats": report.caveats,
         "warnings": (*summary.limits(report), *faults),
         "anchors": _anchors(report),
@@ -232,6 +234,7 @@ def _environment() -> jinja2.Environment:
     }
     environment.globals |= {
         "count": amounts.count,
+        "baseline_word": baselines.word,
         "outcome": summary.outcome,
         "asked": summary.asked,
         "place": summary.place,

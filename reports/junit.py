@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from auditor.model import Finding, Report, Verdict
 
-from . import costs, families, summary, text
+from . import baselines, costs, families, summary, text
 
 _NAME_LIMIT = 300
 _TEXT_LIMIT = 4000
@@ -79,9 +79,13 @@ def _case(report: Report, verdict: Verdict) -> ET.Element:
         "testcase", classname=_name(family), name=_name(f"{verdict.code} {verdict.name}")
     )
     if verdict.status == "found":
-        _add_failure(
-            case, [finding for finding in report.findings if verdict.code in finding.codes]
-        )
+        found = [finding for finding in report.findings if verdict.code in finding.codes]
+        accepted = [finding for finding in found if baselines.accepted(finding)]
+        if len(accepted) < len(found) or not found:
+            _add_failure(case, [each for each in found if not baselines.accepted(each)])
+        if accepted:
+            known = "in the baseline:\n" + "\n\n".join(map(_whole, accepted))
+            ET.SubElement(case, "system-out").text = _text(known)
     elif verdict.status == "skipped":
         ET.SubElement(case, "skipped", message=_name(verdict.reason))
     elif verdict.status == "failed":

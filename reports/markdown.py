@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from auditor import amounts
 from auditor.model import Finding, Report
 
-from . import costs, device, summary, text
+from . import baselines, costs, device, summary, text
 
 LIMIT = 65_536
 """Bytes of the whole summary at most; GitHub's limit for a comment is as many characters."""
@@ -85,6 +85,8 @@ def _parts(report: Report) -> Iterator[str]:
     for words in summary.headline(report):
         yield f"**{escape(words)}**\n\n"
     yield f"{_subject(report)}\n"
+    for sentence in baselines.sentences(report):
+        yield f"\n{escape(sentence)}.\n"
     for caution in report.cautions:
         yield f"\n**Warning:** {escape(caution)}\n"
     yield from _table(report)
@@ -108,7 +110,7 @@ def _table(report: Report) -> Iterator[str]:
     for finding in report.findings[:_ROWS]:
         price = costs.price(finding)
         cells = (
-            summary.severity(finding).value,
+            " ".join(filter(None, (baselines.word(finding), summary.severity(finding).value))),
             escape(finding.code, 40),
             price,
             f"<code>{escape(str(finding.site), 300)}</code>" if finding.site else "",

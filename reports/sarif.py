@@ -176,6 +176,8 @@ def _result(report: Report, finding: Finding, codes: dict[str, int]) -> Object:
         "partialFingerprints": {"auditFindingKey/v1": text.one_line(finding.key or finding.code)},
         "properties": _properties(finding),
     }
+    if finding.baseline_state:
+        result["baselineState"] = finding.baseline_state
     if finding.places:
         result["relatedLocations"] = [
             _related(number, place) for number, place in enumerate(finding.places, 1)

@@ -19,6 +19,7 @@ from auditor import amounts
 from auditor.model import Finding, Report, Severity, TargetError, Verdict
 
 from . import (
+    baselines,
     compilation,
     costs,
     device,
@@ -115,6 +116,8 @@ def _lines(report: Report, width: int) -> Iterator[Text]:
             yield from _wrapped(sentence, width)
     else:
         yield from _wrapped(summary.nothing_found(report), width, style="bold")
+    for sentence in baselines.sentences(report):
+        yield from _wrapped(sentence, width)
     yield from _forecast(report, width)
     yield from _looked_at(report, width)
     for sentence in verified.proposed(report.verification) if report.verification else ():
@@ -226,12 +229,18 @@ def _cut(words: str, room: int) -> str:
 def _cells(finding: Finding) -> tuple[str, ...]:
     price = costs.price(finding)
     return (
-        summary.severity(finding).value,
+        _level(finding),
         text.path(finding.code),
         price or "not priced",
         summary.per_step(finding) or "-",
         text.path(str(finding.site)) if finding.site else "(no place in the source)",
     )
+
+
+def _level(finding: Finding) -> str:
+    """The severity, with what a baseline says of it."""
+    words = (baselines.word(finding), summary.severity(finding).value)
+    return " ".join(word for word in words if word)
 
 
 def _row(cells: tuple[str, ...], widths: list[int], styles: tuple[str, ...]) -> Text:

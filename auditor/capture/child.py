@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 class Recorder:
     """One recording in the making: the manifest, the session and how it ended."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, address: targets.Address | None = None) -> None:
         self.plan = plan
         self.folder = Path(plan.folder)
-        self.address = targets.parse(plan.target)
+        self.address = address or targets.parse(plan.target)
         self.kind: targets.Kind = "callable"
         self.writer = RecordingWriter(
             self.folder, None if plan.copied is None else plan.copied.spelled

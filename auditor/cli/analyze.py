@@ -30,6 +30,8 @@ def analyze(
     fail_on: str | None,
     allow_broken_rules: bool = False,
     formats: tuple[tuple[str, str], ...],
+    baseline: str | None = None,
+    update_baseline: bool = False,
     dask: str | None = None,
     tensorboard: bool = False,
     quiet: bool,
@@ -43,7 +45,13 @@ def analyze(
             "--out takes one folder, and there are several paths to analyze",
             "analyze them one by one",
         )
+    if update_baseline and len(paths) > 1:
+        raise AuditProblem(
+            "--update-baseline takes the findings of one path, and there are several",
+            "analyze them one by one",
+        )
     choice = rule_selection.choose(select, ignore, allow_broken_rules=allow_broken_rules)
+    choice = choice.against(baseline, update=update_baseline)
     keep_freed_memory()
     codes = []
     for path in paths:
@@ -51,7 +59,7 @@ def analyze(
             evidence = _open(Path(path), dask)
             folder = Path(out) if out else _home(evidence.recording)
             out_folder.refuse_others_files(folder)
-            report = write_results.judge(evidence, choice.rules, choice.settings, choice.broken)
+            report = choice.judged(evidence)
         write_results.deliver(
             report, evidence, folder, formats, quiet=quiet, tensorboard=tensorboard
         )

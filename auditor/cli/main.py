@@ -82,6 +82,17 @@ def judging_options(command: Any) -> Any:
             help="Also write the report as terminal, json, sarif, junit, "
             "github or markdown (repeatable); to stdout without FILE.",
         ),
+        click.option(
+            "--baseline",
+            type=click.Path(),
+            metavar="FILE",
+            help="Findings that are accepted: only others count for --fail-on.",
+        ),
+        click.option(
+            "--update-baseline",
+            is_flag=True,
+            help="Write the findings to the file of --baseline: all are accepted.",
+        ),
         more_commands.ALLOW_BROKEN_RULES,
         click.option("--quiet", is_flag=True, help="Print only the path of the report."),
         more_commands.DEBUG,
@@ -316,6 +327,7 @@ for _door in (
     more_commands.checkpoint,
     more_commands.drill,
     more_commands.view,
+    more_commands.doctor,
     more_commands.rules,
     more_commands.explain,
 ):

@@ -151,6 +151,27 @@ def view(**options: Any) -> None:
     sys.exit(command.view(**options))
 
 
+@click.command(cls=PlainCommand, short_help="Say what can be looked at here, and what mends it.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["terminal", "json"]),
+    default="terminal",
+    show_default=True,
+    help="How it is told.",
+)
+@DEBUG
+def doctor(form: str, debug: bool) -> None:
+    """Say what is installed, what can be looked at on this machine, and which command mends the
+    rest.
+
+    Exit code: 0, whatever is lacking.
+    """
+    from auditor.cli import doctor as command
+
+    sys.exit(command.doctor(form=form))
+
+
 @click.command(cls=PlainCommand, short_help="List the rules: all, or a family.")
 @click.argument("codes", required=False)
 @click.option("--json", "as_json", is_flag=True, help="As JSON: the same as --format json.")

@@ -161,7 +161,7 @@ def folder(_: click.Context, __: click.Parameter, value: str | None) -> str | No
     for it.
     """
     if value is not None:
-        _require_place("--out", Path(value) / "report.json")
+        require_place("--out", Path(value) / "report.json")
     return value
 
 
@@ -194,12 +194,12 @@ def formats(
                 f"name a file in it: {name}={os.path.join(file, 'audit.' + name)}",
             )
         if file:
-            _require_place(f"--format {word}", Path(file))
+            require_place(f"--format {word}", Path(file))
         pairs.append((name, file))
     return tuple(pairs)
 
 
-def _require_place(option: str, file: Path) -> None:
+def require_place(option: str, file: Path) -> None:
     """Raise :class:`AuditProblem` where ``file`` could not be made for what stands in its way, or
     may not be written.
     """

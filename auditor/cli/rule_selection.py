@@ -4,11 +4,12 @@ judges.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from auditor.cli import console
+from auditor.cli import baseline, console, write_results
 from auditor.cli.main import exit_code
+from auditor.evidence.table import Evidence
 from auditor.judging import catalogue, config
 from auditor.model import Report
 from auditor.rule import Rule
@@ -24,9 +25,26 @@ class Choice:
     settings: config.Settings
     broken: tuple[str, ...] = ()
     allow_broken_rules: bool = False
+    baseline: baseline.Asked | None = None
+
+    def against(self, file: str | None, *, update: bool) -> Choice:
+        """With the baseline in ``file``, if one is named. Raises
+        :class:`auditor.errors.AuditProblem` for one that cannot be used.
+        """
+        return replace(self, baseline=baseline.asked(file, update=update))
+
+    def judged(self, evidence: Evidence) -> Report:
+        """The report on a recording, without its charts, its findings marked by the baseline."""
+        report = write_results.judge(evidence, self.rules, self.settings, self.broken)
+        return report if self.baseline is None else self.baseline.marked(report)
 
     def ended(self, report: Report, fail_on: str | None) -> int:
-        """The exit code for a report, with its reason on stderr where no finding explains it."""
+        """The exit code for a report, with its reason on stderr where no finding explains it.
+
+        Writes the baseline where that is asked for.
+        """
+        if self.baseline is not None:
+            report = self.baseline.settle(report)
         code = exit_code(
             report, fail_on or self.settings.fail_on, allow_broken_rules=self.allow_broken_rules
         )

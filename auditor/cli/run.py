@@ -36,6 +36,8 @@ def run(
     fail_on: str | None,
     allow_broken_rules: bool,
     formats: tuple[tuple[str, str], ...],
+    baseline: str | None = None,
+    update_baseline: bool = False,
     quiet: bool,
     debug: bool,
     verify: bool,
@@ -51,9 +53,10 @@ def run(
     if device == "null" and (lacking := null_run.lacking()) is not None:
         raise AuditProblem(f"--device null: {lacking.message}", lacking.hint)
     choice = rule_selection.choose(select, ignore, allow_broken_rules=allow_broken_rules)
+    choice = choice.against(baseline, update=update_baseline)
     rules = choice.rules
     folder, ours = launch.folder(
-        meeting, lambda: _folder(None if out is None else Path(out), address.label)
+        meeting, lambda: claim(None if out is None else Path(out), address.label)
     )
     plan = Plan(
         target,
@@ -88,7 +91,7 @@ def run(
     ending, evidence = Ending(), Evidence(recording)
     try:
         with ending.after_the_report(), progress_display.working("judging", quiet=quiet):
-            report = write_results.judge(evidence, rules, choice.settings, choice.broken)
+            report = choice.judged(evidence)
         if verify and report.run.outcome == "completed" and not ending.asked:
             report = _with_verification(report, evidence, folder, args, budget, quiet=quiet)
         with ending.after_the_report():
@@ -149,7 +152,7 @@ def _verified(report: Report, evidence: Evidence, budget: float, *, quiet: bool)
         )
 
 
-def _folder(out: Path | None, label: str) -> tuple[Path, bool]:
+def claim(out: Path | None, label: str) -> tuple[Path, bool]:
     """The folder for the results, made and claimed, and whether it is ours to remove when nothing
     could be recorded.
     """

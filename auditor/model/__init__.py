@@ -11,6 +11,10 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from auditor.model import prices
+from auditor.model.baseline import Accepted as Accepted
+from auditor.model.baseline import Baseline as Baseline
+from auditor.model.baseline import Part as Part
+from auditor.model.baseline import State
 from auditor.model.charts import Lanes, Layers, Series
 from auditor.model.compilation import Compilation
 from auditor.model.device_time import DeviceTime
@@ -162,6 +166,8 @@ class Finding:
     follows: str = ""
     unpriced: str = ""
     """Why there is no price in time where a GPU would show one."""
+    baseline_state: State | None = None
+    """Whether it is in the baseline that it was compared with; None where there was none."""
     joined_facts: tuple[tuple[str, str], ...] = ()
     """Facts of all findings that it joins, each as it was; never written to the report."""
     changes: tuple[Change, ...] = ()
@@ -373,13 +379,19 @@ class Report:
     """What a rehearsed step would ask of GPUs that are not there; None without a rehearsal."""
     verification: Verification | None = None
     """What re-runs with the patches measured; None until ``audit verify``."""
+    baseline: Baseline | None = None
+    """What a baseline knows of the findings; None where none was given."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "findings", prices.in_order(self.findings))
 
     def worst(self) -> Severity | None:
-        """Severity of the worst finding, or None."""
-        found = [finding.severity for finding in self.findings if finding.severity is not None]
+        """Severity of the worst finding that is not in the baseline, or None."""
+        found = [
+            finding.severity
+            for finding in self.findings
+            if finding.severity is not None and finding.baseline_state != "unchanged"
+        ]
         return min(found, key=lambda severity: severity.rank, default=None)
 
 

@@ -1,0 +1,332 @@
+"""Audits from Python: ``auditor.audit(step)``, and ``with auditor.watch():`` around a loop that runs
+anyway (docs/python.md). Nothing heavy is imported before one of them is called.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from auditor import model
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from auditor.cli.rule_selection import Choice
+    from auditor.evidence.table import Evidence
+    from auditor.runs.plan import Device, Plan
+
+Codes = str | Sequence[str]
+"""Codes or families of rules: ``"SYNC,MEM005"``, or a list of them."""
+
+HERE = (
+    "audited in the user's own process: nothing was rehearsed or run a second time, and objects "
+    "that were made before the audit began (loaders, optimizers, models) were not seen being made"
+)
+"""What is said of every audit that had no process of its own."""
+
+_LIMIT = "the watched block took {} steps of the audit, so that some passes are missing"
+
+
+@dataclass(frozen=True, repr=False)
+class Report(model.Report):
+    """The report of an audit, as report.json has it (docs/report-json.md); shows itself in a
+    notebook.
+    """
+
+    def __repr__(self) -> str:
+        from auditor.amounts import count
+
+        found = count(len(self.findings), "finding")
+        return f"<auditor.Report of {self.run.target}: {self.run.outcome}, {found}>"
+
+    def __str__(self) -> str:
+        """As ``audit run`` prints it."""
+        return str(self.render("terminal"))
+
+    def _repr_html_(self) -> str:
+        from auditor.judging import catalogue
+
+        return str(catalogue.reports("notebook").Notebook().render(self))
+
+    def render(self, form: str) -> str | bytes:
+        """The report as ``html``, ``json``, ``sarif``, ``junit``, ``github``, ``markdown`` or
+        ``terminal``.
+        """
+        from auditor.judging import catalogue
+
+        rendered: str | bytes = catalogue.renderer(form).render(self)
+        return rendered
+
+    def at_least(self, severity: str) -> tuple[model.Finding, ...]:
+        """Findings as bad as ``error``, ``warning`` or ``note``, or worse."""
+        rank = model.Severity(severity).rank
+        return tuple(
+            each for each in self.findings if (each.severity or model.Severity.NOTE).rank <= rank
+        )
+
+
+def audit(
+    step: str | Callable[[], Any],
+    *,
+    steps: int = 50,
+    warmup: int = 5,
+    device: Literal["auto", "cuda", "cpu", "rehearse", "null"] = "auto",
+    select: Codes = (),
+    ignore: Codes = (),
+    out: str | os.PathLike[str] | None = None,
+    timeout: float | None = None,
+    here: bool | None = None,
+) -> Report:
+    """Run a training step, find what costs time and memory, and return the report.
+
+    ``step`` is a TARGET as ``audit run`` takes it, or a function without arguments. A function that
+    can be imported by its module and name runs in a process of its own, as with ``audit run``:
+    the module is imported anew there. Any other (a closure, a lambda, a bound method) runs here,
+    ``steps`` times and more, and changes what it changes. ``here`` asks for one or the other.
+    ``out`` keeps recording and report in a folder.
+
+    A step that raises ends the audit: ``report.run.outcome`` and ``report.run.error`` say so.
+    Raises :class:`auditor.errors.AuditProblem` where the audit cannot be done.
+    """
+    from auditor.errors import AuditProblem
+
+    target = step if isinstance(step, str) else None if here else target_of(step)
+    if not isinstance(step, str) and target is None:
+        if here is False:
+            raise AuditProblem("this function cannot be imported by its name in another process")
+        if device not in ("auto", "cpu", "cuda"):
+            raise AuditProblem(f"device={device!r} needs a process of its own")
+        if timeout is not None:
+            raise AuditProblem("timeout needs a process of its own: nothing ends a step here")
+    elif here:
+        raise AuditProblem("a TARGET runs in a process of its own: give the function instead")
+    with _Work(select, ignore, out) as work:
+        plan = work.plan(target or _name(step), steps, warmup, device)
+        if target is not None:
+            return work.report(_recorded_apart(work, plan, timeout))
+        assert not isinstance(step, str)
+        return work.report(_recorded_here(plan, step), (HERE,))
+
+
+def target_of(step: Callable[[], Any]) -> str | None:
+    """The TARGET by which another process finds a function in its module's file; None for what has
+    none.
+    """
+    name, module = getattr(step, "__qualname__", ""), getattr(step, "__module__", None) or ""
+    loaded = sys.modules.get(module)
+    file = getattr(loaded, "__file__", None)
+    if not name or not isinstance(file, str) or not file.endswith(".py") or module == "__main__":
+        return None
+    found: Any = loaded
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is not step or not os.path.isfile(file):
+        return None
+    return f"{module}:{name}" if _imported_from_here(module, file) else f"{file}:{name}"
+
+
+def _imported_from_here(module: str, file: str) -> bool:
+    """Whether the module's name leads to its file from the working directory, or by what is
+    installed.
+    """
+    stem = os.path.join(os.getcwd(), *module.split("."))
+    near = (f"{stem}.py", os.path.join(stem, "__init__.py"))
+    if os.path.realpath(file) in map(os.path.realpath, near):
+        return True
+    return f"{os.sep}site-packages{os.sep}" in file and not any(map(os.path.exists, near))
+
+
+def _name(step: Any) -> str:
+    module = getattr(step, "__module__", None) or type(step).__module__
+    return f"{module}:{getattr(step, '__qualname__', None) or type(step).__qualname__}"
+
+
+# -- watching --------------------------------------------------------------------------------------
+
+
+class Watched:
+    """A block under ``auditor.watch()``. ``report`` is there when the block has ended."""
+
+    def __init__(self) -> None:
+        self._report: Report | None = None
+
+    @property
+    def report(self) -> Report:
+        """The report. Raises ``RuntimeError`` inside the block."""
+        if self._report is None:
+            raise RuntimeError("the report is made when the watched block has ended")
+        return self._report
+
+
+def watch(
+    *,
+    steps: int = 50,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    select: Codes = (),
+    ignore: Codes = (),
+    out: str | os.PathLike[str] | None = None,
+) -> AbstractContextManager[Watched]:
+    """Audit the training loop in the block, in this process: its first ``steps`` steps, shared out
+    among the passes, and found from its optimizers. What comes after them runs undisturbed.
+
+    The first step of an optimizer begins the first of these. What the block raises passes through,
+    and there is a report all the same. Raises :class:`auditor.errors.AuditProblem` where no
+    optimizer stepped.
+    """
+    file = sys._getframe(1).f_code.co_filename
+    return watching(file, steps=steps, device=device, select=select, ignore=ignore, out=out)
+
+
+@contextmanager
+def watching(
+    file: str,
+    *,
+    steps: int = 50,
+    device: Device = "auto",
+    select: Codes = (),
+    ignore: Codes = (),
+    out: str | os.PathLike[str] | None = None,
+) -> Iterator[Watched]:
+    """As :func:`watch`, for a loop in ``file``."""
+    from auditor.capture import here
+    from auditor.errors import AuditProblem
+
+    watched = Watched()
+    if steps < LEAST_WATCHED:
+        raise AuditProblem(f"an audit needs at least {LEAST_WATCHED} steps")
+    with here.alone(), _Work(select, ignore, out) as work:
+        plan = work.plan("the watched block", steps, min(5, steps // 5), device).fitted(steps)
+        recorder = here.Here(dataclasses.replace(plan, rehearsed=(), native=()), _own(file))
+        recorder.save()
+        recorder.watch()
+        error: BaseException | None = None
+        try:
+            yield watched
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            recorder.leave(error)
+            watched._report = _of_block(work, recorder, error)
+
+
+LEAST_WATCHED = 6
+
+
+def _of_block(work: _Work, recorder: Any, error: BaseException | None) -> Report | None:
+    from auditor.errors import AuditProblem
+
+    if recorder.session is None or not recorder.session.passes:
+        if error is not None:
+            return None
+        raise AuditProblem(
+            "the watched block took no step: no optimizer stepped in it",
+            "auditor.audit(step) audits a function that takes one step",
+        )
+    said = (HERE, *((_LIMIT.format(recorder.short),) if recorder.short else ()))
+    return work.report(recorder.sealed(), said)
+
+
+def _own(file: str) -> str:
+    return file if os.path.isfile(file) else ""
+
+
+# -- what both do ----------------------------------------------------------------------------------
+
+
+class _Work:
+    """The rules that are asked, and the folder that is written; the folder is removed at the end
+    where nobody wants it.
+    """
+
+    def __init__(self, select: Codes, ignore: Codes, out: str | os.PathLike[str] | None) -> None:
+        from auditor.cli import rule_selection
+
+        self.choice: Choice = rule_selection.choose(_codes(select), _codes(ignore))
+        self._out = None if out is None else Path(out)
+        self._left = ExitStack()
+        self._folder = Path()
+
+    def __enter__(self) -> Self:
+        from auditor.cli.run import claim
+
+        if self._out is None:
+            temporary = tempfile.TemporaryDirectory(prefix="audit-", ignore_cleanup_errors=True)
+            self._folder = Path(self._left.enter_context(temporary))
+        else:
+            self._folder = claim(self._out, "")[0]
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._left.close()
+
+    def plan(self, target: str, steps: int, warmup: int, device: Device) -> Plan:
+        """What is to be recorded for the rules."""
+        from auditor.judging import engine
+        from auditor.runs import plan as plans
+
+        rules = self.choice.rules
+        made = plans.Plan(
+            target,
+            (),
+            steps,
+            warmup,
+            "auto" if device == "null" else device,
+            str((self._folder / "recording").resolve()),
+            engine.parts_of(rules),
+            rehearsed=engine.parts_of(rule for rule in rules if rule.rehearsed),
+            native=engine.parts_of(rule for rule in rules if rule.native),
+        )
+        return made.on_shadow(min(steps, plans.REHEARSED_STEPS)) if device == "rehearse" else made
+
+    def report(self, recording: Any, said: Sequence[str] = ()) -> Report:
+        """Judge; with ``out`` write what ``audit run`` leaves."""
+        from auditor.cli import write_results
+        from auditor.evidence.table import Evidence
+        from auditor.judging import build_report
+
+        evidence: Evidence = Evidence(recording)
+        judged = self.choice.judged(evidence)
+        judged = dataclasses.replace(judged, warnings=(*judged.warnings, *said))
+        if self._out is not None:
+            judged = build_report.drawn(judged, evidence)
+            write_results.write(judged, evidence, self._folder, (), tensorboard=True)
+        fields = {each.name: getattr(judged, each.name) for each in dataclasses.fields(judged)}
+        return Report(**fields)
+
+
+def _codes(words: Codes) -> tuple[str, ...]:
+    listed = words.split(",") if isinstance(words, str) else words
+    return tuple(word.strip().upper() for word in listed if word.strip())
+
+
+def _recorded_apart(work: _Work, plan: Plan, timeout: float | None) -> Any:
+    from auditor.runs import extra_runs, null_run
+
+    prepared = null_run.prepared(plan)
+    recording = extra_runs.record(prepared, timeout, lambda *_: None, lambda _: None)
+    if recording.manifest["outcome"] == "interrupted":
+        raise KeyboardInterrupt
+    return recording
+
+
+def _recorded_here(plan: Plan, step: Callable[[], Any]) -> Any:
+    from auditor.capture import here
+
+    code = getattr(getattr(step, "__func__", step), "__code__", None)
+    file = code.co_filename if code is not None else ""
+    with here.alone():
+        recorder = here.Here(dataclasses.replace(plan, rehearsed=(), native=()), _own(file))
+        recorder.save()
+        recorder.call(step)
+    if recorder.outcome == "interrupted":
+        raise KeyboardInterrupt
+    return recorder.sealed()

@@ -1,0 +1,49 @@
+"""What ``audit doctor`` asks of torch, in a process of its own: importing it may end that."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import torch
+
+from auditor.errors import words_of
+
+
+def facts() -> dict[str, Any]:
+    """Version, build and devices of the torch that a target would import."""
+    told: dict[str, Any] = {
+        "version": str(torch.__version__),
+        "file": str(torch.__file__),
+        "cuda": torch.version.cuda,
+        "hip": torch.version.hip,
+        "threads": torch.get_num_threads(),
+        "distributed": torch.distributed.is_available(),
+        "devices": [],
+        "why": "",
+    }
+    if not (torch.version.cuda or torch.version.hip):
+        return told
+    if torch.cuda.is_available():
+        told["devices"] = [_device(number) for number in range(torch.cuda.device_count())]
+        return told
+    try:
+        torch.cuda.init()
+    except Exception as error:  # what torch says of a driver that is too old, or not there
+        told["why"] = words_of(error, 300).partition("\n")[0]
+    return told
+
+
+def _device(number: int) -> dict[str, Any]:
+    properties = torch.cuda.get_device_properties(number)
+    return {"name": str(properties.name), "memory": int(properties.total_memory)}
+
+
+def main() -> None:
+    """Print the facts as the last line of stdout, behind the mark that is the first argument."""
+    sys.stdout.write(f"\n{sys.argv[1]}{json.dumps(facts())}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,289 @@
+"""``audit doctor``: what is installed, what can be looked at here, and what mends the rest.
+
+Nothing here imports torch: a process of its own does, which a broken installation may end.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from auditor import __version__, amounts
+from auditor.cli import console
+from auditor.errors import AuditProblem, fault, signal_told
+
+SCHEMA = "audit-doctor/1"
+PATIENCE_S = 120.0
+"""Seconds that importing torch may take."""
+
+LEAST_FREE = 1 << 30
+"""Bytes of disk below which a run may not find room: traces take some 100 MB."""
+
+OLDEST_TORCH = (2, 6)
+NULL_DEVICE = "torch's CUDA code without a GPU (null device)"
+MARK = "audit-doctor-facts:"
+ROOT = str(Path(__file__).resolve().parents[2])
+BOOT = (
+    "import runpy, sys; sys.path.append(sys.argv.pop(1)); "
+    "runpy.run_module('auditor.capture.torch_facts', run_name='__main__')"
+)
+PACKAGES = (
+    *("torch", "tensorboard", "torch-tb-profiler", "numpy", "pandas", "plotly", "click", "rich"),
+    *("jinja2", "msgspec", "psutil", "pyyaml", "waitress", "detect-secrets", "isal", "triton"),
+)
+
+Status = Literal["yes", "no", "unknown"]
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Check:
+    """Whether something can be done here: ``said`` is how or why not, ``remedy`` a command that
+    mends it.
+    """
+
+    name: str
+    status: Status
+    said: str
+    remedy: str = ""
+
+
+def doctor(*, form: str) -> int:
+    """Print what can be looked at here; the exit code is 0 whatever that is."""
+    facts, why = torch_facts()
+    versions = _versions(facts)
+    checks = tuple(_checks(facts, why))
+    if form == "json":
+        told = {"schema": SCHEMA, "versions": versions, "checks": [asdict(each) for each in checks]}
+        console.hand_over(json.dumps(told, indent=2), form="json")
+        return 0
+    for name, value in versions.items():
+        console.say(f"{name:18}{value}")
+    console.say("")
+    for check in checks:
+        mark = {"yes": "yes", "no": "NO", "unknown": "?"}[check.status]
+        console.say(f"{mark:>4}  {check.name}: {check.said}")
+        if check.remedy:
+            console.say(f"      -> {check.remedy}")
+    return 0
+
+
+# -- torch, in a process of its own ----------------------------------------------------------------
+
+
+def torch_facts() -> tuple[Facts | None, str]:
+    """What torch says of itself in a child process, or None and why it says nothing."""
+    if _version("torch") is None and importlib.util.find_spec("torch") is None:
+        return None, "it is not installed for this Python"
+    command = [sys.executable, "-c", BOOT, ROOT, MARK]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, timeout=PATIENCE_S, check=False, stdin=subprocess.DEVNULL
+        )
+    except subprocess.TimeoutExpired:
+        return None, f"importing it takes longer than {PATIENCE_S:.0f} s"
+    lines = done.stdout.decode("utf-8", "replace").splitlines()
+    told = [line.removeprefix(MARK) for line in lines if line.startswith(MARK)]
+    if done.returncode == 0 and told:
+        return json.loads(told[-1]), ""
+    if done.returncode < 0:
+        return None, f"importing it ends the process: {signal_told(-done.returncode)}"
+    words = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return None, f"it cannot be imported: {(words or ['it says nothing'])[-1][:300]}"
+
+
+# -- versions --------------------------------------------------------------------------------------
+
+
+def _versions(facts: Facts | None) -> dict[str, str]:
+    told = {
+        "audit": __version__,
+        "python": f"{platform.python_version()} ({sys.executable})",
+        "platform": platform.platform(),
+    }
+    for name in PACKAGES:
+        told[name] = _version(name) or "not installed"
+    if facts is not None:
+        told["torch"] = f"{facts['version']} ({_build(facts)})"
+    return told
+
+
+def _build(facts: Facts) -> str:
+    if facts["hip"]:
+        return f"ROCm {facts['hip']} build"
+    return f"CUDA {facts['cuda']} build" if facts["cuda"] else "CPU build"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+# -- checks ----------------------------------------------------------------------------------------
+
+
+def _checks(facts: Facts | None, why: str) -> Iterator[Check]:
+    yield _torch(facts, why)
+    yield _guarded("a GPU", lambda: _gpu(facts))
+    yield _guarded(NULL_DEVICE, lambda: _null_device(facts))
+    yield _guarded("ranks", lambda: _ranks(facts))
+    yield _package("audit view", "tensorboard", "TensorBoard with the Audit tab")
+    yield _package("traces in audit view", "torch-tb-profiler", "torch-tb-profiler's trace viewer")
+    yield _package("charts of the page", "plotly", "plotly draws them when one is looked at")
+    yield _program("patches", "git", "audit fix prints what git apply takes", "apt-get install git")
+    yield _guarded("rules", _rules)
+    yield _guarded("settings", _settings)
+    yield _guarded("results", _room)
+    yield _guarded("times", _load)
+
+
+def _guarded(name: str, check: Callable[[], Check]) -> Check:
+    """A check that fails says so, and the others go on."""
+    try:
+        return check()
+    except AuditProblem as problem:
+        return Check(name, "no", problem.message, problem.hint)
+    except Exception as error:  # whatever an installation is broken in
+        return Check(name, "unknown", f"it cannot be told ({fault(error)})")
+
+
+def _torch(facts: Facts | None, why: str) -> Check:
+    name, install = "running a target", f"{sys.executable} -m pip install"
+    if facts is None:
+        again = "" if "not installed" in why else "--force-reinstall "
+        said = f"torch: {why}; recordings and traces can still be judged: audit analyze"
+        return Check(name, "no", said, f"{install} {again}torch")
+    found = facts["version"]
+    if _numbers(found) < OLDEST_TORCH:
+        said = f"torch {found} is older than 2.6, the oldest that is tried"
+        return Check(name, "no", said, f"{install} --upgrade torch")
+    if sys.platform != "linux":
+        return Check(name, "unknown", f"torch {found}; only Linux was tried")
+    said = f"torch {found}, {amounts.count(facts['threads'], 'thread')}; times on the CPU, and the"
+    return Check(name, "yes", f"{said} GPU path rehearsed with real values (--device rehearse)")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
+
+
+def _gpu(facts: Facts | None) -> Check:
+    name, there = "a GPU", _driver_lists()
+    if facts is None:
+        return Check(name, "unknown", f"torch cannot be asked{_listed(there)}")
+    if facts["devices"]:
+        shown = ", ".join(
+            f"{each['name']} ({amounts.size(each['memory'])})" for each in facts["devices"]
+        )
+        return Check(name, "yes", f"{shown}: times, traces and memory are the GPU's own")
+    if not (facts["cuda"] or facts["hip"]):
+        if there:
+            said = f"torch is a CPU build{_listed(there)}"
+            return Check(name, "no", said, f"{sys.executable} -m pip install --upgrade torch")
+        return Check(name, "no", "none was found, and torch is a CPU build: rehearsed instead")
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if there and hidden is not None and not hidden.strip("-1, "):
+        said = f"CUDA_VISIBLE_DEVICES={hidden} hides it{_listed(there)}"
+        return Check(name, "no", said, "unset CUDA_VISIBLE_DEVICES")
+    return Check(name, "no", f"torch finds none: {facts['why'] or 'it does not say why'}")
+
+
+def _listed(there: str) -> str:
+    return f", though nvidia-smi lists {there}" if there else ""
+
+
+def _driver_lists() -> str:
+    """The first GPU that the driver's own program lists; empty without one."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return ""
+    try:
+        done = subprocess.run(
+            [program, "-L"], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    first = done.stdout.partition("\n")[0].partition(" (UUID")[0]
+    return first if done.returncode == 0 and first.startswith("GPU ") else ""
+
+
+def _null_device(facts: Facts | None) -> Check:
+    from auditor.runs import null_run
+
+    if facts is not None and facts["devices"]:
+        return Check(NULL_DEVICE, "yes", "not needed where there is a GPU")
+    problem = null_run.lacking()
+    if problem is not None:
+        return Check(NULL_DEVICE, "no", problem.message, problem.hint)
+    return Check(NULL_DEVICE, "yes", "compiled once, in seconds, and kept (docs/null-device.md)")
+
+
+def _ranks(facts: Facts | None) -> Check:
+    if facts is None:
+        return Check("ranks", "unknown", "torch cannot be asked")
+    if not facts["distributed"]:
+        return Check("ranks", "no", "this torch was built without torch.distributed")
+    return Check("ranks", "yes", "audit run --nproc N, or audit run -- torchrun ...")
+
+
+def _package(name: str, package: str, does: str) -> Check:
+    found = _version(package)
+    if found is None:
+        said = f"{package} is not installed: {does}"
+        return Check(name, "no", said, f"{sys.executable} -m pip install {package}")
+    return Check(name, "yes", f"{does} ({package} {found})")
+
+
+def _program(name: str, program: str, does: str, remedy: str) -> Check:
+    if shutil.which(program) is None:
+        return Check(name, "no", f"{program} is not on the PATH: {does}", remedy)
+    return Check(name, "yes", does)
+
+
+def _rules() -> Check:
+    from auditor.judging import catalogue
+
+    broken: list[str] = []
+    known = catalogue.rules(broken)
+    if broken:
+        return Check("rules", "no", "; ".join(broken), "audit run --allow-broken-rules goes on")
+    return Check("rules", "yes", f"{amounts.count(len(known), 'rule')}: audit rules lists them")
+
+
+def _settings() -> Check:
+    from auditor.judging import catalogue, config
+
+    config.load(Path.cwd(), catalogue.rules([]), lenient=True)
+    return Check("settings", "yes", "[tool.audit] of pyproject.toml is sound, or there is none")
+
+
+def _room() -> Check:
+    here = Path.cwd()
+    if not os.access(here, os.W_OK | os.X_OK):
+        return Check("results", "no", f"{here} may not be written to", "audit run --out DIR")
+    free = shutil.disk_usage(here).free
+    if free < LEAST_FREE:
+        said = f"{here} has {amounts.size(free)} left: a trace may not find room"
+        return Check("results", "no", said, "audit run --out DIR, on another disk")
+    return Check("results", "yes", f"{here / 'audits'} ({amounts.size(free)} free)")
+
+
+def _load() -> Check:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    waiting = os.getloadavg()[0]
+    if waiting > (cores or 1):
+        said = f"{waiting:.1f} processes want {amounts.count(cores or 1, 'core')}: intervals widen"
+        return Check("times", "no", said, "end what else runs, or wait for it")
+    return Check("times", "yes", f"{amounts.count(cores or 1, 'core')}, load {waiting:.1f}")

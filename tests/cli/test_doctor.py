@@ -1,0 +1,162 @@
+"""``audit doctor``: it answers on whatever machine, and whatever torch does when it is imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from auditor.cli import doctor
+from auditor.cli.doctor import Check, torch_facts
+from auditor.errors import AuditProblem
+from tests.test_architecture import HEAVY
+
+ROOT = Path(__file__).resolve().parents[2]
+
+FACTS = {
+    "version": "2.13.0+cu130",
+    "file": "torch",
+    "cuda": "13.0",
+    "hip": None,
+    "threads": 2,
+    "distributed": True,
+    "devices": [],
+    "why": "Found no NVIDIA driver",
+}
+H200 = {"name": "NVIDIA H200", "memory": 150 << 30}
+
+
+def checks(facts, why=""):
+    return {each.name: each for each in doctor._checks(facts, why)}
+
+
+def broken(folder: Path, body: str) -> dict[str, str]:
+    (folder / "torch").mkdir()
+    (folder / "torch" / "__init__.py").write_text(body)
+    return {"PYTHONPATH": os.pathsep.join((str(folder), str(ROOT)))}
+
+
+BROKEN = {
+    "raise OSError('libcudart.so.13: cannot open shared object file')": "libcudart.so.13",
+    "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)": "ends the process: SIGSEGV",
+    "import sys; sys.exit(3)": "it says nothing",
+    "print('hello')": "AttributeError",
+}
+
+
+@pytest.mark.parametrize(("body", "said"), BROKEN.items(), ids=BROKEN.values())
+def test_a_broken_torch_is_told(tmp_path, monkeypatch, body, said):
+    for name, value in broken(tmp_path, body).items():
+        monkeypatch.setenv(name, value)
+    facts, why = torch_facts()
+    assert facts is None and said in why
+    check = checks(facts, why)["running a target"]
+    assert check.status == "no" and said in check.said
+    assert check.remedy.endswith("pip install --force-reinstall torch")
+
+
+def test_a_torch_that_hangs_is_given_up(tmp_path, monkeypatch):
+    for name, value in broken(tmp_path, "import time; time.sleep(60)").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(doctor, "PATIENCE_S", 0.2)
+    assert torch_facts()[0] is None and "takes longer" in torch_facts()[1]
+
+
+def test_the_command_exits_0_and_imports_nothing_heavy(tmp_path):
+    probe = (
+        "import sys; from auditor.cli.main import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit as end: print('ENDED', end.code or 0)\n"
+        f"print('LOADED', sorted({HEAVY!r} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", probe, "doctor", "--format", "json"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env={**os.environ, **broken(tmp_path, "raise ImportError('gone')")},
+    )
+    document, ended, loaded = done.stdout.rsplit("\n", 3)[:3]
+    assert ended == "ENDED 0" and loaded == "LOADED []", done.stdout[-200:]
+    told = json.loads(document)
+    assert told["schema"] == "audit-doctor/1" and told["versions"]["audit"]
+    assert {each["status"] for each in told["checks"]} <= {"yes", "no", "unknown"}
+    first = told["checks"][0]
+    assert first["status"] == "no" and "gone" in first["said"]
+    others = {each["name"]: each["status"] for each in told["checks"]}
+    assert others["a GPU"] == "unknown" and others["rules"] == "yes"
+
+
+def test_torch_of_this_environment_is_told(capsys):
+    assert doctor.doctor(form="terminal") == 0
+    shown = capsys.readouterr().out
+    import torch
+
+    assert f"{torch.__version__} (" in shown and " yes  running a target: torch " in shown
+
+
+def test_what_torch_must_be():
+    old = checks({**FACTS, "version": "2.5.1"})["running a target"]
+    assert old.status == "no" and old.remedy.endswith("pip install --upgrade torch")
+    assert checks({**FACTS, "version": "2.6.0a0+git"})["running a target"].status == "yes"
+
+
+def test_why_there_is_no_gpu(monkeypatch):
+    def told(there="", **changed):
+        monkeypatch.setattr(doctor, "_driver_lists", lambda: there)
+        return doctor._gpu({**FACTS, **changed})
+
+    assert told(devices=[H200]).status == "yes" and "H200" in told(devices=[H200]).said
+    assert "no NVIDIA driver" in told().said
+    here = "GPU 0: NVIDIA H200"
+    cpu = told(here, cuda=None)
+    assert cpu.status == "no" and here in cpu.said and cpu.remedy.endswith("--upgrade torch")
+    assert not told("", cuda=None).remedy
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert told(here).remedy == "unset CUDA_VISIBLE_DEVICES" and not told().remedy
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert not told(here).remedy
+
+
+def test_what_is_missing_names_what_mends_it(monkeypatch):
+    monkeypatch.setattr(doctor, "_version", lambda package: None)
+    monkeypatch.setattr(doctor.shutil, "which", lambda program: None)
+    found = checks(FACTS)
+    assert found["audit view"].remedy.endswith("pip install tensorboard")
+    assert found["charts of the page"].status == "no"
+    assert found["patches"].remedy == "apt-get install git"
+
+
+def test_a_check_that_fails_costs_only_itself(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text("[tool.audit]\nfail-on = 'loud'\n")
+    found = checks(FACTS)
+    assert found["settings"].status == "no" and "fail-on = 'loud'" in found["settings"].said
+    assert found["results"].status == "yes"
+
+    def raises():
+        raise KeyError("gone")
+
+    assert doctor._guarded("x", raises) == Check(
+        "x", "unknown", "it cannot be told (KeyError: 'gone')"
+    )
+
+    def refuses():
+        raise AuditProblem("no", "mend")
+
+    assert doctor._guarded("x", refuses) == Check("x", "no", "no", "mend")
+
+
+def test_results_need_room(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(doctor, "LEAST_FREE", 1 << 62)
+    assert checks(FACTS)["results"].status == "no"
+
+
+def test_a_gpu_needs_no_null_device():
+    assert doctor._null_device({**FACTS, "devices": [H200]}).said.startswith("not needed")
