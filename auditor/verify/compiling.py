@@ -251,8 +251,7 @@ class Search:
         text = (
             f"Compile {part} in place ({lines}): the names of its weights stay. A step gains "
             f"{amounts.duration(gain)}, so that {self._compiled(grid, part)} has paid after "
-            f"{amounts.count(steps, 'step')}. Losses differ by "
-            f"{self._differences[part]:.1e} of their size at most."
+            f"{amounts.count(steps, 'step')}. {_apart(self._differences[part])}"
         )
         verified = replace(
             grid.proven(best),
@@ -264,6 +263,14 @@ class Search:
 
 
 _NUMBERS = {part: number for number, part in enumerate((WHOLE, BLOCKS), 1)}
+
+
+def _apart(difference: float) -> str:
+    return (
+        f"Losses differ by {difference:.1e} of their size at most."
+        if difference
+        else "All losses are the same."
+    )
 
 
 def _setting(part: str) -> Setting:

@@ -111,6 +111,7 @@ def test_blocks_that_are_faster_than_the_whole_are_proposed() -> None:
     done = tried(_1={"us": 9000.0}, _2={"us": 5000.0})
     assert "+        self.compile()" in done.proposal.diff
     assert "train.py:7" in done.proposal.text
+    assert done.proposal.text.endswith("All losses are the same.")
 
 
 def test_what_is_no_gain_is_not_proposed() -> None:
