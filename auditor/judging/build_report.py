@@ -402,6 +402,7 @@ def _method(evidence: Evidence, steps: list[StepRow], quiet: tuple[Step, ...]) -
     return (
         *method_of(evidence.recording.manifest, steps, queued_share(quiet)),
         *_rehearsed(evidence.inside(REHEARSAL)),
+        *forecasted.method(evidence),
         *null_beside.method(evidence),
     )
 
@@ -424,4 +425,3 @@ def _rehearsed(rehearsed: Evidence | None) -> Iterable[str]:
             "rehearsal: the program's GPU path on a shadow CUDA device, with real values and no "
             f"times ({steps} steps)"
         )
-        yield from forecasted.method(rehearsed)

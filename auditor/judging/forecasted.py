@@ -158,10 +158,13 @@ def _played(rehearsed: Evidence) -> str:
     return str(facts.get("device") or "").removesuffix(" (rehearsed on the CPU)")
 
 
-def method(rehearsed: Evidence) -> Iterator[str]:
+def method(evidence: Evidence) -> Iterator[str]:
     """Where another GPU is played than forecast."""
     from auditor.forecast.data_sheets import sheet_of
 
+    rehearsed = rehearsal_of(evidence)
+    if rehearsed is None:
+        return
     facts = rehearsed.recording.manifest.get("environment") or {}
     asked, played = facts.get(ASKED_GPU), _played(rehearsed)
     if asked and played and _key(sheet_of, played) != asked:
