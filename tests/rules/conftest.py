@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -16,6 +17,12 @@ from tests.rules.hearing import HEARD, KEPT, LIVE, Hearing, key_of
 def known() -> dict[str, list[dict[str, Any]]]:
     """What was heard when it was last written."""
     return dict(json.loads(HEARD.read_text())) if HEARD.is_file() else {}
+
+
+@pytest.fixture(autouse=True)
+def _storage_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cases of TIME004 make it slow."""
+    monkeypatch.setattr(os, "fsync", os.fsync)
 
 
 @pytest.fixture(autouse=True)
