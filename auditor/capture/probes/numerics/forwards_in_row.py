@@ -4,7 +4,6 @@ could take the batches together.
 
 from __future__ import annotations
 
-import time
 import weakref
 from dataclasses import dataclass, field
 from types import CodeType
@@ -12,13 +11,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules import module as module_hooks
 
-from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
-from auditor.capture.instruments.module_stack import keep_hooks
-from auditor.capture.instruments.monkeypatch import Patches
-from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.base import Context
 from auditor.capture.probes.numerics.module_loops import state_of, tensors_in
+from auditor.capture.probes.numerics.timed_forwards import ForwardsProbe
 from auditor.recordings.schema import ForwardsRow
 
 LEAST = 3
@@ -50,10 +46,10 @@ class _Series:
     broken: bool = False
 
 
-class ForwardsInRowProbe(Probe):
-    """Writes ``forwards``, where each line called as often as the others. Only modules that no other module runs count, with parameters that are
-    trained, given nothing but tensors, which differ from call to call in nothing but their first
-    dimension.
+class ForwardsInRowProbe(ForwardsProbe[_Series]):
+    """Writes ``forwards``, where each line called as often as the others. Only modules that no
+    other module runs count, with parameters that are trained, given nothing but tensors, which
+    differ from call to call in nothing but their first dimension.
     """
 
     name = "forwards"
@@ -62,41 +58,21 @@ class ForwardsInRowProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches()
         self._series: dict[tuple[CodeType, int], _Series] = {}
-        self._running: list[tuple[Any, _Series | None, int]] = []
-        self._backwards = 0
-        self._walking = 0
-        self._began_ns = self._backward_ns = self._walks_since_ns = 0
-
-    def start(self) -> None:
-        """Watch calls of all modules."""
-        self.context.writer.touch("forwards")
-        self._walking = 0
-        entering = module_hooks.register_module_forward_pre_hook(self.guarded(self._enter))
-        leaving = module_hooks.register_module_forward_hook(
-            self.guarded(self._leave), always_call=True
-        )
-        keep_hooks(self._patches, entering, leaving)
-        BACKWARD_HOOKS.add(self)
 
     def stop(self) -> None:
         """Watch no more. May be called twice."""
-        BACKWARD_HOOKS.remove(self)
-        self._patches.undo()
+        super().stop()
         self._series.clear()
-        self._running.clear()
 
     def step_begin(self) -> None:
         """Begin anew."""
         self._series.clear()
-        self._running.clear()
-        self._backwards = self._backward_ns = 0
-        self._began_ns = time.perf_counter_ns()
+        super().step_begin()
 
     def step_end(self) -> None:
         """Write the series of the step."""
-        step_us = (time.perf_counter_ns() - self._began_ns - self._backward_ns) / 1e3
+        step_us = self.step_us
         series, self._series = self._series, {}
         for each in series.values():
             often = set(each.lines.values())
@@ -112,32 +88,9 @@ class ForwardsInRowProbe(Probe):
                     )
                 )
 
-    def backward_begins(self, call: Backward) -> None:
-        """Calls before it and behind it cannot be one."""
-        self._backwards += 1
-        self._walking += 1
-        if self._walking == 1:
-            self._walks_since_ns = time.perf_counter_ns()
-
-    def backward_ends(self, call: Backward) -> None:
-        """Checkpointing runs modules again meanwhile."""
-        self._walking -= 1
-        if self._walking == 0:
-            self._backward_ns += time.perf_counter_ns() - self._walks_since_ns
-
-    def _enter(self, module: nn.Module, args: Any) -> None:
-        if not self.context.in_step or self._walking:
-            return
-        series = None if self._running else self._of(module, args)
-        self._running.append((module, series, time.perf_counter_ns()))
-
-    def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
-        while self._running:
-            running, series, began_ns = self._running.pop()
-            if running is module:
-                if series is not None:
-                    series.us += (time.perf_counter_ns() - began_ns) / 1e3
-                return
+    def entered(self, module: nn.Module, args: Any) -> _Series | None:
+        """Of calls inside of others nothing is asked."""
+        return None if self.running else self._of(module, args)
 
     def _of(self, module: nn.Module, args: Any) -> _Series | None:
         """The series that this call belongs to, with the call added; None where it is of none."""
@@ -150,11 +103,11 @@ class ForwardsInRowProbe(Probe):
             if len(self._series) >= SERIES or not _joinable(module, args):
                 return None
             state = state_of(module)
-            series = _Series(type(module).__name__, self._backwards, _shapes(args), state)
+            series = _Series(type(module).__name__, self.backwards, _shapes(args), state)
             self._series[key] = series
         elif not series.broken:
             series.broken = (
-                series.backwards != self._backwards
+                series.backwards != self.backwards
                 or not _joinable(module, args)
                 or _shapes(args) != series.shapes
                 or any(mine is each() for mine in args for each in series.given)

@@ -5,7 +5,6 @@ whole.
 from __future__ import annotations
 
 import sys
-import time
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,15 +14,12 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules import module as module_hooks
 
-from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
-from auditor.capture.instruments.module_stack import keep_hooks
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.tensors import base_of, version_of
 from auditor.capture.instruments.torch_private.training import modules_of, own_buffers
-from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.base import Context
 from auditor.capture.probes.graph.call_paths import Path, path_of
+from auditor.capture.probes.numerics.timed_forwards import ForwardsProbe
 from auditor.recordings.schema import ModuleLoopRow
 
 TURNS = 8
@@ -66,7 +62,7 @@ class _Series:
     output: list[weakref.ref[torch.Tensor]] = field(default_factory=list)
 
 
-class ModuleLoopsProbe(Probe):
+class ModuleLoopsProbe(ForwardsProbe[_Series]):
     """Writes ``turns``: per step, one row for each series of calls whose tensors are pieces of one
     tensor each, or the same ones every time. Of a recurrent cell, whose state is what the call
     before returned.
@@ -78,41 +74,21 @@ class ModuleLoopsProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches()
         self._series: dict[tuple[Path, int], _Series] = {}
-        self._running: list[tuple[Any, _Series | None, int]] = []
-        self._backwards = 0
-        self._walking = 0
-        self._began_ns = self._backward_ns = self._walks_since_ns = 0
-
-    def start(self) -> None:
-        """Watch calls of all modules."""
-        self.context.writer.touch("turns")
-        self._walking = 0
-        entering = module_hooks.register_module_forward_pre_hook(self.guarded(self._enter))
-        leaving = module_hooks.register_module_forward_hook(
-            self.guarded(self._leave), always_call=True
-        )
-        keep_hooks(self._patches, entering, leaving)
-        BACKWARD_HOOKS.add(self)
 
     def stop(self) -> None:
         """Watch no more. May be called twice."""
-        BACKWARD_HOOKS.remove(self)
-        self._patches.undo()
+        super().stop()
         self._series.clear()
-        self._running.clear()
 
     def step_begin(self) -> None:
         """Begin anew."""
         self._series.clear()
-        self._running.clear()
-        self._backwards = self._backward_ns = 0
-        self._began_ns = time.perf_counter_ns()
+        super().step_begin()
 
     def step_end(self) -> None:
         """Write the series of the step."""
-        step_us = (time.perf_counter_ns() - self._began_ns - self._backward_ns) / 1e3
+        step_us = self.step_us
         series, self._series = self._series, {}
         for each in series.values():
             if each.path and each.n >= TURNS and not each.broken and any(_cut(each)):
@@ -128,37 +104,17 @@ class ModuleLoopsProbe(Probe):
                     )
                 )
 
-    def backward_begins(self, call: Backward) -> None:
-        """What stands before it and behind it is not one call."""
-        self._backwards += 1
-        self._walking += 1
-        if self._walking == 1:
-            self._walks_since_ns = time.perf_counter_ns()
-
-    def backward_ends(self, call: Backward) -> None:
-        """Checkpointing runs modules again meanwhile."""
-        self._walking -= 1
-        if self._walking == 0:
-            self._backward_ns += time.perf_counter_ns() - self._walks_since_ns
-
-    def _enter(self, module: nn.Module, args: Any) -> None:
-        if not self.context.in_step or self._walking:
-            return
+    def entered(self, module: nn.Module, args: Any) -> _Series | None:
+        """The series of the call, with the call added."""
         series = self._of(module, args)
         if series is not None:
             self._add(series, module, args)
-        self._running.append((module, series, time.perf_counter_ns()))
+        return series
 
-    def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
-        while self._running:
-            running, series, began_ns = self._running.pop()
-            if running is not module:
-                continue
-            if series is not None:
-                series.us += (time.perf_counter_ns() - began_ns) / 1e3
-                if series.recurrent:
-                    series.output = [weakref.ref(each) for each in tensors_in(output)]
-            return
+    def left(self, series: _Series, output: Any) -> None:
+        """What a recurrent cell returned is its next state."""
+        if series.recurrent:
+            series.output = [weakref.ref(each) for each in tensors_in(output)]
 
     def _of(self, module: nn.Module, args: Any) -> _Series | None:
         """The series of this call; None where it is given no piece, or has no parameters: an
@@ -173,7 +129,7 @@ class ModuleLoopsProbe(Probe):
         if known is None and path and len(self._series) < SERIES:
             inside, name = self._inside(), type(module).__name__
             lines = path[len(path) - inside :]
-            known = _Series(name, lines, type(module) in CELLS, backwards=self._backwards)
+            known = _Series(name, lines, type(module) in CELLS, backwards=self.backwards)
             self._series[path, id(module)] = known
         return known
 
@@ -199,7 +155,7 @@ class ModuleLoopsProbe(Probe):
             series.first, series.state = seen, state_of(module)
             series.offsets = [set() for _ in seen]
             series.elements = max(each.numel() for each in tensors_in(given))
-        same = len(seen) == len(series.first) and series.backwards == self._backwards
+        same = len(seen) == len(series.first) and series.backwards == self.backwards
         if (
             not same
             or not all(map(_alike, series.first, seen))
