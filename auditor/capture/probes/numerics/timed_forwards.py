@@ -1,0 +1,102 @@
+"""Calls of modules with the time that they take, outside of backward."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Generic, Protocol, TypeVar
+
+from torch import nn
+from torch.nn.modules import module as module_hooks
+
+from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
+from auditor.capture.instruments.module_stack import keep_hooks
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.probes.base import Context, Probe
+
+
+class Timed(Protocol):
+    """What a probe remembers of calls that belong together."""
+
+    us: float
+
+
+S = TypeVar("S", bound=Timed)
+
+
+class ForwardsProbe(Probe, Generic[S]):
+    """A probe that is told of every module that the step calls, but for what a backward runs again.
+
+    ``backwards`` counts those of the step so far; ``running`` are the calls that have not returned,
+    outermost first.
+    """
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.backwards = 0
+        self.running: list[tuple[Any, S | None, int]] = []
+        self._patches = Patches()
+        self._walking = 0
+        self._began_ns = self._backward_ns = self._walks_since_ns = 0
+
+    def entered(self, module: nn.Module, args: Any) -> S | None:
+        """What the call that begins belongs to; None where nobody asks for it."""
+        raise NotImplementedError
+
+    def left(self, series: S, output: Any) -> None:
+        """A call that belongs to this has returned."""
+
+    @property
+    def step_us(self) -> float:
+        """Of the step so far, backward left out."""
+        return (time.perf_counter_ns() - self._began_ns - self._backward_ns) / 1e3
+
+    def start(self) -> None:
+        """Watch calls of all modules."""
+        for part in self.parts:
+            self.context.writer.touch(part)
+        self._walking = 0
+        entering = module_hooks.register_module_forward_pre_hook(self.guarded(self._enter))
+        leaving = module_hooks.register_module_forward_hook(
+            self.guarded(self._leave), always_call=True
+        )
+        keep_hooks(self._patches, entering, leaving)
+        BACKWARD_HOOKS.add(self)
+
+    def stop(self) -> None:
+        """Watch no more. May be called twice."""
+        BACKWARD_HOOKS.remove(self)
+        self._patches.undo()
+        self.running.clear()
+
+    def step_begin(self) -> None:
+        """Begin anew."""
+        self.running.clear()
+        self.backwards = self._backward_ns = 0
+        self._began_ns = time.perf_counter_ns()
+
+    def backward_begins(self, call: Backward) -> None:
+        """Calls before it and behind it cannot be one."""
+        self.backwards += 1
+        self._walking += 1
+        if self._walking == 1:
+            self._walks_since_ns = time.perf_counter_ns()
+
+    def backward_ends(self, call: Backward) -> None:
+        """Checkpointing runs modules again meanwhile."""
+        self._walking -= 1
+        if self._walking == 0:
+            self._backward_ns += time.perf_counter_ns() - self._walks_since_ns
+
+    def _enter(self, module: nn.Module, args: Any) -> None:
+        if self.context.in_step and not self._walking:
+            self.running.append((module, self.entered(module, args), time.perf_counter_ns()))
+
+    def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
+        while self.running:
+            running, series, began_ns = self.running.pop()
+            if running is not module:
+                continue
+            if series is not None:
+                series.us += (time.perf_counter_ns() - began_ns) / 1e3
+                self.left(series, output)
+            return
