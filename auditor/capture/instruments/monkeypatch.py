@@ -9,7 +9,7 @@ import functools
 import itertools
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 _MISSING = object()
@@ -52,6 +52,18 @@ class Patches:
 
         setattr(owner, name, value)
         self._undo.append(undo)
+
+    def builtin(
+        self, owner: types.ModuleType, name: str, value: Any, users: Iterable[types.ModuleType]
+    ) -> None:
+        """Set ``owner.name``, whose code cannot be swapped, and every name by which one of these
+        modules holds it.
+        """
+        original = getattr(owner, name)
+        self.attribute(owner, name, value)
+        for module in users:
+            for held in [key for key, each in list(vars(module).items()) if each is original]:
+                self.attribute(module, held, value)
 
     def around(
         self,

@@ -9,6 +9,7 @@ import os
 import site as site_module
 import sys
 import sysconfig
+from collections.abc import Iterator
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
@@ -129,6 +130,12 @@ class Frames:
             (len(root) for root in self._own_roots if (path + os.sep).startswith(root)), default=0
         )
         return own > library or not library
+
+    def user_modules(self) -> Iterator[ModuleType]:
+        """The user's modules that are imported."""
+        for module in list(sys.modules.values()):
+            if isinstance(module, ModuleType) and self.user_file(module) is not None:
+                yield module
 
     def user_file(self, module: ModuleType) -> str | None:
         """The file of an imported module if it is the user's source, else None.

@@ -8,8 +8,7 @@ import functools
 import os
 import sys
 import threading
-import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from auditor.capture.instruments.monkeypatch import Patches
@@ -46,7 +45,8 @@ class StorageSyncsProbe(Probe):
         self.context.writer.touch("synced")
         for name in SYNCS:
             if hasattr(os, name):
-                self._replace(os, name, f"os.{name}")
+                timed = self._timed(getattr(os, name), f"os.{name}")
+                self._patches.builtin(os, name, timed, self.context.frames.user_modules())
         for name in WRITERS:
             writer = getattr(sys.modules.get(name), "SummaryWriter", None)
             if isinstance(writer, type) and "flush" in vars(writer):
@@ -68,22 +68,6 @@ class StorageSyncsProbe(Probe):
         for (at, name, stack), (n, us) in self._rows.items():
             self.context.add(SyncedRow(at=at, name=name, n=int(n), us=us, stack=list(stack)))
         self._rows.clear()
-
-    def _replace(self, owner: types.ModuleType, attribute: str, name: str) -> None:
-        original = getattr(owner, attribute)
-        timed = self._timed(original, name)
-        self._patches.attribute(owner, attribute, timed)
-        for module in self._user_modules():
-            for held in [key for key, value in list(vars(module).items()) if value is original]:
-                self._patches.attribute(module, held, timed)
-
-    def _user_modules(self) -> Iterator[types.ModuleType]:
-        for module in list(sys.modules.values()):
-            if (
-                isinstance(module, types.ModuleType)
-                and self.context.frames.user_file(module) is not None
-            ):
-                yield module
 
     def _timed(self, original: Callable[..., Any], name: str) -> Callable[..., Any]:
         @functools.wraps(original)

@@ -9,7 +9,7 @@ import gc
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -104,10 +104,7 @@ class DeviceCallsProbe(Probe):
         def collect(*args: Any, **kwargs: Any) -> Any:
             return hook(original, *args, **kwargs)
 
-        self._patches.attribute(gc, "collect", collect)
-        for module in self._user_modules():
-            for name in [name for name, value in list(vars(module).items()) if value is original]:
-                self._patches.attribute(module, name, collect)
+        self._patches.builtin(gc, "collect", collect, self.context.frames.user_modules())
 
     def _replace_synchronize(self, owner: type, name: str) -> None:
         original, hook = owner.synchronize, self._hook(name)  # type: ignore[attr-defined]
@@ -124,14 +121,6 @@ class DeviceCallsProbe(Probe):
             )
 
         self._patches.attribute(owner, "synchronize", synchronize)
-
-    def _user_modules(self) -> Iterator[types.ModuleType]:
-        for module in list(sys.modules.values()):
-            if (
-                isinstance(module, types.ModuleType)
-                and self.context.frames.user_file(module) is not None
-            ):
-                yield module
 
     def _hook(self, name: str) -> Callable[..., Any]:
         def hook(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
