@@ -103,8 +103,9 @@ class CollectiveRow(PassRow, kw_only=True):
 
 
 class CollectiveCallRow(PassRow, kw_only=True):
-    """A collective over all ranks that a line of the user's is about to call. Written at once, so
-    that it is there when the call never ends; the first 20,000 of a run.
+    """A collective over all ranks that a line of the user's is about to call. The first 16 of a
+    step are written at once, so that they are there when a call never ends; the first 20,000 of a
+    run.
     """
 
     part = "collective_calls"

@@ -20,7 +20,12 @@ FUNCTIONS = ("all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into
 """Functions of ``torch.distributed`` that are counted."""
 
 LOGGED = 20_000
-"""Calls that are written down one by one: about 2 MB."""
+"""Calls that are written down: about 2 MB."""
+
+AT_ONCE = 16
+"""Calls of a step that are written to the file before they are made, for 50 us each; more than
+these reach it when the step ends.
+"""
 
 
 @dataclass
@@ -48,7 +53,7 @@ class CollectivesProbe(Probe):
         self._always = Patches(self.missed)
         self._calls: dict[tuple[int, str], _Calls] = {}
         self._on = self._inside = False
-        self._thread = self._logged = 0
+        self._thread = self._logged = self._in_step = 0
 
     def install(self) -> None:
         """Stand in the place of each function, wherever torch itself shows it."""
@@ -79,6 +84,7 @@ class CollectivesProbe(Probe):
     def step_begin(self) -> None:
         """The step runs on this thread."""
         self._thread = threading.get_ident()
+        self._in_step = 0
 
     def step_end(self) -> None:
         """Write the step's rows."""
@@ -123,7 +129,9 @@ class CollectivesProbe(Probe):
         row.total = self.context.global_step + max(0, self.context.step)
         row.numbers = sum(each.numel() for each in given if isinstance(each, torch.Tensor))
         self.context.add(row)
-        self.context.writer.flush()
+        self._in_step += 1
+        if self._in_step <= AT_ONCE:
+            self.context.writer.flush()
 
     def _note(self, name: str, us: float, args: Any, kwargs: Any) -> None:
         at = self.context.frames.here()

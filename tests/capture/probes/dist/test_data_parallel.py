@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -11,7 +12,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 from auditor.capture.instruments.torch_private.data import LoaderIterator
 from auditor.capture.probes.dist.batch_digests import BatchDigestsProbe
-from auditor.capture.probes.dist.collectives import FUNCTIONS, CollectivesProbe
+from auditor.capture.probes.dist.collectives import AT_ONCE, FUNCTIONS, CollectivesProbe
 from auditor.capture.probes.dist.data_parallel import DataParallelProbe
 from auditor.capture.probes.dist.sampler_epochs import SamplerEpochsProbe
 from tests.capture.drive import Drive, line_of, load
@@ -177,3 +178,45 @@ def test_collectives_are_counted_by_line(tmp_path: Path) -> None:
     assert [row["step"] for row in rows] == [0, 0, 0, 1, 1, 1]
     assert all(row["us"] > 0 and row["ranks"] == 2 for row in rows)
     assert [getattr(owner, name) for owner in owners for name in FUNCTIONS] == before
+
+
+def test_calls_are_on_disk_before_they_are_made(tmp_path: Path) -> None:
+    ranks()
+    source = """
+import torch
+import torch.distributed as dist
+
+class Hangs(Exception): pass
+
+def step(times=20):
+    for _ in range(times):
+        dist.all_reduce(torch.ones(2, 3))  # reduced
+    raise Hangs
+"""
+    with Drive(tmp_path, CollectivesProbe) as drive:
+        user = load(tmp_path, source)
+        with drive.running("quiet"), pytest.raises(user.Hangs):
+            drive.step(user.step)
+        (file,) = drive.folder.glob("collective_calls.jsonl")
+        assert len(file.read_text().splitlines()) == AT_ONCE < 20
+        (row, *_) = drive.rows("collective_calls")
+    assert (row["at_line"], row["what"]) == (line_of(user, "reduced"), "all_reduce")
+    assert (row["numbers"], row.get("total", 0)) == (6, 0)
+
+
+def test_groups_of_a_part_of_the_ranks_are_not_logged(tmp_path: Path) -> None:
+    ranks()
+    source = """
+import torch
+import torch.distributed as dist
+
+some = dist.new_group([0, 1])
+
+def step():
+    dist.all_reduce(torch.ones(2), group=some)
+    dist.all_reduce(torch.ones(2), group=dist.group.WORLD)
+"""
+    with Drive(tmp_path, CollectivesProbe) as drive:
+        user = load(tmp_path, source)
+        drive.run("quiet", user.step, steps=1)
+        assert len(drive.rows("collective_calls")) == 1
