@@ -104,6 +104,10 @@ WORDS = {
         "torch._ops.OpOverload._schema",
         "named in an error",
     ),
+    f"{PROBES}/dist/batch_digests.py": (
+        "torch.utils.data.dataloader._BaseDataLoaderIter",
+        "named in an error",
+    ),
     f"{PROBES}/data/dataloader.py": (
         "torch.utils.data.dataloader._BaseDataLoaderIter",
         "named in an error",

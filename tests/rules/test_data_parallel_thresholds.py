@@ -106,7 +106,7 @@ def test_epochs_in_one_order(more, expected):
     ],
 )
 def test_equal_batches(more, expected):
-    batches = replace(SameBatches(SITE, SITE, 2, 5, 5, 3), **more)
+    batches = replace(SameBatches(SITE, SITE, 2, 5, 5, 3, 1.0), **more)
     modules = DataParallel((replace(MODULE, averaged=(1,) * 5),))
     tables = RankBatches((batches,), 2), modules, Machine()
     assert len(list(SameBatchesOnAllRanks().detect(*tables))) == expected
@@ -114,7 +114,7 @@ def test_equal_batches(more, expected):
 
 @pytest.mark.parametrize("module", [{"ranks": 2}, {"averaged": ()}])
 def test_ranks_that_share_a_model_may_share_batches(module):
-    batches = RankBatches((SameBatches(SITE, SITE, 4, 5, 5, 3),), 4)
+    batches = RankBatches((SameBatches(SITE, SITE, 4, 5, 5, 3, 1.0),), 4)
     given = replace(MODULE, **{"ranks": 4, "averaged": (1,) * 5, **module})
     assert not list(SameBatchesOnAllRanks().detect(batches, DataParallel((given,)), Machine()))
 

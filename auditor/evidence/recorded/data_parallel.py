@@ -166,7 +166,7 @@ class SameBatches:
     steps: int
     of: int
     different: int
-    fed: float = 1.0
+    fed: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class RankBatches(Table):
     parts: ClassVar[tuple[str, ...]] = ("batch_digests", "steps")
 
     each: tuple[SameBatches, ...] = ()
-    world_size: int = 1
+    world_size: int = 0
     """Of the process group in which the batches were given."""
 
     @classmethod
@@ -188,7 +188,7 @@ class RankBatches(Table):
             return cls()
         ranks = {row.rank for row in own}
         others = [found for each in members if (found := _digests(each, ranks))]
-        world = max((row.ranks for row in own), default=1)
+        world = max((row.ranks for row in own), default=0)
         if len(others) + 1 < world:
             return cls(world_size=world)
         places = dict.fromkeys(row.loader_at for row in own if row.loader_at is not None)

@@ -965,13 +965,13 @@ def test_a_rehearsal_does_not_start_without_what_it_is_made_of(
 # -- a run and a rehearsal without a name ----------------------------------------------------------
 
 ROOT = Path(__file__).resolve().parents[3]
-WATCHES = {"doubles", "numerics", "piecewise", "origin", "thrown"}
+WATCHES = {"differences", "doubles", "numerics", "piecewise", "origin", "thrown"}
 MAY_FAIL: dict[str, set[str]] = {
     **dict.fromkeys(("torch._C", *accessors().REHEARSAL_NEEDS), {"rehearsal"}),
     "torch._ops.OpOverload._schema": WATCHES | {"rehearsal"},
     f"{MODES}.TorchDispatchMode": WATCHES,
     "torch.Tensor._version": {"strays", "uncleared"},
-    ITERATOR: {"loader"},
+    ITERATOR: {"loader", "batch_digests"},
 }
 """Name -> the probes that cannot do without it, as its docstring says; no probe needs any other
 name.
