@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from auditor.evidence.recorded.data_parallel import MEMBERS
+from auditor.evidence.recorded.data_parallel import MEMBERS, ONE_PROCESS
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema import CollectiveCallRow, StepRow
+from auditor.rule import NotLooked
 
 OF_ONE_SIZE = frozenset({"all_reduce", "reduce", "broadcast"})
 """Collectives whose tensors are of one size on all ranks; gathered ones need not be."""
@@ -54,6 +55,8 @@ class CollectiveOrder(Table):
         part.
         """
         members = getattr(evidence.recording, MEMBERS, ())
+        if len(members) < 2:
+            raise NotLooked(ONE_PROCESS)
         ranks = sorted((_rank(each), each) for each in members if each.has(cls.parts[0]))
         found = [
             parting

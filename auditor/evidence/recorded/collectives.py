@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from statistics import mean, median
 from typing import ClassVar
 
+from auditor.evidence.recorded.data_parallel import ONE_PROCESS
 from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.recordings.schema import CollectiveRow
+from auditor.rule import NotLooked
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Collectives(Table):
         lines: dict[tuple[int, str], list[CollectiveRow]] = {}
         for row in rows_of(evidence, CollectiveRow):
             lines.setdefault((row.at, row.what), []).append(row)
+        if not lines and int(evidence.recording.manifest.get("world_size") or 1) < 2:
+            raise NotLooked(ONE_PROCESS)
         steps = len(evidence.get(Steps).loud)
         return cls(
             tuple(

@@ -20,6 +20,7 @@ from auditor.recordings.schema import (
     LoaderRow,
     SamplerEpochRow,
 )
+from auditor.rule import NotLooked
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,14 @@ class DataParallel(Table):
     @classmethod
     def build(cls, evidence: Evidence) -> DataParallel:
         """From the instrumented pass."""
+        wrapped = rows_of(evidence, DataParallelRow)
+        if not wrapped:
+            raise NotLooked("no module in a DistributedDataParallel was trained")
         steps = rows_of(evidence, GradientSyncRow)
         return cls(
             tuple(
                 _module(evidence, row, [each for each in steps if each.number == row.number])
-                for row in sorted(rows_of(evidence, DataParallelRow), key=lambda row: row.number)
+                for row in sorted(wrapped, key=lambda row: row.number)
             )
         )
 
@@ -106,7 +110,10 @@ class SamplerEpochs(Table):
     def build(cls, evidence: Evidence) -> SamplerEpochs:
         """From the pass in which a sampler drew the same order most often."""
         epochs: dict[tuple[int, str], list[SamplerEpochRow]] = {}
-        for row in rows_of(evidence, SamplerEpochRow):
+        begun = rows_of(evidence, SamplerEpochRow)
+        if not begun:
+            raise NotLooked("no DistributedSampler that shuffles began an epoch")
+        for row in begun:
             epochs.setdefault((row.number, row.pass_name), []).append(row)
         found: dict[int, SameOrder] = {}
         for (number, pass_name), rows in epochs.items():
@@ -185,7 +192,7 @@ class RankBatches(Table):
         members = getattr(evidence.recording, MEMBERS, ())
         own = rows_of(evidence, BatchDigestRow)
         if len(members) < 2:
-            return cls()
+            raise NotLooked(ONE_PROCESS)
         ranks = {row.rank for row in own}
         others = [found for each in members if (found := _digests(each, ranks))]
         world = max((row.ranks for row in own), default=0)
@@ -195,6 +202,8 @@ class RankBatches(Table):
         loaders = (_batches(evidence, at, own, others) for at in places)
         return cls(tuple(each for each in loaders if each is not None), world)
 
+
+ONE_PROCESS = "one process was audited, not several ranks"
 
 MEMBERS = "members"
 """Attribute of the recordings of one run's processes

@@ -10,6 +10,7 @@ from auditor.evidence import CollectiveOrder
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import SCHEMA, RecordingWriter, write_manifest
 from auditor.recordings.schema import CollectiveCallRow, StepRow
+from auditor.rule import NotLooked
 from auditor.runs.rank_recordings import RankedRecording
 
 
@@ -81,4 +82,5 @@ def test_the_call_may_be_the_later_rank_s(tmp_path):
 
 
 def test_one_recording_alone_tells_nothing(seen):
-    assert seen(collective_calls=[]).get(CollectiveOrder).parting is None
+    with pytest.raises(NotLooked, match="one process"):
+        seen(collective_calls=[]).get(CollectiveOrder)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from auditor.evidence import Collectives
+from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud, steps
 
 
@@ -20,3 +23,13 @@ def test_rows_of_a_line_are_one(seen):
     assert (first.what, first.site.line, first.pattern.seen) == ("barrier", 3, (2,))
     assert (second.pattern.seen, second.pattern.of, second.per_step) == ((0, 1, 3), 4, 4)
     assert (second.nbytes, second.us, second.ranks) == (10.0, 7.0, 4)
+
+
+def test_several_ranks_without_collectives_are_clean(seen):
+    told = seen(steps=steps(4), collectives=[], manifest={"world_size": 2})
+    assert told.get(Collectives).each == ()
+
+
+def test_one_process_is_not_asked(seen):
+    with pytest.raises(NotLooked, match="one process"):
+        seen(steps=steps(4), collectives=[]).get(Collectives)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.evidence import DataParallel, SamplerEpochs
+from auditor.evidence import DataParallel, RankBatches, SamplerEpochs
+from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud, quiet, steps
 
 
@@ -88,3 +89,16 @@ def test_the_pass_with_most_epochs_tells(seen):
 )
 def test_epochs_that_differ_or_have_no_place_are_nothing(seen, rows):
     assert epochs(seen, rows) == ()
+
+
+@pytest.mark.parametrize(
+    ("table", "parts", "why"),
+    [
+        (DataParallel, ("data_parallel", "gradient_syncs"), "DistributedDataParallel"),
+        (SamplerEpochs, ("sampler_epochs", "loaders", "batches", "steps"), "DistributedSampler"),
+        (RankBatches, ("batch_digests", "steps"), "one process"),
+    ],
+)
+def test_a_program_of_one_process_is_not_called_clean(seen, table, parts, why):
+    with pytest.raises(NotLooked, match=why):
+        seen(**{part: [] for part in parts}).get(table)
