@@ -41,6 +41,19 @@ def sample_of_a_loader():
     return _trained(model, loss)
 
 
+def sample_that_a_worker_loads():
+    values = torch.ones(800, 4)
+    values[40, 1] = float("nan")
+    loader = DataLoader(TensorDataset(values), batch_size=4, num_workers=1)
+    model, batches = nn.Linear(4, 1), iter(loader)
+
+    def loss():
+        (rows,) = next(batches)  # NUM015
+        return model(rows).square().mean()
+
+    return _trained(model, loss)
+
+
 def target_that_is_missing():
     model, target = nn.Linear(4, 2), torch.tensor([[1.0, float("nan")], [0.0, 1.0]])
     return _trained(model, lambda: nn.functional.mse_loss(model(torch.ones(2, 4)), target))  # NUM015

@@ -30,6 +30,11 @@ MOST_INPUTS = 4
 UNWRITTEN = ("empty", "new_empty")
 """How the names of operators begin that hand out memory as they find it."""
 
+ATTACHES = "set"
+"""Operator that gives a tensor memory with numbers in it, as for a batch that a loader's worker
+made: they were there before.
+"""
+
 OVERWRITES = frozenset(
     {
         "fill",
@@ -64,6 +69,7 @@ class Operator:
         self.name: str = schema.name.partition("::")[2].strip("_")
         self.unwritten = self.name.startswith(UNWRITTEN)
         self.lifts = self.name == "lift_fresh"
+        self.attaches = self.name == ATTACHES
         self.view = any(
             r.alias_info is not None and not r.alias_info.is_write for r in schema.returns
         )
@@ -165,6 +171,8 @@ class NonfiniteOriginMode(OperatorMode):
                 continue
             if known.finite:
                 self._log.finite(output)
+            elif call.operator.attaches:
+                self._foreign(call, output, known)
             else:
                 self._log.hold(output, self._blame(call, output, known))
 
