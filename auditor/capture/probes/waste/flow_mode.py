@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -383,7 +384,7 @@ class FlowMode(OperatorMode):
         value = self.value(tensor)
         inner = plain(tensor)
         if inner.device.type == "cpu" and inner.nbytes <= HOST_BYTES and inner.is_contiguous():
-            held = bytes(storage_of(inner).tolist()) if inner.nbytes else b""
+            held = ctypes.string_at(inner.data_ptr(), inner.nbytes) if inner.nbytes else b""
             value.recipe, value.fixed = hash((held, inner.dtype, tuple(inner.shape))), True
 
     # -- who else writes ---------------------------------------------------------------------------

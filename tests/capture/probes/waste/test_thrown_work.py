@@ -7,6 +7,7 @@ import functools
 import types
 
 import pytest
+import torch
 
 from auditor.capture.probes.waste.thrown_work import ThrownWorkProbe
 from tests.capture.drive import Drive, load
@@ -47,3 +48,24 @@ def test_variables_of_a_generator_are_found(tmp_path, wrapped):
         with drive.running("numbers", functools.partial(next, made) if wrapped else made):
             drive.step(lambda: next(made))
         assert [row["steps"] for row in drive.rows("thrown") if row["what"] == "all"] == [1]
+
+
+def test_numbers_of_the_host_are_not_read_one_by_one(tmp_path, monkeypatch):
+    """A byte each, a batch of pictures took minutes."""
+    user = load(
+        tmp_path,
+        SOURCE + "\ndef made():\n    return torch.tensor([[1.0, 2.0, 3.0, 4.0]] * 2)\n"
+        "def step():\n    optimizer.zero_grad()\n    net(made()).sum().backward()\n"
+        "    optimizer.step()\n",
+    )
+
+    def one_by_one(storage):
+        raise AssertionError("each byte is an operator of torch")
+
+    monkeypatch.setattr(torch.UntypedStorage, "tolist", one_by_one)
+    with Drive(tmp_path, ThrownWorkProbe) as drive:
+        with drive.running("numbers", user.step):
+            drive.step(user.step)
+            drive.step(user.step)
+        assert drive.rows("lapses") == []
+        assert [row["steps"] for row in drive.rows("thrown") if row["what"] == "all"] == [2]
