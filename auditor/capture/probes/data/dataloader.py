@@ -14,6 +14,7 @@ from typing import Any
 from torch.utils.data import DataLoader, get_worker_info
 
 from auditor.capture.instruments.environment import default_device
+from auditor.capture.instruments.loader_origins import LoaderOrigins
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.data import (
     FETCHERS,
@@ -75,8 +76,7 @@ class DataLoaderProbe(Probe):
         super().__init__(context)
         self._always = Patches()
         self._patches = Patches()
-        self._made_at: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary()
-        self._made_by_user: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._origins = LoaderOrigins(context.frames)
         self._facts: weakref.WeakKeyDictionary[Any, LoaderFacts] = weakref.WeakKeyDictionary()
         self._numbers: dict[LoaderFacts, int] = {}
         self._consumed_at: dict[LoaderFacts, int | None] = {}
@@ -98,52 +98,25 @@ class DataLoaderProbe(Probe):
         """Remember where each DataLoader is made and which iterator belongs to which."""
         if LoaderIterator is None:
             raise Missing("torch.utils.data.dataloader._BaseDataLoaderIter")
-        make_loader, make_iterator = DataLoader.__init__, LoaderIterator.__init__
-
-        @functools.wraps(make_loader)
-        def loader_init(loader: Any, *args: Any, **kwargs: Any) -> None:
-            make_loader(loader, *args, **kwargs)
-            self._note_loader(loader)
+        make_iterator = LoaderIterator.__init__
 
         @functools.wraps(make_iterator)
         def iterator_init(iterator: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
             self._note_iterator(iterator, loader)
             make_iterator(iterator, loader, *args, **kwargs)
 
-        self._always.attribute(DataLoader, "__init__", loader_init)
+        self._origins.install()
         self._always.attribute(LoaderIterator, "__init__", iterator_init)
 
     def uninstall(self) -> None:
         """Put the constructors back."""
         self._always.undo()
+        self._origins.uninstall()
         self._stacks.uninstall()
-
-    def _note_loader(self, loader: Any) -> None:
-        with contextlib.suppress(
-            Exception
-        ):  # a subclass may not be hashable, or compare in its own way
-            frame, library = self.context.frames.user_frame()
-            if frame is not None and library is None:
-                self._made_by_user.add(loader)
-            known = self._rebuilt_from(loader) if library is not None else None
-            self._made_at[loader] = (
-                known
-                if known is not None or frame is None
-                else self.context.frames.number(frame, library)
-            )
-
-    def _rebuilt_from(self, loader: Any) -> int | None:
-        """Where the user made the one loader over the same dataset: frameworks build theirs from
-        it, with its settings.
-        """
-        sites = {
-            self._made_at.get(each) for each in self._made_by_user if each.dataset is loader.dataset
-        }
-        return sites.pop() if len(sites) == 1 else None
 
     def _note_iterator(self, iterator: Any, loader: Any) -> None:
         with contextlib.suppress(Exception):  # a subclass may have settings of its own
-            facts = self._facts[iterator] = describe_loader(loader, self._made_at.get(loader))
+            facts = self._facts[iterator] = describe_loader(loader, self._origins.of(loader))
             if facts.workers:
                 self._stacks.starts_workers(facts)
 

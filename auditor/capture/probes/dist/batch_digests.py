@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.utils.data import DataLoader
 
+from auditor.capture.instruments.loader_origins import LoaderOrigins
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.data import LoaderIterator
 from auditor.capture.instruments.torch_private.look_up import Missing
@@ -35,7 +35,7 @@ class BatchDigestsProbe(Probe):
         super().__init__(context)
         self._always = Patches(self.missed)
         self._patches = Patches(self.missed)
-        self._made_at: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary()
+        self._origins = LoaderOrigins(context.frames)
         self._loader_at: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary()
         self._step: dict[int | None, tuple[int | None, list[bytes]]] = {}
         self._thread = 0
@@ -44,12 +44,13 @@ class BatchDigestsProbe(Probe):
         """Remember where each loader is made and which iterator belongs to which."""
         if LoaderIterator is None:
             raise Missing("torch.utils.data.dataloader._BaseDataLoaderIter")
-        self._always.around(DataLoader, "__init__", after=self._made)
+        self._origins.install()
         self._always.around(LoaderIterator, "__init__", before=self._iterated)
 
     def uninstall(self) -> None:
         """Put the constructors back."""
         self._always.undo()
+        self._origins.uninstall()
 
     def start(self) -> None:
         """Look at batches, where there are several ranks."""
@@ -80,11 +81,8 @@ class BatchDigestsProbe(Probe):
             )
         self._step.clear()
 
-    def _made(self, _: None, loader: Any, *args: Any, **kwargs: Any) -> None:
-        self._made_at[loader] = self.context.frames.here()
-
     def _iterated(self, iterator: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
-        self._loader_at[iterator] = self._made_at.get(loader)
+        self._loader_at[iterator] = self._origins.of(loader)
 
     def _gave(self, batch: Any, iterator: Any) -> None:
         if not self.context.in_step or threading.get_ident() != self._thread:

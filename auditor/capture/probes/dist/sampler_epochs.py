@@ -7,6 +7,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, DistributedSampler
 
+from auditor.capture.instruments.loader_origins import LoaderOrigins
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.probes.base import Context, Probe
 from auditor.recordings.schema import SamplerEpochRow
@@ -23,7 +24,7 @@ class SamplerEpochsProbe(Probe):
         super().__init__(context)
         self._always = Patches(self.missed)
         self._patches = Patches(self.missed)
-        self._loaders: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary()
+        self._origins = LoaderOrigins(context.frames)
         self._known: weakref.WeakKeyDictionary[Any, tuple[int, int | None]] = (
             weakref.WeakKeyDictionary()
         )
@@ -31,11 +32,12 @@ class SamplerEpochsProbe(Probe):
     def install(self) -> None:
         """Remember where each sampler and loader is made."""
         self._always.around(DistributedSampler, "__init__", after=self._made)
-        self._always.around(DataLoader, "__init__", after=self._made_loader)
+        self._origins.install()
 
     def uninstall(self) -> None:
         """Put the constructors back."""
         self._always.undo()
+        self._origins.uninstall()
 
     def start(self) -> None:
         """Notice each epoch that begins."""
@@ -48,9 +50,6 @@ class SamplerEpochsProbe(Probe):
 
     def _made(self, _: None, sampler: Any, *args: Any, **kwargs: Any) -> None:
         self._known[sampler] = len(self._known), self.context.frames.here()
-
-    def _made_loader(self, _: None, loader: Any, *args: Any, **kwargs: Any) -> None:
-        self._loaders[loader] = self.context.frames.here()
 
     def _begins(self, loader: Any) -> None:
         sampler = loader.sampler
@@ -66,7 +65,7 @@ class SamplerEpochsProbe(Probe):
                 number=number,
                 at=self.context.frames.here(),
                 made_at=made_at,
-                loader_at=self._loaders.get(loader),
+                loader_at=self._origins.of(loader),
                 replicas=sampler.num_replicas,
                 epoch=sampler.epoch,
             )
