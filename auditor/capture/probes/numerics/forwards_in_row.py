@@ -6,13 +6,11 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass, field
-from types import CodeType
 from typing import Any
 
 import torch
 from torch import nn
 
-from auditor.capture.probes.base import Context
 from auditor.capture.probes.numerics.module_loops import state_of, tensors_in
 from auditor.capture.probes.numerics.timed_forwards import ForwardsProbe
 from auditor.recordings.schema import ForwardsRow
@@ -56,25 +54,10 @@ class ForwardsInRowProbe(ForwardsProbe[_Series]):
     parts = ("forwards",)
     passes = frozenset({"numbers"})
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self._series: dict[tuple[CodeType, int], _Series] = {}
-
-    def stop(self) -> None:
-        """Watch no more. May be called twice."""
-        super().stop()
-        self._series.clear()
-
-    def step_begin(self) -> None:
-        """Begin anew."""
-        self._series.clear()
-        super().step_begin()
-
     def step_end(self) -> None:
         """Write the series of the step."""
         step_us = self.step_us
-        series, self._series = self._series, {}
-        for each in series.values():
+        for each in self.taken():
             often = set(each.lines.values())
             if len(each.lines) >= LEAST and len(often) == 1 and not each.broken:
                 self.context.add(
@@ -98,13 +81,13 @@ class ForwardsInRowProbe(ForwardsProbe[_Series]):
         if frame is None or not torch.is_grad_enabled():
             return None
         key = (frame.f_code, id(module))
-        series = self._series.get(key)
+        series = self.series.get(key)
         if series is None:
-            if len(self._series) >= SERIES or not _joinable(module, args):
+            if len(self.series) >= SERIES or not _joinable(module, args):
                 return None
             state = state_of(module)
             series = _Series(type(module).__name__, self.backwards, _shapes(args), state)
-            self._series[key] = series
+            self.series[key] = series
         elif not series.broken:
             series.broken = (
                 series.backwards != self.backwards

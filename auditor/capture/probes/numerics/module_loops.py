@@ -17,7 +17,6 @@ from torch import nn
 
 from auditor.capture.instruments.torch_private.tensors import base_of, version_of
 from auditor.capture.instruments.torch_private.training import modules_of, own_buffers
-from auditor.capture.probes.base import Context
 from auditor.capture.probes.graph.call_paths import Path, path_of
 from auditor.capture.probes.numerics.timed_forwards import ForwardsProbe
 from auditor.recordings.schema import ModuleLoopRow
@@ -72,25 +71,10 @@ class ModuleLoopsProbe(ForwardsProbe[_Series]):
     parts = ("turns",)
     passes = frozenset({"numbers"})
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self._series: dict[tuple[Path, int], _Series] = {}
-
-    def stop(self) -> None:
-        """Watch no more. May be called twice."""
-        super().stop()
-        self._series.clear()
-
-    def step_begin(self) -> None:
-        """Begin anew."""
-        self._series.clear()
-        super().step_begin()
-
     def step_end(self) -> None:
         """Write the series of the step."""
         step_us = self.step_us
-        series, self._series = self._series, {}
-        for each in series.values():
+        for each in self.taken():
             if each.path and each.n >= TURNS and not each.broken and any(_cut(each)):
                 self.context.add(
                     ModuleLoopRow(
@@ -125,12 +109,12 @@ class ModuleLoopsProbe(ForwardsProbe[_Series]):
         if next(module.parameters(), None) is None:
             return None
         path = path_of(self.context.frames)
-        known = self._series.get((path, id(module)))
-        if known is None and path and len(self._series) < SERIES:
+        known = self.series.get((path, id(module)))
+        if known is None and path and len(self.series) < SERIES:
             inside, name = self._inside(), type(module).__name__
             lines = path[len(path) - inside :]
             known = _Series(name, lines, type(module) in CELLS, backwards=self.backwards)
-            self._series[path, id(module)] = known
+            self.series[path, id(module)] = known
         return known
 
     def _inside(self) -> int:

@@ -27,12 +27,13 @@ class ForwardsProbe(Probe, Generic[S]):
     """A probe that is told of every module that the step calls, but for what a backward runs again.
 
     ``backwards`` counts those of the step so far; ``running`` are the calls that have not returned,
-    outermost first.
+    outermost first; ``series`` is what the step's calls belong to, by a key of the probe's own.
     """
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.backwards = 0
+        self.series: dict[Any, S] = {}
         self.running: list[tuple[Any, S | None, int]] = []
         self._patches = Patches()
         self._walking = 0
@@ -44,6 +45,12 @@ class ForwardsProbe(Probe, Generic[S]):
 
     def left(self, series: S, output: Any) -> None:
         """A call that belongs to this has returned."""
+
+    def taken(self) -> list[S]:
+        """What the step's calls belong to; nothing of it is kept."""
+        series = list(self.series.values())
+        self.series.clear()
+        return series
 
     @property
     def step_us(self) -> float:
@@ -66,10 +73,12 @@ class ForwardsProbe(Probe, Generic[S]):
         """Watch no more. May be called twice."""
         BACKWARD_HOOKS.remove(self)
         self._patches.undo()
+        self.series.clear()
         self.running.clear()
 
     def step_begin(self) -> None:
         """Begin anew."""
+        self.series.clear()
         self.running.clear()
         self.backwards = self._backward_ns = 0
         self._began_ns = time.perf_counter_ns()
