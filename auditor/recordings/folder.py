@@ -102,6 +102,11 @@ class Recording:
         """How the run ended; ``killed`` where nobody lived to say so."""
         return cast("Outcome", self.manifest.get("outcome", "killed"))
 
+    @property
+    def rank(self) -> int:
+        """Of the process that was recorded; 0 where it was the only one."""
+        return int(self.manifest.get("rank") or 0)
+
     def inside(self, name: str) -> Recording | None:
         """The recording of a further run that lies inside this one (``replay``, ``rehearsal``);
         None if it cannot be read.

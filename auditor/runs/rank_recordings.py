@@ -48,7 +48,7 @@ class RankedRecording(Recording):
         self.members, unread = _members(folder)
         judged, why = self._judged()
         super().__init__(judged.folder)
-        number = _rank(judged)
+        number = judged.rank
         self.manifest |= {
             "judged": f"rules were asked of rank {number}, {why}",
             "warnings": [*unread, *judged.manifest.get("warnings", ()), *self._failures(number)],
@@ -96,12 +96,12 @@ class RankedRecording(Recording):
         shown = [
             f"the error that is shown is that of rank {judged}"
             for each in failed
-            if _rank(each) == judged and len(failed) > 1
+            if each.rank == judged and len(failed) > 1
         ]
         return shown + [
-            f"rank {_rank(each)} did not end well either: {_ended(each)}"
+            f"rank {each.rank} did not end well either: {_ended(each)}"
             for each in failed
-            if _rank(each) != judged
+            if each.rank != judged
         ]
 
 
@@ -126,7 +126,7 @@ def _members(folder: Path) -> tuple[list[Recording], list[str]]:
         except UnreadableRecording as error:
             unread.append(f"{path.name} is left out: {error}")
     if found and len(found) + len(unread) < int(found[0].manifest.get("world_size") or 0):
-        there = {_rank(each) for each in found}
+        there = {each.rank for each in found}
         unread += [
             f"rank {rank} recorded nothing"
             for rank in range(int(found[0].manifest["world_size"]))
@@ -135,10 +135,6 @@ def _members(folder: Path) -> tuple[list[Recording], list[str]]:
     if not found:
         raise UnreadableRecording(f"{folder} holds no recording of a rank that can be read")
     return found, unread
-
-
-def _rank(recording: Recording) -> int:
-    return int(recording.manifest.get("rank") or 0)
 
 
 def _quiet(recording: Recording) -> list[float]:
@@ -160,7 +156,7 @@ def _row(recording: Recording, traced: Rank | None) -> Rank:
     ]
     return replace(
         traced if traced is not None and traced.device else NO_DEVICE,
-        rank=_rank(recording),
+        rank=recording.rank,
         file=recording.folder.name,
         steps=len(times),
         step_us=statistics.median(times or [0.0]),

@@ -57,32 +57,26 @@ class CollectiveOrder(Table):
         members = getattr(evidence.recording, MEMBERS, ())
         if len(members) < 2:
             raise NotLooked(ONE_PROCESS)
-        ranks = sorted((_rank(each), each) for each in members if each.has(cls.parts[0]))
-        found = [
-            parting
-            for number, each in ranks[1:]
-            if (parting := _parting(ranks[0][1], ranks[0][0], each, number)) is not None
-        ]
+        ranks = sorted(
+            (each for each in members if each.has(cls.parts[0])), key=lambda each: each.rank
+        )
+        found = [parting for each in ranks[1:] if (parting := _parting(ranks[0], each)) is not None]
         return cls(min(found, key=lambda parting: parting.number, default=None))
 
 
-def _rank(recording: Recording) -> int:
-    return int(recording.manifest.get("rank") or 0)
-
-
-def _calls(recording: Recording, rank: int) -> list[Call]:
+def _calls(recording: Recording) -> list[Call]:
     return [
-        Call(rank, recording.site(row.at), row.what, row.numbers, row.total)
+        Call(recording.rank, recording.site(row.at), row.what, row.numbers, row.total)
         for row in recording.first_rows(CollectiveCallRow.part)
         if isinstance(row, CollectiveCallRow)
     ]
 
 
-def _parting(first: Recording, rank: int, second: Recording, other: int) -> Parting | None:
-    ours, theirs = _calls(first, rank), _calls(second, other)
+def _parting(first: Recording, second: Recording) -> Parting | None:
+    ours, theirs = _calls(first), _calls(second)
     for number, (one, two) in enumerate(zip(ours, theirs, strict=False)):
         if one.what != two.what or (one.what in OF_ONE_SIZE and one.numbers != two.numbers):
-            return Parting(number, one, two, other, _steps(second))
+            return Parting(number, one, two, second.rank, _steps(second))
     if len(ours) == len(theirs):
         return None
     number = min(len(ours), len(theirs))
@@ -90,7 +84,7 @@ def _parting(first: Recording, rank: int, second: Recording, other: int) -> Part
     extra, steps = longer[number], _steps(shorter)
     if steps <= extra.step:
         return None  # it may still come there, or died before
-    return Parting(number, extra, None, other if longer is ours else rank, steps)
+    return Parting(number, extra, None, shorter.rank, steps)
 
 
 def _steps(recording: Recording) -> int:
