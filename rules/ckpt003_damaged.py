@@ -74,7 +74,7 @@ class CheckpointDamaged(Rule):
     since = "0.1"
 
     def detect(self, saves: Saves, machine: Machine) -> Iterator[Finding]:
-        lines = [line for line in saves.lines() if sum(save.replaced for save in line.saves) > 1]
+        lines = [line for line in saves.lines() if sum(save.replaced for save in line.calls) > 1]
         if (
             not lines or len({save.path for save in saves.each if save.path is not None}) != 1
         ):  # else there is another one
@@ -83,7 +83,7 @@ class CheckpointDamaged(Rule):
                 "checkpoint FILE does"
             )
         for line in lines:
-            over = [save for save in line.saves if save.replaced]
+            over = [save for save in line.calls if save.replaced]
             yield Finding(
                 line.site,
                 f"torch.save writes over the run's only checkpoint in place, on {line.pattern}: a "

@@ -77,15 +77,15 @@ class SaveBlocksStep(Rule):
     def detect(self, saves: Saves, machine: Machine) -> Iterator[Finding]:
         for line in saves.lines():
             share = line.us / saves.step_us if saves.step_us else 0.0
-            if len(line.saves) < 2 or share < self.share:
+            if len(line.calls) < 2 or share < self.share:
                 continue
             found = Finding(
                 line.site,
                 f"torch.save takes {amounts.percent(share)} of the step time: "
-                f"{amounts.duration(line.us / len(line.saves))} on {line.pattern}",
+                f"{amounts.duration(line.us / len(line.calls))} on {line.pattern}",
                 steps=len(line.pattern.seen),
                 per_step=line.per_step,
-                lost_us_per_step=line.us / saves.steps,
+                lost_us_per_step=line.us_per_step,
                 basis="estimated" if machine.cuda else "measured",
                 seen_on=machine.device,
                 facts=_facts(line),
@@ -103,7 +103,7 @@ class SaveBlocksStep(Rule):
 
 
 def _facts(line: SavingLine) -> tuple[tuple[str, str], ...]:
-    sizes = [save.size for save in line.saves if save.size is not None]
+    sizes = [save.size for save in line.calls if save.size is not None]
     size = (("largest file", amounts.size(max(sizes))),) if sizes else ()
-    longest = max(save.us for save in line.saves)
-    return (("saves", f"{len(line.saves)}"), ("longest", amounts.duration(longest)), *size)
+    longest = max(save.us for save in line.calls)
+    return (("saves", f"{len(line.calls)}"), ("longest", amounts.duration(longest)), *size)

@@ -83,10 +83,10 @@ class StorageWaitedFor(Rule):
     def detect(self, syncs: StorageSyncs, machine: Machine) -> Iterator[Finding]:
         for line in syncs.lines():
             steps = len(line.pattern.seen)
-            share = sum(call.us for call in line.calls) / (syncs.step_us or 1.0)
+            share = line.us / (syncs.step_us or 1.0)
             if share < self.share or steps < max(2.0, self.often * syncs.steps):
                 continue
-            each = sum(call.us for call in line.calls) / line.number
+            each = line.us / line.number
             found = Finding(
                 line.site,
                 f"{line.name} takes {amounts.percent(share)} of the step time: "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -10,9 +9,9 @@ from typing import ClassVar
 
 from auditor.batch_means import Estimate, mean_of
 from auditor.evidence.recorded.steps import Steps
-from auditor.evidence.recorded.timed_calls import CallingLine
+from auditor.evidence.recorded.timed_calls import CallingLine, most_called, of_quiet
 from auditor.evidence.recorded.torch_save import call_in_loop
-from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
 from auditor.recordings.schema import SyncedRow
 
@@ -48,10 +47,7 @@ class SyncingLine(CallingLine[StorageSync]):
     @property
     def called(self) -> Site | None:
         """The call in the loop from which most of them came."""
-        calls: Counter[Site | None] = Counter()
-        for call in self.calls:
-            calls[call.called] += call.n
-        return max(calls, key=lambda site: calls[site])
+        return most_called(self.calls)
 
     @property
     def price(self) -> Estimate | None:
@@ -78,8 +74,7 @@ class StorageSyncs(Table):
     def build(cls, evidence: Evidence) -> StorageSyncs:
         """From the quiet pass; calls of a step that did not complete are left out."""
         quiet = evidence.get(Steps).quiet
-        rows = [row for row in rows_of(evidence, SyncedRow) if row.step < len(quiet)]
-        calls = tuple(_call(evidence, row) for row in rows)
+        calls = tuple(_call(evidence, row) for row in of_quiet(evidence, SyncedRow))
         return cls(len(quiet), sum(step.own_us for step in quiet), calls)
 
     def lines(self) -> Iterator[SyncingLine]:

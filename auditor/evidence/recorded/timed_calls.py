@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.table import Evidence, rows_of
 from auditor.model import Site
+from auditor.recordings.schema import PassRow
 
 
 class TimedCall(Protocol):
@@ -25,7 +30,16 @@ class TimedCall(Protocol):
         """Host time inside them, in us."""
 
 
+class LedCall(TimedCall, Protocol):
+    """The same, led to by a call in the training loop."""
+
+    @property
+    def called(self) -> Site | None:
+        """That call; None where the line itself stands in the loop."""
+
+
 C = TypeVar("C", bound=TimedCall)
+R = TypeVar("R", bound=PassRow)
 
 
 @dataclass(frozen=True)
@@ -47,6 +61,25 @@ class CallingLine(Generic[C]):
         return sum(call.n for call in self.calls) / self.steps if self.steps else 0.0
 
     @property
+    def us(self) -> float:
+        """Host time inside all of them, in us."""
+        return sum(call.us for call in self.calls)
+
+    @property
     def us_per_step(self) -> float:
         """Host time inside the calls, averaged over all steps of the pass, in us."""
-        return sum(call.us for call in self.calls) / self.steps if self.steps else 0.0
+        return self.us / self.steps if self.steps else 0.0
+
+
+def most_called(calls: Iterable[LedCall]) -> Site | None:
+    """The call in the loop from which most of these came."""
+    times: Counter[Site | None] = Counter()
+    for call in calls:
+        times[call.called] += call.n
+    return max(times, key=lambda site: times[site])
+
+
+def of_quiet(evidence: Evidence, kind: type[R]) -> list[R]:
+    """Rows of the timing pass's steps; those of a step that did not complete are left out."""
+    steps = len(evidence.get(Steps).quiet)
+    return [row for row in rows_of(evidence, kind) if row.step < steps]

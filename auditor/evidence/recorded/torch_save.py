@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar
 
 from auditor.batch_means import Estimate, of_separate
-from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.recorded.timed_calls import CallingLine, most_called, of_quiet
 from auditor.evidence.source.files import Source
 from auditor.evidence.source.loops import loop_around
-from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
 from auditor.recordings.schema import SaveRow
 
@@ -37,49 +36,35 @@ class Save:
     """The call in the training loop that led to it; None where the line itself stands there."""
     compiled: str = ""
     """Name of a tensor in it that is named as in a compiled module."""
+    n: ClassVar[int] = 1
 
 
 @dataclass(frozen=True)
-class SavingLine:
+class SavingLine(CallingLine[Save]):
     """A line that saves, with all of its saves."""
-
-    site: Site
-    saves: tuple[Save, ...]
-    pattern: StepPattern
 
     @property
     def compiled(self) -> str:
         """Name of a tensor that it saved under the name of a compiled module; empty: none seen."""
-        return next((save.compiled for save in self.saves if save.compiled), "")
-
-    @property
-    def us(self) -> float:
-        """Time in all of them."""
-        return sum(save.us for save in self.saves)
+        return next((save.compiled for save in self.calls if save.compiled), "")
 
     @property
     def called(self) -> Site | None:
         """The call in the loop from which most of them came."""
-        calls = Counter(save.called for save in self.saves)
-        return max(calls, key=lambda site: calls[site])
+        return most_called(self.calls)
 
     @property
     def price(self) -> Estimate | None:
         """Us of each step that saves take, with the interval over the saves; None of too few of
         them.
         """
-        each = of_separate([save.us for save in self.saves])
+        each = of_separate([save.us for save in self.calls])
         often = self.per_step
         return (
             None
             if each is None
             else Estimate(often * each.value, often * each.low, often * each.high)
         )
-
-    @property
-    def per_step(self) -> float:
-        """Saves in each step, on average."""
-        return len(self.saves) / max(1, self.pattern.of)
 
 
 @dataclass(frozen=True)
@@ -98,15 +83,13 @@ class Saves(Table):
     def build(cls, evidence: Evidence) -> Saves:
         """From the quiet pass; saves of a step that did not complete are left out."""
         quiet = evidence.get(Steps).quiet
-        rows = [row for row in rows_of(evidence, SaveRow) if row.step < len(quiet)]
-        each = tuple(_save(evidence, row) for row in rows)
+        each = tuple(_save(evidence, row) for row in of_quiet(evidence, SaveRow))
         return cls(len(quiet), sum(step.own_us for step in quiet), each)
 
     def lines(self) -> Iterator[SavingLine]:
         """Lines that save, by file and line."""
         for site, saves in groupby(sorted(self.each, key=_place), key=lambda save: save.site):
-            here = tuple(saves)
-            yield SavingLine(site, here, step_pattern({save.step for save in here}, self.steps))
+            yield SavingLine(site, tuple(saves), self.steps)
 
 
 def _save(evidence: Evidence, row: SaveRow) -> Save:

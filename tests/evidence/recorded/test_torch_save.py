@@ -25,7 +25,7 @@ def test_saves_of_completed_steps_by_line(seen):
     assert list(by_file) == [3, 7]
     assert (by_file[3].us, by_file[3].per_step, by_file[3].pattern.seen) == (100.0, 0.25, (1,))
     assert (by_file[7].us, by_file[7].per_step, by_file[7].pattern.seen) == (800.0, 0.5, (0, 2))
-    assert [(each.path, each.replaced, each.size) for each in by_file[7].saves] == [
+    assert [(each.path, each.replaced, each.size) for each in by_file[7].calls] == [
         ("last.pt", True, 5),
         (None, False, None),
     ]
