@@ -68,7 +68,7 @@ manual: .venv/ready
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install $(QUICK) "$(TORCH)"
-	$(BIN)/python -m pip install $(QUICK) --editable .
+	$(BIN)/python -m pip install $(QUICK) --editable ".[all]"
 	touch $@
 
 .venv/ready-dev: .venv/ready

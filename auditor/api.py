@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from auditor import model
 
 if TYPE_CHECKING:
+    import pandas as pd
     from typing_extensions import Self
 
     from auditor.cli.rule_selection import Choice
@@ -64,6 +65,21 @@ class Report(model.Report):
 
         rendered: str | bytes = catalogue.renderer(form).render(self)
         return rendered
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The findings as a table, a row each (columns: docs/python.md). Needs pandas; raises
+        :class:`auditor.errors.AuditProblem` without it.
+        """
+        from auditor.judging import catalogue
+
+        try:
+            table: pd.DataFrame = catalogue.reports("frames").findings(self)
+        except ImportError as error:
+            from auditor.errors import AuditProblem
+
+            hint = "pip install 'torch-step-audit[all]'"
+            raise AuditProblem(f"pandas cannot be loaded: {error}", hint) from None
+        return table
 
     def at_least(self, severity: str) -> tuple[model.Finding, ...]:
         """Findings as bad as ``error``, ``warning`` or ``note``, or worse."""

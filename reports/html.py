@@ -8,6 +8,7 @@ import base64
 import functools
 import gzip
 import hashlib
+import importlib.util
 import json
 import re
 from collections.abc import Iterable
@@ -48,6 +49,7 @@ _VALUE_LIMIT = 20_000
 _MARKS_LISTED = 8
 _RULES_LISTED = 12
 """Skipped rules with one reason that stand unfolded."""
+_ZOOMLESS = "The charts do not zoom: plotly was not installed where this page was written."
 _PACKING = 3
 """Level of gzip: 9 would save 0.2 MB of the page and take 0.1 s more of every audit. isal's
 highest.
@@ -80,8 +82,6 @@ def _context(report: Report) -> dict[str, Any]:
     )
     filled = (*timelines, *drawn("memory over time", lambda: _with_data(_memory(report)), faults))
     grouped = pictures.by_subject(tuple(picture for picture, _ in filled))
-    plotted = [data for _, data in (*by_step, *filled)]
-    script = _asset("report.js") + _asset("plots.js")
     return {
         "report": report,
         "run": report.run,
@@ -123,6 +123,16 @@ def _context(report: Report) -> dict[str, Any]:
         "pictures": grouped,
         "marks_listed": _MARKS_LISTED,
         "rules_listed": _RULES_LISTED,
+        **_drawing([data for _, data in (*by_step, *filled)]),
+    }
+
+
+def _drawing(drawings: list[Any]) -> dict[str, Any]:
+    """Style, scripts and what they draw; without plotly the charts stay still pictures."""
+    plotted = drawings if _plotly_installed() else []
+    script = _asset("report.js") + _asset("plots.js")
+    return {
+        "zoomless": _ZOOMLESS if drawings and not plotted else "",
         "data": Markup(_script_json({"charts": plotted})),  # noqa: S704 - escaped by _script_json
         "style": Markup(_asset("report.css")),  # noqa: S704 - our own file
         "script": Markup(script),  # noqa: S704 - our own file
@@ -265,6 +275,11 @@ def _path_data(path: str) -> Markup:
 @functools.cache
 def _asset(name: str) -> str:
     return (_ASSETS / name).read_text("utf-8")
+
+
+def _plotly_installed() -> bool:
+    """Whether the charts can be drawn anew; without it they are still pictures."""
+    return importlib.util.find_spec("plotly") is not None
 
 
 def _plotly() -> str:

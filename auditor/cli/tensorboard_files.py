@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import importlib.util
 import re
 import zlib
 from pathlib import Path
@@ -22,6 +23,8 @@ MADE = 16
 """Runs whose files are made at most when a folder of runs is opened: each takes about a second for
 100 MB of trace.
 """
+
+NOT_INSTALLED = "tensorboard is not installed (pip install 'torch-step-audit[all]')"
 
 
 def write(report: Report, evidence: Evidence, folder: Path) -> None:
@@ -44,6 +47,9 @@ def _export(report: Report, evidence: Evidence, folder: Path) -> None:
             catalogue.reports("tensorboard").export(
                 trace, folder, run, "host_0", trace.stat().st_mtime_ns
             )
+    if importlib.util.find_spec("tensorboard") is None:
+        console.say(f"audit: {folder} holds no scalars: {NOT_INSTALLED}", err=True)
+        return
     scalars.write(
         report, user_reads(evidence), folder / run, loud_from=evidence.recording.run_step("loud", 0)
     )

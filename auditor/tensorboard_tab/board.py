@@ -29,7 +29,7 @@ def start(root: Path, port: int | None, *, talkative: bool = False) -> str:
     except ImportError as error:
         raise AuditProblem(
             f"TensorBoard cannot be loaded: {error}",
-            "pip install 'tensorboard>=2.21', or add --trace to do without it",
+            "pip install 'torch-step-audit[all]', or add --trace to do without it",
         ) from None
     from auditor.tensorboard_tab.plugin import AuditPlugin
 

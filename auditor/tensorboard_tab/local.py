@@ -34,8 +34,12 @@ def start(root: Path, port: int | None) -> str:
 
 
 def _bound(application: _OurHostsOnly, port: int | None) -> Any:
-    from waitress import create_server
-
+    try:
+        from waitress import create_server
+    except ImportError as error:
+        raise AuditProblem(
+            f"the pages cannot be served: {error}", "pip install 'torch-step-audit[all]'"
+        ) from None
     candidates = (port,) if port is not None else (*range(FIRST_PORT, FIRST_PORT + PORTS), 0)
     problem: OSError | None = None
     for candidate in candidates:
