@@ -138,7 +138,7 @@ def _finding(finding: Finding) -> Object:
 
 def _place(built: Object) -> Object:
     site: Object = built.pop("site")
-    del built["changes"]
+    built.pop("changes", None)  # what was read from a file has only what stood there
     leading = {name: built.pop(name) for name in ("code", "key")}
     return leading | site | {"expression": built.pop("text")} | built
 

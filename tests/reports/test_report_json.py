@@ -20,6 +20,7 @@ from auditor.model import (
     Edit,
     Excerpt,
     Finding,
+    FoundAt,
     PeakBytes,
     Remedy,
     Report,
@@ -85,6 +86,19 @@ findings = st.builds(
     code=words,
     name=words,
     key=words,
+    places=_tuples(
+        st.builds(
+            FoundAt,
+            site=sites,
+            text=words,
+            per_step=numbers,
+            lost_us_per_step=_maybe(numbers),
+            lost_bytes=_maybe(counts),
+            code=words,
+            key=words,
+        )
+    ),
+    unpriced=words,
     remedy=_maybe(remedies),
     verified=_maybe(
         st.builds(
@@ -168,7 +182,9 @@ reports = st.builds(
 def test_any_report_keeps_to_the_schema_and_comes_back_the_same(report: Report) -> None:
     written = as_json.Json().render(report)
     VALIDATOR.validate(json.loads(written))
-    assert as_json.load(written) == report
+    read = as_json.load(written)
+    assert read == report
+    assert as_json.Json().render(read) == written
 
 
 @pytest.mark.parametrize("name", REPORTS)
