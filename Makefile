@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Empty: bytecode is kept, or each of the hundreds of processes that the tests start would compile us anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-slow test-cuda deaths lint types manual fuzz mutants clean audit-deps
+.PHONY: demo test test-slow test-cuda deaths lint types manual docs fuzz mutants clean audit-deps
 
 demo: .venv/ready
 	@echo "auditing examples/energy_flow/broken/trainer.py:step (a GRU trainer with planted faults) ..."
@@ -63,6 +63,12 @@ audit-deps: .venv/ready
 
 manual: .venv/ready
 	$(BIN)/python -m auditor.cli.manual --write
+
+# The site: build/site/index.html. Strict: a link that leads nowhere fails it.
+docs: .venv/ready
+	$(BIN)/python -m pip install $(QUICK) --editable ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo build/site/index.html
 
 # torch first and pinned: unpinned, it brings gigabytes of CUDA packages.
 .venv/ready: pyproject.toml
