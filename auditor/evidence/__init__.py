@@ -34,6 +34,7 @@ from auditor.evidence.recorded.kept_tensors import KeptTensors
 from auditor.evidence.recorded.late_hooks import LateHooks
 from auditor.evidence.recorded.leaves_outside_optimizer import LeavesOutsideOptimizer
 from auditor.evidence.recorded.load_state_dict import Loads
+from auditor.evidence.recorded.loader_lengths import LoaderLengths
 from auditor.evidence.recorded.loading import Loading
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.memory import DeviceMemory, HostMemory
@@ -107,6 +108,7 @@ __all__ = [
     "LateGrowth",
     "LateHooks",
     "LeavesOutsideOptimizer",
+    "LoaderLengths",
     "Loading",
     "Loads",
     "LossSums",

@@ -45,6 +45,55 @@ def trains(source: Source, file: str, head: int) -> bool:
     return any(_runs_backward(source, body, DEEPEST) for body in bodies)
 
 
+PASSED_THROUGH = frozenset({"enumerate", "tqdm", "trange", "track"})
+"""Calls around what a loop goes over that leave its length as it is."""
+
+
+def exhausts(source: Source, site: Site) -> bool:
+    """True if a ``for`` statement on this line goes over one thing to its end: nothing cuts the
+    loop or what it goes over short.
+    """
+    heads = [
+        node
+        for node in source.nodes(site.file)
+        if isinstance(node, ast.For) and node.lineno == site.line
+    ]
+    return len(heads) == 1 and _whole(heads[0].iter) and not _left(heads[0].body)
+
+
+def _whole(over: ast.expr) -> bool:
+    while isinstance(over, ast.Call) and over.args and name_of(over.func) in PASSED_THROUGH:
+        over = over.args[0]
+    return isinstance(over, (ast.Name, ast.Attribute, ast.Subscript))
+
+
+def _left(body: list[ast.stmt]) -> bool:
+    """Whether a statement leaves the loop; one of an inner function does not."""
+    waiting: list[ast.AST] = list(body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, (ast.Break, ast.Return, ast.Raise)):
+            return True
+        if not isinstance(node, FUNCTIONS):
+            waiting.extend(ast.iter_child_nodes(node))
+    return False
+
+
+def joins(source: Source, file: str) -> bool:
+    """True if a ``with`` statement of the file lets ranks go on without one another
+    (``model.join()``, ``Join([...])``).
+    """
+    return any(
+        isinstance(item.context_expr, ast.Call) and name_of(item.context_expr.func) in JOINS
+        for node in source.nodes(file)
+        if isinstance(node, ast.With)
+        for item in node.items
+    )
+
+
+JOINS = frozenset({"join", "Join"})
+
+
 def _runs_backward(source: Source, body: ast.AST, depth: int) -> bool:
     called = {name_of(node.func) for node in ast.walk(body) if isinstance(node, ast.Call)}
     if "backward" in called:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from auditor.evidence.source.files import Source
-from auditor.evidence.source.loops import loop_around
+from auditor.evidence.source.loops import exhausts, joins, loop_around
 from auditor.model import Site
 
 TEXT = """\
@@ -31,3 +31,44 @@ def test_the_innermost_loop_of_the_same_function(line, head):
 
 def test_of_an_unknown_file_nothing_is_known():
     assert loop_around(Source({}), Site("t.py", 1)) is None
+
+
+@pytest.mark.parametrize(
+    ("loop", "whole"),
+    [
+        ("for x in loader:\n    train(x)", True),
+        ("for i, x in enumerate(loader, 1):\n    train(x)", True),
+        ("for x in tqdm(enumerate(self.loader)):\n    train(x)", True),
+        ("for x in loaders[0]:\n    def inner():\n        return x\n    train(inner)", True),
+        ("for x in loader:\n    if done:\n        break", False),
+        ("for x in loader:\n    for y in x:\n        break", False),
+        ("for x in loader:\n    return x", False),
+        ("for x in loader:\n    raise StopIteration", False),
+        ("for x in islice(loader, 3):\n    train(x)", False),
+        ("for x, y in zip(loader, other):\n    train(x)", False),
+        ("while True:\n    train(next(it))", False),
+        ("train(x for x in loader)", False),
+    ],
+)
+def test_a_loop_that_goes_to_the_end_of_what_it_goes_over(loop, whole):
+    assert exhausts(Source({"t.py": loop}), Site("t.py", 1)) is whole
+
+
+def test_two_loops_on_a_line_are_not_told_apart():
+    text = "for x in loader: train(x)\n"
+    assert exhausts(Source({"t.py": text}), Site("t.py", 1))
+    assert not exhausts(Source({"t.py": text}), Site("t.py", 2))
+    assert not exhausts(Source({}), Site("t.py", 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "joined"),
+    [
+        ("with model.join():\n    train()", True),
+        ("with open(name) as f, Join([model]):\n    train()", True),
+        ("with open(os.path.join(a, b)):\n    train()", False),
+        ("print(', '.join(words))", False),
+    ],
+)
+def test_ranks_that_may_go_on_alone(text, joined):
+    assert joins(Source({"t.py": text}), "t.py") is joined

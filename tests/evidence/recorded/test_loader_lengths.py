@@ -1,0 +1,61 @@
+"""Loaders of several ranks, and how many batches an epoch of each has."""
+
+from __future__ import annotations
+
+import pytest
+
+from auditor.evidence import LoaderLengths
+from auditor.rule import NotLooked
+
+
+def loader(number=0, length=4, made_at=0, at=1):
+    return {"loader": number, "made_at": made_at, "at": at, "length": length}
+
+
+@pytest.fixture
+def ranks(seen):
+    """The table of rank 0, from the loaders of each rank."""
+
+    def table(*loaders):
+        made = []
+        for rank, rows in enumerate(loaders):
+            manifest = {"rank": rank}
+            made.append(
+                seen(inside=f"r{rank}", sites=[3, 5, 7, 9], manifest=manifest, loaders=rows)
+            )
+        made[0].recording.members = tuple(one.recording for one in made)
+        return made[0].get(LoaderLengths)
+
+    return table
+
+
+def test_batches_of_each_rank_stand_beside_each_other(ranks):
+    (one,) = ranks([loader(length=5)], [loader(length=4)]).each
+    assert one.batches == ((0, 5), (1, 4))
+    assert (one.made_at.line, one.at.line, one.uneven) == (3, 5, True)
+
+
+def test_equal_ones_are_even(ranks):
+    (one,) = ranks([loader()], [loader()]).each
+    assert not one.uneven
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ([loader()], []),
+        ([loader()], [loader(made_at=2)]),
+        ([loader()], [loader(length=None)]),
+        ([loader(made_at=None)], [loader(made_at=None)]),
+        ([loader(), loader(1, length=6)], [loader()]),
+        ([loader(), loader(1, at=3)], [loader()]),
+        ([loader(at=None)], [loader(at=None)]),
+    ],
+)
+def test_what_cannot_be_compared_is_left_out(ranks, first, second):
+    assert ranks(first, second).each == ()
+
+
+def test_one_process_is_not_called_clean(seen):
+    with pytest.raises(NotLooked, match="one process"):
+        seen(loaders=[]).get(LoaderLengths)

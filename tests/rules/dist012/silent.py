@@ -1,0 +1,131 @@
+"""DIST012 must say nothing about these."""
+
+import itertools
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, Subset, TensorDataset
+
+
+def _model(wrap=DistributedDataParallel):
+    model = wrap(torch.nn.Linear(4, 2))
+    return model, torch.optim.SGD(model.parameters(), lr=1e-3)
+
+
+def _uneven(size=17, batch_size=4):
+    data = TensorDataset(torch.randn(size, 4))
+    return DataLoader(Subset(data, range(dist.get_rank(), size, 2)), batch_size=batch_size)
+
+
+def a_sampler_that_pads__processes():
+    model, optimizer = _model()
+    data = TensorDataset(torch.randn(17, 4))
+    sampler = DistributedSampler(data, num_replicas=2, rank=dist.get_rank(), shuffle=False)
+    loader = DataLoader(data, batch_size=4, sampler=sampler)
+
+    def step():
+        for (x,) in loader:
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+
+    return step
+
+
+def uneven_samples_and_as_many_batches__processes():
+    model, optimizer = _model()
+    data = TensorDataset(torch.randn(15, 4))
+    loader = DataLoader(Subset(data, range(dist.get_rank(), 15, 2)), batch_size=4)
+
+    def step():
+        for (x,) in loader:
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+
+    return step
+
+
+def a_loop_that_stops_after_as_many_batches_on_all__processes():
+    model, optimizer = _model()
+    loader = _uneven()
+
+    def step():
+        for number, (x,) in enumerate(loader):
+            if number == 2:
+                break
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+
+    return step
+
+
+def a_part_of_it__processes():
+    model, optimizer = _model()
+    loader = _uneven()
+
+    def step():
+        for (x,) in itertools.islice(loader, 2):
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+
+    return step
+
+
+def steps_that_are_counted__processes():
+    model, optimizer = _model()
+    loader = _uneven()
+    batches = itertools.chain.from_iterable(loader for _ in itertools.count())
+
+    def step():
+        (x,) = next(batches)
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def a_validation_on_uneven_shares__processes():
+    model, optimizer = _model()
+    held_out = _uneven()
+    x = torch.randn(4, 4)
+
+    def step():
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+        with torch.no_grad():
+            for (x_held,) in held_out:
+                model.module(x_held)
+
+    return step
+
+
+def ranks_that_share_nothing__processes():
+    model, optimizer = _model(wrap=lambda module: module)
+    loader = _uneven()
+
+    def step():
+        for (x,) in loader:
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+
+    return step
+
+
+def one_process():
+    model, optimizer = _model(wrap=lambda module: module)
+    loader = DataLoader(TensorDataset(torch.randn(17, 4)), batch_size=4)
+
+    def step():
+        for (x,) in loader:
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+
+    return step
