@@ -31,7 +31,7 @@ WIDE = 80
 """Characters of a signature above which its parameters stand below each other."""
 ROLE = re.compile(r":\w+:`~?([^`]+)`")
 CODE = re.compile(r"\b[A-Z]+\d{3}\b(?![-/])")
-RULES = "rules/README.md"
+FIRST, RULES = "README.md", "rules/README.md"
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -55,7 +55,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 def made_pages() -> Iterator[tuple[str, str]]:
     """Path and text of each of them."""
-    yield "index.md", _of("README.md", "index.md")
+    yield "index.md", _of(FIRST, "index.md")
     for name, path in PROJECT.items():
         yield path, _of(name, path)
     yield from _rules()
@@ -78,14 +78,14 @@ def linked(markdown: str, source: str, path: str) -> str:
             return found[0]
         at = normpath(PurePosixPath(source).parent.joinpath(target).as_posix())
         if at == RULES:
-            code = anchor[1:]
-            at, anchor = (f"docs/rules/{code}.md" if code else "docs/rules/index.md"), ""
-        at = (
-            f"docs/{PROJECT[at]}" if at in PROJECT else "docs/index.md" if at == "README.md" else at
-        )
-        if not at.startswith("docs/"):
+            led, anchor = f"rules/{anchor[1:] or 'index'}.md", ""
+        elif at in PROJECT or at == FIRST:
+            led = PROJECT.get(at, "index.md")
+        elif at.startswith("docs/"):
+            led = at.removeprefix("docs/")
+        else:
             return f"{target}{anchor}"  # mkdocs is strict: it fails here
-        return relpath(at[5:], str(PurePosixPath(path).parent)) + anchor
+        return relpath(led, str(PurePosixPath(path).parent)) + anchor
 
     return LINK.sub(replaced, markdown)
 
