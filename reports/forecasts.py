@@ -83,6 +83,16 @@ def sentences(report: Report, micro: str = "us") -> tuple[str, ...]:
     return tuple(_sentences(found, micro)) if found is not None and found.gpus else ()
 
 
+def brief(report: Report) -> str:
+    """The first of these sentences, and where the rest stands; empty without a forecast."""
+    said = sentences(report)
+    if not said:
+        return ""
+    others = len(rows(report)) - 1
+    more = f" The report's page compares {amounts.count(others, 'other GPU')}." if others > 0 else ""
+    return said[0] + more
+
+
 def unpriced(report: Report) -> tuple[str, ...]:
     """Why findings have no price, once for each reason: ``Not priced: SYNC001, SYNC003: ...``."""
     reasons: dict[str, list[str]] = {}

@@ -203,7 +203,10 @@ def _what_if(report: Report, width: int) -> Iterator[Text]:
 
 
 def _forecast(report: Report, width: int) -> Iterator[Text]:
-    """What GPUs would take that are not there."""
+    """What GPUs would take that are not there; one sentence where nobody named one."""
+    if report.forecast is not None and not report.forecast.asked:
+        yield from _wrapped(forecasts.brief(report), width)
+        return
     for sentence in forecasts.sentences(report):
         yield from _wrapped(sentence, width)
     told = [

@@ -83,6 +83,16 @@ def test_the_table_stands_where_only_another_gpu_has_an_interval():
     assert [row.busy for row in forecasts.rows(report(some))] == ["cannot say", "16 ms to 131 ms"]
 
 
+def test_the_terminal_is_brief_about_a_gpu_that_nobody_named():
+    shown = Terminal(width=300).render(report(replace(FORECAST, asked=False)))
+    assert "Forecast for H200 (by default; --gpu NAME chooses another)" in shown
+    assert "The report's page compares 2 other GPUs." in shown
+    assert "L4" not in shown
+    assert "A forecast is from the shapes" not in shown
+    alone = Terminal(width=300).render(report(replace(FORECAST, asked=False, gpus=(H200,))))
+    assert "other GPU" not in alone
+
+
 def test_the_terminal():
     shown = Terminal(width=120).render(report())
     assert "Forecast for H200 (--gpu): kernels would keep it busy 3.1 ms to 8.9 ms" in shown
