@@ -262,10 +262,11 @@ def _worth_copying(entry: os.DirEntry[str]) -> bool:
 
 def _stamps(project: Path, apart: Collection[str]) -> dict[str, tuple[int, int]]:
     """Size and time of change (ns) of up to ``LOOK_LIMIT`` files of the project, by their paths
-    relative to it.
+    relative to it. What our own output is redirected into is left out.
     """
     found: dict[str, tuple[int, int]] = {}
     folders = [str(project)]
+    printed = set(_printed_into())
     while folders and len(found) < LOOK_LIMIT:
         entries = _entries(folders.pop()) or []
         if any(entry.name == ENVIRONMENT for entry in entries):
@@ -281,8 +282,18 @@ def _stamps(project: Path, apart: Collection[str]) -> dict[str, tuple[int, int]]
                         folders.append(entry.path)
                 else:
                     state = entry.stat(follow_symlinks=False)
+                    if (state.st_dev, state.st_ino) in printed:
+                        continue
                     found[os.path.relpath(entry.path, project)] = state.st_size, state.st_mtime_ns
     return found
+
+
+def _printed_into() -> Iterator[tuple[int, int]]:
+    """Device and number of the files that are this process's standard output and error."""
+    for descriptor in (1, 2):
+        with suppress(OSError):  # closed
+            state = os.fstat(descriptor)
+            yield state.st_dev, state.st_ino
 
 
 def _is_of_an_audit(folder: str) -> bool:

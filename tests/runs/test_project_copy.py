@@ -164,6 +164,22 @@ def test_what_changed_in_the_project_all_the_same_is_told(project: Path, tmp_pat
     assert place.changed == ()
 
 
+@pytest.mark.parametrize("descriptor", [1, 2])
+def test_what_our_own_output_is_redirected_into_is_not_told(project: Path, descriptor: int) -> None:
+    kept = os.dup(descriptor)
+    try:
+        with (project / "audit.log").open("wb", buffering=0) as log:
+            os.dup2(log.fileno(), descriptor)
+            with ProjectCopy(project) as place:
+                log.write(b"pass 1 of 6")
+                (project / "other.log").write_text("of the program")
+            os.dup2(kept, descriptor)
+    finally:
+        os.dup2(kept, descriptor)
+        os.close(kept)
+    assert place.changed == ("other.log",)
+
+
 def test_in_a_very_large_project_only_files_that_were_seen_twice_are_told(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
