@@ -11,6 +11,8 @@ from auditor.evidence.recorded.unused_graphs import UnusedGraph
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
+from .placing import places_of
+
 
 @dataclass(frozen=True)
 class GraphRecordedInEvaluation(Rule):
@@ -109,6 +111,7 @@ class GraphRecordedInEvaluation(Rule):
                 seen_on=machine.device,
                 severity=Severity.NOTE if _is_cut(place) else None,
                 facts=(("calls", str(place.calls)), ("graphs walked", "0")),
+                places=places_of(place.site, place.outer),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence import Machine, Source, ThrownWork
-from auditor.evidence.recorded.thrown_work import handed_on
+from auditor.evidence.recorded.thrown_work import Thrown, handed_on
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import knob
 
 from .wasting import WasteRule, also, worth
+
+WRITES = frozenset({"copy", "fill", "zero"})
+"""Operators that leave something in a tensor which may be kept to be read later."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,8 @@ class ResultUnread(WasteRule):
     A line of the forward, or beside it, all of whose operators made results that were freed before
     anything read them, on each watched step: an auxiliary head that enters no loss, a module whose
     result is overwritten, a norm or a metric that is computed on each step and looked at on a few.
-    Silent: what a loss, a host read or a later step uses, what is written into a buffer or kept in
+    It is a note where the line does little work by several operators, as the norm of all gradients
+    of a small model: a device waits for their launches all the same. Silent: what a loss, a host read or a later step uses, what is written into a buffer or kept in
     an object, what the step returns, what runs under ``torch.compile`` (which drops it itself), and
     all of a program that has threads of its own (what they read is not seen).
 
@@ -72,11 +76,18 @@ class ResultUnread(WasteRule):
     since = "0.1"
 
     share: float = knob(0.02, "Share of the step's work from which it is reported.")
+    operators: float = knob(
+        0.01, "Share of the step's operators from which it is a note where its work is less."
+    )
+    several: int = knob(3, "Operators that it must have then.")
 
     def detect(self, thrown: ThrownWork, machine: Machine, source: Source) -> Iterator[Finding]:
         for each in thrown.of("result"):
             sites = (each.site, *each.others)
-            if each.share < self.share or any(handed_on(source, site) for site in sites):
+            little = each.share < self.share
+            if little and not self._is_several(each, thrown.operators):
+                continue
+            if any(handed_on(source, site) for site in sites):
                 continue
             yield self.report(
                 thrown,
@@ -85,7 +96,13 @@ class ResultUnread(WasteRule):
                 "nothing reads what is computed here (most of it "
                 f"`{each.op.partition(',')[0]}`): {worth(each)}",
                 facts=also(each.others),
+                severity=Severity.NOTE if little else None,
             )
+
+    def _is_several(self, each: Thrown, operators: float) -> bool:
+        """By the number of operators, none of which may be for later."""
+        enough = max(self.several, self.operators * operators)
+        return bool(operators) and each.operators >= enough and each.op not in WRITES
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(

@@ -56,6 +56,7 @@ from auditor.evidence.recorded.storage_syncs import StorageSyncs
 from auditor.evidence.recorded.summed_losses import LossSums
 from auditor.evidence.recorded.thrown_work import ThrownWork
 from auditor.evidence.recorded.torch_save import Saves
+from auditor.evidence.recorded.train_mode_forwards import TrainModeForwards
 from auditor.evidence.recorded.unused_graphs import CreateGraphCycles, UnusedGraphs
 from auditor.evidence.recorded.zero_grad import ZeroGrads
 from auditor.evidence.snapshot.cache_churn import CacheChurn
@@ -139,6 +140,7 @@ __all__ = [
     "StorageSyncs",
     "Table",
     "ThrownWork",
+    "TrainModeForwards",
     "UnusedGraphs",
     "Updates",
     "VaryingSizes",

@@ -295,6 +295,14 @@ def test_data_that_was_not_finite_is_told_where_it_was_made():
 # -- graphs ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("outer", "lines"), [(None, []), (Site("t.py", 40), [40])])
+def test_a_graph_below_a_line_that_needs_none(outer, lines):
+    place = UnusedGraph(LINE, "Net", 6, 4, outer=outer)
+    (finding,) = ask(GraphRecordedInEvaluation(), UnusedGraphs((place,)), NONE, CPU)
+    assert finding.site == LINE
+    assert [each.site.line for each in finding.places if each.site != LINE] == lines
+
+
 @pytest.mark.parametrize(
     ("saved", "basis", "cost"), [(None, "none", ""), (2048, "measured", "; 2 KiB were saved")]
 )

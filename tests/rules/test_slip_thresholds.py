@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from auditor.rules.cfg009_trained_in_eval_mode import TrainedInEvalMode
+from auditor.rules.cfg010_evaluated_in_train_mode import EvaluatedInTrainMode
 from auditor.rules.ckpt009_kept_state_is_live import KeptStateIsLive
 from auditor.rules.data010_list_of_arrays import TensorOfListOfArrays
 from auditor.rules.data011_workers_draw_alike import WorkersDrawAlike
@@ -28,6 +29,7 @@ from auditor.evidence import (
     RepeatedDraws,
     RereadFiles,
     StorageSyncs,
+    TrainModeForwards,
 )
 from auditor.evidence.recorded.array_lists import ArrayList
 from auditor.evidence.recorded.batches import Loader
@@ -40,6 +42,7 @@ from auditor.evidence.recorded.repeated_draws import Repeated
 from auditor.evidence.recorded.reread_files import RereadFile
 from auditor.evidence.recorded.storage_syncs import StorageSync
 from auditor.evidence.recorded.summed_losses import SummedLosses
+from auditor.evidence.recorded.train_mode_forwards import Evaluated
 from auditor.model import Severity, Site
 from tests.rules.asking import ask
 
@@ -55,6 +58,18 @@ def test_cfg009_wants_so_many_steps_in_eval_mode(steps, found):
     for finding in findings:
         assert "BatchNorm2d (2) and Dropout (1)" in finding.message
         assert (finding.steps, finding.facts) == (3, (("BatchNorm2d", "2"), ("Dropout", "1")))
+
+
+@pytest.mark.parametrize(
+    ("times", "named", "found"), [(5, False, 1), (6, False, 0), (6, True, 1), (10, True, 1)]
+)
+def test_cfg010_wants_an_evaluation_to_be_rare_or_named(times, named, found):
+    each = Evaluated(SITE, "Net", {"BatchNorm2d": 2, "Dropout": 1}, times, 10, named)
+    findings = list(ask(EvaluatedInTrainMode(), TrainModeForwards((each,)), CPU))
+    assert len(findings) == found
+    for finding in findings:
+        assert "BatchNorm2d (2) and Dropout (1)" in finding.message
+        assert finding.steps == times
 
 
 @pytest.mark.parametrize(("steps", "found"), [(1, 0), (2, 1)])

@@ -38,6 +38,24 @@ def test_results(share: float, n: int) -> None:
     assert len(list(found)) == n
 
 
+@pytest.mark.parametrize(
+    ("operators", "of", "op", "n"),
+    [
+        (3.0, 300.0, "norm", 1),
+        (2.9, 200.0, "norm", 0),
+        (3.0, 301.0, "norm", 0),
+        (9.0, 901.0, "norm", 0),
+        (9.0, 900.0, "norm", 1),
+        (9.0, 900.0, "copy", 0),
+        (9.0, 0.0, "norm", 0),
+    ],
+)
+def test_results_of_little_work_are_a_note(operators: float, of: float, op: str, n: int) -> None:
+    known = replace(table("result", share=0.004, operators=operators, op=op), operators=of)
+    found = list(ResultUnread().detect(known, Machine(), Source()))
+    assert [each.severity for each in found] == [Severity.NOTE] * n
+
+
 @pytest.mark.parametrize(("nbytes", "n"), [(4, 0), (5, 1)])
 def test_copies(nbytes: int, n: int) -> None:
     found = CopiedUnread().detect(table("copy", nbytes=nbytes), Machine("rehearsal"))

@@ -66,6 +66,8 @@ class ThrownWork(Table):
     copied: int = 0
     """Bytes that were copied to the device per step."""
     us: float | None = None
+    operators: float = 0.0
+    """Of a step, in all."""
     copied_from: frozenset[tuple[str, int]] = field(default_factory=frozenset)
     """Lines that copy to the device in the rehearsal: other rules tell of these."""
 
@@ -86,6 +88,7 @@ class ThrownWork(Table):
             tuple(_by_line(found)),
             whole.nbytes,
             median(quiet) if quiet else None,
+            whole.operators,
             frozenset(_copies(evidence)),
         )
 

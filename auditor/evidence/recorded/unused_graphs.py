@@ -34,6 +34,8 @@ class UnusedGraph:
     fed: bool = False
     """Something that it was given wants a gradient."""
     parameters: tuple[str, ...] = ()
+    outer: Site | None = None
+    """The outermost line around it below which no graph is needed; None where it is this one."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class UnusedGraphs(Table):
                     row.mode,
                     row.fed,
                     tuple(row.parameters),
+                    None if row.outer is None else evidence.recording.site(row.outer),
                 )
                 for row in rows
             )

@@ -14,6 +14,7 @@ from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.history import Allocations, Course
 from auditor.evidence.snapshot.segments import origins_of
 from auditor.evidence.source.files import Source
+from auditor.evidence.source.handed_back import handed_back_at
 from auditor.evidence.source.self_concatenation import (
     Accumulated,
     accumulated,
@@ -82,5 +83,6 @@ def _growing(evidence: Evidence, course: Course, ends: tuple[int, ...]) -> tuple
     ):
         if isinstance(owner, Site) and held[-1] > held[0]:
             trend = Trend(tuple(float(each) for each in held))
-            found.append(GrowingLine(owner, trend, accumulated_at(source, owner)))
+            longer = accumulated_at(source, owner) or handed_back_at(source, owner)
+            found.append(GrowingLine(owner, trend, longer))
     return tuple(sorted(found, key=lambda line: (line.accumulated is None, -line.held.total)))

@@ -19,23 +19,24 @@ def evaluates(source: Source, site: Site) -> bool:
     tree = parsed(source.texts.get(site.file, ""))
     if tree is None:
         return False
-    around = _innermost(tree, site.line)
-    if isinstance(around, Function) and _is_decorated(around):
+    function = around(tree, site.line)
+    if isinstance(function, Function) and is_decorated_off(function):
         return True
-    behind = [node for node in ast.walk(around) if getattr(node, "lineno", 0) >= site.line]
-    if any(_turns_off(node) for node in behind):
+    behind = [node for node in ast.walk(function) if getattr(node, "lineno", 0) >= site.line]
+    if any(turns_off(node) for node in behind):
         return True
     called = {name_of(node.func) for node in behind if isinstance(node, ast.Call)}
     return any(each.name in called and _is_off(each) for each in _functions(source))
 
 
-def _innermost(tree: ast.Module, line: int) -> ast.AST:
-    around = [
+def around(tree: ast.Module, line: int) -> ast.AST:
+    """The innermost function around a line; the module where there is none."""
+    found = [
         node
         for node in ast.walk(tree)
         if isinstance(node, Function) and node.lineno <= line <= (node.end_lineno or node.lineno)
     ]
-    return max(around, key=lambda node: node.lineno, default=tree)
+    return max(found, key=lambda node: node.lineno, default=tree)
 
 
 def _functions(source: Source) -> Iterator[Function]:
@@ -44,14 +45,16 @@ def _functions(source: Source) -> Iterator[Function]:
 
 
 def _is_off(function: Function) -> bool:
-    return _is_decorated(function) or any(_turns_off(node) for node in ast.walk(function))
+    return is_decorated_off(function) or any(turns_off(node) for node in ast.walk(function))
 
 
-def _is_decorated(function: Function) -> bool:
+def is_decorated_off(function: Function) -> bool:
+    """Gradients are off in all of it."""
     return _any_off(function.decorator_list)
 
 
-def _turns_off(node: ast.AST) -> bool:
+def turns_off(node: ast.AST) -> bool:
+    """A block without gradients begins here, or they are off from here on."""
     if isinstance(node, ast.With):
         return _any_off(item.context_expr for item in node.items)
     return isinstance(node, ast.Expr) and _any_off([node.value])

@@ -139,6 +139,10 @@ class EvalRow(PassRow, kw_only=True):
     parameters: Annotated[list[str], doc("its trainable parameters, as `strays` names them")] = (
         older([])
     )
+    outer: Annotated[
+        int | None,
+        doc("the outermost line around it below which no graph is needed: a number in `sites`"),
+    ] = older(None)
 
 
 class GraphRow(PassRow, kw_only=True):

@@ -121,3 +121,24 @@ class SwitchedRow(PassRow, kw_only=True):
     before: Annotated[int, doc("steps of the optimizer before that, in train mode")]
     steps: Annotated[int, doc("steps of it after that, in eval mode")]
     grads: Annotated[bool, doc("gradients were on when the line ran")]
+
+
+class TrainModeForwardRow(PassRow, kw_only=True):
+    """At the pass's end, one row per line that called a trained module in train mode while
+    gradients were off: of all passes so far.
+    """
+
+    part = "train_mode_forwards"
+    when = "loud"
+
+    at: At
+    within: Annotated[
+        int, doc("the line in the function that turned gradients off: a number in `sites`")
+    ]
+    module: Annotated[str, doc("its class")]
+    parts: Annotated[
+        dict[str, int],
+        doc("modules in it that act otherwise in eval mode, and are in train mode, by class"),
+    ]
+    times: Annotated[int, doc("between how many pairs of steps of an optimizer it was called")]
+    steps: Annotated[int, doc("steps of an optimizer that trains the module, so far")]

@@ -27,6 +27,13 @@ def test_rows_of_the_loud_pass(seen):
     assert (second.walked, second.held, second.saved_bytes, second.mode) == (2, True, 64, "train")
 
 
+@pytest.mark.parametrize(("outer", "line"), [(None, None), (1, 7)])
+def test_the_line_around_it(seen, outer, line):
+    row = loud(5, **ROW, saved_bytes=None, outer=outer)
+    (place,) = seen(sites=[2, 7], evals=[row]).get(UnusedGraphs).places
+    assert (place.outer.line if place.outer else None) == line
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [({}, True), ({"calls": 3}, False), ({"walked": 1}, False), ({"held": True}, False)],

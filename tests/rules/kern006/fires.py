@@ -230,3 +230,22 @@ def index_inside_a_function__trace():
             for _ in range(12):
                 program.operator("aten::index", 3.0, host_us=30.0)
     return program.trace()
+
+
+def neighbours_gathered_node_by_node_in_two_layers():
+    src = torch.randint(0, 40, (40, 4))
+    neighbours = list(src)
+    first, second = nn.Linear(8, 16), nn.Linear(16, 4)
+    features = torch.randn(40, 8)
+
+    def gathered(h):
+        means = []
+        for node in range(40):
+            means.append(h[neighbours[node]].mean(0))  # KERN006
+        return torch.stack(means)
+
+    def step():
+        h = torch.relu(first(gathered(features)))
+        second(gathered(h)).square().mean().backward()
+
+    return step

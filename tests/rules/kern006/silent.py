@@ -298,3 +298,20 @@ def a_small_part_of_the_step__trace():
                 program.operator("aten::select")
                 program.operator("aten::mul", 2.0)
     return program.trace()
+
+
+def recurrence_that_runs_in_two_layers():
+    first, second = nn.Linear(8, 8), nn.Linear(8, 8)
+    x = torch.randn(40, 4, 8)
+
+    def scanned(layer, rows):
+        h, out = torch.zeros(4, 8), []
+        for row in rows:
+            h = torch.tanh(layer(row) + h)
+            out.append(h)
+        return torch.stack(out)
+
+    def step():
+        scanned(second, scanned(first, x)).square().mean().backward()
+
+    return step

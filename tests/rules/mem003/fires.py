@@ -59,3 +59,27 @@ def detached_outputs_in_a_dictionary_of_lists__rehearsal():
         monitor.update(out=out)
 
     return step
+
+
+def memory_of_segments_handed_back_longer__rehearsal():
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(32, 32) for _ in range(2))
+
+        def forward(self, x, mems):
+            kept = []
+            for layer, mem in zip(self.layers, mems, strict=True):
+                kept.append(torch.cat([mem, x.detach()], dim=1))  # MEM003
+                x = x + layer(x) + mem.mean(1, keepdim=True)
+            return x, kept
+
+    model = Recurrent().cuda()
+    mems = [torch.zeros(4, 8, 32, device="cuda") for _ in range(2)]
+
+    def step():
+        nonlocal mems
+        out, mems = model(torch.ones(4, 8, 32, device="cuda"), mems)
+        out.square().mean().backward()
+
+    return step

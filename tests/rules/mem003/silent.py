@@ -114,3 +114,27 @@ def a_replay_memory_that_fills_up__rehearsal():
         memory.push(out.detach())
 
     return step
+
+
+def memory_of_segments_that_is_cut__rehearsal():
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(32, 32) for _ in range(2))
+
+        def forward(self, x, mems):
+            kept = []
+            for layer, mem in zip(self.layers, mems, strict=True):
+                kept.append(torch.cat([mem, x.detach()], dim=1)[:, -16:])
+                x = x + layer(x) + mem.mean(1, keepdim=True)
+            return x, kept
+
+    model = Recurrent().cuda()
+    mems = [torch.zeros(4, 8, 32, device="cuda") for _ in range(2)]
+
+    def step():
+        nonlocal mems
+        out, mems = model(torch.ones(4, 8, 32, device="cuda"), mems)
+        out.square().mean().backward()
+
+    return step

@@ -123,3 +123,18 @@ def one_of_two_results_unread_in_one_of_two_calls():
         opt.step()
 
     return step
+
+
+def norms_of_all_gradients_that_nobody_logs():
+    model = nn.Sequential(*[nn.Linear(32, 32) for _ in range(4)])
+    params = list(model.parameters())
+    opt = torch.optim.SGD(params, lr=0.1)
+
+    def step():
+        opt.zero_grad()
+        model(torch.randn(64, 32)).square().mean().backward()
+        norms = torch._foreach_norm([each.grad for each in params])  # WASTE002
+        total = torch.linalg.vector_norm(torch.stack(norms))  # noqa: F841
+        opt.step()
+
+    return step

@@ -1,5 +1,6 @@
 """Near misses: WASTE002 must stay silent on all of these."""
 
+import copy
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -303,5 +304,52 @@ def sparse_gradients_and_products():
         F.cross_entropy(head(graph @ emb(ids)), y).backward()
         opt.step()
         rows.step()
+
+    return step
+
+
+def counters_copied_into_an_average_of_weights():
+    model = nn.Sequential(*[nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)) for _ in range(6)])
+    average = copy.deepcopy(model)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    pairs = list(zip(average.buffers(), model.buffers(), strict=True))
+
+    def step():
+        opt.zero_grad()
+        model(torch.randn(16, 8)).square().mean().backward()
+        opt.step()
+        for ours, theirs in pairs:
+            ours.copy_(theirs)
+
+    return step
+
+
+def norms_that_clip():
+    model = nn.Sequential(*[nn.Linear(32, 32) for _ in range(4)])
+    params = list(model.parameters())
+    opt = torch.optim.SGD(params, lr=0.1)
+
+    def step():
+        opt.zero_grad()
+        model(torch.randn(64, 32)).square().mean().backward()
+        norms = torch._foreach_norm([each.grad for each in params])
+        total = torch.linalg.vector_norm(torch.stack(norms))
+        torch._foreach_mul_([each.grad for each in params], torch.clamp(1.0 / total, max=1.0))
+        opt.step()
+
+    return step
+
+
+def norms_kept_for_the_log():
+    model = nn.Sequential(*[nn.Linear(32, 32) for _ in range(4)])
+    params = list(model.parameters())
+    opt = torch.optim.SGD(params, lr=0.1)
+    seen = []
+
+    def step():
+        opt.zero_grad()
+        model(torch.randn(64, 32)).square().mean().backward()
+        seen.append(torch.stack(torch._foreach_norm([each.grad for each in params])).norm())
+        opt.step()
 
     return step

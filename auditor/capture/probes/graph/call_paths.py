@@ -23,8 +23,10 @@ def path_of(frames: Frames) -> Path:
     return tuple(reversed(found))
 
 
-def needless(paths: Sequence[Path], wanted: Sequence[Path]) -> Iterator[tuple[int, list[Path]]]:
-    """The line that stands for each group of ``paths``, with the group.
+def needless(
+    paths: Sequence[Path], wanted: Sequence[Path]
+) -> Iterator[tuple[int, int, list[Path]]]:
+    """The line that stands for each group of ``paths``, the outermost one that could, and the group.
 
     A group is what has in common the first line from which on no path is a ``wanted`` one. Of the
     lines that all of a group run through, the innermost one stands for it that is on no wanted
@@ -37,7 +39,8 @@ def needless(paths: Sequence[Path], wanted: Sequence[Path]) -> Iterator[tuple[in
     for prefix, together in groups.items():
         shared = _shared(together)
         own = [line for line in shared[len(prefix) - 1 :] if line not in used]
-        yield (own or [prefix[-1]])[-1], together
+        own = own or [prefix[-1]]
+        yield own[-1], own[0], together
 
 
 def _apart(path: Path, wanted: Sequence[Path]) -> Path:

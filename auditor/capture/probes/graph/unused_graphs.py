@@ -171,9 +171,11 @@ class UnusedGraphsProbe(Probe):
         paths = [place.path for place in wanted]
         for mode in ("eval", "train", "trained"):
             idle = [place for place in places if place.mode == mode and place not in wanted]
-            for at, lines in needless([place.path for place in idle], paths):
+            for at, outer, lines in needless([place.path for place in idle], paths):
                 together = _joined(place for place in idle if place.path in lines)
-                self.context.add(together.row(at, held=False))
+                row = together.row(at, held=False)
+                row.outer = outer if outer != at else None
+                self.context.add(row)
 
     def step_end(self) -> None:
         """Hook again what was copied in the step."""

@@ -99,6 +99,8 @@ class Turns:
     """Something was computed from an earlier turn: if another turn follows, it may be needed
     there.
     """
+    begins: Any = None
+    """What the first turn was given: with it the loop begins anew."""
     seen: set[Any] = field(default_factory=set)
     """Which pieces, values or parameters."""
     elements: int = 0
@@ -153,6 +155,7 @@ class IndexingLoopsMode(OperatorMode):
         self._kind = kind
         self._operators: dict[Any, Operator] = {}
         self._turns: dict[tuple[int, str, str, int], Turns] = {}
+        self._over: list[Turns] = []
         self._running: list[Turns] = []
         self._made: Trails[Made] = Trails()
         self._written: Trails[dict[tuple[int, torch.Size], Made]] = Trails()
@@ -277,6 +280,10 @@ class IndexingLoopsMode(OperatorMode):
         """The loop over that has another turn."""
         key = (at, operator.name, turn.kind, turn.over)
         turns = self._turns.get(key)
+        if turns is not None and turns.n >= TURNS[turn.kind] and turn.value == turns.begins:
+            self._over.append(turns)
+            self._running = [each for each in self._running if each is not turns]
+            turns = None
         if turns is None:
             turns = self._turns[key] = Turns(
                 at,
@@ -288,6 +295,7 @@ class IndexingLoopsMode(OperatorMode):
                 self._seen,
                 self._heads(at),
                 spoiled=_is_loader(),
+                begins=turn.value,
             )
             self._running.append(turns)
         elif turns not in self._running:
@@ -322,10 +330,11 @@ class IndexingLoopsMode(OperatorMode):
         """How many operators the step ran, and its loops; begins anew."""
         seen, found = (
             self._seen,
-            [turns for turns in self._turns.values() if not turns.spoiled],
+            [turns for turns in (*self._over, *self._turns.values()) if not turns.spoiled],
         )
         self._seen, self._backward, self._whole, self._running = 0, 0, 0, []
         self._turns.clear()
+        self._over.clear()
         self._recent.clear()
         self._made.clear()
         self._written.clear()

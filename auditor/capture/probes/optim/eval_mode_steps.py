@@ -102,7 +102,7 @@ class EvalModeStepsProbe(OptimizerProbe):
             self._looked += 1
             try:
                 parts = [
-                    each for each in modules_of(module) if each.training != mode and _differs(each)
+                    each for each in modules_of(module) if each.training != mode and differs(each)
                 ]
                 result = original(module, mode)
             finally:
@@ -147,7 +147,7 @@ class EvalModeStepsProbe(OptimizerProbe):
         known = switch.holds.get(number)
         if known is None:
             owner = switch.owner()
-            own = {id(each) for each in _parameters(owner)} if owner is not None else set()
+            own = {id(each) for each in parameters_of(owner)} if owner is not None else set()
             known = switch.holds[number] = any(
                 id(each) in own and each.grad is not None for each in tensors_of(optimizer)
             )
@@ -205,7 +205,7 @@ def _has_gone_back(switch: _Switch) -> bool:
     return owner is None or owner.training or any(part is None or part.training for part in parts)
 
 
-def _differs(module: nn.Module) -> bool:
+def differs(module: nn.Module) -> bool:
     """It computes something else in train mode than in eval mode."""
     if isinstance(module, DROPOUTS):
         return float(module.p) > 0
@@ -220,5 +220,6 @@ def _differs(module: nn.Module) -> bool:
     )
 
 
-def _parameters(module: nn.Module) -> Iterator[Any]:
+def parameters_of(module: nn.Module) -> Iterator[Any]:
+    """All of its parameters."""
     return (each for part in modules_of(module) for each in own_parameters(part).values())

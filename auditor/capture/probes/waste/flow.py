@@ -115,16 +115,22 @@ class Flow:
         ]
 
     def survivors(self, step: int) -> Iterator[tuple[int, Value]]:
-        """Storages that were made in this step and are still there, with what they hold."""
+        """Storages that were made or written in this step and are still there, with what they hold:
+        a buffer that the next step writes over may be read in between, in a step that is not seen.
+        """
         return (
             (key, each.value)
             for key, each in self.held.items()
-            if each.step == step and not each.storage.expired()
+            if (each.step == step or _step_of(each.value) == step) and not each.storage.expired()
         )
 
     def sinks(self) -> list[Node]:
         """Calls that somebody else sees."""
         return [node for node in self.nodes if node.sink]
+
+
+def _step_of(value: Value) -> int:
+    return -1 if value.node is None else value.node.step
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ def test_only_so_many_changes_are_looked_at(tmp_path, monkeypatch):
     ],
 )
 def test_what_acts_otherwise(module, differs):
-    assert eval_mode_steps._differs(module) == differs
+    assert eval_mode_steps.differs(module) == differs
 
 
 def test_the_method_is_put_back_and_no_module_is_kept(tmp_path):

@@ -1,0 +1,151 @@
+"""Trained modules that are called in train mode with gradients off: what is counted, and what is
+put back.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.modules import module as module_hooks
+
+from auditor.capture.instruments.compiled_code import COMPILED_CODE
+from auditor.capture.probes.optim import train_mode_forwards
+from auditor.capture.probes.optim.train_mode_forwards import TrainModeForwardsProbe
+from tests.capture.drive import Drive, line_of, load
+
+SOURCE = """
+import contextlib
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+frozen = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+every = 3
+count = 0
+raised = []
+
+def scored(model):
+    return model(torch.ones(2, 8))  # called
+
+@torch.no_grad()
+def decorated():
+    for _ in range(3):
+        scored(model)  # within
+
+def in_eval_mode():
+    with torch.no_grad():
+        model.eval()
+        scored(model)
+        model.train()
+
+def untrained():
+    with torch.inference_mode():
+        frozen(torch.ones(2, 8))
+
+def with_gradients():
+    with torch.set_grad_enabled(True):
+        scored(model)
+
+def raises():
+    with contextlib.suppress(ValueError), torch.set_grad_enabled(False):
+        scored(model)  # within_raising
+        raise ValueError
+
+evaluate = decorated
+
+def step():
+    global count
+    optimizer.zero_grad()
+    model(torch.ones(2, 8)).mean().backward()
+    optimizer.step()
+    count += 1
+    if count % every == 0:
+        evaluate()
+"""
+
+
+def rows_of(tmp_path: Path, evaluate: str, steps: int = 9, **more):
+    user = load(tmp_path, SOURCE)
+    user.evaluate = getattr(user, evaluate)
+    for name, value in more.items():
+        setattr(user, name, value)
+    with Drive(tmp_path, TrainModeForwardsProbe) as drive:
+        drive.run("loud", user.step, steps)
+        assert not drive.warnings
+        return user, drive.rows("train_mode_forwards")
+
+
+@pytest.mark.parametrize(
+    ("evaluate", "within"), [("decorated", "within"), ("raises", "within_raising")]
+)
+def test_calls_between_two_steps_count_once(tmp_path, evaluate, within):
+    user, (row,) = rows_of(tmp_path, evaluate)
+    assert (row["times"], row["steps"]) == (3, 9)
+    assert (row["module"], row["parts"]) == ("Sequential", {"Dropout": 1})
+    assert row["at_line"] == line_of(user, "called")
+    sites = tmp_path.glob("recording*/sites.jsonl")
+    (places,) = [[json.loads(line) for line in each.read_text().splitlines()] for each in sites]
+    assert places[row["within"]]["line"] == line_of(user, within)
+    assert not module_hooks._global_forward_pre_hooks
+
+
+@pytest.mark.parametrize("evaluate", ["in_eval_mode", "untrained", "with_gradients"])
+def test_other_calls_leave_nothing(tmp_path, evaluate):
+    assert rows_of(tmp_path, evaluate)[1] == []
+
+
+def test_nothing_is_trained_before_the_first_step(tmp_path):
+    user = load(tmp_path, SOURCE)
+    with Drive(tmp_path, TrainModeForwardsProbe) as drive:
+        drive.run("loud", user.decorated, 2)
+        assert drive.rows("train_mode_forwards") == []
+
+
+def test_steps_before_the_pass_count_as_well(tmp_path):
+    user = load(tmp_path, SOURCE)
+    with Drive(tmp_path, TrainModeForwardsProbe) as drive:
+        drive.run("quiet", user.step, 3)
+        drive.run("loud", user.step, 1)
+        (row,) = drive.rows("train_mode_forwards")
+    assert (row["times"], row["steps"]) == (1, 4)
+
+
+def test_programs_that_compile_are_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(COMPILED_CODE, "compiles", 1)
+    assert rows_of(tmp_path, "decorated")[1] == []
+
+
+def test_only_so_many_blocks_are_looked_at(tmp_path, monkeypatch):
+    monkeypatch.setattr(train_mode_forwards, "BLOCKS", 0)
+    assert rows_of(tmp_path, "decorated")[1] == []
+
+
+def test_the_context_managers_are_put_back(tmp_path):
+    managers = (torch.no_grad, torch.inference_mode, torch.set_grad_enabled)
+    before = [(vars(each)["__enter__"], vars(each)["__exit__"]) for each in managers]
+    user = load(tmp_path, SOURCE)
+    with Drive(tmp_path, TrainModeForwardsProbe) as drive:
+        drive.run("loud", user.step, 3)
+        assert vars(torch.no_grad)["__enter__"] is not before[0][0]
+    assert [(vars(each)["__enter__"], vars(each)["__exit__"]) for each in managers] == before
+
+
+def test_the_random_numbers_and_statistics_are_the_same(tmp_path):
+    def trained(watched: bool) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        user = load(tmp_path, SOURCE)
+        user.model.append(nn.BatchNorm1d(1))
+        if watched:
+            with Drive(tmp_path, TrainModeForwardsProbe) as drive:
+                drive.run("loud", user.step, 6)
+        else:
+            for _ in range(6):
+                user.step()
+        return [*user.model.state_dict().values(), torch.rand(2)]
+
+    for one, other in zip(trained(False), trained(True), strict=True):
+        assert torch.equal(one, other)

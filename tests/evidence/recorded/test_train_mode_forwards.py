@@ -1,0 +1,163 @@
+"""Modules called in train mode with gradients off: is it an evaluation, and which line is it?"""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from auditor.evidence import TrainModeForwards
+from tests.evidence.recorded.rows import loud
+
+DECORATED = """
+@torch.no_grad()
+def measure(x, y):
+    out = model(x)  # at within
+    return criterion(out, y)
+"""
+METRIC = """
+def train():
+    with torch.inference_mode():
+        for x, y in batches:
+            metric.update(model(x), y)  # at within
+"""
+MODELS_LOSS = """
+def train():
+    with torch.no_grad():
+        out = model(**batch)  # at within
+        total = out.loss
+"""
+CALLER_IS_OFF = """
+def measure(x, y):
+    return accuracy(model(x), y)  # at
+def train():
+    with torch.no_grad():
+        measure(x, y)  # within
+"""
+SHARED = """
+def loss_of(x, y):
+    return criterion(model(x), y)  # at
+def train():
+    loss_of(x, y).backward()
+    with torch.no_grad():
+        loss_of(x_held, y_held)  # within
+"""
+BY_HAND = """
+@torch.no_grad()
+def validate(x, y):
+    return (model(x) - y).abs().mean()  # at within
+"""
+NAMED_BY_THE_LOADER = """
+def train():
+    with torch.no_grad():
+        for x, y in valLoader:
+            out = model(x)  # at within
+            right = out.eq(y).sum()
+"""
+SQUARED = BY_HAND.replace("(model(x) - y).abs()", "((model(x) - y) ** 2)")
+
+NOT_COMPARED = """
+@torch.no_grad()
+def sample(z):
+    images = model(z)  # at within
+    save(images, "x.png")
+"""
+DIFFERENCE_UNNAMED = BY_HAND.replace("validate", "measure")
+NUMBER = """
+@torch.no_grad()
+def measure(x):
+    return (model(x) == 1).sum()  # at within
+"""
+ASKED_FOR = """
+@torch.no_grad()
+def measure(x, y):
+    model.train()
+    return criterion(model(x), y)  # at within
+"""
+SAID = """
+@torch.no_grad()
+def update_bn(x, y):
+    return criterion(model(x), y)  # at within
+"""
+REPEATED = """
+@torch.no_grad()
+def validate(x, y):
+    total = 0
+    for _ in range(8):
+        total = total + model(x)  # at within
+    return criterion(total, y)
+"""
+SAME_BATCH = """
+def train(x, y):
+    criterion(model(x), y).backward()
+    with torch.no_grad():
+        right = (model(x).argmax(1) == y)  # at within
+"""
+TARGETS = """
+def train(x, z):
+    with torch.no_grad():
+        aim = model(x)  # at within
+        sure = aim.argmax(1) == y
+    criterion(student(z), aim).backward()
+"""
+CHOSEN = """
+def train(x, y):
+    with torch.no_grad():
+        losses = criterion(model(pool), y)  # at within
+        first = losses.argsort()
+    criterion(student(pool[first]), y).backward()
+"""
+BROKEN = "def broken(:\n    criterion(model(x), y)  # at within"
+
+
+def evaluated(seen, text, **more):
+    text = textwrap.dedent(text)
+    lines = [
+        next(n for n, said in enumerate(text.split("\n"), 1) if mark in said.partition("#")[2])
+        for mark in ("at", "within")
+    ]
+    places = list(dict.fromkeys(lines))
+    row = loud(
+        11, at=0, within=len(places) - 1, module="Net", parts={"Dropout": 2}, times=2, steps=9
+    )
+    row = {**row, **more}
+    return lines, seen(text, sites=places, train_mode_forwards=[row]).get(TrainModeForwards)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "named"),
+    [
+        (DECORATED, 0, False),
+        (METRIC, 0, False),
+        (MODELS_LOSS, 0, False),
+        (CALLER_IS_OFF, 0, False),
+        (SHARED, 1, False),
+        (BY_HAND, 0, True),
+        (SQUARED, 0, True),
+        (NAMED_BY_THE_LOADER, 0, True),
+    ],
+)
+def test_evaluations(seen, text, line, named):
+    lines, table = evaluated(seen, text)
+    (found,) = table.evaluated
+    assert (found.site.line, found.named) == (lines[line], named)
+    assert (found.module, found.parts, found.times, found.steps) == ("Net", {"Dropout": 2}, 2, 9)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        NOT_COMPARED,
+        DIFFERENCE_UNNAMED,
+        NUMBER,
+        ASKED_FOR,
+        SAID,
+        REPEATED,
+        SAME_BATCH,
+        TARGETS,
+        CHOSEN,
+        BROKEN,
+    ],
+)
+def test_other_calls(seen, text):
+    assert evaluated(seen, text)[1].evaluated == ()
