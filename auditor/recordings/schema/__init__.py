@@ -96,6 +96,7 @@ from auditor.recordings.schema.numerics import (
     ProfilerRow,
 )
 from auditor.recordings.schema.optim import (
+    ClippingRow,
     NormRow,
     SingleTensorStepRow,
     SwitchedRow,
@@ -166,6 +167,7 @@ ROWS: tuple[type[Row], ...] = (
     StrayRow,
     NormRow,
     SwitchedRow,
+    ClippingRow,
     UnclearedRow,
     UpdateRow,
     NumericRow,
@@ -229,6 +231,7 @@ __all__ = [
     "BirthInput",
     "BirthRow",
     "CallRow",
+    "ClippingRow",
     "CollectiveCallRow",
     "CollectiveRow",
     "CompileRow",
