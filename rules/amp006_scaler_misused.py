@@ -9,6 +9,7 @@ from auditor.evidence import Amp, Machine, Source
 from auditor.evidence.recorded.amp import AmpPlace
 from auditor.evidence.recorded.step_pattern import step_pattern
 from auditor.evidence.source.grad_scaler import (
+    either_or,
     growth_interval,
     multiplies_by_norm,
     unscale_call,
@@ -75,8 +76,8 @@ class GradScalerMisused(Rule):
     the same gradients. A missing ``update()``, where it ended the run. ``optimizer.step()``
     instead of ``scaler.step(optimizer)`` after it. A GradScaler where autocast only ever ran in
     bfloat16. Steps that the scaler skipped again and again, and a scale that ended below 1. As a
-    note: ``update()`` of one scaler after each of two optimizers, backward inside the autocast block, and float16 autocast whose loss nothing scales. All of
-    it from what ran. An argument of the scaler that only repeats its default
+    note: ``update()`` of one scaler after each of two optimizers, backward inside the autocast
+    block, and float16 autocast whose loss nothing scales. All of it from what ran. An argument of the scaler that only repeats its default
     (``growth_interval=2000``) is named beside: it is no remedy.
 
     ## Why it costs
@@ -153,7 +154,7 @@ class GradScalerMisused(Rule):
         )
         for finding in self._wrong(amp, machine, source):
             yield replace(finding, facts=(*finding.facts, *idle))
-        yield from self._notes(amp, machine)
+        yield from self._notes(amp, machine, source)
 
     def _wrong(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
         for place in self._usual(amp.places("clip_scaled")):
@@ -227,7 +228,7 @@ class GradScalerMisused(Rule):
                 Severity.ERROR,
             )
 
-    def _notes(self, amp: Amp, machine: Machine) -> Iterator[Finding]:
+    def _notes(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
         for place in self._usual(amp.places("backward")):
             said = f"backward runs inside the autocast block on {place.pattern}"
             yield _finding(place, machine, "backward", said, Severity.NOTE)
@@ -237,8 +238,9 @@ class GradScalerMisused(Rule):
                 "gradients below 6e-8 become 0"
             )
             yield _finding(place, machine, "unscaled", said, Severity.NOTE)
-
         for place in self._usual(amp.places("update_early")):
+            if either_or(source, place.site, "update"):
+                continue
             said = (
                 f"the scaler is updated before it steps the other optimizer, on {place.pattern}: "
                 "it counts each iteration twice, and its scale may change within one"

@@ -23,7 +23,8 @@ class HalfNearOverflow(Rule):
     factor of four of 65504: fewer than two powers of two of headroom. Values without a gradient
     (masks filled with the largest negative number) and the backward, whose gradients GradScaler
     scales up on purpose, are left out. Also one that overflowed, of finite values, where GradScaler
-    skipped steps and so kept the weights finite (where they are not, NUM002 names the line).
+    skipped steps and so kept the weights finite (where they are not, NUM002 names the line), and
+    where no loss was finite although no step was skipped (the gradient of a root at infinity is 0).
 
     ## Why it costs
     Activations grow during training. What overflows is infinite, the next softmax or norm makes NaN
@@ -74,9 +75,15 @@ class HalfNearOverflow(Rule):
     def detect(self, numerics: OpRanges, amp: Amp, machine: Machine) -> Iterator[Finding]:
         yield from self._near(numerics, machine)
         if amp.skipped:
-            yield from self._over(numerics, amp, machine)
+            seen = f"GradScaler skipped {len(amp.skipped)} of {len(amp.updates)} steps"
+            yield from self._over(numerics, seen, machine)
+        elif numerics.loss_lost:
+            seen = f"the loss was not finite in any of {numerics.loss_lost} backwards"
+            yield from self._over(numerics, seen, machine, Severity.ERROR)
 
-    def _over(self, numerics: OpRanges, amp: Amp, machine: Machine) -> Iterator[Finding]:
+    def _over(
+        self, numerics: OpRanges, seen: str, machine: Machine, severity: Severity | None = None
+    ) -> Iterator[Finding]:
         calls = (call for call in numerics.of("output") if call.overflowed)
         for site, group in groupby(sorted(calls, key=_place), key=lambda call: call.site):
             here = list(group)
@@ -84,11 +91,11 @@ class HalfNearOverflow(Rule):
             yield Finding(
                 site,
                 f"{worst.op} overflowed in float16, which ends at 65504, in {worst.overflowed} of "
-                f"{worst.n} calls; GradScaler "
-                f"skipped {len(amp.skipped)} of {len(amp.updates)} steps",
+                f"{worst.n} calls; {seen}",
                 steps=worst.steps,
                 per_step=sum(call.overflowed for call in here) / max(1, numerics.steps),
                 seen_on=machine.device,
+                severity=severity,
                 facts=worst.facts,
             )
 

@@ -270,7 +270,7 @@ class Recorder:
         finally:
             finder.uninstall()
             spawned.uninstall()
-        if self.error is None and finder.optimizer_steps == 0:
+        if self.error is None and finder.steps == 0:
             raise no_step(self.address.path or self.plan.target, spawned.n)
 
     def _script_step(self, module: Any, stopper: Any) -> None:

@@ -15,6 +15,7 @@ from auditor.rules.graph008_one_backward_for_all import OneBackwardForAll
 from auditor.rules.kern007_module_piece_by_piece import ModulePieceByPiece
 from auditor.rules.kern008_forwards_in_row import ForwardsOfSmallBatches
 from auditor.rules.mem016_all_differences import AllDifferences
+from auditor.rules.opt006_clipping_misplaced import ClippingMisplaced
 from auditor.rules.time004_storage_waited_for import StorageWaitedFor
 
 from auditor.evidence import (
@@ -36,6 +37,7 @@ from auditor.evidence.recorded.batches import Loader
 from auditor.evidence.recorded.eval_mode_steps import Switch
 from auditor.evidence.recorded.forwards_in_row import InRow
 from auditor.evidence.recorded.kept_states import KeptState
+from auditor.evidence.recorded.misplaced_clipping import InVain, MisplacedClipping
 from auditor.evidence.recorded.module_loops import ModuleLoop
 from auditor.evidence.recorded.pairwise_differences import Differences
 from auditor.evidence.recorded.repeated_draws import Repeated
@@ -272,3 +274,18 @@ def test_mem016_says_whether_they_are_kept_and_what_makes_the_same_sums():
     (finding,) = differences(kind="absolute", graph=False)
     assert finding.message.endswith("for each distance")
     assert "p=1" in AllDifferences().remedy(finding).text
+
+
+@pytest.mark.parametrize(
+    ("steps", "n", "absent", "found"),
+    [(10, 5, True, 1), (10, 4, True, 0), (4, 3, False, 1), (2, 2, False, 0)],
+)
+def test_opt006_wants_a_share_of_the_steps_and_so_many(steps, n, absent, found):
+    line = InVain(SITE, "Adam", steps, n, absent)
+    rule = ClippingMisplaced()
+    findings = list(ask(rule, MisplacedClipping((line,)), CPU))
+    assert len(findings) == found
+    for finding in findings:
+        assert ("no gradient was there yet" in finding.message) == absent
+        assert (finding.steps, finding.per_step) == (n, n / steps)
+        assert ("behind the backward" in rule.remedy(finding).text) == absent

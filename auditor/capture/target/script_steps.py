@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.target.hand_steps import HandSteps
 
 LEARN_REPEATS = 3
 """Optimizer steps of the busiest optimizer that are watched before a boundary is chosen."""
@@ -55,6 +56,7 @@ class StepFinder:
     the first iterations. An optimizer step that GradScaler skipped counts all the same. An
     optimizer that steps from a gradient's hook does so inside the backward: the iteration then ends
     when that has returned (a profiler that starts or stops inside the engine crashes the process).
+    Of a script that updates its parameters by hand, steps end where it has written them.
     """
 
     def __init__(
@@ -71,7 +73,13 @@ class StepFinder:
         self._due = False
         self._waits = False
         self._made = 0
+        self._by_hand = HandSteps(self._reached)
         self.optimizer_steps = 0
+
+    @property
+    def steps(self) -> int:
+        """Steps of optimizers, and updates by hand."""
+        return self.optimizer_steps + self._by_hand.steps
 
     def install(self) -> None:
         """Register the hooks; torch must be imported."""
@@ -111,9 +119,11 @@ class StepFinder:
 
         self._patches.attribute(GradScaler, "update", watched_update)
         self._patches.attribute(Optimizer, "__init__", counted_init)
+        self._by_hand.install()
 
     def uninstall(self) -> None:
         """Remove them. May be called twice."""
+        self._by_hand.stop()
         self._patches.undo()
 
     def _before_step(self, args: Any, kwargs: Any) -> Any:
@@ -151,6 +161,8 @@ class StepFinder:
             # the step is being recorded into a CUDA graph: to end it here would break the user's
             # capture
             return
+        if not self.optimizer_steps:
+            self._by_hand.stop()
         self.optimizer_steps += 1
         self._stepped = True
         self._saw(id(optimizer))

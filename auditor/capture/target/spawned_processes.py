@@ -53,7 +53,8 @@ def no_step(path: str, spawned: int) -> TargetProblem:
             "that takes one step: file.py:callable",
         )
     return TargetProblem(
-        f"{path} ended without a single optimizer.step(), so there is no training step to audit",
+        f"{path} ended without a single optimizer.step() or update of parameters under "
+        "torch.no_grad(), so there is no training step to audit",
         "give the arguments it needs after --, or name a function that takes one step: "
         "file.py:callable",
     )

@@ -32,7 +32,7 @@ class Delicate:
 
     ``what``: ``epsilon`` (a tiny number was added, or is the lower bound), ``function`` (a
     logarithm, an exponential, a loss), ``output`` (what an operator with a gradient gave in
-    float16) or ``gradient`` (its derivative is infinite at a value that it was given, a finite
+    float16), ``loss`` (a backward began at it) or ``gradient`` (its derivative is infinite at a value that it was given, a finite
     gradient became non-finite there and reached a parameter; on ``steps`` steps; ``unasked`` if
     only where the gradient that came in was 0; ``scalar`` is the exponent of a power). ``low`` and
     ``high`` is the range of its input (of an ``output``: of that); None for empty tensors. ``feed``
@@ -40,7 +40,7 @@ class Delicate:
     epsilon came in between. ``into`` are the operators that an epsilon's result went to. ``loss``
     is true if a backward began at what was made of it, with no product of matrices in between.
     ``library`` is the file and function of a library below the line. ``overflowed`` counts calls
-    (of an ``output``) that gave an infinity of finite values.
+    (of an ``output``) that gave an infinity of finite values, and losses that were not finite.
     """
 
     site: Site
@@ -118,6 +118,13 @@ class OpRanges(Table):
     def of(self, what: str) -> Iterator[Delicate]:
         """Calls of one kind."""
         return (each for each in self.calls if each.what == what)
+
+    @property
+    def loss_lost(self) -> int:
+        """Backwards that began at a loss which was not finite, where all of two or more did."""
+        losses = list(self.of("loss"))
+        n = sum(each.n for each in losses)
+        return n if n > 1 and n == sum(each.overflowed for each in losses) else 0
 
     def per_step(self, call: Delicate) -> float:
         """Calls in each watched step."""

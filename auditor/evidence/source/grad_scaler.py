@@ -62,6 +62,23 @@ def multiplies_by_norm(source: Source, site: Site) -> bool:
     return any(BY_NORM.search(text) for text in divided)
 
 
+def either_or(source: Source, site: Site, method: str) -> bool:
+    """True if the line calls ``method`` in one branch of an ``if`` whose other branch calls it as
+    well: one of the two runs in an iteration.
+    """
+    for node in source.nodes(site.file):
+        if not isinstance(node, ast.If) or not node.orelse:
+            continue
+        branches = [
+            [call for each in body for call in ast.walk(each) if isinstance(call, ast.Call)]
+            for body in (node.body, node.orelse)
+        ]
+        calls = [[call for call in branch if name_of(call.func) == method] for branch in branches]
+        if all(calls) and any(call.lineno == site.line for call in (*calls[0], *calls[1])):
+            return True
+    return False
+
+
 def _number(value: ast.expr) -> float | None:
     """A number as written, or a power, product, sum or difference of such."""
     if isinstance(value, ast.Constant):

@@ -96,6 +96,7 @@ from auditor.recordings.schema.numerics import (
     ProfilerRow,
 )
 from auditor.recordings.schema.optim import (
+    ClippingRow,
     NormRow,
     SingleTensorStepRow,
     SwitchedRow,
@@ -168,6 +169,7 @@ ROWS: tuple[type[Row], ...] = (
     NormRow,
     SwitchedRow,
     TrainModeForwardRow,
+    ClippingRow,
     UnclearedRow,
     UpdateRow,
     NumericRow,
@@ -231,6 +233,7 @@ __all__ = [
     "BirthInput",
     "BirthRow",
     "CallRow",
+    "ClippingRow",
     "CollectiveCallRow",
     "CollectiveRow",
     "CompileRow",

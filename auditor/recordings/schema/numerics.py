@@ -84,7 +84,8 @@ class NumericRow(PassRow, kw_only=True):
             "`function` (a logarithm, an "
             "exponential or a loss function with a gradient), `output` (what a product or another "
             "growing operator with a "
-            "gradient gave in float16) or `gradient` (its derivative is infinite at a value that "
+            "gradient gave in float16), `loss` (a backward for all leaves began there) or "
+            "`gradient` (its derivative is infinite at a value that "
             "it was given: in the backward "
             "a finite gradient became non-finite there, and a parameter's was not finite "
             "afterwards)"
@@ -120,7 +121,10 @@ class NumericRow(PassRow, kw_only=True):
     high: Annotated[float | str | None, doc("greatest of the same")]
     overflowed: Annotated[
         int | None,
-        doc("calls (of an `output`) that gave an infinity though all they were given was finite"),
+        doc(
+            "calls (of an `output`) that gave an infinity though all they were given was finite; of "
+            "a `loss` those that were not finite"
+        ),
     ] = None
     into: Annotated[list[str], doc("operators that an epsilon's result was given to")]
     loss: Annotated[

@@ -85,6 +85,27 @@ class UnclearedRow(PassRow, kw_only=True):
     ]
 
 
+class ClippingRow(PassRow, kw_only=True):
+    """At the pass's end, one row per line that clipped before the backward or after the optimizer's
+    step, and optimizer: steps of it whose gradients nothing else clipped.
+    """
+
+    part = "clippings"
+    when = "loud"
+
+    at: At
+    optimizer: Annotated[str, doc("its class")]
+    steps: Annotated[int, doc("its steps, without the first")]
+    n: Annotated[int, doc("those of them before which this line clipped in vain")]
+    absent: Annotated[
+        bool,
+        doc(
+            "none of its parameters had a gradient then; else they had those that it had stepped "
+            "with, and no backward ran in between"
+        ),
+    ]
+
+
 class UpdateRow(PassRow, kw_only=True):
     """At the pass's end, one row for each of torch's own optimizers that stepped weights in half
     precision.

@@ -107,3 +107,15 @@ def test_facts_leave_out_what_is_not_known():
         facts = dict(Delicate(SITE, "function", "log", "float16", low=low, high=high).facts)
         assert facts["range of the input"] == "unknown"
         assert "input made by" not in facts and facts["inside"] == "the line itself"
+
+
+@pytest.mark.parametrize(
+    ("n", "lost", "said"), [((2,), (2,), 2), ((1,), (1,), 0), ((3,), (2,), 0), ((2, 1), (2, 1), 3)]
+)
+def test_the_loss_is_lost_where_none_of_two_backwards_or_more_began_finite(n, lost, said):
+    losses = tuple(
+        Delicate(SITE, "loss", "backward", "float16", n=each, overflowed=bad)
+        for each, bad in zip(n, lost, strict=True)
+    )
+    assert OpRanges(3, losses).loss_lost == said
+    assert OpRanges(3, ()).loss_lost == 0

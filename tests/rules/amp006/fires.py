@@ -248,3 +248,23 @@ def updated_after_each_of_two_optimizers_is_a_note():
         scaler.update()
 
     return step
+
+
+def updated_twice_in_a_script_whose_step_ends_with_the_second_optimizer_is_a_note():
+    first, one, scaler = _parts(growth_interval=500)
+    second, other, _ = _parts()
+    begun = []
+
+    def step():
+        if begun:
+            scaler.update()
+        begun.append(True)
+        one.zero_grad()
+        scaler.scale(first(torch.ones(4, 8)).mean()).backward()
+        scaler.step(one)
+        scaler.update()  # AMP006
+        other.zero_grad()
+        scaler.scale(second(torch.ones(4, 8)).mean()).backward()
+        scaler.step(other)
+
+    return step

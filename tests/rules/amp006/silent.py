@@ -319,3 +319,59 @@ def two_optimizers_and_one_update():
         scaler.update()
 
     return step
+
+
+def one_update_that_comes_when_the_next_step_has_begun():
+    first, one, scaler = _parts(growth_interval=500)
+    second, other, _ = _parts()
+    begun = []
+
+    def step():
+        if begun:
+            scaler.update()
+        begun.append(True)
+        for model, optimizer in ((first, one), (second, other)):
+            optimizer.zero_grad()
+            scaler.scale(model(torch.ones(4, 8)).mean()).backward()
+            scaler.step(optimizer)
+
+    return step
+
+
+def two_iterations_of_one_step_that_take_turns():
+    first, one, scaler = _parts(growth_interval=500)
+    second, other, _ = _parts()
+
+    def train(turn):
+        model, optimizer = ((first, one), (second, other))[turn]
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).mean()).backward()
+        scaler.step(optimizer)
+        if turn == 0:
+            scaler.update()
+        else:
+            scaler.update()
+
+    def step():
+        train(0)
+        train(1)
+
+    return step
+
+
+def each_of_two_scalers_updated_when_the_next_step_has_begun():
+    first, one, scaler = _parts(growth_interval=500)
+    second, other, own = _parts(growth_interval=500)
+    begun = []
+
+    def step():
+        if begun:
+            scaler.update()
+            own.update()
+        begun.append(True)
+        for model, optimizer, scale in ((first, one, scaler), (second, other, own)):
+            optimizer.zero_grad()
+            scale.scale(model(torch.ones(4, 8)).mean()).backward()
+            scale.step(optimizer)
+
+    return step

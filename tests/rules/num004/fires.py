@@ -80,3 +80,30 @@ def overflow_that_the_scaler_hides():
         scaler.update()
 
     return step
+
+
+def squared_error_by_hand_whose_root_hides_it_from_the_scaler():
+    model, scaler = nn.Linear(8, 1), torch.amp.GradScaler("cpu", init_scale=4.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.float16):
+            off = model(torch.ones(4, 8)) - 400.0
+            loss = torch.sqrt((off * off).mean())  # NUM004
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def a_power_of_two_whose_root_hides_it():
+    model = nn.Linear(8, 1)
+
+    def loss():
+        with torch.autocast("cpu", dtype=torch.float16):
+            off = model(torch.ones(4, 8)) - 400.0
+            return torch.sqrt((off**2).mean())  # NUM004
+
+    return _trained(model, loss)

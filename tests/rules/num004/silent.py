@@ -105,3 +105,58 @@ def division_by_zero_that_is_cut_off_and_a_skipped_step():
         scaler.update()
 
     return step
+
+
+def an_overflow_that_a_bound_cuts_off_before_the_loss():
+    model = nn.Linear(8, 1)
+
+    def loss():
+        with torch.autocast("cpu", dtype=torch.float16):
+            off = model(torch.ones(4, 8)) - 4000.0
+            return (off * off).clamp(max=100.0).float().mean() + off.float().square().mean()
+
+    return _trained(model, loss)
+
+
+def a_loss_that_is_infinite_once_before_its_scale_came_down():
+    model = nn.Linear(8, 1)
+    calls = [0]
+
+    def loss():
+        calls[0] += 1
+        with torch.autocast("cpu", dtype=torch.float16):
+            off = model(torch.ones(4, 8)) - (400.0 if calls[0] % 3 == 0 else 1.0)
+            return torch.sqrt((off * off).mean())
+
+    return _trained(model, loss)
+
+
+def an_infinite_loss_of_float32():
+    model = nn.Linear(8, 1)
+
+    def loss():
+        off = model(torch.ones(4, 8)) - 1e20
+        return torch.sqrt((off * off).mean())
+
+    return _trained(model, loss)
+
+
+def the_power_taken_in_float32():
+    model = nn.Linear(8, 1)
+
+    def loss():
+        with torch.autocast("cpu", dtype=torch.float16):
+            off = model(torch.ones(4, 8)).float() - 400.0
+            return torch.sqrt((off**2).mean())
+
+    return _trained(model, loss)
+
+
+def a_negative_power_at_its_pole():
+    model = nn.Linear(8, 1)
+
+    def loss():
+        with torch.autocast("cpu", dtype=torch.float16):
+            return ((model(torch.ones(4, 8)) * 0.0) ** -2).clamp(max=5.0).float().mean()
+
+    return _trained(model, loss)

@@ -8,7 +8,7 @@ import functools
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,10 +55,38 @@ class _Step:
     """Autocast was entered in float16 with gradients on."""
     by_hand: dict[tuple[int, str], set[int]] = field(default_factory=dict)
     """Lines that clamp or multiply tensors in place, with where those begin in memory."""
-    since: dict[int, set[int]] = field(default_factory=dict)
-    """Optimizers that each scaler stepped since its last update."""
-    updates: dict[int, list[tuple[int, set[int]]]] = field(default_factory=dict)
-    """Of each scaler: lines that updated it, each with what it had stepped."""
+
+
+@dataclass
+class _Updates:
+    """Updates of one scaler, by the step in which it stepped the optimizers that they follow: of a
+    script's last optimizer the update comes when the next step has begun.
+    """
+
+    step: int = -1
+    since: set[int] = field(default_factory=set)
+    """Optimizers that it stepped since its last update."""
+    by_step: dict[int, list[tuple[int, set[int]]]] = field(default_factory=dict)
+    """Lines that updated it, each with what it had stepped."""
+
+    def stepped(self, optimizer: int, step: int) -> None:
+        """It is about to step or unscale an optimizer."""
+        self.since.add(optimizer)
+        self.step = step
+
+    def updated(self, at: int, step: int) -> None:
+        """It was updated at this line."""
+        of = self.step if self.since else step
+        self.by_step.setdefault(of, []).append((at, self.since))
+        self.since = set()
+
+    def over(self, before: int) -> Iterator[tuple[int, int]]:
+        """Steps before this one whose updates are all known, each with the lines that were too
+        early.
+        """
+        for step in [each for each in self.by_step if each < before]:
+            for at in _early(self.by_step.pop(step)):
+                yield step, at
 
 
 class AmpProbe(OptimizerProbe):
@@ -83,6 +111,7 @@ class AmpProbe(OptimizerProbe):
         self._step = _Step()
         self._watching = False
         self._backwards = 0
+        self._updates: dict[int, _Updates] = {}
         self._stepped: PerOptimizer[list[int]] = PerOptimizer(OPTIMIZERS)
 
     def start(self) -> None:
@@ -107,6 +136,8 @@ class AmpProbe(OptimizerProbe):
         self._watching = False
         BACKWARD_HOOKS.remove(self)
         self._patches.undo()
+        self._write_early(self.context.step + 1)
+        self._updates.clear()
         for at, step, before, after in self._scales:
             self.context.add(
                 AmpRow(step=step, at=at, what="update", before=float(before), after=float(after))
@@ -118,14 +149,17 @@ class AmpProbe(OptimizerProbe):
 
     def step_end(self) -> None:
         """Write the step's rows."""
-        for updates in self._step.updates.values():
-            for at in _early(updates):
-                self._events[at, "update_early", ""] += 1
+        self._write_early(self.context.step)
         for (at, what, dtype), n in self._events.items():
             self.context.add(AmpRow(at=at, what=what, dtype=dtype, n=n))
         self._events.clear()
         self._clipped.clear()
         self._step = _Step()
+
+    def _write_early(self, before: int) -> None:
+        for updates in self._updates.values():
+            for step, at in updates.over(before):
+                self.context.add(AmpRow(step=step, at=at, what="update_early", n=1))
 
     # -- what happens ------------------------------------------------------------------------------
 
@@ -179,7 +213,8 @@ class AmpProbe(OptimizerProbe):
         scaled ones.
         """
         self._step.unscaled.add(id(optimizer))
-        self._step.since.setdefault(id(scaler), set()).add(id(optimizer))
+        known = self._updates.setdefault(id(scaler), _Updates())
+        known.stepped(id(optimizer), self.context.step)
         if not (self._clipped or self._step.by_hand) or not scaler.is_enabled():
             return
         states = training.unscaled_states(scaler)
@@ -295,8 +330,8 @@ class AmpProbe(OptimizerProbe):
                 and all(each is None for each in given)
             ):
                 self._scales.append((at, self.context.step, before, after))
-                stepped = self._step.since.pop(id(scaler), set())
-                self._step.updates.setdefault(id(scaler), []).append((at, stepped))
+                known = self._updates.setdefault(id(scaler), _Updates())
+                known.updated(at, self.context.step)
 
         self._patches.attribute(GradScaler, "update", update)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from auditor.capture.instruments.live_objects import live_instances
 from auditor.capture.instruments.module_stack import live_modules
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.torch_private.tensors import key_of
@@ -45,8 +46,8 @@ FOREACH = frozenset(
 
 
 class ParametersNow:
-    """Parameters of modules and optimizers, held weakly, and the storages that they and their
-    gradients have now.
+    """Parameters of modules and optimizers, where there are none all leaves that want a gradient,
+    held weakly, and the storages that they and their gradients have now.
     """
 
     def __init__(self) -> None:
@@ -63,8 +64,13 @@ class ParametersNow:
             for each in own_parameters(module).values()
             if isinstance(each, torch.Tensor)
         }
-        for optimizer in live_optimizers():
+        optimizers = live_optimizers()
+        for optimizer in optimizers:
             found.update((id(each), each) for each in tensors_of(optimizer))
+        if not optimizers:  # what is updated by hand need be in no module either
+            found.update(
+                (id(each), each) for each in live_instances(torch.Tensor) if _trained(each)
+            )
         self._held = [weak for each in found.values() if (weak := _weakly(each)) is not None]
         self.stale = True
 
@@ -93,6 +99,11 @@ class ParametersNow:
                 place = None if each is None else _place_of(plain(each))
                 if place is not None:
                     self._where[place] = number, each.numel()
+
+
+def _trained(tensor: torch.Tensor) -> bool:
+    """A leaf that wants a gradient; not the fake ones that torch.compile keeps."""
+    return tensor.requires_grad and tensor.is_leaf and not hasattr(tensor, "fake_mode")
 
 
 def _weakly(tensor: torch.Tensor) -> Any:

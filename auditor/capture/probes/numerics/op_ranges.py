@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import torch
+
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.numerics.op_ranges_log import OpRangesLog
+from auditor.capture.probes.numerics.op_ranges_log import CallFacts, OpRangesLog
 from auditor.capture.probes.numerics.op_ranges_mode import OpRangesMode
 from auditor.capture.probes.numerics.singular_gradients import SingularGradients
 from auditor.capture.probes.operator_probe import OperatorProbe
+
+SMALL = 4096
+"""Elements of a loss that are looked at, at most."""
 
 
 class OpRangesProbe(OperatorProbe):
@@ -28,6 +33,7 @@ class OpRangesProbe(OperatorProbe):
         super().__init__(context)
         self._log = OpRangesLog()
         self._poles: SingularGradients | None = None
+        self._losses: list[tuple[int, torch.Tensor]] = []
 
     def watch(self) -> None:
         """Follow operators, and the backward."""
@@ -38,8 +44,14 @@ class OpRangesProbe(OperatorProbe):
         self.enter(watch)
 
     def step_end(self) -> None:
-        """Forget what led to the step's tensors."""
+        """See whether its losses are finite; forget what led to the step's tensors."""
         self._log.trails.clear()
+        for at, loss in self._losses:
+            dtype = str(loss.dtype).removeprefix("torch.")
+            entry = self._log.entry(CallFacts(at, "loss", "backward", dtype))
+            entry.saw(self.context.step, loss)
+            entry.ended(loss)
+        self._losses.clear()
         if self._poles is not None:
             self._poles.forget()
 
@@ -55,6 +67,7 @@ class OpRangesProbe(OperatorProbe):
             ):
                 self.context.add(row)
         self._log, self._poles = OpRangesLog(), None
+        self._losses.clear()
 
     # -- what happens ------------------------------------------------------------------------------
 
@@ -62,6 +75,7 @@ class OpRangesProbe(OperatorProbe):
         """What the backward begins at is the loss."""
         if self.context.in_step and not call.nested:
             self._log.reached_loss(plain(tensor) for tensor in call.tensors)
+            self._keep_losses(call)
             if self._poles is not None:
                 self._poles.backward_begins(call)
 
@@ -69,3 +83,12 @@ class OpRangesProbe(OperatorProbe):
         """See what the operators that stood on a pole did."""
         if self._poles is not None and not call.nested:
             self._poles.backward_ends()
+
+    def _keep_losses(self, call: Backward) -> None:
+        """Of a call that asks for the gradients of all leaves: others begin at what they like."""
+        at = self.here()
+        for tensor in call.tensors if at is not None and not call.inputs else ():
+            inner = plain(tensor).detach()
+            small = 0 < inner.numel() <= SMALL and inner.is_floating_point()
+            if small and inner.layout is torch.strided and not inner.is_meta:
+                self._losses.append((at, inner))

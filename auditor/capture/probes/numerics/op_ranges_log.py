@@ -62,7 +62,14 @@ class Entry:
         made = torch.isinf(output).any()
         for tensor in given:
             made = made & torch.isfinite(tensor).all()
-        self._overflowed = made.long() if self._overflowed is None else self._overflowed + made
+        self._count(made)
+
+    def ended(self, loss: torch.Tensor) -> None:
+        """Count whether a backward began at what is not finite. Nothing is read on the host."""
+        self._count(~torch.isfinite(loss).all())
+
+    def _count(self, bad: torch.Tensor) -> None:
+        self._overflowed = bad.long() if self._overflowed is None else self._overflowed + bad
 
     def row(self) -> NumericRow:
         """As the part ``numerics`` holds it. Reads the range: a host sync on a GPU."""

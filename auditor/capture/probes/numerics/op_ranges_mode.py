@@ -80,7 +80,18 @@ PRODUCT_PARTS = ("convolution", "scaled_dot_product", "lstm", "gru", "norm_backw
 """What begins a new trail: the loss is what follows the last of them."""
 
 GROWING = frozenset(
-    {"mul", "sum", "pow", "square", "exp", "cumsum", "prod", "native_layer_norm", "div"}
+    [
+        "mul",
+        "sum",
+        "pow",
+        "square",
+        "exp",
+        "cumsum",
+        "prod",
+        "native_layer_norm",
+        "div",
+        "linalg_vector_norm",
+    ]
 )
 """Other operators whose results may leave the range of float16."""
 
@@ -188,7 +199,7 @@ class OpRangesMode(OperatorMode):
                 entry = self._note("output", call.operator.name, inner)
                 if (
                     entry is not None
-                    and call.operator.name not in POLAR
+                    and not _polar(call.operator, args)
                     and not call.operator.writes
                 ):
                     entry.gave(
@@ -243,6 +254,13 @@ class OpRangesMode(OperatorMode):
         )
         entry.saw(self._step(), tensor)
         return entry
+
+
+def _polar(operator: Operator, args: tuple[Any, ...]) -> bool:
+    """True if its infinity may be a pole. A power of a positive exponent has none."""
+    if operator.name == "pow" and len(args) > 1 and isinstance(args[1], int | float):
+        return args[1] <= 0
+    return operator.name in POLAR
 
 
 def _widens(operator: Operator, args: tuple[Any, ...]) -> bool:

@@ -169,7 +169,8 @@ def test_the_shadow_device_is_no_library_below_the_line(tmp_path: Path) -> None:
     with shadow_cuda():
         _, rows = rows_of(tmp_path, on_gpu.replace('autocast("cpu"', 'autocast("cuda"'))
     assert rows["epsilon add"]["dtype"] == "float16"
-    assert {row["at_site"].get("via") for row in rows.values()} <= {
+    delicate = [row for row in rows.values() if row["what"] != "loss"]
+    assert {row["at_site"].get("via") for row in delicate} <= {
         None,
         "torch/nn/modules/linear.py:forward",
     }

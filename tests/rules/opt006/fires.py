@@ -1,0 +1,83 @@
+"""OPT006 must report exactly the marked lines."""
+
+import torch
+from torch import nn
+from torch.nn.utils import clip_grad_norm_, clip_grad_value_
+
+
+def _parts():
+    model = nn.Linear(8, 1)
+    return model, torch.optim.SGD(model.parameters(), lr=1e-3)
+
+
+def clipped_before_the_backward():
+    model, optimizer = _parts()
+
+    def step():
+        optimizer.zero_grad()
+        loss = model(torch.ones(4, 8)).square().mean()
+        clip_grad_norm_(model.parameters(), 1.0)  # OPT006
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def clipped_by_value_before_the_backward_of_zeroed_gradients():
+    model, optimizer = _parts()
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+
+    def step():
+        optimizer.zero_grad(set_to_none=False)
+        loss = model(torch.ones(4, 8)).square().mean()
+        clip_grad_value_(model.parameters(), 0.5)  # OPT006
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def clipped_behind_the_step():
+    model, optimizer = _parts()
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # OPT006
+
+    return step
+
+
+def of_two_optimizers_the_generators_is_clipped_too_early():
+    generator, one = _parts()
+    critic, other = _parts()
+
+    def step():
+        other.zero_grad()
+        critic(torch.ones(4, 8)).mean().backward()
+        clip_grad_norm_(critic.parameters(), 1.0)
+        other.step()
+        one.zero_grad()
+        loss = generator(torch.ones(4, 8)).square().mean()
+        clip_grad_norm_(generator.parameters(), 1.0)  # OPT006
+        loss.backward()
+        one.step()
+
+    return step
+
+
+def behind_a_scalers_step():
+    model, optimizer = _parts()
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+
+    def step():
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).square().mean()).backward()
+        scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+        clip_grad_norm_(model.parameters(), 1.0)  # OPT006
+
+    return step

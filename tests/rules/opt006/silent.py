@@ -1,0 +1,135 @@
+"""Near misses: OPT006 must stay silent on all of these."""
+
+import torch
+from torch import nn
+from torch.nn.utils import clip_grad_norm_
+
+
+def _parts():
+    model = nn.Linear(8, 1)
+    return model, torch.optim.SGD(model.parameters(), lr=1e-3)
+
+
+def between_backward_and_step():
+    model, optimizer = _parts()
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    return step
+
+
+def the_optimizer_steps_when_the_next_step_has_begun():
+    model, optimizer = _parts()
+
+    def step():
+        optimizer.step()
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        clip_grad_norm_(model.parameters(), 1.0)
+
+    return step
+
+
+def accumulated_and_clipped_after_each_backward():
+    model, optimizer = _parts()
+
+    def step():
+        optimizer.zero_grad()
+        for _ in range(4):
+            model(torch.ones(4, 8)).square().mean().backward()
+            clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    return step
+
+
+def accumulated_over_calls_and_clipped_behind_each():
+    model, optimizer = _parts()
+    calls = [0]
+
+    def step():
+        calls[0] += 1
+        model(torch.ones(4, 8)).square().mean().backward()
+        if calls[0] % 4 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+        clip_grad_norm_(model.parameters(), 1.0)
+
+    return step
+
+
+def only_the_norm_is_asked_for():
+    model, optimizer = _parts()
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()
+        clip_grad_norm_(model.parameters(), float("inf"))
+
+    return step
+
+
+def a_model_that_another_optimizer_trains():
+    model, optimizer = _parts()
+    other, own = _parts()
+
+    def step():
+        own.zero_grad()
+        other(torch.ones(4, 8)).square().mean().backward()
+        clip_grad_norm_(other.parameters(), 1.0)
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()
+        own.step()
+
+    return step
+
+
+def clipped_inside_a_closure():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = model(torch.ones(4, 8)).square().mean()
+        loss.backward()
+        clip_grad_norm_(model.parameters(), 1.0)
+        return loss
+
+    def step():
+        optimizer.step(closure)
+
+    return step
+
+
+def a_second_backward_behind_one_that_was_clipped():
+    model, optimizer = _parts()
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        clip_grad_norm_(model.parameters(), 1.0)
+        (model.weight.square().sum() * 1e-4).backward()
+        optimizer.step()
+
+    return step
+
+
+def once_before_the_first_step():
+    model, optimizer = _parts()
+    begun = []
+
+    def step():
+        if not begun:
+            clip_grad_norm_(model.parameters(), 1.0)
+        begun.append(True)
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()
+
+    return step
