@@ -22,6 +22,9 @@ Object = dict[str, Any]
 UNWRITTEN = ("hints", "joined_facts", "changes")
 """Fields of a finding that are for rules and charts, and for nobody else."""
 
+UNWRITTEN_OF_REPORT = ("editor_links",)
+"""Fields of the report that mean nothing on another machine."""
+
 CHARTS = ("series", "layers", "lanes")
 """Fields that hold a chart in each item: thousands of numbers, which nobody reads one below the
 other.
@@ -115,6 +118,8 @@ def _lines(name: str, items: list[Any]) -> bytes:
 def _written(report: Report) -> Object:
     built: Object = msgspec.to_builtins(replace(report, findings=()))
     built["findings"] = [_finding(finding) for finding in report.findings]
+    for name in UNWRITTEN_OF_REPORT:
+        del built[name]
     return {name: built.pop(name) for name in _LEADING} | built
 
 
@@ -166,7 +171,8 @@ def _read(written: Object) -> Object:
     """
     findings = written.get("findings")
     series = written.get("series")
-    return written | {
+    kept = {name: value for name, value in written.items() if name not in UNWRITTEN_OF_REPORT}
+    return kept | {
         "findings": [_read_finding(row) for row in findings]
         if isinstance(findings, list)
         else findings,

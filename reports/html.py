@@ -11,7 +11,7 @@ import hashlib
 import importlib.util
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from . import (
     compilation,
     device,
     families,
+    finding_rows,
     forecasts,
     lanes,
     next_steps,
@@ -70,7 +71,7 @@ class Html:
 
 
 def _context(report: Report) -> dict[str, Any]:
-    """Every name that the template uses."""
+    """Every name that the templates use."""
     faults: list[str] = []
     by_step = drawn(
         "step times and memory by step", lambda: _with_data(charts.charts(report.series)), faults
@@ -82,17 +83,12 @@ def _context(report: Report) -> dict[str, Any]:
     )
     filled = (*timelines, *drawn("memory over time", lambda: _with_data(_memory(report)), faults))
     grouped = pictures.by_subject(tuple(picture for picture, _ in filled))
+    shown = (*(_shown_by_step(chart) for chart, _ in by_step), *map(_shown, grouped))
     return {
         "report": report,
         "run": report.run,
         "subject": f"Audit of {text.one_line(report.run.target, 200)}",
-        "cards": page.cards(
-            report,
-            [
-                *(_shown_by_step(chart) for chart, _ in by_step),
-                *(_shown(group) for group in grouped),
-            ],
-        ),
+        **_listed(report, shown),
         "baseline": baselines.sentences(report),
         "caveats": report.caveats,
         "warnings": (*summary.limits(report), *faults),
@@ -100,7 +96,9 @@ def _context(report: Report) -> dict[str, Any]:
         "explained": page.explained(report),
         "families": families.families(report),
         "statuses": [(status, summary.with_status(report, status)) for status in families.STATUSES],
-        "recoverable": summary.recoverable(report),
+        "recoverable": [
+            (part, finding_rows.links(report, part.among)) for part in summary.recoverable(report)
+        ],
         "nothing_proven": verified.nothing_proven(report),
         "proven": summary.proven(report),
         "dropped": verified.dropped(report),
@@ -130,7 +128,7 @@ def _context(report: Report) -> dict[str, Any]:
 def _drawing(drawings: list[Any]) -> dict[str, Any]:
     """Style, scripts and what they draw; without plotly the charts stay still pictures."""
     plotted = drawings if _plotly_installed() else []
-    script = _asset("report.js") + _asset("plots.js")
+    script = _asset("report.js") + _asset("filter.js") + _asset("plots.js")
     return {
         "zoomless": _ZOOMLESS if drawings and not plotted else "",
         "data": Markup(_script_json({"charts": plotted})),  # noqa: S704 - escaped by _script_json
@@ -141,11 +139,26 @@ def _drawing(drawings: list[Any]) -> dict[str, Any]:
     }
 
 
+def _listed(report: Report, shown: Sequence[page.Shown]) -> dict[str, Any]:
+    """The findings, and how they are listed."""
+    cards = page.cards(report, shown)
+    groups = finding_rows.groups(cards)
+    return {
+        "cards": cards,
+        "groups": groups,
+        "choices": finding_rows.choices(groups),
+        "finding_order": finding_rows.order(cards),
+        "few": finding_rows.FEW,
+        "linked": functools.partial(finding_rows.links, report),
+    }
+
+
 def _fixing(report: Report) -> dict[str, Any]:
     """What to do, and what each fix buys."""
     return {
         "next_steps": next_steps.steps(report),
         "next_commands": next_steps.commands(report),
+        "next_unmeasured": next_steps.unmeasured(report),
         "folder_word": next_steps.FOLDER,
         "fixes": what_ifs.rows(report, "µs"),
         "fixes_said": what_ifs.sentences(report, "µs"),

@@ -101,6 +101,23 @@ def _commands(report: Report) -> Iterator[Command]:
     if len(patches) > safe:
         others = amounts.count(len(patches) - safe, "patch", "patches")
         yield Command("fix", "--unsafe", f"prints also {others} that may change what is trained")
-    tried = report.verification is not None or report.run.outcome != "completed"
-    if patches and not tried and report.run.world_size == 1:
+    if patches and _can_be_verified(report):
         yield Command("verify", "", "runs the target again with each patch and measures it")
+
+
+def _can_be_verified(report: Report) -> bool:
+    run = report.run
+    tried = report.verification is not None or run.outcome != "completed"
+    return not tried and run.world_size == 1 and not run.in_process
+
+
+def unmeasured(report: Report) -> str:
+    """Why no command measures the patches, and what would; empty where one does, or there is
+    none.
+    """
+    if not report.run.in_process or not any(map(_patch, report.findings)):
+        return ""
+    return (
+        "This was audited in its own process, so audit verify cannot measure the patches: put the "
+        "step into a module and audit it with audit run module:function for that."
+    )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from auditor import amounts
-from auditor.model import Edit, Finding, Report
+from auditor.model import Edit, Finding, Report, editors
 from auditor.model.prices import share_of_step
 
 from . import costs, families, manual, shares, summary, text
@@ -98,6 +98,8 @@ class Card:
     shown_in: tuple[Shown, ...]
     """Charts in which it can be seen."""
     parts: tuple[Part, ...] = ()
+    editor: str = ""
+    """Opens its line in an editor; empty where that is not known to work."""
 
 
 @dataclass(frozen=True)
@@ -269,7 +271,13 @@ def _card(
         pages=pages,
         shown_in=shown_in,
         parts=tuple(_parts(finding, report)),
+        editor=_editor(report, place),
     )
+
+
+def _editor(report: Report, place: str) -> str:
+    address = report.editor_links.get(place, "")
+    return address if editors.is_link(address) else ""
 
 
 def _basis(finding: Finding) -> str:

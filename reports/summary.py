@@ -164,8 +164,13 @@ class Recoverable:
     basis: str
     us_per_step: float
     share: float | None
-    findings: int
+    among: tuple[Finding, ...]
     alone_us: float | None = None
+
+    @property
+    def findings(self) -> int:
+        """How many they are."""
+        return len(self.among)
 
 
 def with_status(report: Report, status: Status) -> tuple[Verdict, ...]:

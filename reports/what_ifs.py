@@ -95,7 +95,7 @@ class Together:
 
     us: float
     alone_us: float | None
-    findings: int
+    findings: tuple[Finding, ...]
 
 
 def together(report: Report, found: Iterable[Finding]) -> Together:
@@ -112,6 +112,8 @@ def together(report: Report, found: Iterable[Finding]) -> Together:
         priced.get((each.code, each.key, each.message), us)
         for each, us in zip(counted, single, strict=True)
     ]
-    findings = sum(1 for alone, after in zip(single, joint, strict=True) if alone or after)
+    findings = tuple(
+        each for each, alone, after in zip(counted, single, joint, strict=True) if alone or after
+    )
     alone, us = sum(single), sum(joint)
     return Together(us, alone if abs(alone - us) > OVERLAPS * max(alone, us) else None, findings)

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 class Recorder:
     """One recording in the making: the manifest, the session and how it ended."""
 
+    in_process = False
+    """Whether it is made in the user's own process, which nobody can start again."""
+
     def __init__(self, plan: Plan, address: targets.Address | None = None) -> None:
         self.plan = plan
         self.folder = Path(plan.folder)
@@ -97,6 +100,7 @@ class Recorder:
                 "error": self.error,
                 "finished": self.finished,
                 "exhausted": self.exhausted,
+                "in_process": self.in_process,
                 "environment": self.environment,
                 "sources": {},
                 "recorded_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),

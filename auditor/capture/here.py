@@ -57,6 +57,8 @@ def alone() -> Iterator[None]:
 class Here(Recorder):
     """A recording of steps that this process takes; ``file`` is where the user's code lies."""
 
+    in_process = True
+
     def __init__(self, plan: Plan, file: str) -> None:
         super().__init__(plan, Address(plan.target, path=file or os.path.join(os.getcwd(), "x")))
         self._finder: StepFinder | None = None

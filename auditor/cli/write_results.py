@@ -11,13 +11,14 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from auditor.cli import console, tensorboard_files
 from auditor.errors import AuditProblem
 from auditor.evidence.snapshot.unpickle import no_collections
 from auditor.evidence.table import Evidence
-from auditor.judging import build_report, catalogue, engine
+from auditor.judging import build_report, catalogue, editor_links, engine
 from auditor.judging.config import Settings
 from auditor.model import Finding, Report
 from auditor.patch import plan as plan_patches
@@ -40,7 +41,10 @@ def judge(
         judgement = engine.judge(
             evidence, rules, knobs=settings.knobs, per_file_ignores=settings.per_file_ignores
         )
-    return build_report.report(evidence, judgement, rules, broken, note_below=settings.note_below)
+    report = build_report.report(evidence, judgement, rules, broken, note_below=settings.note_below)
+    sites = (finding.site for finding in report.findings)
+    opened = editor_links.links(evidence.recording, sites, settings.editor)
+    return replace(report, editor_links=opened)
 
 
 def write(

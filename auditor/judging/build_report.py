@@ -234,6 +234,7 @@ def _run(
         torch=str(manifest.get("environment", {}).get("torch", "")),
         python=str(manifest.get("environment", {}).get("python", "")),
         recorded_at=manifest.get("recorded_at", ""),
+        in_process=bool(manifest.get("in_process")),
     )
 
 

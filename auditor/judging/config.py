@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from auditor.errors import AuditProblem
+from auditor.model import editors
 from auditor.model.prices import NOTE_BELOW
 from auditor.rule import Rule
 
@@ -21,7 +22,7 @@ else:
     import tomli as tomllib
 
 FAIL_ON = ("error", "warning", "note", "never")
-KNOWN = ("select", "ignore", "fail-on", "note-below", "per-file-ignores", "rules")
+KNOWN = ("select", "ignore", "fail-on", "note-below", "editor", "per-file-ignores", "rules")
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Settings:
     per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     knobs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     note_below: float = NOTE_BELOW
+    editor: str = editors.DEFAULT
 
 
 def load(start: Path, rules: tuple[type[Rule], ...], *, lenient: bool = False) -> Settings:
@@ -75,6 +77,17 @@ def _read(path: Path, rules: tuple[type[Rule], ...], *, lenient: bool) -> Settin
             if not lenient or any(rule.code == code for rule in rules)
         },
         _share(path, "note-below", table.get("note-below", NOTE_BELOW)),
+        _editor(path, table.get("editor", editors.DEFAULT)),
+    )
+
+
+def _editor(path: Path, value: Any) -> str:
+    if isinstance(value, str) and (not value or editors.is_template(value)):
+        return value
+    raise AuditProblem(
+        f"{path}: editor = {value!r}; it is the address of a file in an editor, as in editor = "
+        f'"{editors.DEFAULT}", or "" for none',
+        f"its scheme is one of {', '.join(editors.SCHEMES)}",
     )
 
 

@@ -273,7 +273,8 @@ class Run:
 
     ``training``: ``trained`` (a backward or an optimizer ran, or a parameter changed), else
     ``forward`` (autograd graphs were built), ``evaluated`` (torch ran without them) or ``nothing``
-    (no operator ran); None where that was not looked at.
+    (no operator ran); None where that was not looked at. ``in_process``: the steps were taken in the
+    user's own process, so that ``audit verify`` cannot take them again.
     """
 
     target: str
@@ -289,6 +290,7 @@ class Run:
     python: str
     recorded_at: str
     training: Training | None = None
+    in_process: bool = False
 
 
 @dataclass(frozen=True)
@@ -381,6 +383,10 @@ class Report:
     """What re-runs with the patches measured; None until ``audit verify``."""
     baseline: Baseline | None = None
     """What a baseline knows of the findings; None where none was given."""
+    editor_links: dict[str, str] = field(default_factory=dict)
+    """What opens a finding's line in an editor, by ``file:line``, where the file lies on this
+    machine as it was recorded; never written to report.json.
+    """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "findings", prices.in_order(self.findings))

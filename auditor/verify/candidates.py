@@ -104,6 +104,11 @@ def require_unchanged(recording: Recording) -> None:
             "only what audit run recorded can be run again",
             "a trace or a snapshot names no program",
         )
+    if manifest.get("in_process"):
+        raise AuditProblem(
+            "this was audited in its own process, which cannot be started again to compare a patch",
+            "audit run module:function records a step that another process can import",
+        )
     if manifest.get("outcome") != "completed":
         raise AuditProblem(
             f"the audited run did not complete ({manifest.get('outcome')}), so a patched one "

@@ -31,6 +31,16 @@
     return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
   }
 
+  // A lane's name in lines that fit beside a chart on a phone.
+  function inLines(name) {
+    const made = [""];
+    for (const word of name.split(" ").flatMap((one) => one.match(/.{1,17}/gu) ?? [])) {
+      const longer = `${made.at(-1)} ${word}`.trim();
+      if (longer.length > 17 && made.at(-1)) made.push(word); else made[made.length - 1] = longer;
+    }
+    return made.map(plain).join("<br>");
+  }
+
   function axis(more) {
     return { gridcolor: colour("--rule"), zerolinecolor: colour("--rule"), linecolor: colour("--rule"), ...more };
   }
@@ -117,7 +127,7 @@
         margin: { l: innerWidth < 620 ? 114 : 132, r: 8, t: 30, b: 40 },
         xaxis: axis({ title: { text: plain(chart.xLabel), standoff: 8 }, range: [0, chart.right] }),
         yaxis: axis({
-          range: [chart.lanes.length - 0.5, -0.5], tickvals: ticks, ticktext: chart.lanes.map(plain), fixedrange: true, showgrid: false,
+          range: [chart.lanes.length - 0.5, -0.5], tickvals: ticks, ticktext: chart.lanes.map(innerWidth < 620 ? inLines : plain), fixedrange: true, showgrid: false,
           zeroline: false,
         }),
       }),

@@ -40,7 +40,9 @@
     const linked = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (!linked) return;
     showView(linked.id);
-    const folded = linked.matches("details") ? [linked] : linked.querySelectorAll(":scope > details");
+    linked.closest("article")?.dispatchEvent(new Event("linked", { bubbles: true }));
+    const folded = linked.matches("details") ? [linked] : [...linked.querySelectorAll(":scope > details")];
+    for (let part = linked; part; part = part.parentElement?.closest("details")) if (part.matches("details")) folded.push(part);
     for (const part of folded) part.open = true;
     if (linked.matches("article, details")) linked.scrollIntoView();
   }
@@ -50,8 +52,15 @@
     for (const choice of document.querySelectorAll(".views input")) choice.checked = choice.checked || choice.value === id;
   }
 
+  // Paper has no clicks: all is open on it, and folded again afterwards.
+  let unfolded = [];
   function openForPrint() {
-    for (const part of document.querySelectorAll("details")) part.open = true;
+    unfolded = [...document.querySelectorAll("details:not([open])")];
+    for (const part of unfolded) part.open = true;
+  }
+  function foldAgain() {
+    for (const part of unfolded) part.open = false;
+    unfolded = [];
   }
 
   // In audit view the page around this one says which findings can be seen in its trace, and shows what is asked for.
@@ -81,5 +90,6 @@
   addEventListener("message", showTraced);
   addEventListener("hashchange", openLinked);
   addEventListener("beforeprint", openForPrint);
+  addEventListener("afterprint", foldAgain);
   addEventListener("DOMContentLoaded", openLinked);
 })();

@@ -22,6 +22,8 @@ from auditor import api
 from auditor.capture import here
 from auditor.errors import AuditProblem
 from auditor.model import Severity
+from auditor.recordings.folder import Recording
+from auditor.verify.candidates import require_unchanged
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -63,7 +65,13 @@ def test_a_closure_is_audited_here(tmp_path):
     assert found.code == "GRAPH001" and found.site.text == "kept.append(loss)"
     assert api.HERE in report.warnings
     assert {each.name for each in (tmp_path / "out").iterdir()} >= {"report.json", "report.html"}
-    assert as_json.read(tmp_path / "out" / "report.json").findings[0].key == found.key
+    written = as_json.read(tmp_path / "out" / "report.json")
+    assert written.findings[0].key == found.key
+    assert report.run.in_process and written.run.in_process
+    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert "audit fix" in page and "audit verify </" not in page and "cannot measure" in page
+    with pytest.raises(AuditProblem, match="in its own process"):
+        require_unchanged(Recording(tmp_path / "out" / "recording"))
     with pytest.raises(AuditProblem, match="already holds a recording"):
         auditor.audit(step, steps=6, out=tmp_path / "out")
 

@@ -107,6 +107,17 @@ def test_what_was_tried_or_cannot_be_tried_is_not_offered_again():
     assert "audit verify F" not in commands(report(one, run=ranks), "F")
 
 
+def test_what_was_audited_in_its_own_process_is_told_what_would_measure_it():
+    own = replace(golden.silent_report().run, in_process=True)
+    made = report(found("A001", 1, SAFE), run=own)
+    assert list(commands(made, "F")) == ["audit fix F", "audit fix F --apply"]
+    page = str(renderer("html").render(made))
+    assert "audit verify cannot measure the patches" in page
+    assert "audit run module:function" in page
+    assert next_steps.unmeasured(report(found("A001", 1, WORDS), run=own)) == ""
+    assert next_steps.unmeasured(report(found("A001", 1, SAFE))) == ""
+
+
 def test_a_patch_that_broke_the_training_is_not_offered():
     broken = next(
         each.verified for each in golden.rich_report().findings if each.verified is not None

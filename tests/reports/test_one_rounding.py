@@ -51,20 +51,22 @@ class Walker(HTMLParser):
     def __init__(self, only: str = "") -> None:
         super().__init__()
         self.words: list[str] = []
-        self._open: list[tuple[str, str]] = []
+        self._open: list[tuple[str, str, bool]] = []
         self._only = only
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag not in ("meta", "link", "input", "wbr", "path", "br"):
-            self._open.append((tag, dict(attrs).get("id") or ""))
+            given = dict(attrs)
+            quoted = tag in QUOTED and given.get("class") != "row"  # the row of a finding is ours
+            self._open.append((tag, given.get("id") or "", quoted))
 
     def handle_endtag(self, tag: str) -> None:
         while self._open and self._open.pop()[0] != tag:
             pass
 
     def handle_data(self, data: str) -> None:
-        inside = not self._only or any(name == self._only for _, name in self._open)
-        if inside and not any(tag in QUOTED for tag, _ in self._open):
+        inside = not self._only or any(name == self._only for _, name, _ in self._open)
+        if inside and not any(quoted for _, _, quoted in self._open):
             self.words.append(data)
 
 

@@ -229,8 +229,9 @@ def test_every_finding_is_reached_by_keyboard(show: Callable[..., Any]) -> None:
 
 def test_a_link_to_a_rule_opens_its_manual(show: Callable[..., Any]) -> None:
     browser = show(golden.rich_report())
+    browser.find_element("css selector", "#finding-3 summary").click()
     browser.find_element(
-        "css selector", "#finding-3 .kicker a"
+        "css selector", "#finding-3 footer a[href='#rule-finding-1']"
     ).click()  # of the same rule as the first
     wait(browser, "return document.getElementById('rule-finding-1').open")
     assert browser.find_element("css selector", "#rule-finding-1 h4").is_displayed()
@@ -258,6 +259,7 @@ def test_a_patch_is_copied_whole(show: Callable[..., Any]) -> None:
         f"{heard} new MutationObserver(() => heard.push(said.textContent)).observe(said, "
         f"{{childList: true}})"
     )
+    browser.find_element("css selector", "#finding-1 summary").click()
     button = browser.find_element("css selector", "[data-copy=finding-1-diff]")
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
     button.click()
@@ -424,3 +426,153 @@ def test_commands_name_the_pages_own_folder_as_a_shell_takes_it(
     browser.get((home / "report.html").as_uri())
     said = wait(browser, "return document.querySelector('#command-1').textContent")
     assert said.strip() == f"audit fix {shlex.quote(str(home))}"
+
+
+# ---- the list of findings ------------------------------------------------------------------------
+
+_SHOWN = (
+    "return [...document.querySelectorAll('article.finding[data-key]')]"
+    ".filter((one) => one.checkVisibility()).map((one) => one.id.slice(8)).join(' ')"
+)
+
+
+def test_a_row_is_opened_by_a_click_and_by_the_keyboard(show: Callable[..., Any]) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    browser = show(golden.rich_report())
+    message = browser.find_element("css selector", "#finding-1 .message")
+    assert not message.is_displayed()
+    row = browser.find_element("css selector", "#finding-1 summary")
+    assert row.text.split()[1:3] == ["WARNING", "SYNC001"]
+    assert "Scalar read every step" in row.text and "8.41 ms / step" in row.text
+    row.click()
+    assert message.is_displayed()
+    row.send_keys(Keys.ENTER)
+    assert not message.is_displayed()
+
+
+@pytest.mark.parametrize(
+    ("steps", "left"),
+    [
+        ({}, "1 2 3 4 5 6 7"),
+        ({"#filter-severity": "error"}, "4"),
+        ({"#filter-family": "SYNC"}, "1 3 7"),
+        ({"#filter-family": "SYNC", "#filter-severity": "note"}, "7"),
+        ({"#filter-file": "examples/energy_flow/trainer.py", "#filter-severity": "note"}, "7"),
+        ({"#filter-words": "LOSS.ITEM() sync001"}, "1"),
+        ({"#filter-words": "no finding says this"}, ""),
+    ],
+    ids=["all", "severity", "family", "both", "file", "words", "none"],
+)
+def test_findings_are_filtered_and_searched(
+    show: Callable[..., Any], steps: dict[str, str], left: str
+) -> None:
+    browser = show(golden.rich_report())
+    codes = {each.code: str(number) for number, each in enumerate(golden.rich_report().findings, 1)}
+    left = left.replace("4", codes["GRAPH001"]) if left == "4" else left
+    for place, value in steps.items():
+        field = browser.find_element("css selector", place)
+        if field.tag_name == "input":
+            field.send_keys(value)
+        else:
+            field.find_element("css selector", f"option[value='{value}']").click()
+    assert browser.execute_script(_SHOWN) == left
+    said = browser.find_element("css selector", "#filtered").text
+    assert said == (f"{len(left.split())} of 7 shown" if steps else "")
+
+
+def test_findings_with_a_patch_and_back_by_escape(show: Callable[..., Any]) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    browser = show(golden.rich_report())
+    patched = [
+        str(number)
+        for number, each in enumerate(golden.rich_report().findings, 1)
+        if each.remedy is not None and each.remedy.diff
+    ]
+    assert 0 < len(patched) < 7
+    box = browser.find_element("css selector", "#filter-patch")
+    box.send_keys(Keys.SPACE)
+    assert browser.execute_script(_SHOWN) == " ".join(patched)
+    box.send_keys(Keys.ESCAPE)
+    assert browser.execute_script(_SHOWN) == "1 2 3 4 5 6 7"
+
+
+def test_a_link_leads_to_a_finding_that_is_filtered_out(show: Callable[..., Any]) -> None:
+    browser = show(golden.rich_report())
+    browser.find_element("css selector", "#filter-words").send_keys("no finding says this")
+    assert browser.execute_script(_SHOWN) == ""
+    browser.execute_script("location.hash = '#finding-2'")
+    wait(browser, "return document.querySelector('#finding-2 .message').checkVisibility()")
+    assert browser.execute_script(_SHOWN) == "1 2 3 4 5 6 7"
+
+
+def test_all_are_opened_and_closed(show: Callable[..., Any]) -> None:
+    browser = show(golden.rich_report())
+    button = browser.find_element("css selector", "#open-all")
+    opened = "return document.querySelectorAll('details.row[open]').length"
+    for number, word in ((7, "Close all"), (0, "Open all")):
+        button.click()
+        assert browser.execute_script(opened) == number
+        wait(browser, f"return document.getElementById('open-all').textContent === '{word}'")
+
+
+def test_without_scripts_all_findings_are_there_and_open(show: Callable[..., Any]) -> None:
+    browser = show(golden.silent_report())
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        show(golden.rich_report())
+        rows = browser.find_elements("css selector", "article.finding[data-key]")
+        assert [row.is_displayed() for row in rows] == [True] * 7
+        assert not browser.find_element("css selector", ".filter").is_displayed()
+        browser.find_element("css selector", "#finding-2 summary").click()
+        assert browser.find_element("css selector", "#finding-2 .message").is_displayed()
+        link = browser.find_element("css selector", ".figure a")
+        assert link.get_attribute("href").endswith("#finding-1")
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def test_the_figure_of_the_headline_opens_its_finding(show: Callable[..., Any]) -> None:
+    browser = show(golden.rich_report())
+    link = next(
+        one
+        for one in browser.find_elements("css selector", ".figure a")
+        if one.text.startswith("412")
+    )
+    assert not browser.find_element("css selector", "#finding-3 .message").is_displayed()
+    link.click()
+    wait(browser, "return document.querySelector('#finding-3 .message').checkVisibility()")
+
+
+_OUTSIDE = """
+return [...document.querySelectorAll('.plot .y span, .plot .x span, .live-plot .ytick text, .live-plot .xtick text')]
+  .filter((one) => one.checkVisibility())
+  .map((one) => [one.textContent, one.getBoundingClientRect()])
+  .filter(([, at]) => at.left < 0 || at.right > innerWidth).map(([words]) => words)
+"""
+
+
+def test_no_label_of_a_chart_is_cut_off_on_a_phone(show: Callable[..., Any]) -> None:
+    report = golden.rich_report()
+    long = "NCCL communication stream of rank 13"
+    lanes = tuple(
+        replace(chart, lanes=(long, *chart.lanes[1:])) if chart.kind != "segments" else chart
+        for chart in report.lanes
+    )
+    assert any(long in chart.lanes for chart in lanes)
+    browser = show(replace(report, lanes=lanes), 390)
+    assert browser.execute_script(_OUTSIDE) == []
+    words = browser.execute_script("return document.querySelector('#timeline-1 .y').textContent")
+    assert long in words
+    _wake_charts(browser, "#timeline-1")
+    assert browser.execute_script(_OUTSIDE) == []
+
+
+def test_after_printing_rows_are_folded_again(show: Callable[..., Any]) -> None:
+    browser = show(golden.rich_report())
+    browser.find_element("css selector", "#finding-2 summary").click()
+    for event, number in (("beforeprint", 7), ("afterprint", 1)):
+        browser.execute_script("dispatchEvent(new Event(arguments[0]))", event)
+        opened = "return document.querySelectorAll('details.row[open]').length"
+        assert browser.execute_script(opened) == number

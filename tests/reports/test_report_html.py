@@ -193,8 +193,8 @@ def test_the_page_keeps_its_order() -> None:
         'id="summary"',
         'id="failure-title"',
         'class="headline"',
-        'id="verdicts"',
         'id="findings"',
+        'id="verdicts"',
         'id="charts"',
         'id="operators"',
         # fmt: skip

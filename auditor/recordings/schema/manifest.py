@@ -64,6 +64,7 @@ class Manifest(TypedDict, total=False):
     masked_arguments: list[str]
     withheld: list[str]
     recorded_at: str
+    in_process: bool
     null_device: dict[str, str]
     warnings: list[str]
     rerun: _Rerun | None

@@ -1,0 +1,117 @@
+"""The list of findings: what stands below what, what it can be filtered by, and the order that it
+tells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from auditor.reports import finding_rows, page, renderer
+
+from auditor.model import Finding, Remedy, Severity, Site, editors
+from tests.reports import golden_report as golden
+
+DIFF = "--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-x\n+y\n"
+
+
+def found(code: str, line: int = 1, file: str = "train.py", **more: object) -> Finding:
+    made = Finding(Site(file, line, "step", "x"), "says", code=code, key=f"{code}{line}")
+    return replace(made, **{"severity": Severity.WARNING, **more})
+
+
+def rows(*findings: Finding) -> list[list[str]]:
+    cards = page.cards(replace(golden.silent_report(), findings=findings))
+    return [
+        [f"{row.card.finding.code} {row.behind}".strip() for row in group]
+        for group in finding_rows.groups(cards)
+    ]
+
+
+def test_consequences_and_findings_of_one_line_stand_below_the_first():
+    assert rows(
+        found("GRAPH001", 3),
+        found("MEM003", 9, follows="GRAPH001"),
+        found("SYNC001", 5),
+        found("NUM003", 3),
+        found("SYNC002", 5, file="other.py"),
+    ) == [
+        ["GRAPH001", "MEM003 follows from GRAPH001", "NUM003 the same line"],
+        ["SYNC001"],
+        ["SYNC002"],
+    ]
+
+
+def test_a_consequence_without_its_cause_stands_by_itself():
+    nowhere = replace(found("MEM003"), site=None, follows="GRAPH001")
+    assert rows(nowhere, replace(nowhere, follows="")) == [["MEM003"], ["MEM003"]]
+
+
+def choices(*findings: Finding) -> finding_rows.Choices:
+    cards = page.cards(replace(golden.silent_report(), findings=findings))
+    return finding_rows.choices(finding_rows.groups(cards))
+
+
+def test_there_is_a_filter_only_where_there_is_a_choice():
+    one = found("SYNC001")
+    assert choices(one, found("SYNC002", 2)) == finding_rows.Choices((), (), (), patched=False)
+    patch = Remedy("Do.", diff=DIFF)
+    other = found("ACME001", 2, "b.py", severity=Severity.ERROR, remedy=patch)
+    told = choices(one, other)
+    assert [value for value, _ in told.severities] == ["error", "warning"]
+    assert told.families == (("ACME", "ACME"), ("SYNC", "SYNC Host waits for the device"))
+    assert [value for value, _ in told.files] == ["b.py", "train.py"]
+    assert told.patched
+
+
+def test_the_order_is_told_and_what_opens_it():
+    cards = page.cards(golden.rich_report())
+    assert finding_rows.order(cards).startswith("First what gives back most time")
+    lost = found("NUM001", severity=Severity.ERROR)
+    cards = page.cards(replace(golden.silent_report(), findings=(lost, found("SYNC001", 2))))
+    assert finding_rows.order(cards).startswith("Errors that cost the whole run come first, then")
+    assert finding_rows.order(cards[:1]) == ""
+
+
+def test_a_figure_links_to_the_findings_that_it_is_made_of():
+    one, two = (found(f"SYNC00{n}", n, lost_us_per_step=5.0, basis="measured") for n in (1, 2))
+    three = found("SYNC003", 3)
+    shown = str(
+        renderer("html").render(replace(golden.silent_report(), findings=(one, two, three)))
+    )
+    headline = shown[shown.index('class="headline"') : shown.index('id="findings"')]
+    assert '<a href="#findings">10 µs <small>' in headline
+    assert '<a href="#finding-1">SYNC001</a> <a href="#finding-2">SYNC002</a></p>' in headline
+    assert "SYNC003" not in headline
+    alone = str(renderer("html").render(replace(golden.silent_report(), findings=(three, one))))
+    assert '<a href="#finding-1">5 µs <small>' in alone
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "javascript://x%0aalert(1)", "javascript:alert(1)", "https://example.org/x", "vscode:x",
+        'vscode://"><script>', "data:text/html,x", "file:///etc/passwd", " vscode://file/x",
+    ],
+)  # fmt: skip
+def test_no_other_address_becomes_a_link(address):
+    report = golden.rich_report()
+    place = str(report.findings[0].site)
+    assert not editors.is_link(address)
+    assert not editors.is_template(address + "{path}")
+    shown = str(renderer("html").render(replace(report, editor_links={place: address})))
+    assert "Open in editor" not in shown and 'class="editor"' not in shown
+    good = {place: editors.link(editors.DEFAULT, '/home/a b/<i>"train.py', 7)}
+    shown = str(renderer("html").render(replace(report, editor_links=good)))
+    assert '<a class="editor" href="vscode://file/home/a%20b/%3Ci%3E%22train.py:7">' in shown
+
+
+def test_templates_of_editors():
+    for template in (
+        editors.DEFAULT,
+        "pycharm://open?file=/{path}&line={line}",
+        "subl://open?url=file:///{path}",
+    ):
+        assert editors.is_template(template)
+    for template in ("", "vscode://file/x", "vscode://file/{path}:{row}", "x://{path}", "{path}"):
+        assert not editors.is_template(template)
