@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +16,10 @@ from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
 from auditor.judging import build_report, engine, forecasted
 from auditor.model import Report
-from auditor.runs import extra_runs, null_run
+from auditor.runs import extra_runs, null_run, played_ranks
 from auditor.runs import target as targets
 from auditor.runs.plan import Device, Plan
+from auditor.runs.played_ranks import PlayedRanks
 
 
 def run(
@@ -31,6 +33,8 @@ def run(
     memory_limit: int | None,
     timeout: float | None,
     nproc: int,
+    world: int = 0,
+    ranks: str = "",
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     fail_on: str | None,
@@ -47,8 +51,15 @@ def run(
     """Audit a target; returns the exit code."""
     address = targets.parse(target)
     meeting = launch.meeting(out, nproc)
+    played = _played(
+        world,
+        ranks,
+        device,
+        {"a launcher": meeting is not None, "--nproc": nproc > 1, "--verify": verify},
+    )
     world_size = nproc if meeting is None else meeting.own.world_size
-    _refuse(device, gpu, memory_limit, world_size, launched=meeting is not None)
+    if not played:
+        _refuse(device, gpu, memory_limit, world_size, launched=meeting is not None)
     gpu, sheet = forecasted.gpu_asked(gpu)
     if device == "null" and (lacking := null_run.lacking()) is not None:
         raise AuditProblem(f"--device null: {lacking.message}", lacking.hint)
@@ -72,18 +83,21 @@ def run(
     plan = replace(plan, rehearsed=rehearsed, memory_limit=memory_limit, world_size=world_size)
     if meeting is not None and meeting.own.rank:
         return launch.follow(meeting, plan, timeout, quiet=quiet)
-    plan = null_run.prepared(
-        replace(plan, gpu=gpu, sheet=sheet, native=native if rehearsed else ())
-    )
+    plan = replace(plan, gpu=gpu, sheet=sheet, native=native if rehearsed else ())
+    if played:
+        plan = played_ranks.planned(replace(plan, world_size=world, played=played))
+    else:
+        plan = null_run.prepared(plan)
     if device == "rehearse":
         plan = plan.on_shadow(steps)
     try:
-        rehearses = device == "auto" and bool(rehearsed) and world_size == 1
+        rehearses = device == "auto" and bool(rehearsed) and world_size == 1 and not played
         with (
             progress_display.shown(quiet=quiet, rehearses=rehearses) as (display, echo),
             launch.led(meeting, folder) as launched,
         ):
-            recording = extra_runs.record(plan, timeout, display, echo, launched)
+            ranked = PlayedRanks() if played else launched
+            recording = extra_runs.record(plan, timeout, display, echo, ranked)
     except (AuditProblem, KeyboardInterrupt) as ended:
         if isinstance(ended, AuditProblem) or not any(folder.rglob("steps.jsonl")):
             shutil.rmtree(folder if ours else folder / "recording", ignore_errors=True)
@@ -122,6 +136,27 @@ def _refuse(
         )
     if gpu and device in ("cpu", "cuda"):
         raise AuditProblem(f"--gpu names the GPU that is played: none is with --device {device}")
+
+
+def _played(world: int, ranks: str, device: Device, others: Mapping[str, bool]) -> tuple[int, ...]:
+    """The ranks of ``--world`` that are rehearsed; none without it.
+
+    Raises :class:`AuditProblem` for ``others`` (options that are given) that go against it.
+    """
+    if not world:
+        if ranks:
+            raise AuditProblem("--ranks names ranks of a world that is played: --world says how many")
+        return ()
+    against = [name for name, given in others.items() if given]
+    if device not in ("auto", "null"):
+        against.append(f"--device {device}")
+    if against:
+        raise AuditProblem(
+            f"--world {world} rehearses ranks on a null device: it does not go with {against[0]}"
+        )
+    chosen = played_ranks.chosen(world, ranks)
+    played_ranks.possible()
+    return chosen
 
 
 def _with_verification(
