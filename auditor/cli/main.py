@@ -180,7 +180,6 @@ def judging_options(command: Any) -> Any:
 @click.option(
     "--world",
     type=parameter_types.Whole(2, 1 << 20),
-    default=0,
     metavar="N",
     help="Rehearse ranks of a job of N processes: NCCL is played on a null device, no GPU and no "
     "other process is needed (docs/ranks.md).",

@@ -1,4 +1,4 @@
-"""This process as one rank of a world whose other ranks nobody started (``audit run --world``).
+"""The process as one rank of a world whose other ranks nobody started (``audit run --world``).
 
 On the null device NCCL needs no other process (``auditor/nulldevice/csrc/nccl.c``). What remains is
 what ranks tell one another on the host: the store that they meet at, groups of gloo, and
@@ -21,7 +21,7 @@ UNSAID = bytes(128)
 """What a key holds that another rank would have set: as long as NCCL's id of a communicator."""
 
 
-class PlayedStore(dist.Store):
+class PlayedStore(dist.Store):  # type: ignore[name-defined, misc]  # torch names no type
     """A store of one rank: nobody is waited for, and what nobody set reads as zeros."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class PlayedWorld:
 
     def _rendezvous(
         self, url: str, rank: int = -1, world_size: int = -1, **_: Any
-    ) -> Iterator[tuple[dist.Store, int, int]]:
+    ) -> Iterator[tuple[PlayedStore, int, int]]:
         own = (rank, "RANK"), (world_size, "WORLD_SIZE")
         rank, world_size = (
             given if given >= 0 else int(os.environ[variable]) for given, variable in own
@@ -130,7 +130,7 @@ def scatter_object_list(
     *_: Any,
     **__: Any,
 ) -> None:
-    """This rank's own, where it knows them; else what stands there."""
+    """What the rank itself would send, where it knows that; else what stands there."""
     if scatter_object_input_list:
         own = dist.get_rank() % len(scatter_object_input_list)
         scatter_object_output_list[0] = scatter_object_input_list[own]
