@@ -7,8 +7,9 @@ collectives of Python objects. Every other rank is taken to have said what this 
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +17,9 @@ import torch.distributed as dist
 
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.distributed import fake_group
+
+PLAYED = "played"
+"""Name of the backend that stands in the place of gloo."""
 
 UNSAID = bytes(128)
 """What a key holds that another rank would have set: as long as NCCL's id of a communicator."""
@@ -66,18 +70,8 @@ class PlayedStore(dist.Store):  # type: ignore[name-defined, misc]  # torch name
         return len(self._kept)
 
 
-class PlayedGloo:
-    """Stands in the place of the class ``ProcessGroupGloo``, which connects to all other ranks as
-    it is made.
-    """
-
-    def __new__(cls, store: Any, rank: int, size: int, *_: Any, **__: Any) -> Any:
-        """A group of torch's ``fake`` backend."""
-        return fake_group(rank, size)
-
-
 class PlayedWorld:
-    """Puts what needs other processes out of the program's way. The process ends with it."""
+    """Puts what needs other processes out of the program's way."""
 
     def __init__(self) -> None:
         self._patches = Patches()
@@ -87,13 +81,33 @@ class PlayedWorld:
         """Before the program's first line."""
         c10d = dist.distributed_c10d
         self._patches.attribute(c10d, "rendezvous", self._rendezvous)
-        if hasattr(c10d, "ProcessGroupGloo"):
-            self._patches.attribute(c10d, "ProcessGroupGloo", PlayedGloo)
-        for each in (all_gather_object, gather_object, broadcast_object_list, scatter_object_list):
+        self._without_gloo()
+        objects = all_gather_object, gather_object, broadcast_object_list, scatter_object_list
+        for each in (*objects, monitored_barrier):
             for owner in (c10d, dist):
                 self._patches.attribute(owner, each.__name__, each)
-        for owner in (c10d, dist):
-            self._patches.attribute(owner, "monitored_barrier", monitored_barrier)
+
+    def uninstall(self) -> None:
+        """Put all back."""
+        self._patches.undo()
+
+    def _without_gloo(self) -> None:
+        """A group of gloo connects to all other ranks as it is made: one of torch's ``fake`` backend
+        stands in its place, under a name of its own. (DDP takes what is called gloo for the C++
+        class.)
+        """
+        usual = dist.Backend.default_device_backend_map
+        before = dict(usual)
+        if not hasattr(dist.Backend, PLAYED.upper()):
+            dist.Backend.register_backend(PLAYED, _fake, extended_api=True, devices=["cpu"])
+        usual["cpu"] = PLAYED
+        self._patches.on_undo(lambda: usual.update(before))
+        for name in ("init_process_group", "new_group"):
+            original = getattr(dist, name)
+            named = _renamed(original, 0 if name == "init_process_group" else 2)
+            for owner in (dist.distributed_c10d, dist, dist.device_mesh):
+                if vars(owner).get(name) is original:
+                    self._patches.attribute(owner, name, named)
 
     def _rendezvous(
         self, url: str, rank: int = -1, world_size: int = -1, **_: Any
@@ -103,6 +117,28 @@ class PlayedWorld:
             given if given >= 0 else int(os.environ[variable]) for given, variable in own
         )
         yield self._store, rank, world_size
+
+
+def _fake(options: Any, backend_options: Any) -> Any:
+    return fake_group(options.group_rank, options.group_size)
+
+
+def _renamed(original: Callable[..., Any], place: int) -> Callable[..., Any]:
+    """The function, whose argument ``backend`` (at ``place``) names no gloo."""
+
+    @functools.wraps(original)
+    def renamed(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > place and isinstance(args[place], str):
+            args = (*args[:place], _no_gloo(args[place]), *args[place + 1 :])
+        if isinstance(kwargs.get("backend"), str):
+            kwargs["backend"] = _no_gloo(kwargs["backend"])
+        return original(*args, **kwargs)
+
+    return renamed
+
+
+def _no_gloo(backend: str) -> str:
+    return backend.lower().replace("gloo", PLAYED)
 
 
 def all_gather_object(

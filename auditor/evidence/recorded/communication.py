@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, fields
-from statistics import median
+from statistics import mean
 from typing import ClassVar
 
 from auditor.evidence.recorded.data_parallel import MEMBERS, ONE_PROCESS
@@ -21,8 +21,8 @@ Key = tuple[Site, str, str, int, str, Site | None]
 
 @dataclass(frozen=True)
 class Traffic:
-    """Collectives of one kind that one line issues in a group: how many in a usual step, and the
-    bytes that a rank gives and gets in it.
+    """Collectives of one kind that one line issues in a group: how many in a step, and the
+    bytes that a rank gives and gets in it, on average.
     """
 
     site: Site
@@ -86,9 +86,9 @@ def _traffic(key: Key, rows: list[CommunicationRow], steps: list[tuple[str, int]
         group,
         ranks,
         dtype,
-        per_step=float(median(counts[step] for step in steps)),
-        bytes_in=float(median(given[step] for step in steps)),
-        bytes_out=float(median(got[step] for step in steps)),
+        per_step=float(mean(counts[step] for step in steps)),
+        bytes_in=float(mean(given[step] for step in steps)),
+        bytes_out=float(mean(got[step] for step in steps)),
         waited=waited,
         between=min(between, default=None),
     )

@@ -234,8 +234,9 @@ class CommunicationProbe(OperatorProbe):
             for owner in (dist, dist.distributed_c10d):
                 if name in vars(owner):
                     self._waits.attribute(owner, name, self._followed(vars(owner)[name]))
-        if "wait" in vars(dist.Work):
-            self._waits.around(dist.Work, "wait", before=self._wait)
+        for kind in (dist.Work, *dist.Work.__subclasses__()):
+            if "wait" in vars(kind):
+                self._waits.around(kind, "wait", before=self._wait)
         self.enter(self._watch)
 
     def step_end(self) -> None:
