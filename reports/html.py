@@ -25,6 +25,7 @@ from auditor.model.charts import Lanes, drawn
 from . import (
     baselines,
     charts,
+    communication,
     compilation,
     device,
     families,
@@ -56,6 +57,7 @@ _PACKING = 3
 highest.
 """
 _PATH = re.compile(r"[MLHVhvz\d .-]+")
+_EXCHANGES_LISTED = 100
 _RANKS_LISTED = 512
 
 
@@ -108,15 +110,12 @@ def _context(report: Report) -> dict[str, Any]:
         "verified_how": tuple(verified.method(report.verification)) if report.verification else (),
         "environment": tuple(page.environment(report)),
         "memory": summary.largest_memory(report),
-        "ranks": ranks.table(report, _RANKS_LISTED, "µs")[1],
-        "rank_headings": ranks.table(report, _RANKS_LISTED, "µs")[0],
-        "straggler": ranks.straggler(report),
+        **_ranks(report),
         "busy": device.opening(report),
         "device": device,
         "compiled": compilation.sentences(report, "µs"),
         "compiled_parts": compilation.rows(report),
         **_fixing(report),
-        "ranks_left_out": ranks.left_out(report, _RANKS_LISTED),
         "charts": [chart for chart, _ in by_step],
         "pictures": grouped,
         "marks_listed": _MARKS_LISTED,
@@ -150,6 +149,22 @@ def _listed(report: Report, shown: Sequence[page.Shown]) -> dict[str, Any]:
         "finding_order": finding_rows.order(cards),
         "few": finding_rows.FEW,
         "linked": functools.partial(finding_rows.links, report),
+    }
+
+
+def _ranks(report: Report) -> dict[str, Any]:
+    headings, rows = ranks.table(report, _RANKS_LISTED, "µs")
+    return {
+        "ranks": rows,
+        "rank_headings": headings,
+        "straggler": ranks.straggler(report),
+        "ranks_left_out": ranks.left_out(report, _RANKS_LISTED),
+        "communication": communication.sentences(report),
+        "share_headings": communication.SHARES,
+        "shares": communication.shares(report, _RANKS_LISTED),
+        "exchange_headings": communication.EXCHANGES,
+        "exchanges": communication.exchanges(report, _EXCHANGES_LISTED),
+        "exchanges_left_out": communication.left_out(report, _EXCHANGES_LISTED),
     }
 
 

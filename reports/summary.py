@@ -13,7 +13,7 @@ from auditor.model import Finding, Report, Run, Severity, Status, Verdict
 from auditor.model.devices import Input, device_named, input_named
 from auditor.model.prices import costs_nothing, priced, share_of_step, usual_us
 
-from . import shares, text, verified, what_ifs
+from . import communication, shares, text, verified, what_ifs
 from .families import STATUSES
 
 SELDOM = 0.01
@@ -94,6 +94,9 @@ def processes(report: Report) -> str:
     world, ranks = report.run.world_size, report.ranks
     if world <= 1:
         return ""
+    if report.communication is not None and report.communication.played:
+        rehearsed = tuple(each.rank for each in report.communication.ranks)
+        return f", {communication.named(rehearsed)} of {world} rehearsed"
     return (
         f", rank {ranks[0].rank} of {world}"
         if len(ranks) == 1 and ranks[0].rank is not None

@@ -8,7 +8,7 @@ import io
 import os
 import shutil
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -20,6 +20,7 @@ from auditor.model import Finding, Report, Severity, TargetError, Verdict
 
 from . import (
     baselines,
+    communication,
     compilation,
     costs,
     device,
@@ -37,6 +38,7 @@ _HEADINGS = ("severity", "rule", "cost", "per step", "where")
 _TRACEBACK_LINES = 60
 _MESSAGE_LIMIT = 1000
 _RANKS = 8
+_EXCHANGES = 8
 _LEAST = 24
 """Characters of a message that are shown in a table however narrow the terminal is."""
 _REASONS = 3
@@ -102,6 +104,7 @@ def _lines(report: Report, width: int) -> Iterator[Text]:
         _wrapped(device.opening(report), width, style="bold") if device.opening(report) else ()
     )
     yield from _ranks(report, width)
+    yield from _communication(report, width)
     yield from _device(report, width)
     if said := " ".join(compilation.sentences(report)):
         yield from _wrapped(f"torch.compile: {said}", width)
@@ -154,11 +157,32 @@ def _ranks(report: Report, width: int) -> Iterator[Text]:
         return
     yield Text()
     headings, rows = ranks.table(report, _RANKS)
-    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-    for number, cells in enumerate((headings, *rows)):
-        yield Text("  ".join(map(str.rjust, cells, widths)), "" if number else "dim")
+    yield from _columns((headings, *rows), str.rjust)
     if said := ranks.left_out(report, _RANKS):
         yield Text(f"  {said}", "dim")
+
+
+def _communication(report: Report, width: int) -> Iterator[Text]:
+    if report.communication is None:
+        return
+    yield Text()
+    for sentence in communication.sentences(report):
+        yield from _wrapped(sentence, width)
+    yield from _columns((communication.SHARES, *communication.shares(report, _RANKS)), str.rjust)
+    yield Text()
+    rows = communication.exchanges(report, _EXCHANGES)
+    yield from _columns((communication.EXCHANGES, *rows), str.ljust)
+    if said := communication.left_out(report, _EXCHANGES):
+        yield Text(f"  {said}", "dim")
+
+
+def _columns(
+    rows: tuple[tuple[str, ...], ...], aligned: Callable[[str, int], str]
+) -> Iterator[Text]:
+    """The first row is that of the headings."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for number, cells in enumerate(rows):
+        yield Text("  ".join(map(aligned, cells, widths)).rstrip(), "" if number else "dim")
 
 
 def _device(report: Report, width: int) -> Iterator[Text]:

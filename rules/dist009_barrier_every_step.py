@@ -89,9 +89,9 @@ class BarrierEveryStep(Rule):
                 steps=len(each.pattern.seen),
                 per_step=each.per_step,
                 seen_on=machine.device,
-                facts=(
-                    ("host time inside, instrumented", f"{amounts.duration(each.us)} per step"),
-                ),
+                facts=()
+                if each.us is None
+                else (("host time inside, instrumented", f"{amounts.duration(each.us)} per step"),),
                 hints=Alone(source.stands_alone(each.site, "barrier")),
             )
 

@@ -93,7 +93,7 @@ class ManySmallCollectives(Rule):
                 seen_on=machine.device,
                 facts=(
                     ("bytes per step", amounts.size(round(number * each.nbytes))),
-                    ("host time inside, instrumented", f"{amounts.duration(each.us)} per step"),
+                    *(() if each.us is None else (_inside(each.us),)),
                 ),
             )
 
@@ -103,3 +103,7 @@ class ManySmallCollectives(Rule):
             "runs. Elsewhere send one tensor: torch.cat or torch.stack them, or "
             "torch.nn.utils.parameters_to_vector and vector_to_parameters."
         )
+
+
+def _inside(us: float) -> tuple[str, str]:
+    return "host time inside, instrumented", f"{amounts.duration(us)} per step"

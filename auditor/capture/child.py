@@ -87,6 +87,7 @@ class Recorder:
                 "warmup": self.plan.warmup,
                 "world_size": self.plan.world_size,
                 "rank": self.plan.rank,
+                "played": list(self.plan.played),
                 "device": self.context.device.word if self.context is not None else CPU.word,
                 "passes": [{"name": p.name, "steps": p.done} for p in session.passes]
                 if session is not None
@@ -153,6 +154,10 @@ class Recorder:
             device_of(
                 self.plan.device
             )  # says at once that there is none, before the user's program builds anything
+        if self.plan.played:
+            from auditor.capture.target.played_world import PlayedWorld
+
+            PlayedWorld().install()
         self._frames = Frames(self.writer, self._own_roots())
         at_first = (
             SHADOW if self.plan.rehearses else CPU

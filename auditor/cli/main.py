@@ -177,6 +177,19 @@ def judging_options(command: Any) -> Any:
     "with the environment that torchrun gives them; the rank "
     "that the others wait for is judged.",
 )
+@click.option(
+    "--world",
+    type=parameter_types.Whole(2, 1 << 20),
+    metavar="N",
+    help="Rehearse ranks of a job of N processes: NCCL is played on a null device, no GPU and no "
+    "other process is needed (docs/ranks.md).",
+)
+@click.option(
+    "--ranks",
+    default="",
+    metavar="LIST",
+    help="Which ranks of --world are rehearsed, as in 0,63. [default: the first and the last]",
+)
 @judging_options
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(**options: Any) -> None:
@@ -193,6 +206,7 @@ def run(**options: Any) -> None:
       audit run train.py -- --batch_size=8 --max_iters=200
       audit run -m package.train -- --config small.yaml
       audit run ddp.py:step --nproc 2
+      audit run train.py --world 64
       torchrun --nproc-per-node 2 -m auditor run train.py -- --lr=0.1
       audit run -- torchrun --nproc-per-node 2 train.py --lr=0.1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +16,16 @@ from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
 from auditor.judging import build_report, engine, forecasted
 from auditor.model import Report
-from auditor.runs import extra_runs, null_run
+from auditor.recordings.folder import Recording
+from auditor.rule import Rule
+from auditor.runs import extra_runs, null_run, played_ranks
 from auditor.runs import target as targets
 from auditor.runs.plan import Device, Plan
+from auditor.runs.played_ranks import PlayedRanks
+from auditor.runs.rank_meeting import RankMeeting
+
+OF_RANKS = ("communication", "rank_memory")
+"""Parts that no rule asks for: the report shows them where there are several ranks."""
 
 
 def run(
@@ -31,6 +39,8 @@ def run(
     memory_limit: int | None,
     timeout: float | None,
     nproc: int,
+    world: int | None = None,
+    ranks: str = "",
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     fail_on: str | None,
@@ -47,8 +57,15 @@ def run(
     """Audit a target; returns the exit code."""
     address = targets.parse(target)
     meeting = launch.meeting(out, nproc)
+    played = _played(
+        world,
+        ranks,
+        device,
+        {"a launcher": meeting is not None, "--nproc": nproc > 1, "--verify": verify},
+    )
     world_size = nproc if meeting is None else meeting.own.world_size
-    _refuse(device, gpu, memory_limit, world_size, launched=meeting is not None)
+    if not played:
+        _refuse(device, gpu, memory_limit, world_size, launched=meeting is not None)
     gpu, sheet = forecasted.gpu_asked(gpu)
     if device == "null" and (lacking := null_run.lacking()) is not None:
         raise AuditProblem(f"--device null: {lacking.message}", lacking.hint)
@@ -65,29 +82,20 @@ def run(
         warmup,
         "auto" if device == "null" else device,
         str((folder / "recording").resolve()),
-        engine.parts_of(rules),
+        (),
+        memory_limit=memory_limit,
+        world_size=world or world_size,
+        gpu=gpu,
+        sheet=sheet,
+        played=played,
     )
-    rehearsed = engine.parts_of(rule for rule in rules if rule.rehearsed)
-    native = engine.parts_of(rule for rule in rules if rule.native)
-    plan = replace(plan, rehearsed=rehearsed, memory_limit=memory_limit, world_size=world_size)
+    plan = _with_parts(plan, rules)
     if meeting is not None and meeting.own.rank:
         return launch.follow(meeting, plan, timeout, quiet=quiet)
-    plan = null_run.prepared(
-        replace(plan, gpu=gpu, sheet=sheet, native=native if rehearsed else ())
-    )
+    plan = played_ranks.planned(plan) if played else null_run.prepared(plan)
     if device == "rehearse":
         plan = plan.on_shadow(steps)
-    try:
-        rehearses = device == "auto" and bool(rehearsed) and world_size == 1
-        with (
-            progress_display.shown(quiet=quiet, rehearses=rehearses) as (display, echo),
-            launch.led(meeting, folder) as launched,
-        ):
-            recording = extra_runs.record(plan, timeout, display, echo, launched)
-    except (AuditProblem, KeyboardInterrupt) as ended:
-        if isinstance(ended, AuditProblem) or not any(folder.rglob("steps.jsonl")):
-            shutil.rmtree(folder if ours else folder / "recording", ignore_errors=True)
-        raise
+    recording = _recorded(plan, timeout, meeting, folder, ours=ours, quiet=quiet)
     ending, evidence = Ending(), Evidence(recording)
     try:
         with ending.after_the_report(), progress_display.working("judging", quiet=quiet):
@@ -122,6 +130,68 @@ def _refuse(
         )
     if gpu and device in ("cpu", "cuda"):
         raise AuditProblem(f"--gpu names the GPU that is played: none is with --device {device}")
+
+
+def _recorded(
+    plan: Plan,
+    timeout: float | None,
+    meeting: RankMeeting | None,
+    folder: Path,
+    *,
+    ours: bool,
+    quiet: bool,
+) -> Recording:
+    """Make the recording; the folder goes where nothing could be recorded."""
+    rehearses = plan.device == "auto" and bool(plan.rehearsed) and plan.world_size == 1
+    try:
+        with (
+            progress_display.shown(quiet=quiet, rehearses=rehearses) as (display, echo),
+            launch.led(meeting, folder) as launched,
+        ):
+            ranks = PlayedRanks() if plan.played else launched
+            return extra_runs.record(plan, timeout, display, echo, ranks)
+    except (AuditProblem, KeyboardInterrupt) as ended:
+        if isinstance(ended, AuditProblem) or not any(folder.rglob("steps.jsonl")):
+            shutil.rmtree(folder if ours else folder / "recording", ignore_errors=True)
+        raise
+
+
+def _with_parts(plan: Plan, rules: Sequence[type[Rule]]) -> Plan:
+    """The plan with the parts that the rules need, of each kind of run."""
+    several = plan.world_size > 1
+    rehearsed = engine.parts_of(rule for rule in rules if rule.rehearsed)
+    native = engine.parts_of(rule for rule in rules if rule.native)
+    return replace(
+        plan,
+        parts=(*engine.parts_of(rules), *(OF_RANKS if several else ())),
+        rehearsed=rehearsed,
+        native=native if rehearsed and not several else (),
+    )
+
+
+def _played(
+    world: int | None, ranks: str, device: Device, others: Mapping[str, bool]
+) -> tuple[int, ...]:
+    """The ranks of ``--world`` that are rehearsed; none without it.
+
+    Raises :class:`AuditProblem` for ``others`` (options that are given) that go against it.
+    """
+    if world is None:
+        if ranks:
+            raise AuditProblem(
+                "--ranks names ranks of a world that is played: --world says how many"
+            )
+        return ()
+    against = [name for name, given in others.items() if given]
+    if device not in ("auto", "null"):
+        against.append(f"--device {device}")
+    if against:
+        raise AuditProblem(
+            f"--world {world} rehearses ranks on a null device: it does not go with {against[0]}"
+        )
+    chosen = played_ranks.chosen(world, ranks)
+    played_ranks.possible()
+    return chosen
 
 
 def _with_verification(

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from auditor import __version__
+from auditor.evidence.recorded.communication import communication_of
 from auditor.evidence.recorded.compilation import compilation
 from auditor.evidence.recorded.cpu_contention import CpuContention
 from auditor.evidence.recorded.null_run import null_run
@@ -136,7 +137,8 @@ def report(
         else (),
         excerpts={str(f.site): excerpt(recording, f.site) for f in findings if f.site is not None},
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
-        ranks=ranks_of(evidence),
+        ranks=() if manifest.get("played") else ranks_of(evidence),  # these have times
+        communication=communication_of(evidence),
         device_time=used[0] if used else None,
         compilation=compilation(evidence),
         what_if=judged.what_if,

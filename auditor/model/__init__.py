@@ -16,6 +16,7 @@ from auditor.model.baseline import Baseline as Baseline
 from auditor.model.baseline import Part as Part
 from auditor.model.baseline import State
 from auditor.model.charts import Lanes, Layers, Series
+from auditor.model.communication import Communication
 from auditor.model.compilation import Compilation
 from auditor.model.device_time import DeviceTime
 from auditor.model.forecasts import Forecast
@@ -371,6 +372,10 @@ class Report:
     """
     compilation: Compilation | None = None
     """What ``torch.compile`` did; None where the program gives nothing to it."""
+    communication: Communication | None = None
+    """What the ranks hold and exchange in a step; None for one process, and where it was not
+    watched.
+    """
     layers: tuple[Layers, ...] = ()
     """Memory over time, of each device."""
     lanes: tuple[Lanes, ...] = ()

@@ -268,7 +268,8 @@ class Plan:
     that the shadow and the null device play (a key of ``auditor.nulldevice.GPUS``; empty: the
     shadow's own), ``sheet`` the one that times are forecast for (a key of
     ``auditor.forecast.data_sheets``; empty: the one that is played). ``native`` are the parts that a run on the null device records, ``answers`` the
-    folder of the rehearsal that tells it the values, ``variables`` what its environment has more.
+    folder of the rehearsal that tells it the values, ``variables`` what its environment has more. With ``played`` these ranks of ``world_size`` run, one
+    after the other, on a null device, and nobody runs the others.
     """
 
     target: str
@@ -300,6 +301,7 @@ class Plan:
     native: tuple[str, ...] = ()
     answers: str = ""
     variables: Mapping[str, str] | None = None
+    played: tuple[int, ...] = ()
 
     @property
     def watched(self) -> range:
@@ -377,7 +379,7 @@ class Plan:
     def from_json(text: str) -> Plan:
         """Inverse of :meth:`to_json`."""
         data = json.loads(text)
-        for name in ("args", "parts", "rehearsed", "shown_args", "native"):
+        for name in ("args", "parts", "rehearsed", "shown_args", "native", "played"):
             data[name] = tuple(data[name]) if data[name] is not None else None
         if data["trial"] and data["trial"]["loaders"]:
             data["trial"]["loaders"] = Loaders(**data["trial"]["loaders"])

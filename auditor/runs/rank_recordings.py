@@ -5,7 +5,7 @@ facts of all beside it.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -125,16 +125,23 @@ def _members(folder: Path) -> tuple[list[Recording], list[str]]:
             found.append(Recording(path))
         except UnreadableRecording as error:
             unread.append(f"{path.name} is left out: {error}")
-    if found and len(found) + len(unread) < int(found[0].manifest.get("world_size") or 0):
+    expected = _expected(found)
+    if len(found) + len(unread) < len(expected):
         there = {each.rank for each in found}
         unread += [
             f"rank {rank} recorded nothing"
-            for rank in range(int(found[0].manifest["world_size"]))
+            for rank in expected
             if rank not in there and not (folder / f"{RANK_FOLDER}{rank}").exists()
         ]
     if not found:
         raise UnreadableRecording(f"{folder} holds no recording of a rank that can be read")
     return found, unread
+
+
+def _expected(found: list[Recording]) -> Sequence[int]:
+    """The ranks that were to record: of a world that is played, those that were rehearsed."""
+    manifest = found[0].manifest if found else {}
+    return manifest.get("played") or range(int(manifest.get("world_size") or 0))
 
 
 def _quiet(recording: Recording) -> list[float]:

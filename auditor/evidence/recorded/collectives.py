@@ -26,7 +26,8 @@ class Collective:
     pattern: StepPattern
     per_step: float
     nbytes: float
-    us: float
+    us: float | None
+    """None on a null device, where no time counts."""
     ranks: int
 
 
@@ -46,7 +47,7 @@ class Collectives(Table):
             lines.setdefault((row.at, row.what), []).append(row)
         if not lines and int(evidence.recording.manifest.get("world_size") or 1) < 2:
             raise NotLooked(ONE_PROCESS)
-        steps = len(evidence.get(Steps).loud)
+        steps, null = len(evidence.get(Steps).loud), evidence.recording.device.null
         return cls(
             tuple(
                 Collective(
@@ -55,7 +56,7 @@ class Collectives(Table):
                     step_pattern({row.step for row in rows}, steps),
                     median(row.n for row in rows),
                     sum(row.bytes for row in rows) / max(1, sum(row.n for row in rows)),
-                    mean(row.us for row in rows),
+                    None if null else mean(row.us for row in rows),
                     max(row.ranks for row in rows),
                 )
                 for (at, what), rows in sorted(lines.items())

@@ -16,7 +16,17 @@ from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
 from auditor.rule import NotLooked
 
-LIBRARY_MARKS = ("/site-packages/", "/dist-packages/", "/lib/python", "/torch/", "/torchinductor_")
+RECORDER = "/auditor/capture/"
+"""Where our own frames lie, which stand in the stacks of operators that a probe watches."""
+
+LIBRARY_MARKS = (
+    "/site-packages/",
+    "/dist-packages/",
+    "/lib/python",
+    "/torch/",
+    "/torchinductor_",
+    RECORDER,
+)
 STACK_SHOWN = 6
 LIBRARY, OUTSIDE, RECORDED = range(3)
 FREE, ALLOCATED = "inactive", "active_allocated"

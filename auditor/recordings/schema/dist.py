@@ -115,3 +115,44 @@ class CollectiveCallRow(PassRow, kw_only=True):
     what: Annotated[str, doc("the function: `all_reduce`, `barrier`, ...")]
     total: Annotated[int, doc("steps that began before it, of all passes")] = 0
     numbers: Annotated[int, doc("in the tensors given to it")] = 0
+
+
+class CommunicationRow(PassRow, kw_only=True):
+    """One collective of one step, whoever issued it: the program, `DistributedDataParallel`, FSDP,
+    DTensor. In the order in which they were issued, of the first 3 steps of the pass.
+    """
+
+    part = "communication"
+    when = "loud on a null device, else numbers; with several ranks"
+
+    at: Annotated[At, doc("where it is issued; of one in a backward, where that is called")]
+    what: Annotated[str, doc("`all_reduce`, `all_gather`, `reduce_scatter`, `broadcast`, ...")]
+    number: Annotated[int, doc("which of the step, from 0")] = 0
+    group: Annotated[str, doc("what torch says that its process group is for")] = ""
+    ranks: Annotated[int, doc("of the group; 0: not known")] = 0
+    dtype: Annotated[str, doc("of the tensors that are given")] = ""
+    bytes_in: Annotated[int, doc("of the tensors that this rank gives")] = 0
+    bytes_out: Annotated[int, doc("of the tensors that it gets")] = 0
+    waited_at: Annotated[
+        int | None,
+        doc(
+            "where the program waits for it: a number in `sites`; null: torch does (on a stream of "
+            "its own, at a backward's end), or nobody was seen to"
+        ),
+    ] = None
+    between: Annotated[
+        int | None, doc("operators that computed between issue and wait; null as `waited_at`")
+    ] = None
+
+
+class RankMemoryRow(PassRow, kw_only=True):
+    """What of a rank's device memory is for what, when an optimizer last stepped in the pass: once
+    a pass.
+    """
+
+    part = "rank_memory"
+    when = "loud, on a device, with several ranks"
+
+    parameters: Annotated[int, doc("bytes of parameters and buffers, of shards this rank's own")]
+    gradients: Annotated[int, doc("bytes of their gradients")] = 0
+    optimizer: Annotated[int, doc("bytes of the optimizers' states")] = 0

@@ -11,7 +11,16 @@ from typing import Any
 from auditor.capture.instruments import torch_private
 from auditor.capture.instruments.torch_private import look_up
 
-SUBJECTS = ("autograd", "compiler", "cuda", "data", "dispatch", "tensors", "training")
+SUBJECTS = (
+    "autograd",
+    "compiler",
+    "cuda",
+    "data",
+    "dispatch",
+    "distributed",
+    "tensors",
+    "training",
+)
 
 
 @contextlib.contextmanager

@@ -78,6 +78,30 @@ def refuses(name: str, *args: Any) -> Check:
     return check
 
 
+# -- distributed -----------------------------------------------------------------------------------
+
+C10D = "torch.distributed.distributed_c10d"
+FAKE = "torch._C._distributed_c10d.FakeProcessGroup._create_internal"
+
+
+@promise(FAKE, without=refuses("fake_group", 3, 8))
+def a_group_of_one_process(t):
+    assert t.fake_group(3, 8).size() == 8
+
+
+@promise(f"{C10D}._resolve_process_group", without=gives("group_of_name", "0", value=None))
+def a_group_by_its_name(t):
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        whole = torch.distributed.group.WORLD
+        assert t.group_of_name(whole.group_name) is whole
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 # -- dispatch --------------------------------------------------------------------------------------
 
 MODES = "torch.utils._python_dispatch"

@@ -1,0 +1,124 @@
+"""Some ranks of a world that is not there, each rehearsed in a process of its own on the null device
+(docs/ranks.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+from auditor.errors import AuditProblem
+from auditor.nulldevice import environment
+from auditor.recordings.folder import Recording
+from auditor.runs.child_process import record_once
+from auditor.runs.null_run import DEFAULT_GPU, lacking
+from auditor.runs.plan import RANK_FOLDER, REHEARSED_STEPS, REHEARSED_WARMUP, Fit, Plan
+from auditor.runs.progress import Progress, stage
+from auditor.runs.project_copy import sheltered
+from auditor.runs.ranks import prefixed
+
+NODE = 8
+"""Ranks of one machine: GPUs that a node has in most clusters."""
+
+MOST = 16
+"""Ranks that are rehearsed at most: each takes a process and its time."""
+
+
+def chosen(world: int, asked: str) -> tuple[int, ...]:
+    """The ranks that ``--ranks`` names, in order; the first and the last where it is empty.
+
+    Raises :class:`AuditProblem` where it names others than the world has.
+    """
+    if not asked:
+        return (0, world - 1)
+    try:
+        ranks = sorted({int(word) for word in asked.split(",")})
+    except ValueError:
+        raise AuditProblem(f"--ranks {asked}: write numbers, as in --ranks 0,{world - 1}") from None
+    if ranks[0] < 0 or ranks[-1] >= world:
+        raise AuditProblem(f"--ranks {asked}: the ranks of --world {world} are 0 to {world - 1}")
+    if len(ranks) > MOST:
+        raise AuditProblem(
+            f"--ranks names {len(ranks)} ranks; at most {MOST} are rehearsed",
+            "choose those that differ: the first, the last, one of each pipeline stage",
+        )
+    return tuple(ranks)
+
+
+def possible() -> None:
+    """Raise :class:`AuditProblem`, with the one command that helps, where there is no null device."""
+    problem = lacking()
+    if problem is not None:
+        raise AuditProblem(
+            f"--world rehearses ranks on a null device, and {problem.message}", problem.hint
+        )
+
+
+def planned(plan: Plan) -> Plan:
+    """The plan as it is played: the steps of a rehearsal, without times."""
+    return replace(
+        plan,
+        device="null",
+        steps=min(plan.steps, REHEARSED_STEPS),
+        warmup=min(plan.warmup, REHEARSED_WARMUP),
+        trace_steps=0,
+        rehearsed=(),
+        native=(),
+    )
+
+
+def of_rank(plan: Plan, rank: int, variables: dict[str, str]) -> Plan:
+    """The plan of one rank, told who it is as ``torchrun`` tells it."""
+    node = min(NODE, plan.world_size)
+    told = {
+        "RANK": rank,
+        "LOCAL_RANK": rank % node,
+        "GROUP_RANK": rank // node,
+        "WORLD_SIZE": plan.world_size,
+        "LOCAL_WORLD_SIZE": node,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": 29500,
+        "TORCHELASTIC_RUN_ID": "none",
+    }
+    return replace(
+        plan,
+        folder=f"{plan.folder}/{RANK_FOLDER}{rank}",
+        rank=rank,
+        variables={**variables, **{name: str(value) for name, value in told.items()}},
+    )
+
+
+class PlayedRanks:
+    """One process after the other: none of them waits for another."""
+
+    def shelter(self, plan: Plan) -> AbstractContextManager[tuple[Plan, list[str]]]:
+        """One copy for all of them."""
+        return sheltered(plan)
+
+    def once(
+        self,
+        plan: Plan,
+        deadline: float | None,
+        progress: Progress,
+        echo: Callable[[str], None],
+        fit: Fit | None = None,
+    ) -> list[Recording]:
+        """Each of ``plan.played``, in a copy of the working directory: what it computes are zeros,
+        which must not be written over results.
+        """
+        devices = min(NODE, plan.world_size)
+        variables = environment(plan.gpu or DEFAULT_GPU, devices)
+        made = []
+        with sheltered(plan) as (apart, reached):
+            for rank in plan.played:
+                stage(progress, f"rank {rank} of {plan.world_size}")
+                own = of_rank(apart, rank, variables)
+                if fit is not None:
+                    own = own.rerun(fit.steps, fit.kept)
+                made.append(record_once(own, deadline, progress, prefixed(echo, rank)))
+                if made[-1].manifest["outcome"] == "interrupted":
+                    break
+        for each in made:
+            each.manifest["warnings"] = [*each.manifest.get("warnings", ()), *reached]
+        return made
