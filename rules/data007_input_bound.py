@@ -18,7 +18,7 @@ from auditor.model.what_if import Change
 from auditor.permit import COUNT, FLAG, LOADER, Permit
 from auditor.rule import NotLooked, Rule, knob
 
-from .loading import Slow, cause
+from .loading import Slow, begun_for_each_batch, cause
 from .pricing import between
 
 ALONE = "loader_alone_us"
@@ -50,7 +50,8 @@ class StepWaitsForInput(Rule):
     are not counted, nor is a first step alone (it starts the workers), nor what its workers waited
     for a processor that other programs had. It is a note where the waiting is not proven (a few
     steps waited, and its interval reaches zero), where a busy machine may be what the workers
-    waited for, and where workers keep up but for the time that handing a batch over takes.
+    waited for, and where workers keep up but for the time that handing a batch over takes; so is an
+    ``iter(loader)`` of workers for each batch where the waiting is less or not certain.
 
     The place is the line of yours that takes most of the loading time (in ``__getitem__``, the
     collate function or the sampler, also in worker processes), as an observer saw it in the
@@ -158,9 +159,8 @@ class StepWaitsForInput(Rule):
         batches.need_a_loader()
         batches.need_times()
         waiting = batches.waiting()
-        if waiting is None or waiting.share < self.share or waiting.mean_us < self.least_us:
-            return
-        if waiting.recurring_share < self.share:
+        if waiting is None or not self._waits(waiting):
+            yield from self._begun(batches, machine, loading)
             return
         loader, slow = waiting.loader, waiting.steps_above(self.noticed)
         why = cause(
@@ -195,6 +195,33 @@ class StepWaitsForInput(Rule):
             ),
         )
         yield between(found, price)
+
+    def _waits(self, waiting: Waiting) -> bool:
+        return waiting.mean_us >= self.least_us and self.share <= min(
+            waiting.share, waiting.recurring_share
+        )
+
+    def _begun(self, batches: Batches, machine: Machine, loading: Loading) -> Iterator[Finding]:
+        """Iterators that are made anew for each batch, whatever of it the steps waited for: they
+        drop what workers had loaded ahead.
+        """
+        for loader in batches.loaders:
+            starts = batches.starts(loader.number)
+            why = begun_for_each_batch(loader, starts, loading, self.restarts)
+            each_us = starts.us / max(1, starts.made)
+            if why is None or not loader.workers or each_us < self.least_us:
+                continue
+            yield Finding(
+                why.site,
+                f"{why.said}: {amounts.duration(each_us)} each time, of which it is not certain "
+                "how much is waiting for a processor",
+                steps=starts.made,
+                per_step=1.0,
+                seen_on=machine.device,
+                severity=Severity.NOTE,
+                facts=why.facts,
+                hints=Hints(kind=why.kind, advice=why.advice),
+            )
 
     def _severity(
         self, waiting: Waiting, slow: int, price: Estimate | None, why: Slow | None

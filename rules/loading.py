@@ -37,15 +37,18 @@ def cause(
     line. ``dearest`` and ``restarts`` are the shares from which a line and starting are named.
     """
     return (
-        _begun_for_each_batch(loader, starts, loading, restarts)
+        begun_for_each_batch(loader, starts, loading, restarts)
         or _started_for_each_epoch(loader, starts, restarts)
         or dear_line(loader, loading, dearest)
     )
 
 
-def _begun_for_each_batch(
+def begun_for_each_batch(
     loader: Loader, starts: Starts, loading: Loading, restarts: float
 ) -> Slow | None:
+    """The line that makes an iterator for each batch, where it drops what workers had loaded, or
+    draws a whole order again.
+    """
     site = loader.iter_at or loader.consumed_at
     dropped = starts.made >= LEAST_STARTS and starts.batches_each < ONE and loader.length != 1
     if not dropped or site is None or starts.share < restarts:

@@ -231,6 +231,36 @@ def test_iterators_that_begin_are_counted_on_a_busy_machine_too(begin, severity)
     assert one.severity == severity
 
 
+@pytest.mark.parametrize(
+    ("change", "begin", "us", "notes"),
+    [
+        ({}, (1,) * 6, 1000.0, 1),
+        ({}, (1,) * 6, 999.0, 0),
+        ({}, (1,) * (LEAST_STARTS - 1) + (0,), 1000.0, 0),
+        ({}, (0,) * 6, 1000.0, 0),
+        ({"workers": 0}, (1,) * 6, 1000.0, 0),
+        ({"length": 1}, (1,) * 6, 1000.0, 0),
+    ],
+)
+@pytest.mark.parametrize("queued", [0.0, 1000.0])
+def test_iterators_that_begin_are_a_note_where_little_is_waited_for(
+    change, begin, us, notes, queued
+):
+    table = Batches(
+        loaders=(replace(LOADER, **change),),
+        quiet_steps=tuple(Step(n, 20_000.0) for n in range(6)),
+        quiet=tuple(
+            Batch(0, n, us, batches=1, made=made, start_us=us * made, queued_us=queued)
+            for n, made in enumerate(begin)
+        ),
+    )
+    source = Source({"train.py": TEXT})
+    found = list(ask(StepWaitsForInput(), table, Machine(), source, Loading(source, {})))
+    assert [(one.severity, one.site) for one in found] == [(Severity.NOTE, TAKEN)] * notes
+    for one in found:
+        assert one.lost_us_per_step is None and one.hints.kind == "iterator"
+
+
 def outliers(share, *, collected=False, **knobs):
     """TIME002 on three of twenty steps that take 30 ms more, for the loader or the collector."""
     slow = (4, 9, 13)
