@@ -41,6 +41,10 @@ def __getattr__(name: str) -> object:
         from auditor import api
 
         return getattr(api, name)
+    if name == "load_ipython_extension":  # of %load_ext auditor
+        from auditor import notebook_magics
+
+        return notebook_magics.load
     if name in __all__:
         from auditor import model
 

@@ -175,6 +175,11 @@ class Watched:
         self._report: Report | None = None
 
     @property
+    def made(self) -> bool:
+        """Whether the report is there."""
+        return self._report is not None
+
+    @property
     def report(self) -> Report:
         """The report. Raises ``RuntimeError`` inside the block."""
         if self._report is None:

@@ -122,6 +122,8 @@ MAY = {
         "model",
         "runs",
     },
+    "notebook_magics": {"api", "errors"},
+    "integrations": {"api", "errors", "lightning", "pytorch_lightning", "transformers"},
     "testing": {"amounts", "api", "judging"},
     "pytest_plugin": {"api", "errors", "testing"},
     "__main__": {"cli"},

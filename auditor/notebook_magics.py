@@ -1,0 +1,123 @@
+"""``%load_ext auditor``: the magics ``%%audit`` and ``%audit`` of IPython and Jupyter
+(docs/python.md). Imports nothing of IPython before it is loaded there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from auditor.errors import AuditProblem
+
+if TYPE_CHECKING:
+    from auditor.api import Report
+
+USAGE = """\
+%%audit [options]        audit the training loop of the cell: its optimizer's steps
+%audit [options] STEP    audit STEP, a function without arguments or a "module:function"
+"""
+
+
+def load(shell: Any) -> None:
+    """Make the magic ``audit`` known to an IPython shell."""
+
+    def audit(line: str, cell: str | None = None) -> Report | None:
+        """Audit a training loop (cell) or a step (line)."""
+        try:
+            return _step(shell, line) if cell is None else _cell(shell, line, cell)
+        except AuditProblem as problem:
+            _refuse(str(problem))
+
+    audit.__doc__ = USAGE + _options(cell=True).format_help().partition("\n\n")[2]
+    shell.register_magic_function(audit, "line_cell", "audit")
+
+
+def _refuse(words: str) -> NoReturn:
+    from IPython.core.error import UsageError
+
+    raise UsageError(words)
+
+
+CELLS = (
+    "cells of a notebook are in no file: what rules look up in the source (the holder of a graph, a "
+    "line, a patch) is not seen in them, so that clean says less there; a module that the notebook "
+    "imports has all of it"
+)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Raised where a shell would be left."""
+        raise AuditProblem(f"audit: {message}", USAGE.strip())
+
+
+def _options(*, cell: bool) -> _Parser:
+    parser = _Parser("%%audit" if cell else "%audit", add_help=False)
+    parser.add_argument("--steps", type=int, default=50, help="how many steps (50)")
+    parser.add_argument("--select", default="", help="only these rules or families: SYNC,MEM005")
+    parser.add_argument("--ignore", default="", help="not these")
+    parser.add_argument("--out", default=None, help="keep recording and report in this folder")
+    parser.add_argument("--name", default="", help="a variable that gets the report")
+    if not cell:
+        parser.add_argument("step", nargs="+")
+    return parser
+
+
+def _parsed(line: str, *, cell: bool) -> tuple[dict[str, Any], str]:
+    """The options of an audit, and the words after them."""
+    try:
+        words = shlex.split(line, posix=cell)  # a step is Python: its quotation marks stay
+    except ValueError as error:
+        raise AuditProblem(f"audit: {error}") from None
+    given = vars(_options(cell=cell).parse_args(words))
+    return given, " ".join(given.pop("step", ()))
+
+
+def _step(shell: Any, line: str) -> Report:
+    from auditor import api
+
+    given, words = _parsed(line, cell=False)
+    name = given.pop("name")
+    module, _, function = words.partition(":")
+    target = words if function.isidentifier() and module.replace(".", "").isidentifier() else None
+    return _kept(shell, name, api.audit(target or shell.ev(words), **given))
+
+
+def _cell(shell: Any, line: str, cell: str) -> Report:
+    """Run the cell as the shell would, in its names. What it raises is raised after the report is
+    shown.
+    """
+    from auditor import api
+
+    given, _ = _parsed(line, cell=True)
+    name = given.pop("name")
+    source = shell.transform_cell(cell)
+    file = shell.compile.cache(source, shell.execution_count)
+    code = compile(source, file, "exec", flags=shell.compile.flags, dont_inherit=True)
+    watched: api.Watched | None = None
+    try:
+        with api.watching(file, **given) as watched:
+            exec(code, shell.user_ns)  # noqa: S102 - the user's own cell, as the shell runs it
+    except AuditProblem:
+        raise
+    except BaseException:
+        if watched is not None and watched.made:
+            _show(_kept(shell, name, watched.report))
+        raise
+    return _kept(shell, name, watched.report)
+
+
+def _kept(shell: Any, name: str, report: Report) -> Report:
+    if report.run.in_process:
+        report = replace(report, warnings=(*report.warnings, CELLS))
+    if name:
+        shell.user_ns[name] = report
+    return report
+
+
+def _show(report: Report) -> None:
+    from IPython.display import display
+
+    display(report)
