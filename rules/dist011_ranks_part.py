@@ -22,7 +22,9 @@ class RanksPart(Rule):
     The first call of a collective over all ranks (`all_reduce`, `broadcast`, `barrier` and the
     like) that one rank makes where another calls another one, gives a tensor of another size, or
     goes on with its next step. Each call is written down before it is made, so that both lines are
-    known when the job hangs. Silent: groups of a part of the ranks, and a rank that died before.
+    known when the job hangs. Of ranks that are rehearsed (`--world`) those count too that DDP, FSDP
+    and DTensor issue, as an evaluation of a sharded model on one rank does. Silent: groups of a
+    part of the ranks, and a rank that died before.
 
     ## Why it costs
     A collective ends when all ranks have called it: the job hangs until the time-out of its
@@ -83,7 +85,7 @@ class RanksPart(Rule):
         one, other = parting.one, parting.other
         if other is None:
             there = f"rank {parting.other_rank} goes on to its next step without it"
-        elif other.what != one.what:
+        elif other.what != one.what or other.numbers == one.numbers:
             there = f"rank {other.rank} calls {other.what} at {other.site}"
         elif self.sizes:
             there = f"rank {other.rank} gives {amounts.count(other.numbers, 'number')}"

@@ -92,6 +92,9 @@ seen = [None] * dist.get_world_size()
 dist.all_gather_object(seen, {"rank": dist.get_rank()})
 """
 
+WATCHED = 3
+"""Steps that are watched of real ranks; of rehearsed ones it is all that are diagnosed."""
+
 Seen = dict[str, "Counter[tuple[object, ...]]"]
 
 
@@ -129,6 +132,7 @@ def exchanged(out: Path) -> Seen:
                 row.bytes_out,
             )
             for row in recording.rows(CommunicationRow)
+            if row.step < WATCHED
         )
     return found
 

@@ -29,6 +29,7 @@ from auditor.evidence.recorded.step_pattern import StepPattern
 from auditor.model import Site
 
 SITE = Site("train.py", 7, "step", "loss.backward()")
+LATER = Site("train.py", 9, "step", "loss.backward()")
 MODULE = DataParallelModule(SITE, "Net", 2, 1 << 20, find_unused=True, at=SITE)
 ORDER = SameOrder(SITE, None, 2, 0, 2, 1.0)
 
@@ -151,6 +152,19 @@ def test_small_collectives(more, expected):
     assert len(list(ManySmallCollectives().detect(*tables))) == expected
 
 
+@pytest.mark.parametrize("us", [None, 5.0])
+def test_no_time_is_told_where_none_counts(us):
+    barrier = Collectives((replace(REDUCED, what="barrier", us=us),)), Machine()
+    small = Collectives((replace(REDUCED, us=us),)), Machine()
+    found = [
+        *BarrierEveryStep().detect(*barrier, Source()),
+        *ManySmallCollectives().detect(*small),
+    ]
+    assert len(found) == 2
+    for each in found:
+        assert ("host time inside, instrumented" in dict(each.facts)) is (us is not None)
+
+
 @pytest.mark.parametrize(
     ("other", "sizes", "said"),
     [
@@ -158,6 +172,7 @@ def test_small_collectives(more, expected):
         (Call(1, SITE, "barrier", 0, 3), True, "rank 1 calls barrier at train.py:7"),
         (Call(1, SITE, "all_reduce", 5, 3), True, "rank 1 gives 5 numbers and rank 0 4"),
         (Call(1, SITE, "all_reduce", 5, 3), False, ""),
+        (Call(1, LATER, "all_reduce", 4, 3), False, "rank 1 calls all_reduce at train.py:9"),
     ],
 )
 def test_ranks_that_part(other, sizes, said):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,8 +10,14 @@ from auditor.evidence.recorded.data_parallel import MEMBERS, ONE_PROCESS
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema import CollectiveCallRow, StepRow
+from auditor.recordings.schema import CollectiveCallRow, CommunicationRow, StepRow
 from auditor.rule import NotLooked
+
+OF_TWO = frozenset({"send", "recv"})
+"""What two ranks do, in whatever group."""
+
+SIZES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2}
+"""Bytes of a number; of others one byte counts as one."""
 
 OF_ONE_SIZE = frozenset({"all_reduce", "reduce", "broadcast"})
 """Collectives whose tensors are of one size on all ranks; gathered ones need not be."""
@@ -61,6 +68,8 @@ class CollectiveOrder(Table):
             (each for each in members if each.has(cls.parts[0])), key=lambda each: each.rank
         )
         found = [parting for each in ranks[1:] if (parting := _parting(ranks[0], each)) is not None]
+        if not found and ranks and ranks[0].manifest.get("played"):
+            found = [each for other in ranks[1:] for each in _issued_otherwise(ranks[0], other)]
         return cls(min(found, key=lambda parting: parting.number, default=None))
 
 
@@ -85,6 +94,55 @@ def _parting(first: Recording, second: Recording) -> Parting | None:
     if steps <= extra.step:
         return None  # it may still come there, or died before
     return Parting(number, extra, None, shorter.rank, steps)
+
+
+def _issued_otherwise(first: Recording, second: Recording) -> Iterator[Parting]:
+    """Where the collectives part that DDP, FSDP and DTensor issue as well, in a group of all ranks:
+    rehearsed ranks do not hang of it. The lines are the first that differ.
+    """
+    ours, theirs = _issued(first), _issued(second)
+    steps = min(_diagnosed(first), _diagnosed(second))
+    for group in ours.keys() | theirs.keys():
+        one, two = (
+            [call for call in calls.get(group, ()) if call.step < steps] for calls in (ours, theirs)
+        )
+        if [_kind(call) for call in one] == [_kind(call) for call in two]:
+            continue
+        number = next(
+            (at for at, pair in enumerate(zip(one, two, strict=False)) if _differ(*pair)),
+            min(len(one), len(two)),
+        )
+        longer, shorter = (one, two) if len(one) > number else (two, one)
+        other = shorter[number] if number < len(shorter) else None
+        of = second if longer is one else first
+        yield Parting(number, longer[number], other, of.rank, steps)
+
+
+def _differ(one: Call, two: Call) -> bool:
+    return one.site != two.site or _kind(one) != _kind(two)
+
+
+def _kind(call: Call) -> tuple[str, int]:
+    return call.what, call.numbers if call.what in OF_ONE_SIZE else 0
+
+
+def _issued(recording: Recording) -> dict[str, list[Call]]:
+    """By group, those of groups that have all ranks."""
+    found: dict[str, list[Call]] = {}
+    world = int(recording.manifest.get("world_size") or 1)
+    for row in recording.first_rows(CommunicationRow.part):
+        if not isinstance(row, CommunicationRow) or row.ranks != world or row.what in OF_TWO:
+            continue
+        numbers = row.bytes_in // SIZES.get(row.dtype, 1)
+        call = Call(recording.rank, recording.site(row.at), row.what, numbers, row.step)
+        found.setdefault(row.group, []).append(call)
+    return found
+
+
+def _diagnosed(recording: Recording) -> int:
+    """Steps of the diagnostic pass that a rank completed."""
+    rows = recording.first_rows(StepRow.part)
+    return sum(isinstance(row, StepRow) and row.pass_name == "loud" for row in rows)
 
 
 def _steps(recording: Recording) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from auditor.evidence import CollectiveOrder
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import SCHEMA, RecordingWriter, write_manifest
-from auditor.recordings.schema import CollectiveCallRow, StepRow
+from auditor.recordings.schema import CollectiveCallRow, CommunicationRow, StepRow
 from auditor.rule import NotLooked
 from auditor.runs.rank_recordings import RankedRecording
 
@@ -84,3 +85,74 @@ def test_the_call_may_be_the_later_rank_s(tmp_path):
 def test_one_recording_alone_tells_nothing(seen):
     with pytest.raises(NotLooked, match="one process"):
         seen(collective_calls=[]).get(CollectiveOrder)
+
+
+def played(folder: Path, number: int, calls, steps: int = 2, world: int = 4) -> None:
+    """A rehearsed rank that issues what ``calls`` lists: (step, line, what, bytes)."""
+    writer = RecordingWriter(folder / f"rank{number}")
+    for step, line, what, nbytes, *group in calls:
+        row = CommunicationRow(at=writer.site("/train.py", line, "step"), what=what)
+        row.ranks, row.dtype, row.bytes_in = (*group, world)[0], "float32", nbytes
+        row.pass_name, row.step = "loud", step
+        writer.add(row)
+    writer.touch("collective_calls")
+    for step in range(steps):
+        done = StepRow(us=1.0)
+        done.pass_name, done.step = "loud", step
+        writer.add(done)
+    writer.close()
+    facts = {"schema": SCHEMA, "cwd": "/", "device": "null", "outcome": "completed"}
+    more = {"rank": number, "world_size": world, "environment": {}, "played": [0, 3]}
+    write_manifest(writer.folder, {**facts, **more})
+
+
+def issued(tmp_path, first, second, steps=(2, 2)):
+    for number, calls, n in zip((0, 3), (first, second), steps, strict=True):
+        played(tmp_path, number, calls, n)
+    return Evidence(RankedRecording(tmp_path)).get(CollectiveOrder).parting
+
+
+TRAINS = [(0, 5, "all_gather", 8), (0, 6, "all_gather", 8), (0, 6, "reduce_scatter", 64)]
+AGAIN = [(1, *each[1:]) for each in TRAINS]
+EVALUATES = [(0, 9, "all_gather", 8)]
+
+
+def test_an_evaluation_of_a_sharded_model_on_one_rank_is_where_the_lines_differ(tmp_path):
+    found = issued(tmp_path, [*TRAINS, *EVALUATES, *AGAIN], [*TRAINS, *AGAIN])
+    assert (found.number, found.one.rank, found.one.site.line) == (3, 0, 9)
+    assert (found.other.rank, found.other.site.line) == (3, 5)
+
+
+def test_what_only_the_other_rank_issues_at_the_end(tmp_path):
+    found = issued(tmp_path, TRAINS, [*TRAINS, *EVALUATES])
+    assert (found.number, found.one.rank, found.one.site.line) == (3, 3, 9)
+    assert (found.other, found.other_rank) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "steps"),
+    [
+        ([*TRAINS, *AGAIN], [*TRAINS, *AGAIN], (2, 2)),
+        (TRAINS, [(0, 7, "all_gather", 8), *TRAINS[1:]], (2, 2)),  # another line, the same call
+        (TRAINS, [*TRAINS, (0, 9, "send", 4)], (2, 2)),
+        (TRAINS, [*TRAINS, (0, 9, "all_reduce", 4, 2)], (2, 2)),  # of two ranks of four
+        (TRAINS, [(*TRAINS[0][:3], 16), *TRAINS[1:]], (2, 2)),  # gathered shards may differ
+        ([*TRAINS, *AGAIN], TRAINS, (2, 1)),  # one ended before
+    ],
+)
+def test_rehearsed_ranks_that_do_not_part(tmp_path, first, second, steps):
+    assert issued(tmp_path, first, second, steps) is None
+
+
+def test_a_sum_of_another_size(tmp_path):
+    one, two = ([*TRAINS, (0, 9, "all_reduce", nbytes)] for nbytes in (4, 8))
+    found = issued(tmp_path, one, two)
+    assert (found.one.numbers, found.other.numbers) == (1, 2)
+
+
+def test_real_ranks_are_compared_by_their_calls_alone(tmp_path):
+    for number, calls in ((0, TRAINS), (3, [*TRAINS, *EVALUATES])):
+        played(tmp_path, number, calls)
+        manifest = tmp_path / f"rank{number}" / "manifest.json"
+        manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "played": []}))
+    assert Evidence(RankedRecording(tmp_path)).get(CollectiveOrder).parting is None

@@ -23,7 +23,8 @@ from auditor.capture.probes.operator_probe import OperatorProbe, site_of_operato
 from auditor.recordings.schema import CommunicationRow
 
 WATCHED = 3
-"""Steps of a pass whose operators are watched: each operator costs a call of Python."""
+"""Steps of the precision pass whose operators are watched: each operator costs a call of Python. On
+a null device it is all of the diagnostic pass: so ranks that are rehearsed can be compared."""
 
 LOGGED = 20_000
 """Rows that are written at most: about 4 MB."""
@@ -219,7 +220,8 @@ class CommunicationProbe(OperatorProbe):
         null = self.context.device.null
         if self.context.pass_name != ("loud" if null else "numbers"):
             return
-        if self.context.step >= WATCHED or not dist.is_available() or not dist.is_initialized():
+        seen = self.context.step >= WATCHED and not null
+        if seen or not dist.is_available() or not dist.is_initialized():
             return
         if dist.get_world_size() > 1:
             self.context.writer.touch(self.parts[0])
