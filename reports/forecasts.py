@@ -89,7 +89,9 @@ def brief(report: Report) -> str:
     if not said:
         return ""
     others = len(rows(report)) - 1
-    more = f" The report's page compares {amounts.count(others, 'other GPU')}." if others > 0 else ""
+    more = (
+        f" The report's page compares {amounts.count(others, 'other GPU')}." if others > 0 else ""
+    )
     return said[0] + more
 
 
