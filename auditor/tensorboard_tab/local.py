@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,6 +27,7 @@ def start(root: Path, port: int | None) -> str:
     ``port`` None looks for a free one from 6006 upwards, 0 takes any. Raises :class:`AuditProblem`
     where the port cannot be used.
     """
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a busy machine is no news
     application = _OurHostsOnly(Pages(root))
     server = _bound(application, port)
     port = application.serve_at(int(server.effective_port))
