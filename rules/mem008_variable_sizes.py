@@ -15,6 +15,12 @@ from .placing import places_of
 
 MIB = 2**20
 
+OWN = 0.75
+"""Share of the steps with a size of their own from which few meet one again."""
+
+APART = 2.0
+"""The largest size as a multiple of the smallest from which sizes lie far apart."""
+
 
 @dataclass(frozen=True)
 class VaryingSizesReallocate(Rule):
@@ -31,7 +37,9 @@ class VaryingSizesReallocate(Rule):
     size in each step: what is reserved in vain is the difference. A program that needs less than
     1 GiB is replayed with everything in its steps enlarged to 16 GiB, since its steps fit into a
     few of the allocator's 20 MiB segments, which hides what the same code does at the size of a
-    training. What is found by enlarging is a note: the program as it ran lost nothing.
+    training. What is found by enlarging is a note: the program as it ran lost nothing. A part in
+    vain that is smaller is enough there where nearly each step has a size of its own, the largest
+    twice the smallest, and expandable segments would reserve much less (several scales of images).
 
     Besides, lines that, in the second half of the allocation history, ask for sizes they never
     asked for before and get them from the device although enough bytes lay free in older blocks.
@@ -115,6 +123,12 @@ class VaryingSizesReallocate(Rule):
         0.2, "Share of the reserved memory in vain, of a small program that is enlarged."
     )
 
+    wide_share: float = knob(
+        0.05,
+        "The same where three quarters of the steps have a size of their own, the largest twice "
+        "the smallest, and expandable segments would reserve `small_share` less.",
+    )
+
     def detect(
         self, growth: LateGrowth, varying: VaryingSizes, machine: Machine
     ) -> Iterator[Finding]:
@@ -146,7 +160,10 @@ class VaryingSizesReallocate(Rule):
 
     def _many(self, found: Varying) -> bool:
         """Whether the sizes are many, differ, and cost."""
-        least = self.share if found.outcomes.scale == 1.0 else self.small_share
+        scaled = found.outcomes.scale != 1.0
+        least = self.share
+        if scaled:
+            least = self.wide_share if self._wide(found) else self.small_share
         if found.grows or found.outcomes.share < least:
             return False
         if found.unrounded and found.distinct >= self.padded and found.late > 1:
@@ -157,6 +174,12 @@ class VaryingSizesReallocate(Rule):
             and found.grid > self.grid
             and found.spread >= self.spread
         )
+
+    def _wide(self, found: Varying) -> bool:
+        """Few steps meet a size again, and the sizes lie far apart: a longer run meets more."""
+        came = found.outcomes
+        apart = found.spread >= APART and found.distinct >= OWN * len(found.sizes)
+        return apart and came.reserved - came.expandable >= self.small_share * came.reserved
 
     def _told(self, found: Varying, steps: int, machine: Machine) -> Finding:
         came, size = found.outcomes, amounts.size

@@ -180,6 +180,32 @@ MANY = Varying(
 )
 
 
+WIDE = replace(
+    MANY,
+    sizes=(1000, 1013, 1529, 1750, 2000, 1000),
+    outcomes=Outcomes(20.0, 800 * MIB, 1000 * MIB, 950 * MIB, 980 * MIB, 800 * MIB),
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({}, True),
+        ({"outcomes": replace(WIDE.outcomes, fixed=950 * MIB + 1)}, False),
+        ({"outcomes": replace(WIDE.outcomes, expandable=800 * MIB + 1)}, False),
+        ({"outcomes": replace(WIDE.outcomes, scale=1.0)}, False),
+        ({"sizes": (1000, 1013, 1529, 1750, 1999, 1000)}, False),  # not twice
+        ({"sizes": (1000, 1013, 1529, 1750, 2000, 1000, 1013)}, False),  # five of seven
+        ({"grows": True}, False),
+    ],
+    ids=str,
+)
+def test_steps_of_small_programs_with_sizes_far_apart(change, found):
+    table = VaryingSizes(7, replace(WIDE, **change))
+    findings = list(ask(VaryingSizesReallocate(), LateGrowth(), table, CUDA))
+    assert [finding.severity for finding in findings] == [Severity.NOTE] * found
+
+
 @pytest.mark.parametrize(
     ("change", "found"),
     [
