@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.evidence import Float64Ops, Machine, Source
 from auditor.evidence.recorded.float64_ops import Double
-from auditor.evidence.source.double_origin import Origin, double_origins, origin_of
+from auditor.evidence.source.double_origin import (
+    Origin,
+    double_origins,
+    origin_of,
+    origin_of_cast,
+)
 from auditor.evidence.source.files import the_only
 from auditor.evidence.source.statements import shorten
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site
@@ -29,6 +34,12 @@ DELIBERATE = 0.25
 """Share of the forward from which a conversion that the line asks for is a warning: below it may be
 a loss that wants the digits.
 """
+
+DEFAULTS = ("set_default_dtype", "set_default_tensor_type")
+"""Calls that set the dtype of what is made without one."""
+
+NAMED = re.compile(r"\b(float64|double|DoubleTensor)\b")
+"""A program with this asks for float64 somewhere."""
 
 DIGITS = re.compile(
     r"create_graph|\b(LBFGS|hessian|jacobian|gradcheck|odeint|cholesky\w*|solve\w*|lstsq|eigh?|eigvals"
@@ -59,8 +70,10 @@ class Float64InTheStep(Rule):
     small share of the forward, where a batch in float64 is cast to a narrower dtype before anything
     is made of it, and where the line asks for float64 itself, unless a product of
     matrices or a quarter of the forward follows in it. A program whose parameters are float64 as
-    well gets one note, and a warning where ``set_default_dtype`` did it and nothing in the source
-    needs the digits (second derivatives, a solver, LBFGS).
+    well gets one note, and a warning where ``set_default_dtype`` did it, or a cast to the dtype of
+    an array of NumPy's (``.to(array.dtype)``, at the line that made the tensor) in a program that
+    does not name float64, and nothing in the source needs the digits (second derivatives, a solver,
+    LBFGS).
 
     ## Why it costs
     The dtype spreads: whatever meets a float64 tensor becomes one, with its gradient. It takes
@@ -168,6 +181,8 @@ REMEDIES = {
     "are float64 unless told otherwise.",
     "given": "Make it float32 where it is made: in the dataset or the collate function for a batch "
     "(`torch.as_tensor(array, dtype=torch.float32)`), or `.float()` before the first use.",
+    "array": "Convert it where it becomes a tensor: `torch.from_numpy(array).float()`, "
+    "`torch.as_tensor(array, dtype=torch.float32)`; the model then stays in float32.",
     "whole": "Train in float32 unless the problem needs the digits: "
     "leave out what turns the model to float64.",
 }
@@ -211,17 +226,27 @@ def _places(*sites: Site) -> tuple[FoundAt, ...]:
 def _whole(doubles: Float64Ops, machine: Machine, source: Source) -> Finding:
     steps = max(each.steps for each in doubles.births)
     turned = _turned(source)
-    by_default = turned is not None and bool(source.called(turned, "set_default_dtype"))
+    named = any(NAMED.search(text) for text in source.texts.values())
+    cast = None if named else origin_of_cast(source, double_origins(source))
+    by_default = turned is not None and bool(source.called(turned, *DEFAULTS))
     wanted = any(DIGITS.search(text) for text in source.texts.values())
+    unasked = by_default or cast is not None
+    whence = (
+        f", since the model is cast to the dtype of what this line makes of an array of NumPy's "
+        f"(at {cast[1]}, `{shorten(cast[1].text)}`)"
+        if cast is not None
+        else ""
+    )
     return Finding(
-        turned,
+        turned if cast is None else cast[0],
         f"the whole step runs in float64, with {amounts.percent(doubles.trained)} of the trained "
-        "parameters",
+        f"parameters{whence}",
         steps=steps,
         per_step=sum(each.calls for each in doubles.births) / steps,
         seen_on=machine.device,
-        severity=None if by_default and not wanted else Severity.NOTE,
-        hints=Hints("whole"),
+        severity=None if unasked and not wanted else Severity.NOTE,
+        places=() if cast is None else _places(*cast),
+        hints=Hints("whole" if cast is None else "array"),
     )
 
 
@@ -230,7 +255,5 @@ def _turned(source: Source) -> Site | None:
     usual calls.
     """
     return the_only(
-        site
-        for name in ("set_default_dtype", "double")
-        if (site := source.only_call(name)) is not None
+        site for name in (*DEFAULTS, "double") if (site := source.only_call(name)) is not None
     )

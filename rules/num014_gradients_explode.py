@@ -6,17 +6,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import GradientNorms, Machine
+from auditor.evidence import GradientNorms, Machine, Source
 from auditor.evidence.recorded.grad_norms import Growth, NormSeries
-from auditor.model import Finding, Remedy, Severity
+from auditor.evidence.source.schedulers import scheduler
+from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
 
 @dataclass(frozen=True)
 class Hints:
-    """Whether the program clips its gradients."""
+    """Whether the program clips its gradients, and whether a scheduler raised the rate."""
 
     clipped: bool
+    raised: bool = False
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class GradientsExplode(Rule):
     out) that grew a hundredfold during the audit, tenfold of it in the second half, steadily: nine
     in ten of the later norms are above the earlier ones. Medians of fifths of the run are compared,
     so a spike is not a trend; growth that levels off, as in a warm-up, and the noise of a GAN are
-    silent, and so are steps that GradScaler skipped.
+    silent, and so are steps that GradScaler skipped. Where a scheduler raised the learning rate
+    meanwhile, fourfold and more above the one that it found, the line is the one that makes it.
 
     ## Why it costs
     The weights follow: after a few more steps the loss is NaN, and every checkpoint after that.
@@ -83,8 +86,12 @@ class GradientsExplode(Rule):
     rising: float = knob(
         0.9, "Share of pairs of norms in the second half of which the later must be the larger."
     )
+    raised: float = knob(
+        4.0,
+        "Times its base that a scheduler must have raised the learning rate to be named.",
+    )
 
-    def detect(self, norms: GradientNorms, machine: Machine) -> Iterator[Finding]:
+    def detect(self, norms: GradientNorms, machine: Machine, source: Source) -> Iterator[Finding]:
         for series in norms.series:
             growth = series.growth
             if (
@@ -94,20 +101,28 @@ class GradientsExplode(Rule):
                 or growth.rising < self.rising
             ):
                 continue
+            rates = series.rose(self.raised)
+            made = None if rates is None else scheduler(source)
+            risen = "" if rates is None or made is None else _risen(rates, series.base)
             yield Finding(
-                series.site,
+                made or series.site,
                 f"the gradient norm grew {_fold(growth)}-fold in {growth.steps} steps, from "
                 f"{growth.before:.3g} to "
                 f"{growth.after:.3g}, and still tenfold every {_tenfold(growth):.0f} "
-                f"steps{_after(series)}",
+                f"steps{_after(series)}{risen}",
                 steps=len(series.finite),
                 per_step=1.0,
                 seen_on=machine.device,
-                facts=_facts(series, growth),
-                hints=Hints(series.clipped),
+                facts=(*_facts(series, growth), *_steps_at(made, series.site)),
+                hints=Hints(series.clipped, made is not None),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
+        if finding.hints_as(Hints).raised:
+            return Remedy(
+                "Let the factor of the scheduler end at 1: a warm-up is min(1, (step + 1) / warmup) "
+                "times the rate of the optimizer, which is the highest that it should reach."
+            )
         if finding.hints_as(Hints).clipped:
             return Remedy(
                 "Clipping only shortens a direction that is wrong by now: lower the learning rate, "
@@ -117,6 +132,18 @@ class GradientsExplode(Rule):
             "Lower the learning rate or warm it up; clip_grad_norm_ before the step bounds what a "
             "bad batch can do."
         )
+
+
+def _risen(rates: tuple[float, float], base: float) -> str:
+    return (
+        f"; meanwhile the scheduler that is made here raised the learning rate from {rates[0]:.3g} "
+        f"to {rates[1]:.3g}, {rates[1] / base:.3g} times the {base:.3g} that it found"
+    )
+
+
+def _steps_at(made: Site | None, steps: Site | None) -> tuple[tuple[str, str], ...]:
+    """Where the optimizer steps, if another line is named."""
+    return () if made is None or steps is None else (("the optimizer steps at", str(steps)),)
 
 
 def _tenfold(growth: Growth) -> float:

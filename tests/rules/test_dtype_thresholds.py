@@ -7,11 +7,13 @@ from __future__ import annotations
 import pytest
 from auditor.rules.amp006_scaler_misused import GradScalerMisused
 from auditor.rules.amp009_loss_in_half import LossInHalf
+from auditor.rules.cfg008_float64_creeps import Float64InTheStep
 from auditor.rules.num005_lost_updates import LEAST, UpdatesRoundedAway
 from auditor.rules.num012_vanishing_epsilon import EpsilonVanishes
 
-from auditor.evidence import Amp, Machine, OpRanges, Source
+from auditor.evidence import Amp, Float64Ops, Machine, OpRanges, Source
 from auditor.evidence.recorded.amp import AmpEvent, ScaleUpdate
+from auditor.evidence.recorded.float64_ops import Double
 from auditor.evidence.recorded.half_updates import HalfUpdates, Updates
 from auditor.evidence.recorded.op_ranges import Delicate
 from auditor.model import Severity, Site
@@ -224,3 +226,25 @@ def test_a_missing_update_that_ended_the_run():
     (found,) = ask(GradScalerMisused(), Amp(not_updated=LINE), CUDA)
     assert (found.site, found.severity) == (LINE, Severity.ERROR)
     assert "update()" in GradScalerMisused().remedy(found).text
+
+
+ARRAY = "x = torch.from_numpy(made())\nmodel = Net().to(x.dtype)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "severity"),
+    [
+        (ARRAY, 1, None),
+        (ARRAY + "torch.linalg.solve(a, b)\n", 1, Severity.NOTE),
+        (ARRAY + "y = y.astype('float64')\n", 0, Severity.NOTE),
+        ("torch.set_default_tensor_type(DoubleType)\n", 1, None),
+        ("x = torch.from_numpy(made())\nmodel = Net()\n", 0, Severity.NOTE),
+    ],
+)
+def test_cfg008_warns_where_nobody_named_float64(text, line, severity):
+    births = (Double(Site("a.py", 9), "given", "addmm", products=2),)
+    rule = Float64InTheStep()
+    (found,) = ask(rule, Float64Ops(births, 1.0), Machine("cpu"), Source({"a.py": text}))
+    assert (found.site.line if found.site else 0, found.severity) == (line, severity)
+    assert ("cast to the dtype" in found.message) == (text.startswith("x") and bool(line))
+    assert ("from_numpy" in rule.remedy(found).text) == (text.startswith("x") and bool(line))

@@ -373,6 +373,35 @@ def test_norms_that_ended_in_infinity():
     assert "Clipping only" in rule.remedy(finding).text
 
 
+WARMED = "import torch\nlr = LambdaLR(optimizer, lambda n: n + 1)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "most", "base", "line"),
+    [
+        (WARMED, 0.1, 0.4, 0.1, 2),
+        (WARMED, 0.1, 0.39, 0.1, 9),
+        (WARMED, 0.01, 0.1, 0.1, 9),  # a warm-up to the rate of the optimizer
+        (WARMED, 0.1, 0.4, 0.0, 9),  # raised by hand
+        (WARMED, 0.2, 0.5, 0.1, 9),
+        (WARMED + "two = OneCycleLR(optimizer, 1.0)\n", 0.1, 0.4, 0.1, 9),
+        (WARMED + "two = LambdaLR(other, str)\n", 0.1, 0.4, 0.1, 9),
+        ("schedule = CosineAnnealingLR(optimizer, 9)\n", 0.1, 0.4, 0.1, 9),
+    ],
+)
+def test_num014_names_the_scheduler_that_raised_the_rate(text, first, most, base, line):
+    norms = tuple(enumerate(10.0 ** (n / 4) for n in range(20)))
+    rates = (first, *((first + most) / 2 for _ in range(18)), most)
+    series = NormSeries(Site("a.py", 9), norms, rates=rates, base=base)
+    rule = GradientsExplode()
+    (finding,) = ask(rule, GradientNorms((series,)), CPU, Source({"a.py": text}))
+    assert finding.site.line == line
+    named = line == 2
+    assert ("raised the learning rate from 0.1 to 0.4, 4 times" in finding.message) == named
+    assert ("the optimizer steps at" in dict(finding.facts)) == named
+    assert ("end at 1" in rule.remedy(finding).text) == named
+
+
 # -- the driver ------------------------------------------------------------------------------------
 
 

@@ -29,6 +29,19 @@ class NormSeries:
     site: Site | None
     points: tuple[tuple[int, float], ...]
     clipped: bool = False
+    rates: tuple[float, ...] = ()
+    """Learning rates at the points; empty where they are not known."""
+    base: float = 0.0
+    """The rate that a scheduler found; 0 without one."""
+
+    def rose(self, fold: float) -> tuple[float, float] | None:
+        """The first and the highest learning rate, where a scheduler raised it so many times, and
+        so many times above the one that it found.
+        """
+        if not self.rates or self.base <= 0 or self.rates[0] <= 0:
+            return None
+        first, most = self.rates[0], max(self.rates)
+        return (first, most) if most >= fold * max(first, self.base) else None
 
     @property
     def finite(self) -> tuple[tuple[int, float], ...]:
@@ -123,4 +136,6 @@ def _series(evidence: Evidence, rows: list[NormRow]) -> Iterator[NormSeries]:
             None if at is None else evidence.recording.site(at),
             points,
             any(row.clipped for row in mine),
+            tuple(row.rate for row in mine),
+            mine[-1].base,
         )

@@ -151,6 +151,38 @@ def origin_of(site: Site, origins: Iterable[Origin]) -> Site | None:
     return None
 
 
+def origin_of_cast(source: Source, origins: Iterable[Origin]) -> tuple[Site, Site] | None:
+    """The one call that made the array to whose dtype something is cast (``.to(array.dtype)``), and
+    the line of the cast; None where that is not one.
+    """
+    known = list(origins)
+    found = {
+        (origin.site, source.site_of(file, call))
+        for file, text in source.texts.items()
+        for call in (source.nodes(file) if ".dtype" in text else ())
+        if isinstance(call, ast.Call) and name_of(call.func) in CONVERTS
+        for name in _dtypes_of(call)
+        for origin in known
+        if name in origin.names and _reaches(origin, file, call.lineno)
+    }
+    return next(iter(found)) if len(found) == 1 else None
+
+
+def _dtypes_of(call: ast.Call) -> Iterator[str]:
+    """Names of what a call is given the dtype of, an attribute with a dot before it."""
+    for value in (*call.args, *(each.value for each in call.keywords)):
+        if isinstance(value, ast.Attribute) and value.attr == "dtype":
+            owner = value.value
+            if isinstance(owner, ast.Name):
+                yield owner.id
+            elif isinstance(owner, ast.Attribute):
+                yield f".{owner.attr}"
+
+
+def _reaches(origin: Origin, file: str, line: int) -> bool:
+    return file == origin.site.file and (origin.known is None or line in origin.known)
+
+
 def _of_file(source: Source, file: str) -> Iterator[Origin]:
     nodes = list(source.nodes(file))
     if not nodes:

@@ -64,6 +64,12 @@ class NormRow(PassRow, kw_only=True):
         ),
     ]
     clipped: Annotated[bool, doc("they were clipped")]
+    rate: Annotated[
+        float, doc("its highest learning rate; 0 where that is a tensor, or it has none")
+    ] = older(0.0)
+    base: Annotated[float, doc("what a scheduler found it at (`initial_lr`); 0 without one")] = (
+        older(0.0)
+    )
 
 
 class UnclearedRow(PassRow, kw_only=True):

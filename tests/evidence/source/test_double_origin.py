@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from auditor.evidence import Source
-from auditor.evidence.source.double_origin import double_origins, origin_of
+from auditor.evidence.source.double_origin import double_origins, origin_of, origin_of_cast
 from auditor.model import Site
 
 DATASET = """\
@@ -287,3 +287,30 @@ def test_files_without_such_words_are_not_looked_at(word):
 
 def test_a_file_that_is_no_python_has_none():
     assert double_origins(Source({"a.py": "from_numpy ( (\n"})) == ()
+
+
+CAST = """
+frames = torch.from_numpy(render(9)).to(device)
+model = Net().to(device=device, dtype=frames.dtype)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (CAST, 2),
+        (CAST.replace("device=device, dtype=frames.dtype", "frames.dtype"), 2),
+        (CAST.replace("frames", "self.frames"), 2),
+        (CAST.replace("frames =", "other ="), None),
+        (CAST.replace("(render(9))", "(render(9)).float()"), None),
+        (CAST.replace("frames.dtype", "frames.device"), None),
+        (CAST + "head = Net().to(frames.dtype)\n", None),
+        (CAST.replace("\nframes", "\ndef f():\n  frames"), None),
+    ],
+)
+def test_the_array_to_whose_dtype_something_is_cast(text, line):
+    source = Source({"a.py": text})
+    found = origin_of_cast(source, double_origins(source))
+    assert (found is None) == (line is None)
+    if found is not None:
+        assert [each.line for each in found] == [line, line + 1]

@@ -95,3 +95,18 @@ def norm_that_clipping_hides__rehearsal():
         scaler.update()
 
     return step
+
+
+def rate_that_a_warm_up_multiplies_by_the_step():
+    torch.manual_seed(0)
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.5)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: min(n + 1, 100))  # NUM014
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()
+        schedule.step()
+
+    return step

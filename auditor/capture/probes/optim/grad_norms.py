@@ -23,7 +23,7 @@ from auditor.capture.probes.numerics.nonfinite import (
     values_of,
 )
 from auditor.capture.probes.optim.grad_clipping import watch_clipping
-from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
+from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, groups_of
 from auditor.recordings.schema import NormRow
 
 OPTIMIZERS = 16
@@ -42,6 +42,7 @@ class _Seen:
     at: int | None
     norm: torch.Tensor
     clipped: bool
+    rates: tuple[float, float]
 
     def row(self, norm: float | str) -> NormRow:
         """As the part ``norms`` holds it."""
@@ -52,6 +53,8 @@ class _Seen:
             at=self.at,
             norm=norm,
             clipped=self.clipped,
+            rate=self.rates[0],
+            base=self.rates[1],
         )
 
 
@@ -136,7 +139,15 @@ class GradNormsProbe(OptimizerProbe):
             norm = norm if scale is None else norm / plain(scale)
         at = self.context.frames.here()
         self._seen.append(
-            _Seen(self.context.step, self.context.global_step, number, at, norm, clipped)
+            _Seen(
+                self.context.step,
+                self.context.global_step,
+                number,
+                at,
+                norm,
+                clipped,
+                _rates(optimizer),
+            )
         )
 
     def _clipped_norm(self, own: set[int]) -> torch.Tensor | None:
@@ -153,6 +164,18 @@ class GradNormsProbe(OptimizerProbe):
             self._numbers[id(optimizer)] = number, weakref.ref(optimizer)
             self.context.writer.touch("norms")
         return number
+
+
+def _rates(optimizer: Optimizer) -> tuple[float, float]:
+    """Its highest learning rate, and what a scheduler found that group at. A tensor is not read."""
+    groups = [
+        (float(group["lr"]), group.get("initial_lr"))
+        for group in groups_of(optimizer)
+        if isinstance(group.get("lr"), int | float)
+    ]
+    rate, base = max(groups, key=lambda each: each[0], default=(0.0, None))
+    known = math.isfinite(rate) and isinstance(base, int | float) and math.isfinite(base)
+    return (rate if math.isfinite(rate) else 0.0), (float(base) if known and base else 0.0)
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]  # torch's own, without annotations

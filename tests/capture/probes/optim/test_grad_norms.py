@@ -113,3 +113,19 @@ def test_everything_is_put_back(tmp_path: Path) -> None:
         GradScaler.unscale_,
         len(torch_optimizer._global_optimizer_pre_hooks),
     ) == before
+
+
+@pytest.mark.parametrize(
+    ("clip", "rates"),
+    [
+        ("pass", [(1e-9, 0.0)] * 3),
+        (
+            "optimizer.param_groups[0].update(initial_lr=0.5, lr=1.0 * count[0])",
+            [(1.0, 0.5), (2.0, 0.5), (3.0, 0.5)],
+        ),
+        ("optimizer.param_groups[0]['lr'] = torch.tensor(1.0)", [(0.0, 0.0)] * 3),
+    ],
+)
+def test_the_rate_and_what_a_scheduler_found(tmp_path: Path, clip: str, rates: list) -> None:
+    _, rows = rows_of(tmp_path, steps=3, clip=clip)
+    assert [(row["rate"], row["base"]) for row in rows] == rates
