@@ -196,7 +196,8 @@ class RankBatches(Table):
         ranks = {row.rank for row in own}
         others = [found for each in members if (found := _digests(each, ranks))]
         world = max((row.ranks for row in own), default=0)
-        if len(others) + 1 < world:
+        played = evidence.recording.manifest.get("played")
+        if len(others) + 1 < (len(played) if played else world):
             return cls(world_size=world)
         places = dict.fromkeys(row.loader_at for row in own if row.loader_at is not None)
         loaders = (_batches(evidence, at, own, others) for at in places)
