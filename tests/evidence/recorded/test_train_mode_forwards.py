@@ -55,6 +55,15 @@ def train():
             right = out.eq(y).sum()
 """
 SQUARED = BY_HAND.replace("(model(x) - y).abs()", "((model(x) - y) ** 2)")
+EPOCH_OF_EITHER = """
+def run_epoch(data, train):
+    for x, y in data:
+        with torch.set_grad_enabled(train):
+            out = model(x)  # at within
+            loss = crit(out, y)
+        if train:
+            loss.backward()
+"""
 
 NOT_COMPARED = """
 @torch.no_grad()
@@ -132,6 +141,7 @@ def evaluated(seen, text, **more):
         (MODELS_LOSS, 0, False),
         (CALLER_IS_OFF, 0, False),
         (SHARED, 1, False),
+        (EPOCH_OF_EITHER, 0, False),
         (BY_HAND, 0, True),
         (SQUARED, 0, True),
         (NAMED_BY_THE_LOADER, 0, True),

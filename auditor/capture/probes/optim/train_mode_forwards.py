@@ -186,6 +186,8 @@ class TrainModeForwardsProbe(OptimizerProbe):
         is_user = self.context.frames.is_user
         if is_user(frame.f_code.co_filename):
             return frame.f_code, frame.f_lasti
+        if "func" not in frame.f_code.co_freevars:  # asking for the locals of a frame is slow
+            return None
         code = getattr(frame.f_locals.get("func"), "__code__", None)
         return (code, -1) if code is not None and is_user(code.co_filename) else None
 
