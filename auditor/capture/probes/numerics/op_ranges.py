@@ -87,7 +87,9 @@ class OpRangesProbe(OperatorProbe):
     def _keep_losses(self, call: Backward) -> None:
         """Of a call that asks for the gradients of all leaves: others begin at what they like."""
         at = self.here()
-        for tensor in call.tensors if at is not None and not call.inputs else ():
+        if at is None or call.inputs:
+            return
+        for tensor in call.tensors:
             inner = plain(tensor).detach()
             small = 0 < inner.numel() <= SMALL and inner.is_floating_point()
             if small and inner.layout is torch.strided and not inner.is_meta:
