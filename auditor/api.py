@@ -58,7 +58,7 @@ class Report(model.Report):
         return str(catalogue.reports("notebook").Notebook().render(self))
 
     def render(self, form: str) -> str | bytes:
-        """The report as ``html``, ``json``, ``sarif``, ``junit``, ``github``, ``markdown`` or
+        """The report as ``html``, ``json``, ``sarif``, ``junit``, ``github``, ``gitlab``, ``markdown`` or
         ``terminal``.
         """
         from auditor.judging import catalogue

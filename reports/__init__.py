@@ -31,6 +31,7 @@ _HOMES = {
     "sarif": ("sarif", "Sarif"),
     "junit": ("junit", "Junit"),
     "github": ("github", "Github"),
+    "gitlab": ("gitlab", "Gitlab"),
     "markdown": ("markdown", "Markdown"),
 }
 

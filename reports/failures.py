@@ -22,10 +22,15 @@ def told(findings: Iterable[Finding]) -> str:
     return "\n".join(lines)
 
 
-def _finding(finding: Finding) -> Iterator[str]:
+def line(finding: Finding) -> str:
+    """Place, severity, code and message, as compilers say it (ci/problem-matcher.json reads it)."""
     where = text.path(str(finding.site)) if finding.site else "(no place in the source)"
     level, code = summary.severity(finding).value, text.one_line(finding.code, 40)
-    yield f"{where}: {level} {code}: {text.one_line(finding.message, _WORDS)}"
+    return f"{where}: {level} {code}: {text.one_line(finding.message, _WORDS)}"
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    yield line(finding)
     if finding.site is not None and finding.site.text:
         yield f"    {text.one_line(finding.site.text, 200)}"
     yield f"  price: {costs.price(finding) or 'not priced'}"

@@ -27,14 +27,18 @@ def fix(
     *,
     report: str,
     apply: bool,
+    check: bool,
     select: tuple[str, ...],
     unsafe: bool,
     debug: bool,
 ) -> int:
-    """Print or apply; returns the exit code."""
+    """Print, apply or check; returns the exit code."""
+    if apply and check:
+        raise AuditProblem("--apply and --check are two different things: give one of them")
     path, root = Path(report), Path.cwd()
     judged = open_input.report_of(path)
-    edits = tuple(_edits(_chosen(judged, select), unsafe=unsafe))
+    chosen = tuple(_chosen(judged, select))
+    edits = tuple(_edits(chosen, unsafe=unsafe))
     require_plain_values(report, edits)
     recorded = _recorded(path)
     guard.require_permitted(
@@ -58,11 +62,23 @@ def fix(
     if not standing.plan.files:
         console.say(f"audit: {_nothing(standing, unsafe=unsafe)}", err=True)
         return 0
+    if check:
+        return _listed(chosen, standing.plan)
     if not apply:
         console.hand_over(standing.plan.diff)
         return 0
     _apply(standing, root, (path if path.is_dir() else path.parent) / UNDO)
     return 0
+
+
+def _listed(chosen: Iterable[Finding], plan: Plan) -> int:
+    """One line for each finding that has a patch still to be applied, as a compiler says it."""
+    waiting = [edit for file in plan.files for edit in file.edits]
+    for finding in chosen:
+        remedy = finding.remedy
+        if remedy is not None and any(edit in waiting for edit in remedy.edits):
+            console.say(catalogue.reports("failures").line(finding))
+    return 1
 
 
 def _apply(standing: Standing, root: Path, undo: Path) -> None:

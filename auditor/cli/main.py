@@ -267,6 +267,11 @@ def analyze(**options: Any) -> None:
 @main.command(cls=PlainCommand, short_help="Print the patches of a report, or apply them.")
 @click.argument("report", type=click.Path())
 @click.option("--apply", is_flag=True, help="Edit the files instead of printing the diff.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="List what is not applied yet, a line each; exit code 1 if there is any.",
+)
 @click.option("--select", callback=_codes, metavar="CODES", help="Only patches of these rules.")
 @click.option("--unsafe", is_flag=True, help="Also patches that may change what is trained.")
 @more_commands.DEBUG

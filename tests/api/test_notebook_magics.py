@@ -156,5 +156,7 @@ def test_a_notebook(tmp_path):
     ).execute()
     (shown,) = (each for each in book.cells[2].outputs if each.output_type == "execute_result")
     assert "GRAPH001" in shown.data["text/html"] and "<script" not in shown.data["text/html"]
-    assert "trainer.py:13" in shown.data["text/html"] and "patch</summary>" in shown.data["text/html"]
+    assert (
+        "trainer.py:13" in shown.data["text/html"] and "patch</summary>" in shown.data["text/html"]
+    )
     assert "are in no file" in shown.data["text/html"]

@@ -72,7 +72,9 @@ def test_a_file_that_turns_out_unwritable_is_one_sentence_after_the_report(folde
 def test_an_unknown_format_is_told_the_known_ones(folder, audit):
     done = audit("analyze", "step.json", "--format", "pdf", cwd=folder)
     assert done.returncode == 2
-    assert "'pdf' is not one of terminal, json, sarif, junit, github, markdown" in done.stderr
+    assert (
+        "'pdf' is not one of terminal, json, sarif, junit, github, gitlab, markdown" in done.stderr
+    )
 
 
 def test_the_manual_as_markdown_is_the_generated_file(folder, audit):

@@ -1,0 +1,241 @@
+"""What other systems read of this repository: the GitHub action, the GitLab template, the hook of
+pre-commit and the problem matcher. They are read, and their commands run as far as that goes here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from auditor.reports import failures, renderer
+
+from auditor.cli.main import main
+from auditor.model import Finding, Severity, Site
+from tests.reports import golden_attack
+from tests.reports import golden_report as golden
+
+ROOT = Path(__file__).resolve().parent.parent
+STEP = """
+import torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+kept = []
+
+def step():
+    optimizer.zero_grad()
+    loss = model(torch.ones(2, 4)).square().mean()
+    loss.backward()
+    optimizer.step()
+    kept.append(loss)
+"""
+
+
+def read(name):
+    return yaml.safe_load((ROOT / name).read_text("utf-8"))
+
+
+def shell(script, cwd, **variables):
+    bin_folder = Path(sys.executable).parent
+    env = {**os.environ, "PATH": f"{cwd / 'bin'}:{bin_folder}:{os.environ['PATH']}", **variables}
+    flags = ["--noprofile", "--norc", "-e", "-o", "pipefail", "-c"]  # as GitHub starts bash
+    return subprocess.run(
+        ["bash", *flags, script], cwd=cwd, env=env, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def stand_in(tmp_path):
+    """An ``audit`` and a ``pip`` that write down what they are called with."""
+    (tmp_path / "bin").mkdir()
+    for name in ("audit", "pip", "python"):
+        path = tmp_path / "bin" / name
+        path.write_text(
+            f'#!/bin/sh\nfor word in "$@"; do printf "%s\\n" "$word"; done > {tmp_path}/{name}.txt\n'
+        )
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return lambda name: (tmp_path / f"{name}.txt").read_text().splitlines()
+
+
+def parsed(words):
+    """The options that the command line makes of the words; raises where it knows one of them
+    not.
+    """
+    command = main.commands[words[0]]
+    return command.make_context(words[0], list(words[1:])).params
+
+
+# ---- GitHub --------------------------------------------------------------------------------------
+
+
+def steps_of_action():
+    action = read("action.yml")
+    assert action["runs"]["using"] == "composite"
+    return action, action["runs"]["steps"]
+
+
+def test_the_action_is_well_formed_and_takes_no_input_into_its_script():
+    action, steps = steps_of_action()
+    assert set(action) == {"name", "description", "inputs", "outputs", "runs"}
+    for step in steps:
+        assert step["shell"] == "bash"
+        assert "${{" not in step["run"], "inputs come by the environment, or could be a command"
+    asked = set(re.findall(r"\$\{\{ inputs\.([\w-]+) \}\}", (ROOT / "action.yml").read_text()))
+    assert asked == set(action["inputs"])
+    assert all("default" in each or each.get("required") for each in action["inputs"].values())
+    matcher = next(step["run"] for step in steps if "add-matcher" in step["run"])
+    path = matcher.split("$GITHUB_ACTION_PATH/")[1].rstrip('"')
+    assert (ROOT / path).is_file()
+
+
+@pytest.mark.parametrize("baseline", ["", "a b.json"])
+def test_the_actions_command_line_is_one_that_audit_knows(tmp_path, stand_in, baseline):
+    _, steps = steps_of_action()
+    script = next(step["run"] for step in steps if step.get("id") == "audit")
+    target = "trainer:step; touch broken"
+    given = {"TARGET": target, "STEPS": "20", "FAIL_ON": "error", "BASELINE": baseline}
+    done = shell(script, tmp_path, OUT="audit", GITHUB_OUTPUT="outputs", **given)
+    assert done.returncode == 0, done.stderr
+    options = parsed(stand_in("audit"))
+    assert options["target"] == target and not (tmp_path / "broken").exists()
+    assert (options["steps"], options["fail_on"]) == (20, "error")
+    assert (options["baseline"] or "") == baseline
+    assert (tmp_path / "outputs").read_text() == "report=audit/report.html\n"
+
+
+def test_the_action_audits_a_step(tmp_path):
+    _, steps = steps_of_action()
+    (tmp_path / "trainer.py").write_text(STEP)
+    last = steps[-1]["run"]
+    script = next(step["run"] for step in steps if step.get("id") == "audit")
+    given = {"TARGET": "trainer:step", "STEPS": "6", "FAIL_ON": "error", "BASELINE": ""}
+    asked = {**given, "OUT": "audit", "GITHUB_OUTPUT": "outputs", "GITHUB_STEP_SUMMARY": "said"}
+    done = shell(script, tmp_path, **asked)
+    assert done.returncode in (0, 1), done.stderr
+    assert "GRAPH001" in done.stdout and "::" in done.stdout
+    assert {each.name for each in (tmp_path / "audit").iterdir()} >= {
+        "report.html", "audit.sarif", "audit.md",
+    }  # fmt: skip
+    assert shell(last, tmp_path, **asked).returncode == 0
+    assert "GRAPH001" in (tmp_path / "said").read_text()
+    (hook,) = read(".pre-commit-hooks.yaml")
+    waiting = shell(f"{hook['entry']} audit", tmp_path)
+    assert waiting.returncode == 1, waiting.stderr
+    assert waiting.stdout.startswith("trainer.py:12: ") and "GRAPH001" in waiting.stdout
+    assert shell("audit fix --apply audit", tmp_path).returncode == 0
+    applied = shell(f"{hook['entry']} audit", tmp_path)
+    assert (applied.returncode, applied.stdout) == (0, "")
+    assert "applied already" in applied.stderr
+    assert shell("audit fix --check --apply audit", tmp_path).returncode == 2
+    shutil.rmtree(tmp_path / "audit")
+    assert shell(last, tmp_path, **asked).returncode == 0, "no report is no second failure"
+
+
+def test_the_problem_matcher_reads_the_lines_of_tests_and_of_fix():
+    (matcher,) = read("ci/problem-matcher.json")["problemMatcher"]
+    (pattern,) = matcher["pattern"]
+    site = Site("a b/train.py", 41, "step", "x")
+    for level in Severity:
+        made = Finding(site, "says: it", code="SYNC001", key="k", severity=level)
+        for said in (failures.line(made), f"E   {failures.line(made)}"):
+            found = re.match(pattern["regexp"], said)
+            told = [found[pattern[part]] for part in ("line", "severity", "code", "message")]
+            assert told == ["41", level.value, "SYNC001", "says: it"]
+            assert found[pattern["file"]].removeprefix("a b/") in ("train.py", "a b/train.py")
+    for said in ("INFO: 12: warning: x", "  price: 1.2 ms", "x.py:1: error: mypy says", ""):
+        assert re.match(pattern["regexp"], said) is None
+
+
+# ---- GitLab --------------------------------------------------------------------------------------
+
+
+def test_the_gitlab_jobs_command_line_is_one_that_audit_knows(tmp_path, stand_in):
+    (job,) = read("ci/gitlab.yml").values()
+    done = shell("\n".join(job["script"]), tmp_path, **job["variables"])
+    assert done.returncode == 0, done.stderr
+    options = parsed(stand_in("audit"))
+    assert options["target"] == "trainer:step" and not options["baseline"]
+    written = job["artifacts"]["reports"]["codequality"]
+    assert ("gitlab", written) in tuple(options["formats"])
+    assert stand_in("pip")[0] == "install"
+
+
+@pytest.mark.parametrize("report", [golden.rich_report(), golden_attack.attack_report()])
+def test_the_code_quality_report_is_what_gitlab_reads(report):
+    rendered = renderer("gitlab").render(report)
+    issues = json.loads(rendered)
+    assert len(issues) == len(report.findings) and rendered.isascii()
+    for issue, finding in zip(issues, report.findings, strict=True):
+        assert set(issue) == {
+            "description", "check_name", "fingerprint", "severity", "location",
+        }  # fmt: skip
+        assert issue["severity"] in ("info", "minor", "major", "critical", "blocker")
+        assert issue["location"]["lines"]["begin"] >= 1 and issue["location"]["path"]
+        assert "\n" not in issue["description"]
+        if finding.site is not None and finding.site.line > 0:
+            assert issue["location"]["lines"]["begin"] == finding.site.line
+    prints = [issue["fingerprint"] for issue in issues]
+    assert len(set(prints)) == len(prints)
+
+
+def test_a_fingerprint_outlives_moved_lines_and_the_baseline_is_left_out():
+    report = golden.rich_report()
+    first = report.findings[0]
+    moved = replace(first, site=replace(first.site, line=first.site.line + 9))
+
+    def prints(*findings):
+        issues = json.loads(renderer("gitlab").render(replace(report, findings=findings)))
+        return [issue["fingerprint"] for issue in issues]
+
+    assert prints(first) == prints(moved)
+    assert len(set(prints(first, first))) == 2
+    assert prints(replace(first, baseline_state="unchanged")) == []
+
+
+# ---- pre-commit ----------------------------------------------------------------------------------
+
+
+def test_the_hook_is_a_command_that_audit_knows():
+    (hook,) = read(".pre-commit-hooks.yaml")
+    assert set(hook) >= {"id", "name", "entry", "language"} and not hook["pass_filenames"]
+    first, *words = hook["entry"].split()
+    assert first == "audit"
+    options = parsed([*words, "audits/last"])
+    assert options["check"] and not options["apply"] and options["report"] == "audits/last"
+
+
+# ---- completion ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["bash", "zsh", "fish"])
+def test_the_shell_completion_that_is_documented(kind):
+    assert f"_AUDIT_COMPLETE={kind}_source audit" in (ROOT / "docs" / "ci.md").read_text("utf-8")
+    env = {**os.environ, "_AUDIT_COMPLETE": f"{kind}_source"}
+    audit = str(Path(sys.executable).parent / "audit")
+    done = subprocess.run([audit], env=env, capture_output=True, text=True, check=True)
+    assert f"_AUDIT_COMPLETE={kind}_complete" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "number", "completed"),
+    [
+        ("audit ver", 1, ["verify"]),
+        ("audit fix --ch", 2, ["--check"]),
+        ("audit run --fail-on w", 3, ["warning"]),
+    ],
+)
+def test_commands_options_and_values_complete(words, number, completed):
+    asked = {"_AUDIT_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(number)}
+    audit = str(Path(sys.executable).parent / "audit")
+    done = subprocess.run(
+        [audit], env={**os.environ, **asked}, capture_output=True, text=True, check=True
+    )
+    assert [line.partition(",")[2] for line in done.stdout.splitlines()] == completed
