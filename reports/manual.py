@@ -20,6 +20,8 @@ _STARTS = {
     "table": re.compile(r"\s*(\|.*)"),
 }
 _SPAN = re.compile(r"(?P<ticks>`{1,2})(?P<code>.+?)(?P=ticks)|\*\*(?P<strong>[^*]+)\*\*")
+_EMPHASIS = re.compile(r"\*([^*]+)\*")
+"""A paragraph that is one stretch of emphasis: the facts below a page's title."""
 _CODE = Markup("<code>{}</code>")
 _STRONG = Markup("<strong>{}</strong>")
 _TOP = 4
@@ -112,7 +114,11 @@ def _list(lines: list[str]) -> Markup:
 
 
 def _paragraph(lines: list[str]) -> Markup:
-    return Markup("<p>{}</p>").format(_inline(" ".join(lines)))
+    words = " ".join(lines)
+    whole = _EMPHASIS.fullmatch(words)
+    if whole:
+        return Markup("<p><em>{}</em></p>").format(_inline(whole[1]))
+    return Markup("<p>{}</p>").format(_inline(words))
 
 
 def _inline(words: str) -> Markup:

@@ -150,10 +150,18 @@ def test_manual_pages_become_headings_lists_and_code() -> None:
     assert "| share | 0.9 |" in page
 
 
+def test_the_facts_below_a_title_are_emphasised() -> None:
+    assert manual.to_html("*warning · needs `Reads`*") == (
+        "<p><em>warning · needs <code>Reads</code></em></p>"
+    )
+    assert manual.to_html("*a* and *b*") == "<p>*a* and *b*</p>"
+    assert manual.to_html("**strong**") == "<p><strong>strong</strong></p>"
+
+
 @given(st.text(st.sampled_from("#`*-|~ \n<>&\"'ab"), max_size=60))
 def test_any_markdown_ends_and_lets_no_markup_through(markdown: str) -> None:
     page = str(manual.to_html(markdown))
-    for tag in ("p", "ul", "li", "code", "strong", "h4", "h5", "h6"):
+    for tag in ("p", "ul", "li", "code", "em", "strong", "h4", "h5", "h6"):
         page = page.replace(f"<{tag}>", "").replace(f"</{tag}>", "")
     assert "<" not in page.replace('<pre tabindex="0">', "").replace("</pre>", "")
 
