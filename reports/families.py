@@ -23,6 +23,7 @@ FAMILIES = {
     "CKPT": "Checkpoints",
     "TIME": "Step time",
     "WASTE": "Work thrown away",
+    "COMP": "torch.compile",
 }
 
 

@@ -201,3 +201,11 @@ def test_importing_the_room_loads_no_renderer() -> None:
         "set(sys.modules); assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
+
+
+def test_every_family_of_rules_has_a_name() -> None:
+    from auditor.reports import families
+
+    from auditor.rule import FAMILIES
+
+    assert set(families.FAMILIES) == set(FAMILIES)
