@@ -51,7 +51,8 @@ class MemoryGrowsEveryStep(Rule):
     however small; so is a list that is appended to and joined (``torch.stack(features)``), if it is
     the only one in the program, and so is a variable that was seen to hold more tensors after each
     step, if they are half of the growth. Where a line of its file does cut such a variable (replay
-    memory), it is a note. Growth of the host is told at such a line as well.
+    memory), it is a note. Growth of the host is told at such a line as well; without
+    one it is a note where a few steps add nearly all of it.
 
     ## Why it costs
     It ends in an out-of-memory error, or in the machine swapping, after a number of steps that can
@@ -114,6 +115,12 @@ class MemoryGrowsEveryStep(Rule):
         "where sizes vary, and give back as much as a quarter).",
     )
 
+    host_even: float = knob(
+        0.25,
+        "Share of the growth per step that the median step must add on the host, where no line is "
+        "known; below it, it is a note (where sizes vary, the allocator's arenas spread in jumps).",
+    )
+
     def detect(
         self,
         device: DeviceMemory,
@@ -160,8 +167,11 @@ class MemoryGrowsEveryStep(Rule):
                 basis=machine.bytes_basis,
                 seen_on=machine.device,
                 severity=Severity.NOTE
-                if names or place.bounded or (machine.simulated and not place.unbounded)
-                else None,  # GRAPH001 is the warning and has the line
+                if names  # GRAPH001 is the warning and has the line
+                or place.bounded
+                or (machine.simulated and not place.unbounded)
+                or (where == "host" and not place.name and trend.evenness < self.host_even)
+                else None,
                 facts=trend.facts,
                 places=places_of(place.site, place.allocated),
                 hints=Hints(where, place.name) if not place.kept else Hints(where, kept=place.name),

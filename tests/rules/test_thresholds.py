@@ -752,6 +752,20 @@ def test_growth_of_the_host_that_comes_and_goes_is_silent_without_a_line(fall, f
     assert len(mem003(host=host, named=line)) == 1
 
 
+@pytest.mark.parametrize(("small", "severity"), [(0.26, None), (0.24, Severity.NOTE)])
+def test_growth_of_the_host_in_jumps_is_a_note_without_a_line(small, severity):
+    """Of four steps one adds nearly all: 4 MiB a step in all, ``small`` of it in the median."""
+    usual = 4 * small
+    changes = [usual, usual, usual, 16 - 3 * usual] * 8
+    host = [0.0]
+    for change in changes:
+        host.append(host[-1] + change * MIB)
+    (finding,) = mem003(host=host)
+    assert finding.severity is severity
+    (finding,) = mem003(host=host, named=((Site("train.py", 4, "step"), "bank"),))
+    assert finding.severity is None
+
+
 def test_growth_names_the_holder_of_graphs():
     holdings = [replace(holding, held_bytes=1000 * step) for step, holding in enumerate(growing())]
     (finding,) = mem003(host=[step * 4 * MIB for step in range(20)], held=(root(holdings),))

@@ -63,6 +63,15 @@ class Trend:
         return -sum(each for each in changes if each < 0) / up if up > 0 else 0.0
 
     @property
+    def evenness(self) -> float:
+        """Median change between steps, as a share of the median slope: 1 where each step adds as
+        much, near 0 where a few steps add nearly all.
+        """
+        whole = _median_slope(self.values[:: -(-len(self.values) // MOST)]) if self.values else 0.0
+        changes = [after - before for before, after in pairwise(self.values)]
+        return median(changes) / whole if whole > 0 else 0.0
+
+    @property
     def last_third(self) -> float:
         """Share of the growth that fell in the last third of the series: 1/3 if steady, near 0 if
         it levelled off. By median slopes between its steps, which a first jump or one noisy step

@@ -114,3 +114,16 @@ def test_the_last_third_is_of_the_steps(values, last_third):
 )
 def test_noise_is_the_median_distance_from_the_line(values, noise):
     assert Trend(values).noise == pytest.approx(noise)
+
+
+@pytest.mark.parametrize(
+    ("values", "evenness"),
+    [
+        ([0, 2, 4, 6, 8, 10, 12, 14, 16], 1.0),
+        ([0, 0, 0, 8, 8, 8, 16, 16, 16, 24, 24, 24], 0.0),
+        ([5, 5, 5], 0.0),
+        ([], 0.0),
+    ],
+)
+def test_how_evenly_a_series_rises(values, evenness):
+    assert Trend(tuple(values)).evenness == pytest.approx(evenness, abs=1e-9)
