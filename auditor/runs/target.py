@@ -9,6 +9,7 @@ import functools
 import importlib
 import importlib.util
 import inspect
+import itertools
 import os
 import sys
 import traceback
@@ -272,7 +273,7 @@ def _defined(module: types.ModuleType) -> str:
 
 def stepper(found: Any, text: str) -> tuple[Kind, Callable[[], Any]]:
     """What takes one step when called: the callable itself, or ``next`` on the generator or
-    iterator.
+    iterator. A function whose one argument counts steps is given their numbers, from 0.
 
     Raises :class:`TargetProblem` for a class, a coroutine, something that wants arguments, or no
     callable at all.
@@ -292,6 +293,9 @@ def stepper(found: Any, text: str) -> tuple[Kind, Callable[[], Any]]:
         raise TargetProblem(
             f"{text} is {_article(type(found).__name__)}, not something that can be called"
         )
+    if _counts_steps(found):
+        numbers = itertools.count()
+        return "callable", functools.wraps(found)(lambda: found(next(numbers)))
     _require_no_arguments(found, text)
     if inspect.isgeneratorfunction(inspect.unwrap(getattr(found, "func", found))):
         return "generator", functools.partial(next, found())
@@ -302,17 +306,39 @@ def _article(noun: str) -> str:
     return f"an {noun}" if noun[:1].lower() in "aeiou" else f"a {noun}"
 
 
-def _require_no_arguments(found: Callable[..., Any], text: str) -> None:
+COUNTERS = frozenset(
+    {"i", "it", "idx", "index", "step", "iter", "iteration", "batch_idx", "global_step", "step_idx"}
+)
+"""Names of an argument that is the number of the step."""
+
+
+def _counts_steps(found: Callable[..., Any]) -> bool:
+    """Whether it is a function (no generator) whose one argument without a default has such a name,
+    and is an ``int`` if its type is told.
+    """
+    wanted = _wanted(found)
+    if len(wanted) != 1 or wanted[0].kind is inspect.Parameter.KEYWORD_ONLY:
+        return False
+    told = wanted[0].annotation
+    if inspect.isgeneratorfunction(inspect.unwrap(getattr(found, "func", found))):
+        return False
+    return wanted[0].name in COUNTERS and told in (inspect.Parameter.empty, int, "int")
+
+
+def _wanted(found: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Arguments without a default; none of a builtin without a signature: calling it will tell."""
     try:
         signature = inspect.signature(found)
     except (TypeError, ValueError):
-        return  # builtins without a signature: calling them will tell
+        return []
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    wanted = [
-        p.name
-        for p in signature.parameters.values()
-        if p.default is p.empty and p.kind not in kinds
+    return [
+        p for p in signature.parameters.values() if p.default is p.empty and p.kind not in kinds
     ]
+
+
+def _require_no_arguments(found: Callable[..., Any], text: str) -> None:
+    wanted = [p.name for p in _wanted(found)]
     if wanted:
         name = text.rpartition(":")[2].rpartition(".")[2]
         raise TargetProblem(

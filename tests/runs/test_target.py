@@ -90,9 +90,37 @@ def test_what_can_be_stepped():
     assert target.stepper(iter([1, 2]), "m:i")[0] == "generator"
 
 
+def test_an_argument_that_counts_steps_gets_their_numbers():
+    class Trainer:
+        taken = []
+
+        def train(self, global_step: int, verbose=False):
+            self.taken.append(global_step)
+            return global_step
+
+    kind, step = target.stepper(Trainer().train, "m:trainer.train")
+    assert kind == "callable"
+    assert [step(), step(), step()] == [0, 1, 2] == Trainer.taken
+    assert step.__name__ == "train"
+    other = target.stepper(lambda i: i, "m:other")[1]
+    assert [other(), other()] == [0, 1]
+
+
+def counted(step: float):
+    return step
+
+
+def counted_generator(i):
+    yield i
+
+
 @pytest.mark.parametrize(
     ("found", "said"),
     [
+        (counted, "wants arguments (step)"),
+        (counted_generator, "wants arguments (i)"),
+        (lambda *, i: i, "wants arguments (i)"),
+        (lambda i, step: i, "wants arguments (i, step)"),
         (dict, "is a class"),
         (3, "is an int"),
         (lambda batch: batch, "wants arguments (batch)"),
