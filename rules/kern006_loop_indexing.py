@@ -101,9 +101,11 @@ class LoopOverIndex(Rule):
         0.1, "In a run: the same share, from which a loop over parameters is a note."
     )
     body: int = knob(16, "In a run: operators in each turn, at most.")
+    many: int = knob(100, "In a run: turns in a step from which `body_of_many` holds.")
+    body_of_many: int = knob(48, "In a run: operators in each of many turns, at most.")
 
     def detect(self, piecewise: IndexingLoops, machine: Machine) -> Iterator[Finding]:
-        for loop in piecewise.short(self.body):
+        for loop in piecewise.short(self.body, self.many, self.body_of_many):
             noted = loop.share < self.operators
             if noted and (loop.kind != "parameters" or loop.share < self.noted):
                 continue

@@ -63,12 +63,15 @@ class IndexingLoops(Table):
         by_line = groupby(sorted(rows, key=lambda row: row.at), key=lambda row: row.at)
         return cls(steps, tuple(_loop(evidence, list(here)) for _, here in by_line))
 
-    def short(self, body: int) -> Iterator[IndexingLoop]:
-        """Loops of so few operators a turn that are there on every step."""
+    def short(self, body: int, many: int, body_of_many: int) -> Iterator[IndexingLoop]:
+        """Loops of so few operators a turn that are there on every step; those of ``many`` turns
+        may have more.
+        """
         return (
             each
             for each in self.loops
-            if each.steps == self.steps and each.operators <= body * each.turns
+            if each.steps == self.steps
+            and each.operators <= (body if each.turns < many else body_of_many) * each.turns
         )
 
 

@@ -47,11 +47,19 @@ def test_a_step_without_operators_has_no_share(seen):
 
 
 @pytest.mark.parametrize(
-    ("operators", "steps", "short"), [(30.0, 2, True), (30.5, 2, False), (10.0, 1, False)]
+    ("turns", "operators", "steps", "short"),
+    [
+        (10.0, 30.0, 2, True),
+        (10.0, 30.5, 2, False),
+        (10.0, 10.0, 1, False),
+        (19.0, 76.0, 2, False),
+        (20.0, 80.0, 2, True),
+        (20.0, 80.5, 2, False),
+    ],
 )
-def test_short_loops_have_few_operators_a_turn_on_every_step(operators, steps, short):
-    loop = IndexingLoop(None, "select", 10.0, operators, 0.5, 1, steps)
-    assert list(IndexingLoops(2, (loop,)).short(3)) == ([loop] if short else [])
+def test_short_loops_have_few_operators_a_turn_on_every_step(turns, operators, steps, short):
+    loop = IndexingLoop(None, "select", turns, operators, 0.5, 1, steps)
+    assert list(IndexingLoops(2, (loop,)).short(3, 20, 4)) == ([loop] if short else [])
 
 
 def test_without_a_list_of_passes_no_step_was_watched(seen):

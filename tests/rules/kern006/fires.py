@@ -249,3 +249,21 @@ def neighbours_gathered_node_by_node_in_two_layers():
         second(gathered(h)).square().mean().backward()
 
     return step
+
+
+def overlaps_of_all_pairs_of_boxes():
+    model = nn.Linear(8, 8)
+
+    def step():
+        a, b = torch.rand(12, 4), torch.rand(10, 4)
+        out = torch.zeros(12, 10)
+        with torch.no_grad():
+            for i in range(len(a)):
+                for j in range(len(b)):
+                    w = torch.clamp(torch.minimum(a[i, 2], b[j, 2]) - torch.maximum(a[i, 0], b[j, 0]), min=0)  # KERN006
+                    h = torch.clamp(torch.minimum(a[i, 3], b[j, 3]) - torch.maximum(a[i, 1], b[j, 1]), min=0)
+                    whole = (a[i, 2] - a[i, 0]) * (a[i, 3] - a[i, 1])
+                    out[i, j] = w * h / (whole + (b[j, 2] - b[j, 0]) * (b[j, 3] - b[j, 1]) - w * h)
+        (model(torch.randn(4, 8)).mean() + out.mean()).backward()
+
+    return step

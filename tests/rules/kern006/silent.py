@@ -315,3 +315,36 @@ def recurrence_that_runs_in_two_layers():
         scanned(second, scanned(first, x)).square().mean().backward()
 
     return step
+
+
+def a_long_integration_in_small_steps():
+    field = nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 2))
+
+    def slope(t, y):
+        return field(torch.cat([y, t.expand(1)]))
+
+    def step():
+        times, y = torch.linspace(0, 1, 121), torch.zeros(2)
+        for i in range(120):
+            dt = times[i + 1] - times[i]
+            k = slope(times[i], y)
+            y = y + dt * slope(times[i] + dt / 2, y + dt / 2 * k)
+        y.square().mean().backward()
+
+    return step
+
+
+def a_few_turns_of_much_work_each():
+    model = nn.Linear(8, 8)
+
+    def step():
+        x = model(torch.randn(12, 8))
+        total = []
+        for i in range(12):
+            y = x[i]
+            for _ in range(6):
+                y = torch.tanh(y * 0.5 + 1).exp().log1p()
+            total.append(y.sum())
+        torch.stack(total).mean().backward()
+
+    return step
