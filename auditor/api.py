@@ -90,7 +90,7 @@ class Report(model.Report):
 
 
 def audit(
-    step: str | Callable[[], Any],
+    step: str | Callable[..., Any],
     *,
     steps: int = 50,
     warmup: int = 5,
@@ -103,11 +103,11 @@ def audit(
 ) -> Report:
     """Run a training step, find what costs time and memory, and return the report.
 
-    ``step`` is a TARGET as ``audit run`` takes it, or a function without arguments. A function that
-    can be imported by its module and name runs in a process of its own, as with ``audit run``:
-    the module is imported anew there. Any other (a closure, a lambda, a bound method) runs here,
-    ``steps`` times and more, and changes what it changes. ``here`` asks for one or the other.
-    ``out`` keeps recording and report in a folder.
+    ``step`` is a TARGET as ``audit run`` takes it, or a function without arguments (or with one
+    that counts steps: ``def step(i)``). A function that can be imported by its module and name runs
+    in a process of its own, as with ``audit run``: the module is imported anew there. Any other (a
+    closure, a lambda, a bound method) runs here, ``steps`` times and more, and changes what it
+    changes. ``here`` asks for one or the other. ``out`` keeps recording and report in a folder.
 
     A step that raises ends the audit: ``report.run.outcome`` and ``report.run.error`` say so.
     Raises :class:`auditor.errors.AuditProblem` where the audit cannot be done.
@@ -132,7 +132,7 @@ def audit(
         return work.report(_recorded_here(plan, step), (HERE,))
 
 
-def target_of(step: Callable[[], Any]) -> str | None:
+def target_of(step: Callable[..., Any]) -> str | None:
     """The TARGET by which another process finds a function in its module's file; None for what has
     none.
     """
@@ -339,15 +339,16 @@ def _recorded_apart(work: _Work, plan: Plan, timeout: float | None) -> Any:
     return recording
 
 
-def _recorded_here(plan: Plan, step: Callable[[], Any]) -> Any:
+def _recorded_here(plan: Plan, step: Callable[..., Any]) -> Any:
     from auditor.capture import here
+    from auditor.runs import target
 
     code = getattr(getattr(step, "__func__", step), "__code__", None)
     file = code.co_filename if code is not None else ""
     with here.alone():
         recorder = here.Here(dataclasses.replace(plan, rehearsed=(), native=()), _own(file))
         recorder.save()
-        recorder.call(step)
+        recorder.call(target.stepper(step, plan.target)[1])
     if recorder.outcome == "interrupted":
         raise KeyboardInterrupt
     return recorder.sealed()

@@ -24,7 +24,7 @@ class FindingsFound(AssertionError):
 
 
 def assert_no_findings(
-    step: str | Callable[[], Any], *, fail_on: str = "warning", **options: Any
+    step: str | Callable[..., Any], *, fail_on: str = "warning", **options: Any
 ) -> Report:
     """Audit a step (``options`` as for :func:`auditor.audit`), and return its report.
 
