@@ -122,6 +122,9 @@ class StepWaitsForInput(Rule):
     share: float = knob(
         0.2, "Share of the timing pass's time spent waiting from which it is a warning."
     )
+    restarted: float = knob(
+        0.1, "The same share, where most of it is starting the workers anew for each short epoch."
+    )
     severe: float = knob(
         0.4, "Share of the timing pass's time spent waiting from which it is an error."
     )
@@ -159,17 +162,11 @@ class StepWaitsForInput(Rule):
         batches.need_a_loader()
         batches.need_times()
         waiting = batches.waiting()
-        if waiting is None or not self._waits(waiting):
+        why = None if waiting is None else self._why(waiting, batches, loading)
+        if waiting is None or not self._waits(waiting, why):
             yield from self._begun(batches, machine, loading)
             return
         loader, slow = waiting.loader, waiting.steps_above(self.noticed)
-        why = cause(
-            loader,
-            batches.starts(loader.number),
-            loading,
-            dearest=self.dearest,
-            restarts=self.restarts,
-        )
         price = _price(waiting, batches.starts(loader.number), why)
         found = Finding(
             why.site if why is not None else loader.made_at or loader.consumed_at,
@@ -196,8 +193,13 @@ class StepWaitsForInput(Rule):
         )
         yield between(found, price)
 
-    def _waits(self, waiting: Waiting) -> bool:
-        return waiting.mean_us >= self.least_us and self.share <= min(
+    def _why(self, waiting: Waiting, batches: Batches, loading: Loading) -> Slow | None:
+        starts = batches.starts(waiting.loader.number)
+        return cause(waiting.loader, starts, loading, dearest=self.dearest, restarts=self.restarts)
+
+    def _waits(self, waiting: Waiting, why: Slow | None) -> bool:
+        share = self.restarted if why is not None and why.kind == "epoch" else self.share
+        return waiting.mean_us >= self.least_us and share <= min(
             waiting.share, waiting.recurring_share
         )
 

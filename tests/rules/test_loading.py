@@ -113,6 +113,35 @@ def test_workers_for_each_short_epoch_have_a_patch():
     assert "starting" in found(**{**EACH, "started": 0.4}, taken=4, restarts=0.4)[0].message
 
 
+@pytest.mark.parametrize(
+    ("wait_us", "loader", "told"),
+    [
+        (4500.0, LOADER, True),
+        (3900.0, LOADER, False),
+        (4500.0, replace(LOADER, persistent=True), False),
+        (7900.0, replace(LOADER, persistent=True), False),
+        (9000.0, replace(LOADER, persistent=True), True),
+    ],
+)
+def test_workers_started_for_each_short_epoch_are_told_from_a_tenth_of_the_time(
+    wait_us, loader, told
+):
+    """Of four steps of 10 ms the first begins an epoch and waits."""
+    numbers = range(40)
+    batches = tuple(
+        Batch(0, n, us, batches=1, made=n % 4 == 0, start_us=us)
+        for n in numbers
+        for us in (wait_us if n % 4 == 0 else 0.0,)
+    )
+    timed = tuple(Step(n, 10_000.0) for n in numbers)
+    table = Batches(loaders=(loader,), quiet_steps=timed, quiet=batches)
+    source = Source({"train.py": TEXT})
+    found = list(ask(StepWaitsForInput(), table, Machine(), source, Loading(source, {})))
+    assert bool(found) is told
+    if told and not loader.persistent:
+        assert "starting and ending its 2 workers anew every 4 batches" in found[0].message
+
+
 def waited(*waits_us, workers=2, queued_us=0.0, busy=0.0, **knobs):
     """Findings of steps of 10 ms that wait so long each."""
     batches = tuple(
