@@ -18,6 +18,8 @@ from .logarithm import STABLE_FORM, stable_log
 from .poles import EPSILON_IN_ROOT, epsilon_in_root, pole_said, remedy_of
 
 LOGARITHMS = frozenset({"log", "log2", "log10"})
+ENDS = {"log": 0.0, "log2": 0.0, "log10": 0.0, "log1p": -1.0}
+"""Where a logarithm is -inf; below, it is NaN."""
 
 REMEDIES = {
     "sigmoid": "Write torch.nn.functional.logsigmoid(x): it never forms "
@@ -48,6 +50,9 @@ class UnstableFormula(Rule):
     that ran: how much of the dtype's exponent range was used. Below a quarter of it the first two
     are a note (they break when the scores grow), the others are silent. An epsilon between the two
     silences it (see NUM012 for one that vanishes), and so does a maximum subtracted before ``exp``.
+
+    A logarithm of zero or of negative numbers, where no loss that the precision pass saw was
+    finite: the gradients may be finite all the same, so that the weights show nothing. An error.
 
     And a value at which a derivative is infinite: ``sqrt``, ``log`` or a fractional power of 0, a
     divisor that is 0, ``acos`` of 1, ``exp`` that overflows, also where ``torch.where`` then picks
@@ -109,13 +114,16 @@ class UnstableFormula(Rule):
     )
 
     def detect(self, numerics: OpRanges, machine: Machine, source: Source) -> Iterator[Finding]:
+        lost = list(_outside(numerics, machine))
+        yield from lost
         found = list(self._formulas(numerics, machine, source))
-        yield from found
+        yield from (each for each in found if each.site not in {one.site for one in lost})
         yield from _poles(
             numerics,
             machine,
             source,
-            {finding.site for finding in found if finding.severity is Severity.WARNING},
+            {finding.site for finding in found if finding.severity is Severity.WARNING}
+            | {finding.site for finding in lost},
         )
 
     def _formulas(self, numerics: OpRanges, machine: Machine, source: Source) -> Iterator[Finding]:
@@ -155,6 +163,39 @@ class UnstableFormula(Rule):
     def remedy(self, finding: Finding) -> Remedy | None:
         hints = finding.hints_as(Hints)
         return Remedy(hints.text, () if hints.edit is None else (hints.edit,))
+
+
+def _outside(numerics: OpRanges, machine: Machine) -> Iterator[Finding]:
+    """Logarithms of what has none, where no loss was finite."""
+    if not numerics.loss_lost:
+        return
+    calls = (
+        call
+        for call in numerics.of("function")
+        if call.op in ENDS and call.low is not None and call.low <= ENDS[call.op]
+    )
+    for site, group in groupby(sorted(calls, key=_place), key=lambda call: call.site):
+        here = [call for call in group if not call.guarded and not call.in_optimizer]
+        if not here:
+            continue
+        worst = min(here, key=lambda call: call.low or 0.0)
+        assert worst.low is not None
+        made = "NaN" if worst.low < ENDS[worst.op] else "-inf"
+        yield Finding(
+            site,
+            f"{worst.op} was given values down to {worst.low:.3g}, of which it makes {made}; the "
+            f"loss was not finite in any of {numerics.loss_lost} backwards",
+            steps=worst.steps,
+            per_step=numerics.per_step(worst),
+            seen_on=machine.device,
+            severity=Severity.ERROR,
+            facts=worst.facts,
+            hints=Hints(
+                "Give the logarithm what cannot leave its range: the absolute value, a clamp "
+                "(clamp_min), or a parameter whose constraint keeps it positive (softplus).",
+                None,
+            ),
+        )
 
 
 def _poles(

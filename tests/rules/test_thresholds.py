@@ -1139,6 +1139,33 @@ def test_a_line_whose_formula_is_reported_is_not_reported_again() -> None:
     assert "log(sigmoid(x))" in finding.message
 
 
+LOST = Delicate(Site("a.py", 9), "loss", "backward", "float32", n=3, overflowed=3)
+
+
+@pytest.mark.parametrize(
+    ("op", "low", "more", "makes"),
+    [
+        ("log", -0.1, {}, "NaN"),
+        ("log", 0.0, {}, "-inf"),
+        ("log", 1e-9, {}, ""),
+        ("log1p", -1.1, {}, "NaN"),
+        ("log1p", -0.9, {}, ""),
+        ("exp", -5.0, {}, ""),
+        ("log", float("nan"), {}, ""),
+        ("log", None, {}, ""),
+        ("log", -0.1, {"guarded": True}, ""),
+        ("log", -0.1, {"library": "torch/optim/adam.py:step"}, ""),
+    ],
+)
+def test_logarithms_outside_their_range_where_no_loss_is_finite(op, low, more, makes) -> None:
+    call = Delicate(Site("a.py", 1), "function", op, "float32", n=3, low=low, high=2.0, **more)
+    found = list(UnstableFormula().detect(OpRanges(3, (call, LOST)), Machine(), Source()))
+    assert [f"it makes {makes};" in each.message for each in found] == ([True] if makes else [])
+    assert all(each.severity is Severity.ERROR for each in found)
+    some = replace(LOST, overflowed=2)
+    assert not list(UnstableFormula().detect(OpRanges(3, (call, some)), Machine(), Source()))
+
+
 @pytest.mark.parametrize(
     ("made", "named"),
     [

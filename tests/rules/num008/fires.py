@@ -163,3 +163,16 @@ def root_at_zero_on_a_gpu__rehearsal():
         torch.sqrt(model(x).square().sum(-1)).mean().backward()  # NUM008
 
     return step
+
+
+def logarithm_of_negative_numbers():
+    model = nn.Linear(4, 4)
+    x = torch.randn(16, 4, generator=torch.Generator().manual_seed(0))
+
+    def step():
+        model.zero_grad()
+        moved = model(x)
+        det = torch.log(1 + 3 * moved)  # NUM008
+        (moved.square() - det).mean().backward()
+
+    return step

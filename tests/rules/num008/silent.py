@@ -146,3 +146,37 @@ def zeros_that_are_left_out_by_index():
 def whole_powers_of_zero():
     model = nn.Linear(4, 4, bias=False)
     return _trained(model, lambda: (model(torch.zeros(2, 4)) ** 2 + model(torch.zeros(2, 4)) ** 1.5).abs().mean())
+
+
+def logarithms_of_negative_numbers_that_are_left_out():
+    model = nn.Linear(4, 4)
+    x = torch.randn(16, 4, generator=torch.Generator().manual_seed(0))
+
+    def loss():
+        score = model(x)
+        return torch.nanmean(torch.log(score)) + score.square().mean()
+
+    return _trained(model, loss)
+
+
+def a_negative_number_in_one_step():
+    model = nn.Linear(4, 4)
+    numbers = iter(range(10_000))
+
+    def loss():
+        x = model(torch.ones(2, 4)).square() + 1
+        return torch.log(x - (3 if next(numbers) % 3 == 2 else 0) * x.detach()).mean()
+
+    return _trained(model, loss)
+
+
+def a_monitor_in_logarithms():
+    model = nn.Linear(4, 4)
+    x = torch.randn(16, 4, generator=torch.Generator().manual_seed(0))
+
+    def loss():
+        score = model(x)
+        score.detach().log10().mean()
+        return score.square().mean()
+
+    return _trained(model, loss)
