@@ -135,7 +135,9 @@ def _report(path: Path) -> None:
         lambda: compare.run(
             before=str(path), after=str(path), max_regression=0.05, as_json=False, debug=False
         ),
-        lambda: fix.fix(report=str(path), apply=False, select=(), unsafe=True, debug=False),
+        lambda: fix.fix(
+            report=str(path), apply=False, check=False, select=(), unsafe=True, debug=False
+        ),
     ):
         with contextlib.suppress(AuditProblem):
             command()

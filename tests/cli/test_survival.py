@@ -292,6 +292,23 @@ def test_torchs_handler_raises_in_the_program_and_in_its_loader_but_not_in_our_c
         signal.signal(signal.SIGCHLD, before)
 
 
+def test_two_audits_of_one_process_do_not_call_each_other_in_a_circle():
+    heard = []
+    before = signal.signal(signal.SIGCHLD, lambda number, frame: heard.append(number))
+    theirs, one, other = signal.getsignal(signal.SIGCHLD), ChildSignal(), ChildSignal()
+    try:
+        for each in (one, other, one, other):
+            each.look()
+            heard.clear()
+            signal.getsignal(signal.SIGCHLD)(signal.SIGCHLD, None)
+            assert heard == [signal.SIGCHLD]
+        one.stop()
+        other.stop()
+        assert signal.getsignal(signal.SIGCHLD) is theirs
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 def test_the_first_signal_waits_for_the_report_and_the_second_does_not(capsys):
     ending, before = Ending(), signal.getsignal(signal.SIGINT)
     with ending.after_the_report():

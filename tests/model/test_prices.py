@@ -193,7 +193,7 @@ def test_every_format_has_that_order():
         each["ruleId"] for each in json.loads(Sarif().render(report))["runs"][0]["results"]
     ] == list(WANTED)
     assert re.findall(
-        r'<article class="finding \w+" id="finding-\d+" data-key="(\w+)"', Html().render(report)
+        r'<article class="finding [\w ]+" id="finding-\d+" data-key="(\w+)"', Html().render(report)
     ) == list(WANTED)
     assert [each["code"] for each in json.loads(as_json.Json().render(report))["findings"]] == list(
         WANTED

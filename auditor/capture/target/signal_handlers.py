@@ -71,7 +71,7 @@ class ChildSignal:
         if callable(handler) and handler != self._heard:
             with suppress(ValueError):  # a step that runs in another thread
                 signal.signal(signal.SIGCHLD, self._heard)
-                self._theirs = handler
+                self._theirs = _behind(handler)
 
     def stop(self) -> None:
         """Leave the handler as it was. May be called twice."""
@@ -83,6 +83,12 @@ class ChildSignal:
     def _heard(self, number: int, frame: FrameType | None) -> None:
         if self._theirs is not None and not _in_own_code(frame):
             self._theirs(number, frame)
+
+
+def _behind(handler: Callable[..., Any]) -> Callable[..., Any] | None:
+    """The program's handler: two of ours that stood before each other would call in a circle."""
+    owner = getattr(handler, "__self__", None)
+    return owner._theirs if isinstance(owner, ChildSignal) else handler
 
 
 def _in_own_code(frame: FrameType | None) -> bool:

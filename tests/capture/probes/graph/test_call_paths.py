@@ -19,4 +19,4 @@ from auditor.capture.probes.graph.call_paths import needless
     ],
 )
 def test_lines_that_stand_for_paths(paths, wanted, lines):
-    assert [line for line, _ in needless(paths, wanted)] == lines
+    assert [line for line, *_ in needless(paths, wanted)] == lines
