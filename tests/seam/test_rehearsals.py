@@ -237,6 +237,7 @@ def test_a_target_that_fails_only_on_the_gpu_path_is_said(runs):
     )
 
 
+@pytest.mark.slow
 def test_what_the_shadow_cannot_do_at_import_is_no_import_error(runs):
     _, report, out = runs["parallel_at_import"]
     (warning,) = report["warnings"]
@@ -307,9 +308,8 @@ def test_a_program_may_take_its_own_snapshots(runs):
     assert load_plain(out.parent / "mine.pickle")["segments"]
 
 
-@pytest.mark.parametrize(
-    "name", ["script", pytest.param("rehearsed_script", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["script", "rehearsed_script"])
 def test_scripts_are_rehearsed_too(runs, name):
     done, report, _ = runs[name]
     assert done.returncode == 0, done.stderr

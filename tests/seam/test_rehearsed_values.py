@@ -107,6 +107,7 @@ def test_a_nan_after_the_diagnosed_steps_has_its_line(runs):
     assert passes(recording / "replay") == {"replay": 20}
 
 
+@pytest.mark.slow
 def test_an_overflow_of_the_gpu_s_half_has_its_line(runs):
     report, recording = runs["half"]
     (finding,) = report["findings"]

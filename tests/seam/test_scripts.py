@@ -297,7 +297,7 @@ def package(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", ["pkg.train", "pkg"])
+@pytest.mark.parametrize("name", [pytest.param("pkg.train", marks=pytest.mark.slow), "pkg"])
 def test_a_module_runs_as_python_runs_it(package, audit, name):
     out = package / f"out-{name}"
     words = (
