@@ -65,7 +65,8 @@ class HandSteps:
         @functools.wraps(original)
         def ends(*args: Any) -> Any:
             result = original(*args)
-            self._ended()
+            if self._looked():
+                self._on_step()
             return result
 
         def put_back() -> None:
@@ -98,27 +99,40 @@ class HandSteps:
     def backward_lost(self, error: Exception) -> None:
         """Nothing is learned then, and the script is said to have no steps."""
 
-    def _ended(self) -> None:
-        """A block is over."""
+    def _looked(self) -> bool:
+        """Whether a step ended with the block. A fault of ours is none of the program's: nothing is
+        learned then.
+        """
+        try:
+            return self._ended()
+        except Exception:
+            self._forget()
+            self._learned = None
+            return False
+
+    def _ended(self) -> bool:
+        """A block is over; true if a step is."""
         if not (self._leaves or self._learned):
-            return
+            return False
         import torch
 
         from auditor.capture.instruments.torch_private.autograd import running_backward
 
         if not torch.is_grad_enabled() or running_backward() != -1:
-            return
+            return False
         place = _place()
         if place is None or (self._learned is not None and place != self._learned[0]):
-            return
+            return False
         self._ends[place] += 1
         if self._learned is None:
             if self._written():
                 self._last = place, self._ends[place]
-        elif self._ends[place] >= self._learned[1]:
-            self._ends.clear()
-            self.steps += 1
-            self._on_step()
+            return False
+        if self._ends[place] < self._learned[1]:
+            return False
+        self._ends.clear()
+        self.steps += 1
+        return True
 
     def _remember(self, leaf: Any) -> None:
         import weakref

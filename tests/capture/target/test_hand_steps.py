@@ -158,3 +158,16 @@ def test_another_patch_that_came_later_stays():
         assert vars(torch.no_grad)["__exit__"] is later
     finally:
         torch.no_grad.__exit__ = original
+
+
+def test_a_fault_of_ours_is_none_of_the_programs(found, monkeypatch):
+    from auditor.capture.target import hand_steps
+
+    finder, ended, _ = found
+    weights = Weights()
+    weights.backward()
+    monkeypatch.setattr(hand_steps, "_state", None)
+    for _ in range(4):
+        weights.update()
+        weights.backward()
+    assert ended == [] and finder.steps == 0
