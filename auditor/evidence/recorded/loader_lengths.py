@@ -46,7 +46,9 @@ class LoaderLengths(Table):
         if len(members) < 2:
             raise NotLooked(ONE_PROCESS)
         own = _loaders(evidence.recording)
-        ranks = sorted((each.rank, _loaders(each)) for each in members)
+        ranks = [
+            (each.rank, _loaders(each)) for each in sorted(members, key=lambda each: each.rank)
+        ]
         found = []
         for place, (made_at, at, _) in own.items():
             lengths = [(rank, there[place][2]) for rank, there in ranks if place in there]
@@ -66,11 +68,7 @@ def _loaders(recording: Recording) -> dict[Place, tuple[Site, Site | None, int]]
             continue
         made_at = recording.site(row.made_at)
         place = made_at.file, made_at.line
-        at = None if row.at is None else recording.site(row.at)
-        if row.length is None or found.setdefault(place, (made_at, at, row.length)) != (
-            made_at,
-            at,
-            row.length,
-        ):
+        loader = made_at, None if row.at is None else recording.site(row.at), row.length or 0
+        if row.length is None or found.setdefault(place, loader) != loader:
             differ.add(place)
     return {place: loader for place, loader in found.items() if place not in differ}

@@ -56,6 +56,16 @@ def test_what_cannot_be_compared_is_left_out(ranks, first, second):
     assert ranks(first, second).each == ()
 
 
+def test_recordings_that_name_one_rank_twice_are_compared_all_the_same(seen):
+    made = [
+        seen(inside=f"r{n}", sites=[3, 5], manifest={"rank": 0}, loaders=[loader(length=n)])
+        for n in (4, 5)
+    ]
+    made[0].recording.members = tuple(one.recording for one in made)
+    (one,) = made[0].get(LoaderLengths).each
+    assert [n for _, n in one.batches] == [4, 5]
+
+
 def test_one_process_is_not_called_clean(seen):
     with pytest.raises(NotLooked, match="one process"):
         seen(loaders=[]).get(LoaderLengths)
