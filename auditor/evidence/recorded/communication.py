@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from statistics import mean
 from typing import ClassVar
 
@@ -11,6 +11,7 @@ from auditor.evidence.recorded.data_parallel import MEMBERS, ONE_PROCESS
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.model import communication as model
+from auditor.model.communication import Exchange
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema import CommunicationRow, RankMemoryRow, StepRow
 from auditor.recordings.schema.run import known
@@ -20,33 +21,12 @@ Key = tuple[Site, str, str, int, str, Site | None]
 
 
 @dataclass(frozen=True)
-class Traffic:
-    """Collectives of one kind that one line issues in a group: how many in a step, and the
-    bytes that a rank gives and gets in it, on average.
-    """
-
-    site: Site
-    what: str
-    group: str
-    ranks: int
-    dtype: str
-    per_step: float
-    bytes_in: float
-    bytes_out: float
-    waited: Site | None
-    """Where the program waits for them; None where torch does, or nobody was seen to."""
-    between: int | None
-    """Operators that computed between issue and wait, of the one with the fewest; None as
-    ``waited``."""
-
-
-@dataclass(frozen=True)
 class Communication(Table):
     """Those with the most bytes first."""
 
     parts: ClassVar[tuple[str, ...]] = ("communication",)
 
-    each: tuple[Traffic, ...] = ()
+    each: tuple[Exchange, ...] = ()
     steps: int = 0
 
     @classmethod
@@ -71,7 +51,7 @@ def traffic_of(recording: Recording, rows: list[CommunicationRow]) -> Communicat
     return Communication(tuple(found), len(steps))
 
 
-def _traffic(key: Key, rows: list[CommunicationRow], steps: list[tuple[str, int]]) -> Traffic:
+def _traffic(key: Key, rows: list[CommunicationRow], steps: list[tuple[str, int]]) -> Exchange:
     site, what, group, ranks, dtype, waited = key
     counts, given, got = Counter[object](), Counter[object](), Counter[object]()
     for row in rows:
@@ -80,7 +60,7 @@ def _traffic(key: Key, rows: list[CommunicationRow], steps: list[tuple[str, int]
         given[step] += row.bytes_in
         got[step] += row.bytes_out
     between = [row.between for row in rows if row.between is not None]
-    return Traffic(
+    return Exchange(
         site,
         what,
         group,
@@ -91,6 +71,7 @@ def _traffic(key: Key, rows: list[CommunicationRow], steps: list[tuple[str, int]
         bytes_out=float(mean(got[step] for step in steps)),
         waited=waited,
         between=min(between, default=None),
+        of_ranks=(),
     )
 
 
@@ -112,19 +93,13 @@ def communication_of(evidence: Evidence) -> model.Communication | None:
     )
 
 
-def _exchanges(found: dict[int, Communication]) -> tuple[model.Exchange, ...]:
+def _exchanges(found: dict[int, Communication]) -> tuple[Exchange, ...]:
     """Rows that are equal on several ranks as one."""
-    ranks: dict[Traffic, list[int]] = {}
+    ranks: dict[Exchange, list[int]] = {}
     for rank, own in found.items():
         for each in own.each:
             ranks.setdefault(each, []).append(rank)
-    rows = [
-        model.Exchange(
-            **{field.name: getattr(each, field.name) for field in fields(each)},
-            of_ranks=tuple(of),
-        )
-        for each, of in ranks.items()
-    ]
+    rows = (replace(each, of_ranks=tuple(of)) for each, of in ranks.items())
     return tuple(sorted(rows, key=lambda row: -(row.bytes_in + row.bytes_out)))
 
 
