@@ -12,6 +12,7 @@ from pathlib import Path
 
 from auditor.capture.probes.compare.trial_setup import prepare
 from auditor.capture.target.write_guard import enter
+from auditor.runs.launchers import told_by_torchrun
 from auditor.runs.plan import Plan
 
 STACKS = "stacks.txt"
@@ -40,7 +41,8 @@ def set_up(plan: Plan) -> None:
     )  # read when torch is imported: keeps Kineto's own lines out
     if plan.rank is not None:
         if plan.rendezvous:  # else a launcher has told this process who it is
-            os.environ.update(_ranked(plan, plan.rank))
+            size = plan.world_size
+            os.environ.update(told_by_torchrun(plan.rank, size, size, plan.rendezvous))
         os.environ.setdefault(
             "OMP_NUM_THREADS", "1"
         )  # as torchrun does: the processes share the processors
@@ -54,19 +56,3 @@ def set_up(plan: Plan) -> None:
         with contextlib.suppress(OSError):  # the folder cannot be written: the recorder says so
             stacks = open(Path(plan.folder) / STACKS, "w")  # noqa: SIM115 - stays open for the signal
             faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
-
-
-def _ranked(plan: Plan, rank: int) -> dict[str, str]:
-    """What ``torchrun`` tells each process of one machine (docs: Environment Variables of
-    torch.distributed.run).
-    """
-    number, size = str(rank), str(plan.world_size)
-    return {
-        "RANK": number,
-        "LOCAL_RANK": number,
-        "GROUP_RANK": "0",
-        "WORLD_SIZE": size,
-        "LOCAL_WORLD_SIZE": size,
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(plan.rendezvous),
-    }

@@ -38,6 +38,25 @@ and the store keeps what earlier processes left there: they cannot meet in it a 
 """
 
 
+def told_by_torchrun(
+    rank: int, world_size: int, local_world_size: int, port: int
+) -> dict[str, str]:
+    """What ``torchrun`` tells a process of a job whose machines run as many processes each (docs:
+    Environment Variables of torch.distributed.run), the first of which listens on ``port``.
+    """
+    machine, local = divmod(rank, local_world_size)
+    told = {
+        "RANK": rank,
+        "LOCAL_RANK": local,
+        "GROUP_RANK": machine,
+        "WORLD_SIZE": world_size,
+        "LOCAL_WORLD_SIZE": local_world_size,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+    }
+    return {name: str(value) for name, value in told.items()}
+
+
 @dataclass(frozen=True)
 class Launched:
     """Number ``rank`` of ``world_size`` processes; ``job`` is the same word in all of them."""

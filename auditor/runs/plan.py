@@ -267,9 +267,10 @@ class Plan:
     steps at the end of a rehearsal of which only values are looked at. ``gpu`` is the model
     that the shadow and the null device play (a key of ``auditor.nulldevice.GPUS``; empty: the
     shadow's own), ``sheet`` the one that times are forecast for (a key of
-    ``auditor.forecast.data_sheets``; empty: the one that is played). ``native`` are the parts that a run on the null device records, ``answers`` the
-    folder of the rehearsal that tells it the values, ``variables`` what its environment has more. With ``played`` these ranks of ``world_size`` run, one
-    after the other, on a null device, and nobody runs the others.
+    ``auditor.forecast.data_sheets``; empty: the one that is played). ``native`` are the parts that
+    a run on the null device records, ``answers`` the folder of the rehearsal that tells it the
+    values, ``variables`` what its environment has more. With ``played`` these ranks of
+    ``world_size`` run, one after the other, on a null device, and nobody runs the others.
     """
 
     target: str

@@ -12,6 +12,7 @@ from auditor.errors import AuditProblem
 from auditor.nulldevice import environment
 from auditor.recordings.folder import Recording
 from auditor.runs.child_process import record_once
+from auditor.runs.launchers import told_by_torchrun
 from auditor.runs.null_run import DEFAULT_GPU, lacking
 from auditor.runs.plan import RANK_FOLDER, REHEARSED_STEPS, REHEARSED_WARMUP, Fit, Plan
 from auditor.runs.progress import Progress, stage
@@ -20,6 +21,9 @@ from auditor.runs.ranks import prefixed
 
 NODE = 8
 """Ranks of one machine: GPUs that a node has in most clusters."""
+
+PORT = 29500
+"""torchrun's own; nobody listens on it."""
 
 MOST = 16
 """Ranks that are rehearsed at most: each takes a process and its time."""
@@ -70,22 +74,12 @@ def planned(plan: Plan) -> Plan:
 
 def of_rank(plan: Plan, rank: int, variables: dict[str, str]) -> Plan:
     """The plan of one rank, told who it is as ``torchrun`` tells it."""
-    node = min(NODE, plan.world_size)
-    told = {
-        "RANK": rank,
-        "LOCAL_RANK": rank % node,
-        "GROUP_RANK": rank // node,
-        "WORLD_SIZE": plan.world_size,
-        "LOCAL_WORLD_SIZE": node,
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": 29500,
-        "TORCHELASTIC_RUN_ID": "none",
-    }
+    told = told_by_torchrun(rank, plan.world_size, min(NODE, plan.world_size), PORT)
     return replace(
         plan,
         folder=f"{plan.folder}/{RANK_FOLDER}{rank}",
         rank=rank,
-        variables={**variables, **{name: str(value) for name, value in told.items()}},
+        variables={**variables, **told, "TORCHELASTIC_RUN_ID": "none"},
     )
 
 
