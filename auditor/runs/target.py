@@ -297,7 +297,7 @@ def stepper(found: Any, text: str) -> tuple[Kind, Callable[[], Any]]:
         numbers = itertools.count()
         return "callable", functools.wraps(found)(lambda: found(next(numbers)))
     _require_no_arguments(found, text)
-    if inspect.isgeneratorfunction(inspect.unwrap(getattr(found, "func", found))):
+    if _makes_a_generator(found):
         return "generator", functools.partial(next, found())
     return "callable", found
 
@@ -320,9 +320,13 @@ def _counts_steps(found: Callable[..., Any]) -> bool:
     if len(wanted) != 1 or wanted[0].kind is inspect.Parameter.KEYWORD_ONLY:
         return False
     told = wanted[0].annotation
-    if inspect.isgeneratorfunction(inspect.unwrap(getattr(found, "func", found))):
+    if _makes_a_generator(found):
         return False
     return wanted[0].name in COUNTERS and told in (inspect.Parameter.empty, int, "int")
+
+
+def _makes_a_generator(found: Any) -> bool:
+    return inspect.isgeneratorfunction(inspect.unwrap(getattr(found, "func", found)))
 
 
 def _wanted(found: Callable[..., Any]) -> list[inspect.Parameter]:

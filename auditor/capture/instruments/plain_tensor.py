@@ -1,6 +1,9 @@
-"""The values of a tensor, wherever it seems to lie."""
+"""The values of a tensor, wherever it seems to lie; its bytes, and the tensors of an argument."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -11,6 +14,15 @@ SHADOW = "ShadowTensor"
 def bytes_of(tensor: torch.Tensor) -> int:
     """Bytes of its elements; 0 of one that has none of its own (sparse)."""
     return int(tensor.nbytes) if tensor.layout == torch.strided else 0
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """All of them, in tuples and lists, too."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for each in value:
+            yield from tensors_in(each)
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from auditor.capture.instruments.dispatch_modes import OperatorMode
 from auditor.capture.instruments.monkeypatch import Patches
-from auditor.capture.instruments.plain_tensor import bytes_of
+from auditor.capture.instruments.plain_tensor import bytes_of, tensors_in
 from auditor.capture.instruments.torch_private.dispatch import schema_of
 from auditor.capture.instruments.torch_private.distributed import group_of_name
 from auditor.capture.probes.base import Context
@@ -90,15 +90,6 @@ ASYNC = (
 GIVEN = ("input", "inputs", "input_tensor", "input_tensors", "input_list")
 GOT = ("output", "outputs", "output_tensor", "output_tensors", "output_lists", "out")
 IN_PLACE = ("tensors",)
-
-
-def tensors_in(value: Any) -> list[torch.Tensor]:
-    """Those of an argument: a tensor, a list of them, or a list of lists."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, (list, tuple)):
-        return [tensor for each in value for tensor in tensors_in(each)]
-    return []
 
 
 class TrafficMode(OperatorMode):

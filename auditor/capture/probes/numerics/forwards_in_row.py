@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from auditor.capture.probes.numerics.module_loops import state_of, tensors_in
+from auditor.capture.instruments.plain_tensor import tensors_in
+from auditor.capture.probes.numerics.module_loops import state_of
 from auditor.capture.probes.numerics.timed_forwards import ForwardsProbe
 from auditor.recordings.schema import ForwardsRow
 

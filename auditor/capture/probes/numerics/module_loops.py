@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from auditor.capture.instruments.plain_tensor import tensors_in
 from auditor.capture.instruments.torch_private.tensors import base_of, version_of
 from auditor.capture.instruments.torch_private.training import modules_of, own_buffers
 from auditor.capture.probes.graph.call_paths import Path, path_of
@@ -206,12 +207,3 @@ def _items(value: Any) -> tuple[int, ...]:
     """What a container holds."""
     held = value.values() if isinstance(value, dict) else value
     return tuple(map(id, islice(held, ITEMS))) if isinstance(value, (list, dict, tuple)) else ()
-
-
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """All of them, in tuples and lists, too."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for each in value:
-            yield from tensors_in(each)
