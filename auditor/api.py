@@ -58,8 +58,8 @@ class Report(model.Report):
         return str(catalogue.reports("notebook").Notebook().render(self))
 
     def render(self, form: str) -> str | bytes:
-        """The report as ``html``, ``json``, ``sarif``, ``junit``, ``github``, ``gitlab``, ``markdown`` or
-        ``terminal``.
+        """The report as ``html``, ``json``, ``sarif``, ``junit``, ``github``, ``codequality``,
+        ``markdown`` or ``terminal``.
         """
         from auditor.judging import catalogue
 

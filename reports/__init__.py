@@ -31,7 +31,7 @@ _HOMES = {
     "sarif": ("sarif", "Sarif"),
     "junit": ("junit", "Junit"),
     "github": ("github", "Github"),
-    "gitlab": ("gitlab", "Gitlab"),
+    "codequality": ("code_quality", "CodeQuality"),
     "markdown": ("markdown", "Markdown"),
 }
 

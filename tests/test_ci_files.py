@@ -164,13 +164,13 @@ def test_the_gitlab_jobs_command_line_is_one_that_audit_knows(tmp_path, stand_in
     options = parsed(stand_in("audit"))
     assert options["target"] == "trainer:step" and not options["baseline"]
     written = job["artifacts"]["reports"]["codequality"]
-    assert ("gitlab", written) in tuple(options["formats"])
+    assert ("codequality", written) in tuple(options["formats"])
     assert stand_in("pip")[0] == "install"
 
 
 @pytest.mark.parametrize("report", [golden.rich_report(), golden_attack.attack_report()])
 def test_the_code_quality_report_is_what_gitlab_reads(report):
-    rendered = renderer("gitlab").render(report)
+    rendered = renderer("codequality").render(report)
     issues = json.loads(rendered)
     assert len(issues) == len(report.findings) and rendered.isascii()
     for issue, finding in zip(issues, report.findings, strict=True):
@@ -192,7 +192,7 @@ def test_a_fingerprint_outlives_moved_lines_and_the_baseline_is_left_out():
     moved = replace(first, site=replace(first.site, line=first.site.line + 9))
 
     def prints(*findings):
-        issues = json.loads(renderer("gitlab").render(replace(report, findings=findings)))
+        issues = json.loads(renderer("codequality").render(replace(report, findings=findings)))
         return [issue["fingerprint"] for issue in issues]
 
     assert prints(first) == prints(moved)

@@ -17,10 +17,10 @@ _NOWHERE = "pyproject.toml"
 """Where a finding without a place stands: GitLab shows none without one."""
 
 
-class Gitlab:
+class CodeQuality:
     """One object a finding, in the report's order; those of the baseline are left out."""
 
-    name = "gitlab"
+    name = "codequality"
     suffix = ".json"
 
     def render(self, report: Report) -> str:
