@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from auditor.reports import failures, renderer
+from auditor.reports import failures, renderer, text
 
 from auditor.cli.main import main
 from auditor.model import Finding, Severity, Site
@@ -180,6 +180,9 @@ def test_the_code_quality_report_is_what_gitlab_reads(report):
         assert issue["severity"] in ("info", "minor", "major", "critical", "blocker")
         assert issue["location"]["lines"]["begin"] >= 1 and issue["location"]["path"]
         assert "\n" not in issue["description"]
+        remedy = finding.remedy.text if finding.remedy is not None else ""
+        for said in (finding.message, remedy):
+            assert text.visible(said)[:15].split("\n")[0] in issue["description"]
         if finding.site is not None and finding.site.line > 0:
             assert issue["location"]["lines"]["begin"] == finding.site.line
     prints = [issue["fingerprint"] for issue in issues]

@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from auditor.evidence import Source
-from auditor.evidence.source.grad_scaler import unscale_call, unscale_calls
+from auditor.evidence.source.grad_scaler import either_or, unscale_call, unscale_calls
 from auditor.model import Site
 
 STEP = """\
@@ -46,3 +46,21 @@ def test_the_call_of_the_function_around_a_line(text, line, written):
 
 def test_all_of_a_file():
     assert unscale_calls(ast.parse(STEP), None) == {WRITTEN, "scaler.unscale_(opt)"}
+
+
+TURNS = """\
+if turn == 0:
+    scaler.update()
+else:
+    log(); scaler.update()
+if turn == 1:
+    scaler.update()
+elif turn == 2:
+    log()
+"""
+
+
+@pytest.mark.parametrize(("line", "either"), [(1, False), (2, True), (4, True), (6, False)])
+def test_a_call_that_each_branch_makes_runs_once(line, either):
+    source = Source({"trainer.py": TURNS})
+    assert either_or(source, Site("trainer.py", line, "step"), "update") is either
