@@ -152,4 +152,12 @@ def _reached(nonfinite: Nonfinite) -> str:
         else f"after step {nonfinite.step}"
     )
     tensors = [f"{tensor} was {_called(tensor.value)}" for tensor in nonfinite.tensors[:1]]
-    return f"{when} {tensors[0] if tensors else 'a tensor was not finite'}{f', and {more} more' if more else ''}"
+    guarded = (
+        "; the weights were kept from it, and evaluation is not finite from then on"
+        if any(tensor.what == "buffer" for tensor in nonfinite.tensors)
+        else ""
+    )
+    return (
+        f"{when} {tensors[0] if tensors else 'a tensor was not finite'}"
+        f"{f', and {more} more' if more else ''}{guarded}"
+    )

@@ -85,7 +85,7 @@ class WeightsPoisoned(Rule):
         self, nonfinite: Nonfinite, loads: Loads, machine: Machine, buffers: NormBuffers
     ) -> Iterator[Finding]:
         birth = nonfinite.birth
-        if birth is None and not nonfinite.tensors and buffers.first is not None:
+        if nonfinite.step is None and buffers.first is not None:
             yield _spoiled(buffers.first, machine)
         if birth is None or not birth.was_there:
             return

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from auditor.evidence import Machine, Nonfinite, Source
-from auditor.evidence.source.nonfinite_data import leak
+from auditor.evidence.recorded.nonfinite import Birth
+from auditor.evidence.source.nonfinite_data import Leak, leak
 from auditor.evidence.source.statements import shorten
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site
 from auditor.rule import Rule
@@ -90,8 +91,8 @@ class BatchNotFinite(Rule):
         birth = nonfinite.birth
         if birth is None or not birth.came_with_data:
             return
-        given = birth.inputs[0].share_nonfinite if birth.inputs else None
-        share = f" ({given:.3g} of it)" if given else ""
+        bad = birth.inputs[0].share_nonfinite if birth.inputs else None
+        share = f" ({bad:.3g} of it)" if bad else ""
         value = "NaN" if birth.value == "nan" else birth.value
         reached = (
             f"after step {nonfinite.step} {nonfinite.tensors[0]} was not finite"
@@ -100,19 +101,16 @@ class BatchNotFinite(Rule):
         )
         kind = "nan" if birth.value == "nan" else "inf"
         made = leak(source, kind, from_the_start=birth.step == 0)
-        used = (
-            "when it was first used here"
-            if made is None
-            else f"which can come from this line ({LETS[made.kind]}); first used at {_quoted(birth.site)}"
-        )
+        path = [] if made is None else [made.site]
+        path += [site for site in (birth.entered, birth.site) if site is not None]
         yield Finding(
-            birth.site if made is None else made.site,
-            f"the data of step {birth.step} held {value}{share} {used}; {reached}",
+            path[0] if path else None,
+            f"the data of step {birth.step} held {value}{share} {_used(birth, made)}; {reached}",
             steps=1,
             per_step=1 / max(1, nonfinite.steps),
             seen_on=machine.device,
             facts=nonfinite.facts,
-            places=() if made is None else tuple(_places(made.site, birth.site)),
+            places=tuple(_places(path)),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
@@ -122,9 +120,21 @@ class BatchNotFinite(Rule):
         )
 
 
+def _used(birth: Birth, made: Leak | None) -> str:
+    """How it came to the operator that used it first."""
+    first = f"first used at {_quoted(birth.site)}"
+    if made is not None:
+        return f"which can come from this line ({LETS[made.kind]}); {first}"
+    if birth.entered in (None, birth.site):
+        return "when it was first used here"
+    return f"when it went into the model here; {first}"
+
+
 def _quoted(site: Site | None) -> str:
     return "a line that was not seen" if site is None else f"{site}, `{shorten(site.text)}`"
 
 
-def _places(*sites: Site | None) -> Iterator[FoundAt]:
-    return (FoundAt(site, shorten(site.text)) for site in sites if site is not None)
+def _places(path: Sequence[Site]) -> Iterator[FoundAt]:
+    """The way of the value, where it is more than one line."""
+    sites = list(dict.fromkeys(path))
+    return (FoundAt(site, shorten(site.text)) for site in sites if len(sites) > 1)

@@ -25,6 +25,7 @@ from auditor.evidence.table import Evidence
 from auditor.judging import engine
 from auditor.model import Finding, Verdict
 from auditor.recordings.folder import SCHEMA, SITES, Recording, RecordingWriter, write_manifest
+from auditor.recordings.schema import NonfiniteRow
 from auditor.recordings.sources import store_sources
 from auditor.rule import Rule
 from auditor.runs.plan import RANK_FOLDER, Device, Plan
@@ -67,9 +68,9 @@ def record(
         memory_limit=memory_limit,
     )
     recording = _run(plan, make, tuple(roots), host_room)
-    bad = next(iter(recording.rows("nonfinite")), None)
+    bad = NonfiniteRow.first(recording.rows(NonfiniteRow))
     if bad is not None:
-        _run(plan.replay(bad["global_step"], bad["last_good"]), make, tuple(roots))
+        _run(plan.replay(bad.global_step, bad.last_good), make, tuple(roots))
     return recording
 
 

@@ -226,7 +226,7 @@ def replay_nonfinite(
     The replay is a recording of its own inside this one. One that goes bad before its watched steps
     (a GPU's quiet pass is not looked at) is done again for that earlier step.
     """
-    bad = next(iter(recording.rows(NonfiniteRow)), None)
+    bad = NonfiniteRow.first(recording.rows(NonfiniteRow))
     if bad is None or recording.manifest["outcome"] == "interrupted":
         return
     for _ in range(2):
@@ -237,7 +237,7 @@ def replay_nonfinite(
         wanted = plan.replay(step, bad.last_good)
         stage(progress, "replay")
         again = _replay_once(wanted, recording, deadline, progress)
-        bad = next(iter(again.rows(NonfiniteRow)), None) if again is not None else None
+        bad = NonfiniteRow.first(again.rows(NonfiniteRow)) if again is not None else None
         if again is not None and again.manifest["outcome"] == "interrupted":
             _interrupted(recording, again, "replay")
             return

@@ -72,6 +72,8 @@ class Birth:
     fill: bool = False
     constants: tuple[str, ...] = ()
     inputs: tuple[InputRange, ...] = ()
+    entered: Site | None = None
+    """Of data that a module was given: where the program called the outermost one."""
 
     @property
     def made(self) -> bool:
@@ -169,7 +171,7 @@ class Birth:
 
 @dataclass(frozen=True)
 class BadTensor:
-    """A gradient or a parameter that is not finite after a step."""
+    """A gradient, a parameter or a buffer that is not finite after a step."""
 
     what: str
     name: str
@@ -181,8 +183,8 @@ class BadTensor:
 
 @dataclass(frozen=True)
 class Nonfinite(Table):
-    """The first step after which a gradient or a parameter was not finite; ``step`` None where
-    there was none.
+    """The first step after which a gradient or a parameter was not finite, or, where a replay saw
+    how, the statistics of a batch norm; ``step`` None where there was none.
 
     ``step`` counts from 0 since the first step of the run, warm-up included; ``steps`` are all that
     completed. ``replayed`` is true if a replay went bad too: without it ``birth`` is None.
@@ -216,14 +218,19 @@ class Nonfinite(Table):
     def build(cls, evidence: Evidence) -> Nonfinite:
         """From the recording and from the one of its replay, if there is one."""
         steps = len(evidence.rows(StepRow))
-        row = next(iter(rows_of(evidence, NonfiniteRow)), None)
+        row = NonfiniteRow.first(rows_of(evidence, NonfiniteRow))
         if row is None:
             return cls(steps=steps)
+        of_norms = row.what == "buffer"
         replay = evidence.inside(REPLAY)
-        again = next(iter(replay.rows(NonfiniteRow)), None) if replay is not None else None
+        again = NonfiniteRow.first(replay.rows(NonfiniteRow)) if replay is not None else None
         if replay is None or again is None:
-            return cls(row.global_step, steps, _tensors(row), row.n)
+            return (
+                cls(steps=steps) if of_norms else cls(row.global_step, steps, _tensors(row), row.n)
+            )
         birth = next((_birth(replay, each) for each in replay.rows(BirthRow)), None)
+        if of_norms and (birth is None or birth.was_there):
+            return cls(steps=steps)  # where the norm runs is what is known: NormBuffers
         return cls(again.global_step, steps, _tensors(again), again.n, birth, replayed=True)
 
 
@@ -244,5 +251,6 @@ def _birth(replay: Evidence, row: BirthRow) -> Birth:
         module=row.module,
         fill=row.fill,
         constants=tuple(row.constants),
+        entered=None if row.entered is None else replay.recording.site(row.entered),
         inputs=tuple(InputRange(i.dtype, i.min, i.max, i.share_nonfinite) for i in row.inputs),
     )

@@ -4,6 +4,7 @@ born.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from auditor.recordings.schema.base import At, Item, MaybeAt, N, PassRow, doc, older
@@ -253,7 +254,8 @@ class NormBufferRow(PassRow, kw_only=True):
 
 class NonfiniteRow(PassRow, kw_only=True):
     """One row, at the first step after which a parameter, or a gradient that an optimizer stepped
-    with, was not finite.
+    with, was not finite; another, at the first one after which a batch norm's statistics were not,
+    while these were finite.
 
     The part is absent until an optimizer has stepped.
     """
@@ -265,9 +267,14 @@ class NonfiniteRow(PassRow, kw_only=True):
     last_good: Annotated[
         int, doc("the last one after which all was seen to be finite (-1: never looked)")
     ]
-    what: Annotated[str, doc("`gradient` or `parameter`")]
+    what: Annotated[str, doc("`gradient`, `parameter` or `buffer`")]
     tensors: Annotated[list[BadTensor], doc("the first five")]
     n: Annotated[int, doc("how many")]
+
+    @classmethod
+    def first(cls, rows: Iterable[NonfiniteRow]) -> NonfiniteRow | None:
+        """The one of parameters and gradients where there is one, else that of statistics."""
+        return min(rows, key=lambda row: row.what == "buffer", default=None)
 
 
 Phase = Literal["forward", "backward", "optimizer", "input", "parameter", "state"]
@@ -296,6 +303,9 @@ class BirthRow(PassRow, kw_only=True):
     when = "replay"
 
     at: MaybeAt = older(None)
+    entered: Annotated[
+        int | None, doc("of `input`: where the outermost module that ran was called, in `sites`")
+    ] = older(None)
     op: Annotated[str, doc("the operator")]
     phase: Annotated[
         Phase,

@@ -258,3 +258,42 @@ def born_in_an_operation_of_the_users_own__rehearsal():
     model = nn.Linear(4, 1).cuda()
     by = torch.zeros(1, device="cuda")
     return _trained(model, lambda: Scaled.apply(model(torch.ones(2, 4).cuda()), by).sum())
+
+
+def running_statistics_behind_a_guard_of_the_loss():
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    count = [0]
+
+    def step():
+        count[0] += 1
+        x = torch.rand(8, 4) * (1e30 if count[0] % 4 == 0 else 1.0)
+        x = x.square()  # NUM002
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        if not torch.isfinite(loss):
+            return
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def running_statistics_behind_a_gradient_scaler__rehearsal():
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    scaler = torch.amp.GradScaler("cuda", init_scale=16.0)
+    count = [0]
+
+    def step():
+        count[0] += 1
+        x = torch.rand(8, 4, device="cuda") * (1e30 if count[0] % 4 == 0 else 1.0)
+        x = x.square()  # NUM002
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = model(x).square().mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step

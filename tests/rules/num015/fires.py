@@ -71,3 +71,28 @@ def sample_copied_to_the_device__rehearsal():
         return model(rows).square().mean()
 
     return _trained(model, loss)
+
+
+def forward_of_a_model_behind_a_guard():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+
+        def forward(self, x):
+            return self.body(x)
+
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    values = torch.rand(64, 8, 4)
+    values[4::4, 3] = float("nan")
+    batches = iter(values)
+
+    def step():
+        optimizer.zero_grad()
+        loss = net(next(batches)).square().mean()  # NUM015
+        if torch.isfinite(loss):
+            loss.backward()
+            optimizer.step()
+
+    return step

@@ -1,5 +1,5 @@
-"""At which step did a parameter or a gradient stop being finite? One cheap look after each step,
-one row at the first bad one.
+"""At which step did a parameter, a gradient or a batch norm's statistics stop being finite? One cheap
+look after each step, one row at the first bad one.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 import torch
 from torch import optim
@@ -17,7 +17,9 @@ from torch.optim.optimizer import Optimizer
 from auditor.capture.instruments.module_stack import live_modules
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.torch_private.tensors import flatten, norms, stored_values
+from auditor.capture.instruments.torch_private.training import BatchNorm
 from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.numerics.norm_buffers import finite, statistics_of
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerSteps
 from auditor.recordings.schema import BadTensor, NonfiniteRow
 
@@ -90,12 +92,12 @@ class Stepped(OptimizerSteps):
 
 @dataclass(frozen=True)
 class Bad:
-    """A parameter that is not finite, or one whose gradient is not."""
+    """A parameter that is not finite, or one whose gradient is not, or a batch norm's buffer."""
 
-    what: Literal["gradient", "parameter"]
+    what: Literal["gradient", "parameter", "buffer"]
     parameter: torch.Tensor
     place: str
-    """``group 0, parameter 3`` of its optimizer."""
+    """``group 0, parameter 3`` of its optimizer; of a buffer its name."""
 
     @property
     def tensor(self) -> torch.Tensor:
@@ -106,7 +108,7 @@ class Bad:
 
 class NonfiniteProbe(Probe):
     """Writes one row of ``nonfinite``, at the first step that left a parameter or a gradient
-    non-finite.
+    non-finite, and one at the first that left a batch norm's statistics so while these were finite.
 
     Gradients count only where an optimizer stepped with them: when GradScaler skips a step they are
     infinite on purpose. The part stays absent until the first optimizer has stepped, so that a step
@@ -125,10 +127,27 @@ class NonfiniteProbe(Probe):
         self._stepped = Stepped()
         self._last_good = -1
         self._told = False
+        self._norms: WeakSet[torch.nn.Module] = WeakSet()
+        self._norms_seen: WeakSet[torch.nn.Module] = WeakSet()
+        self._norms_told = False
 
     def install(self) -> None:
         """Notice which optimizers step."""
         self._stepped.install()
+
+    def start(self) -> None:
+        """Find the batch norms that exist. Statistics that were bad before are nobody's doing
+        here.
+        """
+        if BatchNorm is None or self._norms_told or not self._looks():
+            return
+        norms = [each for each in live_modules() if isinstance(each, BatchNorm)]
+        new = [each for each in norms if each not in self._norms_seen]
+        self._norms_seen.update(new)
+        bad = {id(each.parameter) for each in bad_statistics(new)}
+        self._norms.update(
+            each for each in new if not bad.intersection(id(b) for _, b in statistics_of([each]))
+        )
 
     def uninstall(self) -> None:
         """Stop noticing."""
@@ -145,20 +164,29 @@ class NonfiniteProbe(Probe):
 
     def _look(self) -> None:
         stepped = self._stepped.take()
-        if self._told or not stepped:
+        if self._told:
             return
-        self.context.writer.touch("nonfinite")
-        bad = bad_tensors(stepped)
+        if stepped:
+            self.context.writer.touch("nonfinite")
+        bad = bad_tensors(stepped) if stepped else []
+        self._told = bool(bad)
+        if not bad and not self._norms_told:  # GradScaler may skip the very step that spoils them
+            bad = bad_statistics(self._norms)
+            self._norms_told = bool(bad)
         if bad:
-            self._told = True
             self.context.add(self._row(bad))
-        else:
+        if stepped and not self._told:
             self._last_good = self.context.global_step
+
+    def _looks(self) -> bool:
+        return self.context.pass_name in ("loud", "values", "replay") or (
+            not self.context.device.native
+        )
 
     def _due(self) -> bool:
         if self.context.pass_name in ("loud", "values", "replay"):
             return True
-        return not self.context.device.native and self.context.step % QUIET_EVERY == 0
+        return self._looks() and self.context.step % QUIET_EVERY == 0
 
     def stop(self) -> None:
         """A step that raised after its optimizer had stepped never reached its end: look now."""
@@ -201,6 +229,14 @@ def bad_tensors(stepped: Sequence[tuple[Optimizer, torch.Tensor | None]]) -> lis
         for bad in _exactly(optimizer, "gradient")
     ]
     return gradients + [bad for optimizer, _ in stepped for bad in _exactly(optimizer, "parameter")]
+
+
+def bad_statistics(norms: Iterable[torch.nn.Module]) -> list[Bad]:
+    """Running means and variances of these batch norms that are not finite."""
+    found = list(statistics_of(norms))
+    if not found or _looks_finite([plain(buffer) for _, buffer in found]):
+        return []
+    return [Bad("buffer", buffer, name) for name, buffer in found if not finite(buffer)]
 
 
 def _skipped(found_inf: torch.Tensor | None) -> bool:
@@ -294,7 +330,7 @@ def homes_of(parameters: Iterable[torch.Tensor]) -> dict[int, str]:
     best: dict[int, tuple[int, str]] = {}
     for module in live_modules():
         try:
-            named = dict(module.named_parameters())
+            named = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         except Exception:  # a module of the user's that is not whole yet, or answers in its own way
             continue
         for name, parameter in named.items():

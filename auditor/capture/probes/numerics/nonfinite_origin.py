@@ -9,6 +9,7 @@ import re
 import sys
 from types import FrameType
 from typing import Any
+from weakref import WeakSet
 
 import torch
 
@@ -16,6 +17,8 @@ from auditor.capture.instruments.dispatch_modes import enter_dispatch, run_compi
 from auditor.capture.instruments.module_stack import Modules
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.autograd import ENGINE, current_node
+from auditor.capture.instruments.torch_private.compiler import CALL_OF_A_MODULE
+from auditor.capture.instruments.torch_private.training import BatchNorm
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.numerics.nonfinite import Stepped, bad_tensors
 from auditor.capture.probes.numerics.nonfinite_origin_log import (
@@ -25,6 +28,7 @@ from auditor.capture.probes.numerics.nonfinite_origin_log import (
     Phase,
 )
 from auditor.capture.probes.numerics.nonfinite_origin_mode import NonfiniteOriginMode
+from auditor.capture.probes.numerics.norm_buffers import finite, statistics_of
 from auditor.errors import fault
 
 MOST_ROWS = 5
@@ -69,6 +73,20 @@ class Position:
             "module": module,
         }
 
+    def entered(self) -> int | None:
+        """Where a line of the user's called the outermost module that runs, if one does."""
+        frame: FrameType | None = sys._getframe(1)
+        found: FrameType | None = None
+        while frame is not None and frame.f_code.co_name != ENGINE:
+            if frame.f_code.co_name == CALL_OF_A_MODULE:
+                torchs, caller = frame.f_code.co_filename, frame.f_back
+                while caller is not None and caller.f_code.co_filename == torchs:
+                    caller = caller.f_back
+                if caller is not None and self._frames.is_user(caller.f_code.co_filename):
+                    found = caller
+            frame = frame.f_back
+        return None if found is None else self._frames.number(found)
+
     def _innermost(self) -> tuple[FrameType | None, bool]:
         """The innermost user frame on this side of autograd's engine, and whether an optimizer's
         code runs inside it.
@@ -103,7 +121,8 @@ class Position:
 
 class NonfiniteOriginProbe(Probe):
     """Writes ``births``: of the first watched step that ends badly, what made its gradients or
-    parameters non-finite.
+    parameters non-finite. Of steps that all end well, what the first batch norm was given whose
+    statistics did not stay finite.
 
     ``context.watched`` are the steps to watch. Runs only in a replay: it slows a step several times
     and reads every tensor on the host. It changes no result.
@@ -121,6 +140,10 @@ class NonfiniteOriginProbe(Probe):
         self._stepped = Stepped()
         self._patches = Patches()
         self._done = False
+        self._given: Birth | None = None
+        """Behind what a batch norm was given whose statistics it spoiled."""
+        self._spoiled: WeakSet[torch.nn.Module] = WeakSet()
+        """Batch norms that began a forward with statistics that were not finite."""
         self._errors = 0
 
     def install(self) -> None:
@@ -161,6 +184,17 @@ class NonfiniteOriginProbe(Probe):
     def stop(self) -> None:
         """A step that raised never came to its end."""
         self.step_end()
+        if self._given is not None and not self._done:
+            self.context.add(self._log.told(self._given).row())
+        self._given = None
+
+    def _norm_begins(self, module: torch.nn.Module, *_: Any, **__: Any) -> None:
+        if not _all_finite(module):
+            self._spoiled.add(module)
+
+    def _norm_ran(self, _: Any, module: torch.nn.Module, given: Any, *__: Any) -> None:
+        if self._given is None and module not in self._spoiled and not _all_finite(module):
+            self._given = self._log.of(given)
 
     def _in_order(self, reached: set[Birth]) -> list[Birth]:
         told = {self._log.told(birth) for birth in reached}
@@ -171,6 +205,10 @@ class NonfiniteOriginProbe(Probe):
         self._keep_tracebacks()
         run_compiled_code_eagerly(self._patches)
         watch = NonfiniteOriginMode(self._log, Position(self.context, self._modules), self._fail)
+        if BatchNorm is not None:
+            self._patches.around(
+                BatchNorm, "forward", before=self._norm_begins, after=self._norm_ran
+            )
         enter_dispatch(self._patches, watch)
 
     def _keep_tracebacks(self) -> None:
@@ -184,3 +222,7 @@ class NonfiniteOriginProbe(Probe):
             self.context.warn(
                 f"some operators of the replayed step were not watched ({fault(error)})"
             )
+
+
+def _all_finite(module: torch.nn.Module) -> bool:
+    return all(finite(buffer) for _, buffer in statistics_of([module]))

@@ -41,6 +41,8 @@ class Birth:
     at: int | None
     place: Line | None
     """Where ``at`` is."""
+    entered: int | None = None
+    """Of data: where the user's code called the outermost module that ran."""
     node: str = ""
     module: str = ""
     fill: bool = False
@@ -53,6 +55,7 @@ class Birth:
         return BirthRow(
             step=self.step,
             at=self.at,
+            entered=self.entered,
             op=self.op,
             phase=self.phase,
             value=self.value,

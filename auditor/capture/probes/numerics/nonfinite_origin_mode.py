@@ -60,6 +60,9 @@ class Where(Protocol):
     def now(self) -> dict[str, Any]:
         """``step``, ``at``, ``place``, ``phase``, ``node`` and ``module`` of a birth."""
 
+    def entered(self) -> int | None:
+        """Where the user's code called the outermost module that runs."""
+
 
 class Operator:
     """What is constant about an operator."""
@@ -225,7 +228,10 @@ class NonfiniteOriginMode(OperatorMode):
         fill = not written and phase == "input" and _is_mask(tensor, known)
         facts = {"op": call.operator.name, "value": known.value, "dtype": known.dtype, "fill": fill}
         birth = self._log.add(
-            **facts, **{**place, "phase": phase}, inputs=(describe(tensor, known, written=written),)
+            **facts,
+            **{**place, "phase": phase},
+            entered=self._where.entered() if phase == "input" else None,
+            inputs=(describe(tensor, known, written=written),),
         )
         self._log.hold(tensor, birth)
         return birth

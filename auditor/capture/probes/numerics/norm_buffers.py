@@ -4,6 +4,7 @@ weights has spoiled them all the same.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,6 +17,22 @@ from auditor.capture.probes.base import Context, Probe
 from auditor.recordings.schema import NormBufferRow
 
 BUFFERS = ("running_mean", "running_var")
+
+
+def statistics_of(modules: Iterable[torch.nn.Module]) -> Iterator[tuple[str, torch.Tensor]]:
+    """Running means and variances of these batch norms, by name, with values that can be read."""
+    for module in modules:
+        for name in BUFFERS:
+            buffer = getattr(module, name, None)
+            if not isinstance(buffer, torch.Tensor) or type(plain(buffer)) is not torch.Tensor:
+                continue
+            if not plain(buffer).is_meta:
+                yield name, buffer
+
+
+def finite(buffer: torch.Tensor) -> bool:
+    """Whether all of its values are."""
+    return bool(torch.isfinite(plain(buffer)).all())
 
 
 class NormBuffersProbe(Probe):
@@ -54,17 +71,12 @@ class NormBuffersProbe(Probe):
     def step_end(self) -> None:
         """Look at the buffers of those that ran."""
         for module, at in list(self._ran.items()) if not self._told else ():
-            for name in BUFFERS:
-                buffer = getattr(module, name, None)
-                buffer = plain(buffer) if isinstance(buffer, torch.Tensor) else None
-                if type(buffer) is not torch.Tensor or buffer.is_meta:
-                    continue
-                if not bool(torch.isfinite(buffer).all()):
-                    value = "nan" if bool(torch.isnan(buffer).any()) else "inf"
-                    owner = type(module).__name__
-                    self.context.add(NormBufferRow(at=at, owner=owner, buffer=name, value=value))
-                    self._told = True
-                    break
-            if self._told:
+            bad = [each for each in statistics_of([module]) if not finite(each[1])]
+            if bad:
+                name, buffer = bad[0]
+                value = "nan" if bool(torch.isnan(plain(buffer)).any()) else "inf"
+                owner = type(module).__name__
+                self.context.add(NormBufferRow(at=at, owner=owner, buffer=name, value=value))
+                self._told = True
                 break
         self._ran.clear()

@@ -17,6 +17,7 @@ from torch.utils import _python_dispatch
 from auditor.capture.probes.numerics import nonfinite
 from auditor.capture.probes.numerics.nonfinite import HANDS_ON, NonfiniteProbe, bad_tensors
 from auditor.capture.probes.numerics.nonfinite_origin import NonfiniteOriginProbe
+from auditor.evidence import Nonfinite
 from auditor.evidence.table import Evidence
 from auditor.judging import catalogue, engine
 from auditor.recordings.folder import Recording
@@ -31,7 +32,7 @@ def look_after_every_step(monkeypatch):
 
 
 RULE = catalogue.rule("NUM002")
-PARTS = engine.parts_of((RULE,))
+PARTS = engine.parts_of((RULE, catalogue.rule("NUM013")))
 
 
 def trainer(*, bad_at=None, losses=None, scale=1.0):
@@ -122,6 +123,61 @@ def test_one_row_at_the_first_bad_step_in_whatever_pass(tmp_path, bad_at, pass_n
     assert row["what"] == "gradient"
     assert row["n"] == 4
     assert row["tensors"][0] == {"name": "0.weight", "shape": [6, 6], "value": "nan"}
+
+
+def normed(spoiled_at, poisoned_at=None):
+    """A step behind a guard, whose batch norm is given an infinity at one call, and whose weight is
+    made NaN at another.
+    """
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    count = [0]
+
+    def step():
+        x = torch.rand(8, 4)
+        if count[0] == spoiled_at:
+            x = x * 1e30 * 1e30
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        if count[0] == poisoned_at:
+            loss = loss * torch.log(torch.zeros(()))
+        elif not loss.isfinite():
+            loss = None
+        if loss is not None:
+            loss.backward()
+            optimizer.step()
+        count[0] += 1
+
+    return step
+
+
+def test_statistics_have_a_row_of_their_own_and_the_line_of_what_they_were_given(tmp_path):
+    recording = record(tmp_path / "r", lambda: normed(7), PARTS, roots=[], steps=10)
+    (row,) = recording.rows("nonfinite")
+    assert (row["what"], row["global_step"], row["last_good"], row["n"]) == ("buffer", 7, 6, 2)
+    assert row["tensors"][0]["name"] == "1.running_mean"
+    found = Nonfinite.build(Evidence(recording))
+    assert (found.step, found.birth.op, found.birth.phase) == (7, "mul", "forward")
+    assert "1e30 * 1e30" in found.birth.site.text
+
+
+def test_weights_are_told_whatever_statistics_were_before(tmp_path):
+    recording = record(tmp_path / "r", lambda: normed(3, 8), PARTS, roots=[], steps=10)
+    assert [row["what"] for row in recording.rows("nonfinite")] == ["buffer", "gradient"]
+    found = Nonfinite.build(Evidence(recording))
+    assert (found.step, found.birth.op) == (8, "log")
+    assert found.tensors[0].what == "gradient"
+
+
+def test_statistics_that_were_spoiled_before_the_first_step_are_nobodys_doing_here(tmp_path):
+    def make():
+        step = normed(0)
+        step()
+        return step
+
+    recording = record(tmp_path / "r", make, PARTS, roots=[], steps=10)
+    assert recording.rows("nonfinite") == []
+    assert recording.rows("buffers")
 
 
 def test_between_two_looks_the_row_says_what_was_still_good(tmp_path, monkeypatch):
