@@ -38,7 +38,8 @@ class WeightsPoisoned(Rule):
     that was not finite before the step that used it began, so that no operator of the step made it;
     the line is the ``load_state_dict`` that brought it, else that of its first use. Likewise a
     running mean or variance of a batch norm, while the weights are finite: a guard on the loss or a
-    step that GradScaler skips comes behind the forward that changed it.
+    step that GradScaler skips comes behind the forward that changed it. This is told where no
+    replay shows the operator, or the data, behind it.
 
     ## Why it costs
     One NaN in the weights makes every output NaN; one in a moment of Adam makes the weights NaN at

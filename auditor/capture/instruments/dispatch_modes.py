@@ -5,7 +5,8 @@ code.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -59,6 +60,15 @@ class OperatorMode(DispatchMode):
         if call is not None:
             self._guarded(lambda: self.after(call, args, result))
         return result
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What runs meanwhile is ours, and is not watched."""
+        live, self.live = self.live, False
+        try:
+            yield
+        finally:
+            self.live = live
 
     def before(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call is about to run. What this returns is given to :meth:`after`; None: nothing to

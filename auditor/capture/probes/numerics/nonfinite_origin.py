@@ -188,13 +188,19 @@ class NonfiniteOriginProbe(Probe):
             self.context.add(self._log.told(self._given).row())
         self._given = None
 
-    def _norm_begins(self, module: torch.nn.Module, *_: Any, **__: Any) -> None:
-        if not _all_finite(module):
-            self._spoiled.add(module)
+    def _look_at_norms(self, watch: NonfiniteOriginMode) -> None:
+        def begins(module: torch.nn.Module, *_: Any, **__: Any) -> None:
+            with watch.aside():
+                if not _all_finite(module):
+                    self._spoiled.add(module)
 
-    def _norm_ran(self, _: Any, module: torch.nn.Module, given: Any, *__: Any) -> None:
-        if self._given is None and module not in self._spoiled and not _all_finite(module):
-            self._given = self._log.of(given)
+        def ran(_: Any, module: torch.nn.Module, given: Any, *__: Any) -> None:
+            with watch.aside():
+                if self._given is None and module not in self._spoiled and not _all_finite(module):
+                    self._given = self._log.of(given)
+
+        if BatchNorm is not None:
+            self._patches.around(BatchNorm, "forward", before=begins, after=ran)
 
     def _in_order(self, reached: set[Birth]) -> list[Birth]:
         told = {self._log.told(birth) for birth in reached}
@@ -205,10 +211,7 @@ class NonfiniteOriginProbe(Probe):
         self._keep_tracebacks()
         run_compiled_code_eagerly(self._patches)
         watch = NonfiniteOriginMode(self._log, Position(self.context, self._modules), self._fail)
-        if BatchNorm is not None:
-            self._patches.around(
-                BatchNorm, "forward", before=self._norm_begins, after=self._norm_ran
-            )
+        self._look_at_norms(watch)
         enter_dispatch(self._patches, watch)
 
     def _keep_tracebacks(self) -> None:
