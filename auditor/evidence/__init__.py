@@ -45,6 +45,7 @@ from auditor.evidence.recorded.oom_handlers import OomHandlers
 from auditor.evidence.recorded.op_ranges import OpRanges
 from auditor.evidence.recorded.pairwise_differences import PairwiseDifferences
 from auditor.evidence.recorded.params_without_grad import ParamsWithoutGrad
+from auditor.evidence.recorded.partial_resumes import PartialResumes
 from auditor.evidence.recorded.peak_experiments import PeakExperiments
 from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.recorded.repeated_draws import RepeatedDraws
@@ -124,6 +125,7 @@ __all__ = [
     "OutOfMemory",
     "PairwiseDifferences",
     "ParamsWithoutGrad",
+    "PartialResumes",
     "PeakExperiments",
     "PeakHolders",
     "RankBatches",

@@ -217,6 +217,25 @@ class KeptStateRow(PassRow, kw_only=True):
     loaded_at_once: Annotated[int, doc("the same calls with no step between")]
 
 
+class PartialResumeRow(PassRow, kw_only=True):
+    """A file with one optimizer's and one scheduler's state, of which only one was loaded before the
+    optimizer stepped; the other one's owner is there, and at its beginning.
+    """
+
+    part = "resumes"
+    when = "from the start"
+
+    at: Annotated[int, doc("where the one was loaded: a number in `sites`")]
+    file_at: Annotated[int, doc("where `torch.load` was called, in `sites`")]
+    left_out: Annotated[str, doc("`scheduler` or `optimizer`")]
+    key: Annotated[str, doc("where its state lies in the file (`train.scheduler`)")]
+    owner: Annotated[str, doc("class of what was left as it was")]
+    saved: Annotated[int, doc("of a scheduler: its `last_epoch` in the file")] = older(0)
+    now: Annotated[int, doc("of a scheduler: its `last_epoch` when the optimizer stepped")] = older(
+        0
+    )
+
+
 class RateGroup(Item, kw_only=True):
     """Learning rates of one parameter group, each as `{lr, initial_lr?, max_lr?}`."""
 
