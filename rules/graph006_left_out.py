@@ -23,6 +23,8 @@ REMEDIES = {
     "nn.ModuleList, not in a list. If they are meant to stay as they are, requires_grad_(False): "
     "their gradients are computed "
     "and kept for nothing.",
+    "hidden": "Keep them in nn.ModuleList (of a dictionary: nn.ModuleDict): then parameters(), "
+    "state_dict() and .to(device) see them.",
     "tensor": "Make it an nn.Parameter of a module and give it to the "
     "optimizer; or drop requires_grad if it is a constant.",
     "unregistered": "Make it an nn.Parameter of a module, or save it and move "
@@ -43,8 +45,9 @@ class TrainableTensorLeftOut(Rule):
     A tensor gets gradients and no optimizer holds it.
 
     ## What it finds
-    Parameters of a module that get a gradient on the steps, are in no optimizer and did not change;
-    and tensors made with ``requires_grad=True`` in no module, of which the same is true and whose
+    Parameters of a module that get a gradient on the steps, are in no optimizer and did not change
+    (where their module lies in a plain list or dictionary of another one, the line is the one that
+    keeps it there); and tensors made with ``requires_grad=True`` in no module, of which the same is true and whose
     gradient nobody clears or asks for. A tensor in no module that an optimizer does train, beside a
     model's parameters, is a note. Silent: a teacher in evaluation mode (GRAPH003), batches that want a gradient, inputs of
     ``torch.autograd.grad``, tensors that the program updates itself, frozen parameters.
@@ -124,7 +127,9 @@ class TrainableTensorLeftOut(Rule):
         for found in strays.forgotten_parameters(self.fewest):
             together = tuple(each for each in found if each.name not in taught)
             if together:
-                yield _finding(together, together[0].backward, "parameters", machine)
+                hidden = together[0].made
+                kind = "parameters" if hidden is None else "hidden"
+                yield _finding(together, hidden or together[0].backward, kind, machine)
         for stray in strays.forgotten_tensors(self.fewest):
             yield _finding((stray,), stray.made or stray.backward, "tensor", machine)
         for stray in strays.unregistered(self.fewest):
@@ -155,12 +160,17 @@ def _finding(
 
 def _said(strays: tuple[OutsideLeaf, ...], kind: str) -> str:
     name = strays[0].name or f"a tensor of shape {list(strays[0].shape)}"
-    if kind == "parameters":
+    if kind in ("parameters", "hidden"):
         names = ", ".join(each.name for each in strays[:NAMED])
         more = f" and {len(strays) - NAMED} more" if len(strays) > NAMED else ""
+        where = (
+            ", since parameters() does not see modules in a plain list, tuple or dictionary"
+            if kind == "hidden"
+            else ""
+        )
         return (
             f"{len(strays)} parameters get a gradient on {strays[0].fed} steps, are in no "
-            f"optimizer and never change: {names}{more}"
+            f"optimizer and never change{where}: {names}{more}"
         )
     if kind == "tensor":
         return (

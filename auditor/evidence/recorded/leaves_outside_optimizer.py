@@ -17,7 +17,8 @@ class OutsideLeaf:
     """One tensor. ``name`` is a parameter's (``Model.body.weight``) or the variable that holds it;
     empty if not found.
 
-    ``made`` is the line that stores it (None for a parameter, or unknown), ``backward`` the line
+    ``made`` is the line that stores it, of a module's parameter the one that keeps the module in a
+    list or dictionary of Python's (None where there is none, or unknown), ``backward`` the line
     that gave it a gradient first; ``fed`` counts the steps that did. ``changed`` is None where
     nobody looked; ``known`` means that the program asks for its gradient by name, or clears or
     changes it.
@@ -58,12 +59,14 @@ class LeavesOutsideOptimizer(Table):
 
     def forgotten_parameters(self, steps: int) -> Iterator[tuple[OutsideLeaf, ...]]:
         """Parameters of modules in no optimizer that got a gradient on ``steps`` and did not
-        change, by line of the backward.
+        change, by the line that hides them, else by that of the backward.
         """
         left = [each for each in self._unchanged(steps) if each.registered]
-        for _, together in groupby(
-            sorted(left, key=lambda each: str(each.backward)), key=lambda each: str(each.backward)
-        ):
+
+        def by(each: OutsideLeaf) -> str:
+            return str(each.made or each.backward)
+
+        for _, together in groupby(sorted(left, key=by), key=by):
             yield tuple(together)
 
     def forgotten_tensors(self, steps: int) -> Iterator[OutsideLeaf]:

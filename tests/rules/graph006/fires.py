@@ -85,3 +85,74 @@ def temperature_trained_but_in_no_module():
         optimizer.step()
 
     return step
+
+
+def layers_in_a_plain_list():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem = nn.Linear(8, 8)
+            self.blocks = [nn.Linear(8, 8) for _ in range(3)]  # GRAPH006
+            self.by_name = {}
+
+        def forward(self, x):
+            x = self.stem(x)
+            for block in self.blocks:
+                x = x + block(x)
+            return x
+
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def heads_in_a_dictionary_filled_one_by_one():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem = nn.Linear(8, 8)
+            self.heads = {}
+            for task in ("a", "b"):
+                self.heads[task] = nn.Linear(8, 1)  # GRAPH006
+
+        def forward(self, x):
+            return sum(head(self.stem(x)) for head in self.heads.values())
+
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def registered_layers_that_are_listed_too_and_left_out():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem, self.late = nn.Linear(8, 8), nn.Linear(8, 8)
+            self.order = [self.stem, self.late]
+
+        def forward(self, x):
+            for layer in self.order:
+                x = layer(x)
+            return x
+
+    model = Net()
+    optimizer = torch.optim.SGD(model.stem.parameters(), lr=0.1)
+
+    def step():
+        model.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()  # GRAPH006
+        optimizer.step()
+
+    return step

@@ -15,8 +15,10 @@ import torch
 
 from auditor.capture.instruments.assignment_sites import Found, Sources
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward, node_of, walk
+from auditor.capture.instruments.module_stack import live_modules
 from auditor.capture.instruments.object_search import ObjectSearch
 from auditor.capture.instruments.torch_private.tensors import version_of
+from auditor.capture.instruments.variable_paths import Place
 from auditor.capture.instruments.weakrefs import alive
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.numerics.nonfinite import homes_of
@@ -161,6 +163,9 @@ class LeavesOutsideOptimizerProbe(Probe):
         homes = homes_of([tensor for leaf in fed if (tensor := alive(leaf.tensor)) is not None])
         alone = [leaf for leaf in fed if id(alive(leaf.tensor)) not in homes]
         found = self._holders(alone) if alone else {}
+        found |= _in_plain_containers(
+            {id(alive(leaf.tensor)) for leaf in fed} - found.keys() - optimized
+        )
         beside = sum(
             id(alive(leaf.tensor)) in homes and id(alive(leaf.tensor)) in optimized for leaf in fed
         )
@@ -190,6 +195,32 @@ class LeavesOutsideOptimizerProbe(Probe):
         return found
 
 
+def _in_plain_containers(wanted: set[int]) -> dict[int, Found]:
+    """Of these parameters, those of modules that another module keeps in a list or a dictionary of
+    Python's, which hides them from ``parameters()``; and the line that does.
+    """
+    found: dict[int, Found] = {}
+    sources = Sources(fresh=True)
+    for holder in live_modules() if wanted else ():
+        for name, value in list(vars(holder).items()):
+            kept = value.values() if type(value) is dict else value
+            if name.startswith("_") or type(value) not in (list, tuple, dict):
+                continue
+            inside = {
+                id(parameter)
+                for each in kept
+                if isinstance(each, torch.nn.Module)
+                for parameter in each.parameters()
+            }
+            inside &= wanted
+            inside -= {id(each) for each in holder.parameters()} if inside else set()
+            if inside:
+                place = Place("", "", 0, "self", f".{name}[*]", type(holder), name)
+                where = sources.find(place)
+                found.update(dict.fromkeys(inside, where))
+    return found
+
+
 def _row(
     leaf: _Leaf,
     tensor: torch.Tensor,
@@ -211,7 +242,7 @@ def _row(
         changed=_changed(leaf.before, _sample(tensor)),
         touched=leaf.touched,
         asked=leaf.asked,
-        file=os.path.abspath(found.file) if found is not None else None,
+        file=os.path.abspath(found.file) if found is not None and found.file else None,
         function=found.function if found is not None else "",
         line=found.line if found is not None else None,
         beside=beside,
