@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from auditor.evidence import Machine, ParamsWithoutGrad
 from auditor.evidence.recorded.params_without_grad import Stepped
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
 NAMED = 3
@@ -38,7 +38,8 @@ class ParametersNeverTrained(Rule):
 
     ## What it finds
     Trainable parameters that an optimizer holds and that had no gradient in any of its steps; and
-    parameter groups whose rate was zero on all of them. A parameter that is used now and then is
+    parameter groups whose rate was zero on all of them. The line is the one that calls the module
+    that holds them, where it runs, else that of the optimizer's step. A parameter that is used now and then is
     silent, as are frozen ones (``requires_grad=False``) and gradients that are zero.
 
     ## Why it costs
@@ -93,13 +94,15 @@ class ParametersNeverTrained(Rule):
     def detect(self, fed: ParamsWithoutGrad, machine: Machine) -> Iterator[Finding]:
         for stepped in fed.long_enough(self.fewest):
             if stepped.n:
-                yield _finding(stepped, machine, "unfed", _unfed(stepped))
+                site = stepped.called_at or stepped.site
+                yield _finding(stepped, site, machine, "unfed", _unfed(stepped))
             for group, parameters in stepped.still:
                 said = (
                     f"{stepped.optimizer} stepped its group {group} ({parameters} parameters) with "
                     "a rate of 0"
                 )
-                yield _finding(stepped, machine, "still", f"{said} on all of {stepped.steps} steps")
+                said = f"{said} on all of {stepped.steps} steps"
+                yield _finding(stepped, stepped.site, machine, "still", said)
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(REMEDIES[finding.hints_as(Hints).kind])
@@ -108,20 +111,28 @@ class ParametersNeverTrained(Rule):
 def _unfed(stepped: Stepped) -> str:
     names = ", ".join(each.name for each in stepped.unfed[:NAMED])
     more = f" and {stepped.n - NAMED} more" if stepped.n > NAMED else ""
+    ran = (
+        f"; {stepped.called or 'the module that holds them'} runs here, and no gradient comes back "
+        "to it"
+        if stepped.called_at is not None
+        else ""
+    )
     return (
         f"{stepped.n} of {stepped.parameters} parameters of {stepped.optimizer} had no gradient in "
-        f"any of {stepped.steps} steps: {names}{more}"
+        f"any of {stepped.steps} steps: {names}{more}{ran}"
     )
 
 
-def _finding(stepped: Stepped, machine: Machine, kind: str, said: str) -> Finding:
+def _finding(
+    stepped: Stepped, site: Site | None, machine: Machine, kind: str, said: str
+) -> Finding:
     facts = (
         tuple((each.name, f"shape {list(each.shape)}") for each in stepped.unfed)
         if kind == "unfed"
         else ()
     )
     return Finding(
-        stepped.site,
+        site,
         said,
         steps=stepped.steps,
         per_step=1.0,

@@ -27,7 +27,8 @@ class Stepped:
     never had anything for.
 
     ``unfed`` are the first of ``n``; ``still`` are (group, trainable parameters) whose rate was
-    zero on every step.
+    zero on every step. ``called`` is the module that owns most of ``unfed`` and was called at
+    ``called_at``; None where no such module ran.
     """
 
     optimizer: str
@@ -37,6 +38,8 @@ class Stepped:
     unfed: tuple[WithoutGrad, ...] = ()
     n: int = 0
     still: tuple[tuple[int, int], ...] = ()
+    called_at: Site | None = None
+    called: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,4 +77,6 @@ def _stepped(evidence: Evidence, row: FedRow) -> Stepped:
         tuple(WithoutGrad(each.name, tuple(each.shape)) for each in row.unfed),
         row.n,
         tuple((each.group, each.parameters) for each in row.still),
+        None if row.called_at is None else evidence.recording.site(row.called_at),
+        row.called,
     )

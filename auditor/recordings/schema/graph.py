@@ -228,6 +228,11 @@ class FedRow(PassRow, kw_only=True):
     unfed: Annotated[list[Parameter], doc("the first 20 without a gradient in all of its steps")]
     n: Annotated[int, doc("how many there are of these")]
     still: Annotated[list[StillGroup], doc("groups whose rate was 0 on all of them")]
+    called_at: Annotated[
+        int | None,
+        doc("where the module that owns most of `unfed`, and none else, is called, in `sites`"),
+    ] = older(None)
+    called: Annotated[str, doc("its name in the model")] = older("")
 
 
 class StrayRow(PassRow, kw_only=True):

@@ -10,8 +10,8 @@ def graph_cut_by_detach():
 
     def step():
         optimizer.zero_grad()
-        head(body(torch.ones(4, 8)).detach()).mean().backward()
-        optimizer.step()  # GRAPH005
+        head(body(torch.ones(4, 8)).detach()).mean().backward()  # GRAPH005
+        optimizer.step()
 
     return step
 
@@ -58,5 +58,30 @@ def schedule_that_has_ended():
         model(torch.ones(4, 8)).mean().backward()
         optimizer.step()  # GRAPH005
         schedule.step()
+
+    return step
+
+
+def auxiliary_head_whose_output_reaches_no_loss():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Linear(8, 8), nn.Linear(8, 1)
+            self.side = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 1))
+
+        def forward(self, x):
+            x = self.body(x)
+            return self.head(x), self.side(x)  # GRAPH005
+
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        scores, _ = net(torch.ones(4, 8))
+        scores.square().mean().backward()
+        optimizer.step()
+        with torch.no_grad():
+            net.side(torch.ones(4, 8))
 
     return step

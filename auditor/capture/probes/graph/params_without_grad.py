@@ -4,13 +4,18 @@ zero.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
+from torch.nn.modules import module as module_hooks
 from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import Optimizer
 
+from auditor.capture.instruments.module_stack import keep_hooks, live_modules, qualified_names
+from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.numerics.nonfinite import names_of
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer
@@ -18,6 +23,11 @@ from auditor.recordings.schema import FedRow, Parameter, StillGroup
 
 NAMED = 20
 """Parameters that a row names; the rest are counted."""
+
+OWNERS_AFTER = 3
+"""Steps after which the modules of what had no gradient so far are looked for: one search of all
+live objects.
+"""
 
 OPTIMIZERS = 64
 """Optimizers that are watched at most; one made anew at every step is none that trains."""
@@ -35,6 +45,8 @@ class _Watched:
     rates: list[float | None]
     steps: int = 0
     groups: list[int] = field(default_factory=list)
+    looked: bool = False
+    """For the modules that own what is without a gradient."""
 
 
 class ParamsWithoutGradProbe(OptimizerProbe):
@@ -52,6 +64,9 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         super().__init__(context)
         self._watched = PerOptimizer[_Watched](OPTIMIZERS)
         self._watching = False
+        self._patches = Patches(self.missed)
+        self._owners: WeakKeyDictionary[torch.nn.Module, int | None] = WeakKeyDictionary()
+        """Modules of which no parameter has a gradient, each with the line that called it last."""
 
     def start(self) -> None:
         """Begin to look."""
@@ -61,9 +76,11 @@ class ParamsWithoutGradProbe(OptimizerProbe):
     def stop(self) -> None:
         """Write one row for each optimizer; the part stays absent where none stepped."""
         self._watching = False
+        self._patches.undo()
         for watched in self._watched:
             self.context.add(self._row(watched))
         self._watched.clear()
+        self._owners.clear()
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """Look before the step: some optimizers drop gradients in it."""
@@ -78,8 +95,34 @@ class ParamsWithoutGradProbe(OptimizerProbe):
             return
         watched.steps += 1
         _drop_fed(watched)
+        if watched.unfed and watched.steps >= OWNERS_AFTER and not watched.looked:
+            watched.looked = True
+            self._look_for_owners([each for _, each in watched.unfed])
         for number, group in enumerate(optimizer.param_groups[: len(watched.rates)]):
             watched.rates[number] = _higher(watched.rates[number], group.get("lr"))
+
+    def _look_for_owners(self, unfed: list[torch.Tensor]) -> None:
+        """From now on note which lines call the outermost modules that have none but these."""
+        begins = not self._owners
+        self._owners.update(dict.fromkeys(_outermost({id(each) for each in unfed})))
+        if begins and self._owners:
+            ran = self.guarded(self._ran)
+            keep_hooks(self._patches, module_hooks.register_module_forward_pre_hook(ran))
+
+    def _ran(self, module: torch.nn.Module, *_: Any) -> None:
+        if module in self._owners and self.context.in_step and torch.is_grad_enabled():
+            self._owners[module] = self.context.frames.here()
+
+    def _called(self, unfed: list[torch.Tensor]) -> tuple[int | None, str]:
+        """Line and name of the owner that ran and has most of them."""
+        wanted = {id(each) for each in unfed}
+        ran = [
+            (sum(id(each) in wanted for each in owner.parameters()), at, owner)
+            for owner, at in self._owners.items()
+            if at is not None
+        ]
+        most, at, owner = max(ran, key=lambda each: each[0], default=(0, None, None))
+        return (at, qualified_names().get(id(owner), "")) if most else (None, "")
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
         """Look after it as well: a closure makes gradients there."""
@@ -90,8 +133,11 @@ class ParamsWithoutGradProbe(OptimizerProbe):
     def _row(self, watched: _Watched) -> FedRow:
         unfed = [(place, each) for place, each in watched.unfed if each.requires_grad]
         names = names_of([each for _, each in unfed[:NAMED]]) if unfed else {}
+        called_at, called = self._called([each for _, each in unfed]) if unfed else (None, "")
         return FedRow(
             at=watched.at,
+            called_at=called_at,
+            called=called,
             optimizer=watched.name,
             steps=watched.steps,
             parameters=sum(watched.groups),
@@ -106,6 +152,19 @@ class ParamsWithoutGradProbe(OptimizerProbe):
                 if rate == 0.0 and n
             ],
         )
+
+
+def _outermost(unfed: set[int]) -> Iterator[torch.nn.Module]:
+    """The modules all of whose trainable parameters are among these, and that lie in no such
+    module.
+    """
+    whole = []
+    for module in live_modules():
+        own = [id(each) for each in module.parameters() if each.requires_grad]
+        if own and unfed.issuperset(own):
+            whole.append(module)
+    inner = {id(part) for each in whole for part in each.modules() if part is not each}
+    yield from (each for each in whole if id(each) not in inner)
 
 
 def _first_seen(optimizer: Optimizer, at: int | None) -> _Watched:
