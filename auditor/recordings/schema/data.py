@@ -245,7 +245,9 @@ class RateGroup(Item, kw_only=True):
 
 
 class LoadRow(PassRow, kw_only=True, tag_field="what"):
-    """A `load_state_dict` outside the steps, from the start of the run on."""
+    """A `load_state_dict` outside the steps, from the start of the run on; inside them of optimizers
+    that had not stepped.
+    """
 
     part = "loads"
     when = "from the start"

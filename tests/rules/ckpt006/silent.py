@@ -161,3 +161,22 @@ def rates_of_a_schedule_set_again_after_loading():
         optimizer.step()
 
     return step
+
+
+def snapshot_that_brings_back_a_rate_which_a_schedule_has_lowered():
+    parameter = nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([parameter], lr=1e-2, momentum=0.9)
+    kept, count = optimizer.state_dict(), [0]
+
+    def step():
+        nonlocal kept
+        count[0] += 1
+        if count[0] % 10 == 5:
+            optimizer.param_groups[0]["lr"] *= 0.5
+        if count[0] % 10 == 0:
+            optimizer.load_state_dict(kept)
+        optimizer.zero_grad()
+        parameter.square().sum().backward()
+        optimizer.step()
+
+    return step

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch.optim import lr_scheduler
@@ -27,6 +27,11 @@ RATES = ("lr", "initial_lr", "max_lr")
 
 NAMED = 5
 """Tensors that are named; the rest are counted."""
+
+SETTLED = 3
+"""Steps that an optimizer takes on what was loaded inside a step before that counts: a program that
+goes back to a snapshot again and again loads it anew before that.
+"""
 
 SCHEDULES = ("LambdaLR", "CyclicLR", "CosineAnnealingWarmRestarts")
 """Schedulers that compute each rate from their own ``base_lrs``: these come back with their state.
@@ -45,6 +50,7 @@ class _Loaded:
     at: int
     before: Rates
     after: Rates
+    in_step: bool = False
 
 
 @dataclass
@@ -61,8 +67,8 @@ class LoadStateDictProbe(OptimizerProbe):
     """Writes ``loads``: of a module's state where it is not finite, of an optimizer's when it then
     steps.
 
-    It looks only while no step runs, so a program that goes back to a snapshot in its step is not
-    slowed.
+    Inside a step it looks only at optimizers that have not stepped yet (a script's second phase, a
+    resumed run), so a program that goes back to a snapshot there is neither slowed nor judged.
     """
 
     name = "loads"
@@ -76,6 +82,10 @@ class LoadStateDictProbe(OptimizerProbe):
         self._loaded: dict[int, _Loaded] = {}
         self._scheduled: dict[int, _Scheduled] = {}
         self._made: WeakKeyDictionary[Optimizer, int | None] = WeakKeyDictionary()
+        self._stepped: WeakSet[Optimizer] = WeakSet()
+        self._unsettled: WeakKeyDictionary[Optimizer, tuple[OptimizerLoadRow, int]] = (
+            WeakKeyDictionary()
+        )
 
     def install(self) -> None:
         """Watch ``load_state_dict`` of modules and optimizers, and where optimizers are made."""
@@ -111,6 +121,9 @@ class LoadStateDictProbe(OptimizerProbe):
         """The first step since its state was loaded: what the program set after that is in the
         groups by now.
         """
+        with contextlib.suppress(TypeError):  # a class of the user's that has no hash
+            self._stepped.add(optimizer)
+            self._settle(optimizer)
         loaded = self._loaded.pop(id(optimizer), None)
         scheduled = self._scheduled.pop(id(optimizer), None)
         if loaded is None and scheduled is not None and scheduled.optimizer is optimizer:
@@ -133,7 +146,17 @@ class LoadStateDictProbe(OptimizerProbe):
             default=_default(type(optimizer)),
             made_at=self._made.get(optimizer),
         )
-        self.context.add(row)
+        if loaded.in_step:
+            self._unsettled[optimizer] = row, SETTLED
+        else:
+            self.context.add(row)
+
+    def _settle(self, optimizer: Optimizer) -> None:
+        row, left = self._unsettled.pop(optimizer, (None, 0))
+        if row is not None and left > 1:
+            self._unsettled[optimizer] = row, left - 1
+        elif row is not None:
+            self.context.add(row)
 
     def _write_scheduled(self, loaded: _Scheduled) -> None:
         """A scheduler whose state was loaded, and its optimizer's was not."""
@@ -152,7 +175,10 @@ class LoadStateDictProbe(OptimizerProbe):
     ) -> Callable[..., Any]:
         @functools.wraps(original)
         def load_state_dict(owner: Any, *args: Any, **kwargs: Any) -> Any:
-            at = None if self.context.in_step else self.context.frames.here()
+            if isinstance(owner, Optimizer) and self._unsettled:
+                with contextlib.suppress(TypeError):
+                    self._unsettled.pop(owner, None)
+            at = self.context.frames.here() if self._looks(owner) else None
             before: Rates = []
             self.guarded(lambda: before.extend(_rates(owner)))()
             result = original(owner, *args, **kwargs)
@@ -161,6 +187,15 @@ class LoadStateDictProbe(OptimizerProbe):
             return result
 
         return load_state_dict
+
+    def _looks(self, owner: Any) -> bool:
+        if not self.context.in_step:
+            return True
+        of = owner if isinstance(owner, Optimizer) else getattr(owner, "optimizer", None)
+        try:
+            return isinstance(of, Optimizer) and of not in self._stepped
+        except TypeError:  # a class of the user's that has no hash
+            return False
 
     def _module_loaded(self, module: torch.nn.Module, at: int, before: Rates) -> None:
         bad = [
@@ -174,7 +209,11 @@ class LoadStateDictProbe(OptimizerProbe):
     def _optimizer_loaded(self, optimizer: Optimizer, at: int, before: Rates) -> None:
         earlier = self._loaded.get(id(optimizer))
         self._loaded[id(optimizer)] = _Loaded(
-            optimizer, at, before if earlier is None else earlier.before, _rates(optimizer)
+            optimizer,
+            at,
+            before if earlier is None else earlier.before,
+            _rates(optimizer),
+            self.context.in_step,
         )
 
     def _scheduler_loaded(self, scheduler: Any, at: int, before: Rates) -> None:
