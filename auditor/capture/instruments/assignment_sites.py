@@ -87,12 +87,15 @@ class Store:
     """
     looped: bool = False
     """It stands in a loop of its function."""
+    in_place: bool = False
+    """It writes into a tensor that is there: ``shadow.lerp_(weight, 0.1)``."""
 
     @property
-    def rank(self) -> tuple[bool, bool, bool, int]:
+    def rank(self) -> tuple[bool, bool, bool, bool, int]:
         """What is most likely to store a tensor with its graph comes first."""
         set_up = self.function == "<module>" and not self.looped
-        return (self.function.endswith("__init__"), not self.grows, set_up, self.line)
+        first = self.function.endswith("__init__")
+        return (first, self.in_place, not self.grows, set_up, self.line)
 
 
 @dataclass(frozen=True)
@@ -222,6 +225,14 @@ class _Reader:
         self._harmless = _never if fresh else _harmless
         self._made_of: dict[tuple[int, ...], dict[_Chain, set[_Chain]]] = {}
         self._given: dict[tuple[int, _Chain], set[_Chain]] = {}
+        self._looped_over: dict[tuple[tuple[int, ...], _Chain], set[_Chain]] = {}
+        """Of a loop variable of a function: what the loop goes through."""
+
+    def _note_loop(self, loop: ast.For | ast.AsyncFor, scopes: tuple[int, ...]) -> None:
+        for target in _parts(loop.target):
+            chain = _chain(target)
+            if chain is not None:
+                self._looped_over.setdefault((scopes, chain), set()).update(_mentioned(loop.iter))
 
     def sources(self, store: Store) -> set[_Chain]:
         """Chains that what the statement stores is made of, by way of others of its function."""
@@ -263,16 +274,19 @@ class _Reader:
                 for target, value in _flows(statement):
                     given = self._given[statement.lineno, target] = _mentioned(value)
                     self._made_of.setdefault(scopes, {}).setdefault(target, set()).update(given)
+                where = (
+                    statement.lineno,
+                    function if scopes else "<module>",
+                    scopes,
+                    cls if scopes else "",
+                )
                 for chain, grows in _stored(statement, self._harmless):
-                    yield Store(
-                        statement.lineno,
-                        function if scopes else "<module>",
-                        scopes,
-                        cls if scopes else "",
-                        chain,
-                        grows,
-                        looped,
-                    )
+                    yield Store(*where, chain, grows, looped)
+                for chain in _written_into(statement, self._harmless):
+                    for each in {chain, *self._looped_over.get((scopes, chain), ())}:
+                        yield Store(*where, each, grows=True, looped=looped, in_place=True)
+                if isinstance(statement, (ast.For, ast.AsyncFor)):
+                    self._note_loop(statement, scopes)
                 inside = looped or isinstance(statement, (ast.For, ast.AsyncFor, ast.While))
                 for inner in _blocks(statement):
                     yield from self.read(inner, function, scopes, cls, looped=inside)
@@ -354,6 +368,29 @@ def _called(
         for argument in (*value.args, *(keyword.value for keyword in value.keywords))
     ):
         yield from _chained(value.func.value, grows=True)
+
+
+def _written_into(statement: ast.stmt, harmless: Callable[[ast.expr], bool]) -> Iterator[_Chain]:
+    """Chains whose tensors a statement writes into by an operator in place, with what may have a
+    graph: ``shadow.mul_(0.9).add_(weight)``, ``torch._foreach_lerp_(shadows, weights, 0.1)``.
+    """
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    carries = False
+    while isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+        name = call.func.attr
+        if not name.endswith("_") or name.endswith("__"):
+            return
+        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        if name.startswith("_foreach_"):
+            chain = _chain(call.args[0]) if call.args else None
+            if chain is not None and not all(map(harmless, given[1:])):
+                yield chain
+            return
+        carries = carries or not all(map(harmless, given))
+        chain = _chain(call.func.value)
+        if chain is not None and carries:
+            yield chain
+        call = call.func.value
 
 
 def _parts(target: ast.expr) -> Iterator[ast.expr]:

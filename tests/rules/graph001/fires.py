@@ -124,3 +124,45 @@ def average_of_weights_in_a_new_list():
         average.update()
 
     return step
+
+
+def average_of_weights_written_in_place_by_one_call_for_all():
+    class AverageOfAll:
+        def __init__(self, model):
+            self.source = list(model.parameters())
+            self.slow = [each.detach().clone() for each in self.source]
+
+        def update(self):
+            torch._foreach_lerp_(self.slow, self.source, 0.01)  # GRAPH001
+
+    model = nn.Linear(8, 1)
+    optimizer, average = torch.optim.SGD(model.parameters(), lr=0.1), AverageOfAll(model)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()
+        average.update()
+
+    return step
+
+
+def average_of_weights_written_in_place_in_a_loop():
+    class AverageOneByOne:
+        def __init__(self, model):
+            self.model, self.held = model, [each.detach().clone() for each in model.parameters()]
+
+        def update(self):
+            for kept, now in zip(self.held, self.model.parameters(), strict=True):
+                kept.mul_(0.99).add_(now, alpha=0.01)  # GRAPH001
+
+    model = nn.Linear(8, 1)
+    optimizer, average = torch.optim.SGD(model.parameters(), lr=0.1), AverageOneByOne(model)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()
+        average.update()
+
+    return step

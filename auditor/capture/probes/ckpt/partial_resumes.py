@@ -7,7 +7,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from types import FunctionType
+from typing import Any, Literal, cast
 
 import torch
 from torch.optim import lr_scheduler
@@ -89,7 +90,7 @@ class PartialResumesProbe(OptimizerProbe):
         """Watch ``torch.load``, and ``load_state_dict`` of optimizers and schedulers."""
         super().install()
         self.context.writer.touch("resumes")
-        self._patches.around(torch, "load", after=self._file_loaded)
+        self._patches.code(cast("FunctionType", torch.load), self._load)
         kinds = {each for each in vars(lr_scheduler).values() if isinstance(each, type)}
         for owner in (Optimizer, *kinds):
             if "load_state_dict" in vars(owner):
@@ -102,7 +103,12 @@ class PartialResumesProbe(OptimizerProbe):
         self._files.clear()
         super().uninstall()
 
-    def _file_loaded(self, result: Any, *_: Any, **__: Any) -> None:
+    def _load(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        self.guarded(self._file_loaded)(result)
+        return result
+
+    def _file_loaded(self, result: Any) -> None:
         at = self.context.frames.here()
         states = list(_states(result))
         if at is not None and {state.what for state in states} == {"optimizer", "scheduler"}:
