@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from auditor.evidence import Machine, Nonfinite, Source
 from auditor.evidence.recorded.nonfinite import Birth
-from auditor.evidence.source.nonfinite_data import Leak, leak
+from auditor.evidence.source.nonfinite_data import Leak, handed_on, leak, prepared
 from auditor.evidence.source.statements import shorten
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site
 from auditor.rule import Rule
@@ -30,7 +30,8 @@ class BatchNotFinite(Rule):
     shows that the value was in the data already when the step used it: no operator of the step made
     it. The line is that of the dataset, collate function or transform that can have made it (a
     division by a spread, a logarithm, a table read with missing values), where the source has one
-    such line, else that of its first use. A missing value that is replaced, masked, or only used in
+    such line; else the one where the program's dataset returns the sample; else that of its first
+    use. A missing value that is replaced, masked, or only used in
     a metric is silent, and so is a mask of ``-inf``.
 
     ## Why it costs
@@ -101,6 +102,10 @@ class BatchNotFinite(Rule):
         )
         kind = "nan" if birth.value == "nan" else "inf"
         made = leak(source, kind, from_the_start=birth.step == 0)
+        if made is None and birth.step == 0 and birth.value == "-inf":
+            made = prepared(source)
+        if made is None and birth.dataset:
+            made = handed_on(source, birth.dataset)
         path = [] if made is None else [made.site]
         path += [site for site in (birth.entered, birth.site) if site is not None]
         yield Finding(
@@ -123,6 +128,8 @@ class BatchNotFinite(Rule):
 def _used(birth: Birth, made: Leak | None) -> str:
     """How it came to the operator that used it first."""
     first = f"first used at {_quoted(birth.site)}"
+    if made is not None and made.kind == "handed":
+        return f"that the dataset hands on here; {first}"
     if made is not None:
         return f"which can come from this line ({LETS[made.kind]}); {first}"
     if birth.entered in (None, birth.site):

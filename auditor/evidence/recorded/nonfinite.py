@@ -74,6 +74,8 @@ class Birth:
     inputs: tuple[InputRange, ...] = ()
     entered: Site | None = None
     """Of data that a module was given: where the program called the outermost one."""
+    dataset: str = ""
+    """Of data that a DataLoader gave: class of the dataset."""
 
     @property
     def made(self) -> bool:
@@ -252,5 +254,6 @@ def _birth(replay: Evidence, row: BirthRow) -> Birth:
         fill=row.fill,
         constants=tuple(row.constants),
         entered=None if row.entered is None else replay.recording.site(row.entered),
+        dataset=row.dataset,
         inputs=tuple(InputRange(i.dtype, i.min, i.max, i.share_nonfinite) for i in row.inputs),
     )

@@ -13,12 +13,15 @@ from typing import Literal
 from auditor.evidence.source.files import Function, Source, name_of
 from auditor.model import Site
 
-Kind = Literal["division", "logarithm", "missing", "written"]
+Kind = Literal["division", "logarithm", "missing", "written", "handed"]
 
 SPREADS = frozenset({"std", "nanstd", "var", "ptp", "norm", "sum", "count_nonzero"})
 """What may be zero for a sample that is constant, or empty."""
 
 LOGS = frozenset({"log", "log2", "log10", "sqrt", "logit"})
+NUMPY_LOGS = frozenset(
+    f"{module}.{name}" for module in ("np", "numpy") for name in ("log", "log2", "log10")
+)
 GUARDS = frozenset(
     [
         "clip",
@@ -80,6 +83,43 @@ def leak(source: Source, value: str, *, from_the_start: bool) -> Leak | None:
         if lines:
             return next(iter(lines.values())) if len(lines) == 1 else None
     return None
+
+
+def handed_on(source: Source, dataset: str) -> Leak | None:
+    """Where the class of a dataset returns its samples; None where it is not one line of the
+    program's.
+    """
+    found = {
+        (file, node.lineno): source.site_of(file, node)
+        for file in source.texts
+        for owner in source.nodes(file)
+        if isinstance(owner, ast.ClassDef) and owner.name == dataset
+        for method in owner.body
+        if isinstance(method, Function) and method.name in ("__getitem__", "__iter__")
+        for node in ast.walk(method)
+        if isinstance(node, ast.Return | ast.Yield) and node.value is not None
+    }
+    text = f"{dataset} hands it on here"
+    return Leak(next(iter(found.values())), "handed", text, each=True) if len(found) == 1 else None
+
+
+def prepared(source: Source) -> Leak | None:
+    """The one logarithm of NumPy's that can have made minus infinity while the data were made;
+    None where there are several or none.
+    """
+    found = {
+        (file, node.lineno): Leak(
+            source.site_of(file, node), "logarithm", ast.unparse(node), each=False
+        )
+        for file in source.texts
+        for function in source.nodes(file)
+        if isinstance(function, Function)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in NUMPY_LOGS
+        and _is_bare(node, function)
+    }
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
 def _leaks(source: Source) -> Iterator[Leak]:

@@ -306,6 +306,9 @@ class BirthRow(PassRow, kw_only=True):
     entered: Annotated[
         int | None, doc("of `input`: where the outermost module that ran was called, in `sites`")
     ] = older(None)
+    dataset: Annotated[str, doc("of `input` that a DataLoader gave: class of the dataset")] = older(
+        ""
+    )
     op: Annotated[str, doc("the operator")]
     phase: Annotated[
         Phase,

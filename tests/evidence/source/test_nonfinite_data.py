@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from auditor.evidence import Source
-from auditor.evidence.source.nonfinite_data import _leaks, leak
+from auditor.evidence.source.nonfinite_data import handed_on, leak, prepared
 
 DATASET = """\
 class Sensors(Dataset):
@@ -320,3 +320,38 @@ def test_missing_values_come_first_unless_a_sample_is_divided():
     assert line_of(read + once, start=True) == 2
     assert line_of(read + each) is None
     assert line_of(read + each, "inf") == 4
+
+
+WINDOWS = """\
+class Windows(Dataset):
+    def __getitem__(self, i):
+        row = self.rows[i]
+        return row
+class Others(Dataset):
+    def __getitem__(self, i):
+        if i:
+            return self.a
+        return self.b
+"""
+
+
+@pytest.mark.parametrize(("dataset", "line"), [("Windows", 4), ("Others", None), ("Tensor", None)])
+def test_a_dataset_hands_on_where_it_returns_in_one_place(dataset, line):
+    found = handed_on(Source({"data.py": WINDOWS}), dataset)
+    assert (found and found.site.line) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("def table(x):\n    return np.log(x)", 2),
+        ("def table(x):\n    return numpy.log10(x)", 2),
+        ("def table(x):\n    return np.log(x + 1e-6)", None),
+        ("def table(x):\n    return np.log1p(x)", None),
+        ("def table(x):\n    return torch.log(x)", None),
+        ("def table(x):\n    a = np.log(x)\n    return np.log(a)", None),
+    ],
+)
+def test_one_logarithm_of_numpys_can_have_made_it(text, line):
+    found = prepared(Source({"data.py": text}))
+    assert (found and found.site.line) == line

@@ -1,8 +1,9 @@
 """NUM015 must report exactly the marked lines."""
 
+import numpy as np
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 
 def _trained(model, loss_of):
@@ -96,3 +97,36 @@ def forward_of_a_model_behind_a_guard():
             optimizer.step()
 
     return step
+
+
+def sample_that_the_dataset_hands_on():
+    class Windows(Dataset):
+        def __init__(self, rows):
+            self.rows = rows
+
+        def __len__(self):
+            return 800
+
+        def __getitem__(self, i):
+            row = self.rows[i]
+            return row, row.sum()  # NUM015
+
+    values = torch.ones(800, 4)
+    values[40, 1] = float("nan")
+    model, batches = nn.Linear(4, 1), iter(DataLoader(Windows(values), batch_size=4))
+
+    def loss():
+        rows, _ = next(batches)
+        return model(rows).square().mean()
+
+    return _trained(model, loss)
+
+
+def logarithm_of_a_count_while_the_data_are_made():
+    def table():
+        counts = np.arange(8.0).reshape(2, 4)
+        with np.errstate(divide="ignore"):
+            return torch.from_numpy(np.log(counts).astype(np.float32))  # NUM015
+
+    model, rows = nn.Linear(4, 1), table()
+    return _trained(model, lambda: model(rows).square().mean())

@@ -66,7 +66,7 @@ def describe_loader(loader: Any, made_at: int | None) -> LoaderFacts:
         bool(loader.persistent_workers),
         loader.prefetch_factor,
         loader.batch_size,
-        _dataset_class(loader.dataset),
+        dataset_class(loader.dataset),
         *place_of_callable(loader.collate_fn),
         _length(loader),
         _samples(loader),
@@ -82,14 +82,15 @@ def describe_iterator(iterator: Any) -> LoaderFacts:
         data.persistent(iterator),
         data.prefetch(iterator),
         getattr(data.index_sampler(iterator), "batch_size", None),
-        _dataset_class(data.dataset_of(iterator)),
+        dataset_class(data.dataset_of(iterator)),
         *place_of_callable(data.collate_of(iterator)),
         None,
         None,
     )
 
 
-def _dataset_class(dataset: Any) -> type:
+def dataset_class(dataset: Any) -> type:
+    """Its class; of a subset that of the whole."""
     while isinstance(dataset, Subset):
         dataset = dataset.dataset
     return type(dataset)

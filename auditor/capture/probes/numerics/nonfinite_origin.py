@@ -4,6 +4,7 @@ user's line of each birth.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -18,8 +19,10 @@ from auditor.capture.instruments.module_stack import Modules
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.autograd import ENGINE, current_node
 from auditor.capture.instruments.torch_private.compiler import CALL_OF_A_MODULE
+from auditor.capture.instruments.torch_private.data import LoaderIterator, dataset_of
 from auditor.capture.instruments.torch_private.training import BatchNorm
 from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.data.dataloader_facts import dataset_class, tensors_in
 from auditor.capture.probes.numerics.nonfinite import Stepped, bad_tensors
 from auditor.capture.probes.numerics.nonfinite_origin_log import (
     Birth,
@@ -30,6 +33,9 @@ from auditor.capture.probes.numerics.nonfinite_origin_log import (
 from auditor.capture.probes.numerics.nonfinite_origin_mode import NonfiniteOriginMode
 from auditor.capture.probes.numerics.norm_buffers import finite, statistics_of
 from auditor.errors import fault
+
+BATCH = 100
+"""Tensors of a batch that are looked at."""
 
 MOST_ROWS = 5
 """Births that are told of one step."""
@@ -139,6 +145,8 @@ class NonfiniteOriginProbe(Probe):
         self._modules = Modules()
         self._stepped = Stepped()
         self._patches = Patches()
+        self._always = Patches()
+        self._mode: NonfiniteOriginMode | None = None
         self._done = False
         self._given: Birth | None = None
         """Behind what a batch norm was given whose statistics it spoiled."""
@@ -157,6 +165,17 @@ class NonfiniteOriginProbe(Probe):
     def start(self) -> None:
         """Say that this recording looks for births."""
         self.context.writer.touch("births")
+        if LoaderIterator is not None:
+            self._always.around(LoaderIterator, "__next__", after=self._batch)
+
+    def _batch(self, batch: Any, iterator: Any) -> None:
+        if self._done or self.context.step + 1 < min(self.context.watched, default=0):
+            return
+        dataset = dataset_class(dataset_of(iterator))
+        with contextlib.nullcontext() if self._mode is None else self._mode.aside():
+            for tensor in tensors_in(batch, BATCH):
+                if tensor.is_floating_point() and not finite(tensor):
+                    self._log.note_batch(tensor, dataset.__name__)
 
     def step_begin(self) -> None:
         """Watch the step if it is one of those."""
@@ -172,6 +191,7 @@ class NonfiniteOriginProbe(Probe):
         """Leave the watch, and see what reached a gradient or a parameter."""
         stepped = self._stepped.take()
         self._patches.undo()
+        self._mode = None
         if self.context.step not in self.context.watched or self._done:
             return
         bad = bad_tensors(stepped)
@@ -179,13 +199,14 @@ class NonfiniteOriginProbe(Probe):
             self._done = True
             reached = {birth for each in bad if (birth := self._log.of(each.tensor)) is not None}
             for birth in self._in_order(reached)[:MOST_ROWS]:
-                self.context.add(birth.row())
+                self.context.add(self._log.row(birth))
 
     def stop(self) -> None:
         """A step that raised never came to its end."""
         self.step_end()
+        self._always.undo()
         if self._given is not None and not self._done:
-            self.context.add(self._log.told(self._given).row())
+            self.context.add(self._log.row(self._log.told(self._given)))
         self._given = None
 
     def _look_at_norms(self, watch: NonfiniteOriginMode) -> None:
@@ -211,6 +232,7 @@ class NonfiniteOriginProbe(Probe):
         self._keep_tracebacks()
         run_compiled_code_eagerly(self._patches)
         watch = NonfiniteOriginMode(self._log, Position(self.context, self._modules), self._fail)
+        self._mode = watch
         self._look_at_norms(watch)
         enter_dispatch(self._patches, watch)
 

@@ -50,9 +50,10 @@ class Birth:
     """Non-finite numbers among its arguments."""
     inputs: tuple[BirthInput, ...] = field(default=(), compare=False)
 
-    def row(self) -> BirthRow:
+    def row(self, dataset: str = "") -> BirthRow:
         """As the part ``births`` holds it."""
         return BirthRow(
+            dataset=dataset,
             step=self.step,
             at=self.at,
             entered=self.entered,
@@ -78,6 +79,21 @@ class NonfiniteOriginLog:
         self._holding: dict[int, tuple[Birth, StorageWeakRef]] = {}
         self._prune_at = PRUNE_AT
         self._parameters: dict[int, StorageWeakRef] = {}
+        self._datasets: dict[int, str] = {}
+        """By order of a birth."""
+        self._batches: dict[int, tuple[str, StorageWeakRef]] = {}
+
+    def note_batch(self, tensor: torch.Tensor, dataset: str) -> None:
+        """A loader gave this tensor, which is not finite, of that dataset."""
+        birth, key = self.of(tensor), _key(tensor)
+        if birth is not None and birth.phase == "input":
+            self._datasets[birth.order] = dataset
+        elif birth is None and key is not None:
+            self._batches[key] = dataset, StorageWeakRef(tensor.untyped_storage())
+
+    def row(self, birth: Birth) -> BirthRow:
+        """As the part ``births`` holds it."""
+        return birth.row(self._datasets.get(birth.order, ""))
 
     def note_parameters(self, tensors: Iterable[torch.Tensor]) -> None:
         """Of these the parameters are seen; their views (the transposed weight of a product) are
@@ -113,6 +129,8 @@ class NonfiniteOriginLog:
         before = self._holding.get(key)
         if before is None or before[0].fill or before[0].order > birth.order:
             self._holding[key] = birth, StorageWeakRef(tensor.untyped_storage())
+        if birth.phase == "input" and key in self._batches:
+            self._datasets[birth.order] = self._batches.pop(key)[0]
         self._prune()
 
     def finite(self, tensor: torch.Tensor) -> None:
