@@ -1,0 +1,88 @@
+"""When there is a look: every so many steps, when somebody asks, when the run departs from its
+course. Never so often that looking slows training.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+COOL_DOWN_S = 600.0
+"""Between two looks for departures, and between two warnings of one kind."""
+
+PER_HOUR = 6
+"""Looks for departures in any hour."""
+
+HOUR_S = 3600.0
+
+
+@dataclass
+class Rota:
+    """``budget`` is the share of the run's time that looks may add to it, those that somebody asks
+    for left out: after a look that took ``s`` seconds more than its steps would have, there is none
+    until the run has lasted ``s / budget``.
+    """
+
+    every: int
+    budget: float
+    began: float
+    cool_down: float = COOL_DOWN_S
+    per_hour: int = PER_HOUR
+    asked: bool = False
+    departed: str = ""
+
+    def __post_init__(self) -> None:
+        self._next = self.every
+        self._allowed = self.began
+        self._added = 0.0
+        self._departures: deque[float] = deque(maxlen=max(1, self.per_hour))
+        self.held_back = 0
+
+    def ask(self) -> None:
+        """Somebody wants a look."""
+        self.asked = True
+
+    def depart(self, why: str, now: float) -> bool:
+        """The run has departed from its course; whether there will be a look."""
+        if self.departed:
+            return True
+        if not self._free(now):
+            self.held_back += 1
+            return False
+        self.departed = why
+        return True
+
+    def _free(self, now: float) -> bool:
+        if now < self._allowed or self.per_hour < 1:
+            return False
+        last = self._departures
+        if last and now - last[-1] < self.cool_down:
+            return False
+        return len(last) < self.per_hour or now - last[0] >= HOUR_S
+
+    def due(self, step: int, now: float) -> str:
+        """Why the next steps are to be looked at; empty if they are not."""
+        if self.asked:
+            return "asked for"
+        if self.departed:
+            return self.departed
+        if step >= self._next and now >= self._allowed:
+            return f"every {self.every:,} steps"
+        return ""
+
+    def begun(self, step: int, now: float) -> None:
+        """A look begins, or cannot: the next one is as far away."""
+        if self.departed and not self.asked:
+            self._departures.append(now)
+        self.asked, self.departed = False, ""
+        self._next = step + self.every
+
+    def ended(self, added: float) -> None:
+        """It took so many seconds more than its steps would have."""
+        self._added += max(0.0, added)
+        self._allowed = self.began + self._added / self.budget
+
+    @property
+    def added(self) -> float:
+        """Seconds that all looks added."""
+        return self._added
