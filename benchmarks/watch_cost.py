@@ -2,12 +2,17 @@
 against the same loop without, in turn.
 
     OMP_NUM_THREADS=1 python benchmarks/watch_cost.py [rounds] [ms]
+    OMP_NUM_THREADS=1 python benchmarks/watch_cost.py alone [rounds]
     OMP_NUM_THREADS=1 python benchmarks/watch_cost.py long [steps]
 
 The step is a small model that trains, stretched to ``ms`` (20) by more layers. A round is four
 blocks, two of them watched, in the order ABBA or BAAB; its ratio of CPU times of this thread is
 what counts (the clock's is printed beside it), and the interval is that of the median over all
 rounds (binomial, 95 %). The goal: under 0.5 % of a 20 ms step. Between looks means that none is due: every=10**9.
+
+On a busy machine that interval is as wide as the machine is noisy. ``alone`` has a step that sleeps
+for 20 ms and then steps an optimizer of one number: what our code takes of it is told to the
+microsecond.
 
 ``long`` is one run of 20,000 steps with every=1000 and all that comes with it; it prints cost and
 memory over time.
@@ -34,9 +39,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import auditor  # noqa: E402
-from auditor.longrun.meter import counters, host_bytes  # noqa: E402
+from auditor.longrun.meter import host_bytes  # noqa: E402
 
 BLOCK = 8
+SETTLED, LONE = 10, 260
+"""Of 20 ms each: five seconds, in which everything that comes by the clock comes once."""
 
 
 def trained(layers: int) -> Callable[[], torch.Tensor]:
@@ -120,30 +127,35 @@ def short(rounds: int, ms: float) -> None:
     told("watched, CPU", cpu, "%", 3)
     told("watched, clock", clock, "%", 3)
     told("not watched, twice (noise), CPU", noise, "%", 3)
-    alone()
 
 
-def alone() -> None:
-    """What our own code takes of a step, without one: the optimizer's hook called 20,000 times."""
+def alone(rounds: int, ms: float) -> None:
+    """What our own code takes: of a step that sleeps and then steps an optimizer of one number, so
+    that the CPU time of this thread is hardly anything else, with all that comes by the clock.
+    """
     parameter = nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([parameter], lr=0.0)
-    costs = []
+
+    def step() -> None:
+        time.sleep(ms / 1e3)
+        optimizer.step()
+
+    added: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
-        for watched in (False, True) * 5:
-            context = auditor.watch(every=10**9, out=folder) if watched else None
-            with context or contextlib.nullcontext():
-                begin = time.thread_time()
-                for _ in range(20_000):
-                    optimizer.step()
-                costs.append((watched, 50 * (time.thread_time() - begin)))
-    on, off = ([cost for each, cost in costs if each is which] for which in (True, False))
-    told("added to an empty optimizer step", [a - b for a, b in zip(on, off, strict=True)], "us", 2)
-    times = []
-    for _ in range(200):
-        begin = time.thread_time()
-        counters()
-        times.append(1e6 * (time.thread_time() - begin))
-    told("reading the counters (each 5 s)", times, "us", 1)
+        for _ in range(rounds):
+            seen: dict[bool, float] = {False: 0.0, True: 0.0}
+            for watched in (True, False, False, True):
+                watch = auditor.watch(every=10**9, out=folder) if watched else None
+                with watch or contextlib.nullcontext():
+                    for _ in range(SETTLED):
+                        step()
+                    begin = time.thread_time()
+                    for _ in range(LONE):
+                        step()
+                    seen[watched] += time.thread_time() - begin
+            added.append(1e6 * (seen[True] - seen[False]) / (2 * LONE))
+    told(f"added to a step of {ms:g} ms", added, "us", 2)
+    told("of its time", [each / ms / 10 for each in added], "%", 4)
 
 
 def long(steps: int) -> None:
@@ -173,7 +185,9 @@ def long(steps: int) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    if sys.argv[1:2] == ["long"]:
+    if sys.argv[1:2] == ["alone"]:
+        alone(int(sys.argv[2]) if len(sys.argv) > 2 else 12, 20.0)
+    elif sys.argv[1:2] == ["long"]:
         long(int(sys.argv[2]) if len(sys.argv) > 2 else 20_000)
     else:
         given = sys.argv[1:]

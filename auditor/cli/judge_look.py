@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from auditor.errors import AuditProblem, fault
-from auditor.longrun.judging import JUDGED
+from auditor.longrun.judging import JUDGED, LIMIT_S
 
 TOLD = 100
 """Findings that are told of one report at most; the report has them all."""
@@ -43,9 +43,13 @@ def main(folder: str, plan: str, codes: str) -> None:
 
 
 def _step_back() -> None:
-    """Whatever else wants the processor or the disk comes first."""
+    """Whatever else wants the processor or the disk comes first; nobody may be there to end us."""
     with suppress(OSError, AttributeError):
         os.nice(19)
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CPU, (int(LIMIT_S), int(LIMIT_S)))
     with suppress(Exception):
         import psutil
 

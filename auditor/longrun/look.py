@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from auditor.longrun.run import Settings
 
 LONGEST_S = 600.0
-"""A look that lasts longer ends with the step that it is in."""
+"""A look that adds more to its steps ends with the one that it is in."""
 
 SHORT = "the look took {} of its steps, so that some passes are missing"
 
@@ -67,7 +67,8 @@ class Look:
     def over(self) -> bool:
         """Whether all of its steps are taken."""
         recorder = self._recorder
-        return recorder is None or recorder.over or perf_counter() - self._at > LONGEST_S
+        added = perf_counter() - self._at - self.steps * self._typical_s
+        return recorder is None or recorder.over or added > LONGEST_S
 
     def leave(self, error: BaseException | None) -> str:
         """Put everything back. The plan of what was recorded; empty where nothing was."""

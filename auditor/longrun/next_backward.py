@@ -8,6 +8,7 @@ walked, also where the backward runs in a closure inside of ``optimizer.step``.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,7 @@ class NextBackward:
         self._may = may
         self._failed = failed
         self._patches = Patches()
+        self._ours: Callable[..., Any] | None = None
         self._waiting: Callable[[], None] | None = None
 
     def __bool__(self) -> bool:
@@ -34,27 +36,32 @@ class NextBackward:
         import torch
 
         self.cancel()
+        self._waiting = work
+        if self._patches:
+            return  # what another has put over ours still leads here
         original = torch.autograd.backward
 
         @functools.wraps(original)
         def backward(*args: Any, **kwargs: Any) -> Any:
-            self._now()
-            return original(*args, **kwargs)
+            changed = self._now() and torch.autograd.backward is not backward
+            return (torch.autograd.backward if changed else original)(*args, **kwargs)
 
-        self._waiting = work
+        self._ours = backward
         self._patches.attribute(torch.autograd, "backward", backward)
 
-    def _now(self) -> None:
+    def _now(self) -> bool:
         work = self._waiting
         if work is None or not self._may():
-            return
+            return False
         self.cancel()  # before the work, which may put functions of its own in the same place
         try:
             work()
         except Exception as error:
             self._failed(error)
+        return True
 
     def cancel(self) -> None:
         """Forget what waits. May be called twice."""
         self._waiting = None
-        self._patches.undo()
+        if self._patches and sys.modules["torch"].autograd.backward is self._ours:
+            self._patches.undo()

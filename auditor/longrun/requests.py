@@ -209,8 +209,11 @@ class Request:
         return began(self.pid) == self._files.began
 
     def answer(self) -> dict[str, Any] | None:
-        """What became of it; None as long as that is not known."""
-        return _read(self._files.answer)
+        """What became of it, told once; None as long as that is not known."""
+        said = _read(self._files.answer)
+        if said is not None:
+            taken(self._files.answer)
+        return said
 
 
 def _owner(pid: int) -> int | None:

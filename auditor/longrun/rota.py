@@ -18,9 +18,10 @@ HOUR_S = 3600.0
 
 @dataclass
 class Rota:
-    """``budget`` is the share of the run's time that looks may add to it, those that somebody asks
-    for left out: after a look that took ``s`` seconds more than its steps would have, there is none
-    until the run has lasted ``s / budget``.
+    """``budget`` is the share of the run's time that the looks of ``every`` may add to it, and once
+    more those for departures: after one that took ``s`` seconds more than its steps would have,
+    there is none of its kind until the run has lasted ``s / budget``. Looks that somebody asks for
+    have no bound.
     """
 
     every: int
@@ -33,10 +34,13 @@ class Rota:
 
     def __post_init__(self) -> None:
         self._next = self.every
-        self._allowed = self.began
-        self._added = 0.0
+        self._allowed = {"every": self.began, "departed": self.began}
+        self._spent = {"every": 0.0, "departed": 0.0}
+        self._kind = ""
         self._departures: deque[float] = deque(maxlen=max(1, self.per_hour))
         self.held_back = 0
+        self.added = 0.0
+        """Seconds that all looks added."""
 
     def ask(self) -> None:
         """Somebody wants a look."""
@@ -53,7 +57,7 @@ class Rota:
         return True
 
     def _free(self, now: float) -> bool:
-        if now < self._allowed or self.per_hour < 1:
+        if now < self._allowed["departed"] or self.per_hour < 1:
             return False
         last = self._departures
         if last and now - last[-1] < self.cool_down:
@@ -66,23 +70,21 @@ class Rota:
             return "asked for"
         if self.departed:
             return self.departed
-        if step >= self._next and now >= self._allowed:
+        if step >= self._next and now >= self._allowed["every"]:
             return f"every {self.every:,} steps"
         return ""
 
     def begun(self, step: int, now: float) -> None:
         """A look begins, or cannot: the next one is as far away."""
-        if self.departed and not self.asked:
+        self._kind = "" if self.asked else "departed" if self.departed else "every"
+        if self._kind == "departed":
             self._departures.append(now)
         self.asked, self.departed = False, ""
         self._next = step + self.every
 
     def ended(self, added: float) -> None:
         """It took so many seconds more than its steps would have."""
-        self._added += max(0.0, added)
-        self._allowed = self.began + self._added / self.budget
-
-    @property
-    def added(self) -> float:
-        """Seconds that all looks added."""
-        return self._added
+        self.added += added
+        if self._kind:
+            self._spent[self._kind] += added
+            self._allowed[self._kind] = self.began + self._spent[self._kind] / self.budget

@@ -118,6 +118,7 @@ class LongRun:
         self._journal.open()
         self._pid, self._thread, self._open = os.getpid(), 0, True
         unreachable = self._door.open({"out": str(self._settings.out.resolve())})
+        self._observer = Observer()
         now = self._asked_at = self._pulse_at = self._clock()
         self._rota = Rota(self._settings.every, self._settings.budget, now)
         self._journal.add("started", 0, pid=self._pid, unreachable=unreachable)

@@ -241,11 +241,25 @@ def test_departures_have_a_cool_down_and_a_bound():
     assert rota.held_back > 300
 
 
-def test_who_asks_gets_a_look_at_once():
+def test_departures_and_looks_by_the_way_have_budgets_of_their_own():
+    rota = Rota(100, 0.01, 0.0, cool_down=0.0)
+    assert taken(rota, 100, cost=5.0) == [100]
+    assert taken(rota, 400, cost=0.0) == [], "not before 500 s"
+    assert rota.depart("slow", 101.0)
+    rota.begun(101, 101.0)
+    rota.ended(3.0)
+    assert not rota.depart("slow", 299.0)
+    assert rota.depart("slow", 300.0)
+    assert rota.added == 8.0
+
+
+def test_who_asks_gets_a_look_at_once_and_nobody_pays_for_it():
     rota = Rota(100, 0.001, 0.0)
     assert taken(rota, 100, cost=50.0) == [100]
-    assert rota.depart("slow", 101.0) is False, "the looks have had their share of the time"
     rota.ask()
+    assert rota.depart("slow", 101.0)
     assert rota.due(101, 101.0) == "asked for"
     rota.begun(101, 101.0)
+    rota.ended(50.0)
     assert rota.due(102, 102.0) == ""
+    assert rota.depart("slow", 103.0), "the look that was asked for was none for a departure"

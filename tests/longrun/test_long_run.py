@@ -19,6 +19,7 @@ from auditor.capture import here
 from auditor.errors import AuditProblem
 from auditor.longrun import judging, observer, requests, run
 from auditor.longrun.meter import counters, host_bytes
+from auditor.longrun.next_backward import NextBackward
 from auditor.longrun.requests import Request
 from tests.api.test_python import hooks, training
 
@@ -333,3 +334,99 @@ def test_one_warning_of_a_kind_in_ten_minutes(tmp_path, caplog):
             now[0] = seconds
             seen._warn("memory", f"at {seconds}")
     assert [each.message for each in caplog.records] == ["at 0.0", "at 600.0"]
+
+
+# -- the next backward -----------------------------------------------------------------------------
+
+
+def test_work_is_done_as_the_next_backward_begins_and_once():
+    before, done = torch.autograd.backward, []
+    later = NextBackward(lambda: allowed[0], done.append)
+    allowed = [False]
+
+    def backward():
+        torch.ones(1, requires_grad=True).sum().backward()
+
+    later.do(lambda: done.append("done"))
+    assert later and torch.autograd.backward is not before
+    backward()
+    assert done == [] and later, "not now"
+    allowed[0] = True
+    backward()
+    backward()
+    assert done == ["done"] and not later and torch.autograd.backward is before
+    later.do(lambda: done.append("never"))
+    later.cancel()
+    later.cancel()
+    backward()
+    assert done == ["done"] and torch.autograd.backward is before
+
+
+def test_what_the_work_patches_is_called_and_what_it_takes_away_is_not(monkeypatch):
+    """Instruments that are put on, and taken off, stand in the same place."""
+    true, seen = torch.autograd.backward, []
+
+    def theirs(*args, **kwargs):
+        seen.append("theirs")
+        true(*args, **kwargs)
+
+    def failed(error):
+        raise AssertionError from error
+
+    later = NextBackward(lambda: True, failed)
+    later.do(lambda: monkeypatch.setattr(torch.autograd, "backward", theirs))
+    torch.ones(1, requires_grad=True).sum().backward()
+    assert seen == ["theirs"]
+    later.do(lambda: monkeypatch.setattr(torch.autograd, "backward", true))
+    torch.ones(1, requires_grad=True).sum().backward()
+    assert seen == ["theirs"] and torch.autograd.backward is true
+
+
+def test_a_patch_that_another_puts_over_ours_stays():
+    true, done = torch.autograd.backward, []
+    later = NextBackward(lambda: True, done.append)
+    later.do(lambda: done.append(1))
+    ours = torch.autograd.backward
+
+    def over(*args, **kwargs):
+        return ours(*args, **kwargs)
+
+    torch.autograd.backward = over
+    try:
+        torch.ones(1, requires_grad=True).sum().backward()
+        assert done == [1] and torch.autograd.backward is over
+        later.do(lambda: done.append(2))
+        torch.ones(1, requires_grad=True).sum().backward()
+        assert done == [1, 2] and torch.autograd.backward is over
+        torch.autograd.backward = ours
+        later.cancel()
+        assert torch.autograd.backward is true
+    finally:
+        torch.autograd.backward = true
+
+
+# -- the process that judges -----------------------------------------------------------------------
+
+
+def test_a_judge_that_fails_says_so(tmp_path):
+    judge = judging.Judge(tmp_path, "{}", "[[], []]", 0.0)
+    judge.wait(120)
+    assert "judging failed (KeyError" in judge.done(1.0)["error"]
+
+
+@pytest.mark.parametrize(
+    ("program", "now", "said"),
+    [
+        ("import time; time.sleep(60)", judging.LIMIT_S, "was ended"),
+        ("import sys; sys.exit(7)", 1.0, "exit code 7"),
+        ("open(sys.argv[2] + '/judged.json', 'w').write('[]')", 1.0, "said nothing"),
+    ],
+)
+def test_a_judge_that_hangs_dies_or_babbles(tmp_path, monkeypatch, program, now, said):
+    monkeypatch.setattr(judging, "BOOT", "import sys; " + program)
+    judge = judging.Judge(tmp_path, "{}", "[[], []]", 0.0)
+    if now < judging.LIMIT_S:
+        judge.wait(60)
+    else:
+        assert judge.done(now - 1) is None
+    assert said in judge.done(now)["error"]
