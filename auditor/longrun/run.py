@@ -110,12 +110,20 @@ class LongRun:
         self.close(error)
 
     def start(self) -> None:
-        """Watch from now on. Raises :class:`auditor.errors.AuditProblem` where that cannot be."""
+        """Watch from now on. Where that cannot be (the folder cannot be written, or another process
+        watches into it), a warning says so and training goes on; in a process that ``audit run``
+        records nothing is watched.
+        """
+        from auditor.capture import child
         from auditor.capture.target.script_steps import StepFinder
 
-        if self._open:
-            raise AuditProblem("this run is being watched already")
-        self._journal.open()
+        if self._open or child.RECORDS:
+            return
+        try:
+            self._journal.open()
+        except AuditProblem as problem:
+            LOG.warning("not watched: %s", problem)
+            return
         self._pid, self._thread, self._open = os.getpid(), 0, True
         unreachable = self._door.open({"out": str(self._settings.out.resolve())})
         self._observer = Observer()

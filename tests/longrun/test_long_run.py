@@ -313,16 +313,41 @@ def test_ranks_have_folders_of_their_own(tmp_path, monkeypatch):
     ]
 
 
-def test_a_run_can_be_watched_again_and_is_not_watched_twice(tmp_path):
+def test_a_run_can_be_watched_again_and_is_not_watched_twice(tmp_path, caplog):
+    before = hooks()
     seen = watched(tmp_path)
     seen.start()
-    with pytest.raises(AuditProblem, match="being watched already"):
-        seen.start()
+    once = hooks()
+    seen.start()
+    assert hooks() == once
+    with watched(tmp_path) as other:
+        assert hooks() == once
+        other.log(loss=1.0)
+    assert ["not watched: another process is watching into" in m for m in caplog.messages] == [True]
     seen.close()
     seen.close()
     with watched(tmp_path):
         pass
-    assert len(rows(tmp_path / "out", "ended")) == 2
+    assert len(rows(tmp_path / "out", "ended")) == 2 and hooks() == before
+
+
+def test_a_folder_that_cannot_be_written_stops_no_training(tmp_path, caplog):
+    (tmp_path / "out").write_text("")
+    before = hooks()
+    _, step = training()
+    with watched(tmp_path, every=10) as seen:
+        for _ in range(12):
+            step()
+        assert hooks() == before and seen.steps == 0
+    assert "cannot be written" in caplog.text
+
+
+def test_a_process_that_audit_run_records_is_not_watched(tmp_path, monkeypatch):
+    monkeypatch.setattr("auditor.capture.child.RECORDS", True)
+    before = hooks()
+    with watched(tmp_path):
+        assert hooks() == before
+    assert not (tmp_path / "out").exists()
 
 
 def test_one_warning_of_a_kind_in_ten_minutes(tmp_path, caplog):
