@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from auditor import model
+from auditor.runs import launchers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from auditor.cli.rule_selection import Choice
     from auditor.evidence.table import Evidence
+    from auditor.longrun.run import LongRun
     from auditor.runs.plan import Device, Plan
 
 Codes = str | Sequence[str]
@@ -187,23 +189,120 @@ class Watched:
         return self._report
 
 
+@overload
 def watch(
     *,
-    steps: int = 50,
+    every: None = None,
+    steps: int | None = None,
     device: Literal["auto", "cpu", "cuda"] = "auto",
     select: Codes = (),
     ignore: Codes = (),
     out: str | os.PathLike[str] | None = None,
-) -> AbstractContextManager[Watched]:
-    """Audit the training loop in the block, in this process: its first ``steps`` steps, shared out
-    among the passes, and found from its optimizers. What comes after them runs undisturbed.
+) -> AbstractContextManager[Watched]: ...
+
+
+@overload
+def watch(
+    *,
+    every: int,
+    steps: int | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    select: Codes = (),
+    ignore: Codes = (),
+    out: str | os.PathLike[str] | None = None,
+    keep: int = 5,
+    budget: float = 0.02,
+    log_to: Any = None,
+) -> LongRun: ...
+
+
+def watch(
+    *,
+    every: int | None = None,
+    steps: int | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    select: Codes = (),
+    ignore: Codes = (),
+    out: str | os.PathLike[str] | None = None,
+    keep: int = 5,
+    budget: float = 0.02,
+    log_to: Any = None,
+) -> AbstractContextManager[Watched] | LongRun:
+    """Audit the training loop in the block, in this process: its first ``steps`` steps (50), shared
+    out among the passes, and found from its optimizers. What comes after them runs undisturbed.
 
     The first step of an optimizer begins the first of these. What the block raises passes through,
     and there is a report all the same. Raises :class:`auditor.errors.AuditProblem` where no
     optimizer stepped.
+
+    With ``every`` it is a run of days (docs/watch.md): a clock and counters, and a look at
+    ``steps`` steps (20) every so many steps, on demand, or when step time, memory or the logged
+    loss depart from their course. The last ``keep`` reports are in ``out`` (``audits/watch``).
+    ``budget`` is the share of the time that looks may add. ``log_to`` gets the numbers: a function
+    ``(name, value, step)``, a ``SummaryWriter``, ``"wandb"`` or ``"mlflow"``.
     """
     file = sys._getframe(1).f_code.co_filename
-    return watching(file, steps=steps, device=device, select=select, ignore=ignore, out=out)
+    if every is None:
+        many = 50 if steps is None else steps
+        return watching(file, steps=many, device=device, select=select, ignore=ignore, out=out)
+    return long_run(
+        file,
+        every,
+        steps=steps,
+        device=device,
+        select=select,
+        ignore=ignore,
+        out=out,
+        keep=keep,
+        budget=budget,
+        log_to=log_to,
+    )
+
+
+def long_run(
+    file: str,
+    every: int,
+    *,
+    steps: int | None = None,
+    device: Device = "auto",
+    select: Codes = (),
+    ignore: Codes = (),
+    out: str | os.PathLike[str] | None = None,
+    keep: int = 5,
+    budget: float = 0.02,
+    log_to: Any = None,
+) -> LongRun:
+    """As :func:`watch` with ``every``, for a loop in ``file``."""
+    from auditor.cli import rule_selection
+    from auditor.errors import AuditProblem
+    from auditor.longrun.run import LongRun, Settings
+
+    steps = LOOK_STEPS if steps is None else steps
+    if steps < LEAST_WATCHED:
+        raise AuditProblem(f"a look needs at least {LEAST_WATCHED} steps")
+    if every <= steps:
+        raise AuditProblem(f"every={every} leaves nothing between looks of {steps} steps")
+    if keep < 1 or not 0 < budget <= 1:
+        raise AuditProblem("keep is at least 1, and budget a share: more than 0, 1 at most")
+    codes = _codes(select), _codes(ignore)
+    choice = rule_selection.choose(*codes)
+    folder = Path(WATCHED if out is None else out)
+    ranks = launchers.launched(os.environ)
+    if ranks is not None:
+        folder /= f"rank{ranks.rank}"
+    warmup = min(2, steps // 5)
+    plan = _planned(
+        choice, folder, "the watched run", steps=steps, warmup=warmup, device=device
+    ).fitted(steps)
+    plan = dataclasses.replace(plan, rehearsed=(), native=())
+    given = Settings(every, folder, plan, _own(file), codes, keep, budget, log_to, (HERE,))
+    return LongRun(given)
+
+
+LOOK_STEPS = 20
+"""Steps of a look at a long run."""
+
+WATCHED = "audits/watch"
 
 
 @contextmanager
@@ -291,22 +390,9 @@ class _Work:
 
     def plan(self, target: str, steps: int, warmup: int, device: Device) -> Plan:
         """What is to be recorded for the rules."""
-        from auditor.judging import engine
-        from auditor.runs import plan as plans
-
-        rules = self.choice.rules
-        made = plans.Plan(
-            target,
-            (),
-            steps,
-            warmup,
-            "auto" if device == "null" else device,
-            str((self._folder / "recording").resolve()),
-            engine.parts_of(rules),
-            rehearsed=engine.parts_of(rule for rule in rules if rule.rehearsed),
-            native=engine.parts_of(rule for rule in rules if rule.native),
+        return _planned(
+            self.choice, self._folder, target, steps=steps, warmup=warmup, device=device
         )
-        return made.on_shadow(min(steps, plans.REHEARSED_STEPS)) if device == "rehearse" else made
 
     def report(self, recording: Any, said: Sequence[str] = ()) -> Report:
         """Judge; with ``out`` write what ``audit run`` leaves."""
@@ -322,6 +408,28 @@ class _Work:
             write_results.write(judged, evidence, self._folder, (), tensorboard=True)
         fields = {each.name: getattr(judged, each.name) for each in dataclasses.fields(judged)}
         return Report(**fields)
+
+
+def _planned(
+    choice: Choice, folder: Path, target: str, *, steps: int, warmup: int, device: Device
+) -> Plan:
+    """What is to be recorded in ``folder`` for the rules."""
+    from auditor.judging import engine
+    from auditor.runs import plan as plans
+
+    rules = choice.rules
+    made = plans.Plan(
+        target,
+        (),
+        steps,
+        warmup,
+        "auto" if device == "null" else device,
+        str((folder / "recording").resolve()),
+        engine.parts_of(rules),
+        rehearsed=engine.parts_of(rule for rule in rules if rule.rehearsed),
+        native=engine.parts_of(rule for rule in rules if rule.native),
+    )
+    return made.on_shadow(min(steps, plans.REHEARSED_STEPS)) if device == "rehearse" else made
 
 
 def _codes(words: Codes) -> tuple[str, ...]:

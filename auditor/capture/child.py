@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from auditor.capture.session import Session
 
 
+RECORDS = False
+"""Whether this process was started to be recorded. A watch that its program asks for is not begun."""
+
+
 class Recorder:
     """One recording in the making: the manifest, the session and how it ended."""
 
@@ -364,6 +368,8 @@ def main() -> None:
     """``python -c BOOT ROOT PLAN``: record as the plan says; the manifest tells the parent how it
     went.
     """
+    global RECORDS  # noqa: PLW0603  # it is the process that is recorded
+    RECORDS = True
     plan = Plan.from_json(sys.argv[2])
     sys.path[0] = os.getcwd()
     set_up(plan)

@@ -79,10 +79,30 @@ class Here(Recorder):
 
         self.kind = "script"
         self._prepare()
-        self._finder = StepFinder(self._on_step, self._warn)
+        self._finder = StepFinder(self.on_step, self._warn)
         self._finder.install()
 
-    def _on_step(self) -> None:
+    def watch_told(self, *said: str) -> None:
+        """As :meth:`watch`, for a caller that knows by itself when a step has ended, and calls
+        :meth:`on_step` then. ``said`` are sentences for the report.
+        """
+        self.kind = "script"
+        self._prepare()
+        for each in said:
+            self._warn(each)
+
+    @property
+    def over(self) -> bool:
+        """Whether there is no more to be seen: all steps are taken, or a fault ended it."""
+        session = self.session
+        done = session is not None and session.done and not self._in_step
+        return done or self._given_up or bool(self.writer.lost) or self.writer.forked
+
+    @property
+    def _in_step(self) -> bool:
+        return self.context is not None and self.context.in_step
+
+    def on_step(self) -> None:
         """An optimizer has stepped. A fault of ours ends the audit, and never the user's loop."""
         if self._given_up:
             return
@@ -111,9 +131,11 @@ class Here(Recorder):
         count.
         """
         session, context = self.session, self.context
-        assert session is not None and context is not None and self._finder is not None
-        self._finder.uninstall()
+        if self._finder is not None:
+            self._finder.uninstall()
         try:
+            if session is None or context is None:
+                return
             if error is not None:
                 outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "raised"
                 self._failed(outcome, error)

@@ -347,6 +347,7 @@ for _door in (
     more_commands.drill,
     more_commands.view,
     more_commands.doctor,
+    more_commands.attach,
     more_commands.rules,
     more_commands.explain,
 ):

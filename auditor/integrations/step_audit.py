@@ -1,5 +1,5 @@
-"""An audit of steps N to N + steps of a job that runs anyway, driven by a framework's hooks. Never
-stops the job: what fails here is told once, and training goes on.
+"""An audit of steps N to N + steps of a job that runs anyway, or a watch of all of it, driven by a
+framework's hooks. Never stops the job: what fails here is told once, and training goes on.
 """
 
 from __future__ import annotations
@@ -8,12 +8,13 @@ import os
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from auditor.errors import fault
 
 if TYPE_CHECKING:
     from auditor.api import Codes, Report, Watched
+    from auditor.longrun.run import LongRun
 
 OUT = "audits/callback"
 
@@ -22,21 +23,29 @@ class StepAudit:
     """Begins when the job has taken ``start`` optimizer steps, and ends ``steps`` steps later: then
     the report is written to ``out``, and ``report`` is there.
 
-    ``report`` stays None where the job ended too early, or the audit failed.
+    ``report`` stays None where the job ended too early, or the audit failed. With ``every`` the
+    whole job is watched from step ``start`` on, as ``auditor.watch(every=...)`` does; ``run`` is
+    that watch, and takes ``log(loss=...)``.
     """
 
     def __init__(
         self,
         start: int = 100,
-        steps: int = 50,
+        steps: int | None = None,
         *,
+        every: int | None = None,
         out: str | os.PathLike[str] = OUT,
         select: Codes = (),
         ignore: Codes = (),
+        **options: Any,
     ) -> None:
-        self.start, self.steps = start, steps
+        if options and every is None:
+            raise TypeError(f"{', '.join(options)}: only with every=")
+        self.start, self.every = start, every
+        self.steps = steps if steps is not None else 50 if every is None else None
+        self.run: LongRun | None = None
         self.report: Report | None = None
-        self._asked = {"out": out, "select": select, "ignore": ignore}
+        self._asked: dict[str, Any] = {"out": out, "select": select, "ignore": ignore, **options}
         self._open: AbstractContextManager[Watched] | None = None
         self._watched: Watched | None = None
         self._began = 0
@@ -44,16 +53,21 @@ class StepAudit:
 
     def step_ended(self, taken: int) -> None:
         """The job has taken ``taken`` optimizer steps."""
-        if self._over:
+        if self._over or self.run is not None:
             return
         if self._open is None:
             if taken >= self.start:
                 self._guarded(lambda: self._begin(taken))
-        elif taken > self._began + self.steps:  # the first step after the beginning is not seen
+        elif taken > self._began + (
+            self.steps or 0
+        ):  # the first step after the beginning is not seen
             self.close()
 
     def close(self, error: BaseException | None = None) -> None:
         """The audit is over, be it early: with the job, or with what it raised."""
+        if self.run is not None:
+            self._over = True
+            self.run.close(error)
         opened, self._open = self._open, None
         if opened is not None:
             self._over = True
@@ -62,7 +76,12 @@ class StepAudit:
     def _begin(self, taken: int) -> None:
         from auditor import api
 
-        opened = api.watching("", steps=self.steps, **self._asked)  # type: ignore[arg-type]
+        if self.every is not None:
+            run = api.long_run("", self.every, steps=self.steps, **self._asked)
+            run.start()
+            self.run = run
+            return
+        opened = api.watching("", steps=self.steps or 50, **self._asked)
         self._watched = opened.__enter__()
         self._open, self._began = opened, taken
 

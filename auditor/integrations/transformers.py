@@ -12,11 +12,12 @@ from auditor.integrations.step_audit import StepAudit
 
 
 class AuditCallback(TrainerCallback):  # type: ignore[misc]
-    """Audits ``steps`` optimizer steps of rank 0 of a job that has taken ``start``, and writes the
-    report while the job goes on. Takes what :class:`StepAudit` takes.
+    """Audits ``steps`` (50) optimizer steps of rank 0 of a job that has taken ``start``, and writes
+    the report while the job goes on; with ``every`` it watches the job from there on. Takes what
+    :class:`StepAudit` takes.
     """
 
-    def __init__(self, start: int = 100, steps: int = 50, **options: Any) -> None:
+    def __init__(self, start: int = 100, steps: int | None = None, **options: Any) -> None:
         super().__init__()
         self.audit = StepAudit(start, steps, **options)
 

@@ -6,6 +6,7 @@ hooks always are.
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 import types
 import warnings
@@ -94,6 +95,22 @@ def test_a_failure_of_ours_is_one_warning_and_training_goes_on(tmp_path, monkeyp
     assert audit.report is None and hooks() == before
     for one, other in zip(state, loop(Nothing(), 25), strict=True):
         assert torch.equal(one, other)
+
+
+def test_a_whole_job_is_watched(tmp_path, monkeypatch):
+    monkeypatch.setattr("auditor.longrun.requests.room", lambda: tmp_path / "room")
+    monkeypatch.setattr("auditor.longrun.run.LAST_JUDGE_S", 0.0)
+    before = hooks()
+    audit = audited(tmp_path, steps=6, every=10, budget=1.0, keep=1)
+    state = loop(audit, 30)
+    assert hooks() == before and audit.run.steps == 27
+    rows = [json.loads(line) for line in (tmp_path / "out" / "watch.jsonl").open()]
+    looks = [each["step"] for each in rows if each["kind"] == "look"]
+    assert looks[0] == 17 and rows[-1]["kind"] == "ended"
+    for one, other in zip(state, loop(Nothing(), 30), strict=True):
+        assert torch.equal(one, other)
+    with pytest.raises(TypeError, match="only with every="):
+        audited(tmp_path, keep=1)
 
 
 def stand_in(monkeypatch, name):

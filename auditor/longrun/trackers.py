@@ -1,0 +1,60 @@
+"""Where numbers of a long run go besides ``watch.jsonl``: a function of the user's, or a tracker
+that the program has imported itself.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from auditor.errors import AuditProblem
+
+Sink = Callable[[Mapping[str, float], int], None]
+
+KNOWN = ("wandb", "mlflow")
+
+
+def sink(log_to: Any) -> Sink:
+    """What takes names, values and the step. ``log_to``: a function ``(name, value, step)``, an
+    object with ``add_scalar`` (TensorBoard's ``SummaryWriter``), ``"wandb"``, ``"mlflow"`` or None.
+
+    Raises :class:`AuditProblem` for anything else.
+    """
+    if log_to is None:
+        return _nowhere
+    if log_to == "wandb":
+        return _wandb
+    if log_to == "mlflow":
+        return _mlflow
+    one = getattr(log_to, "add_scalar", log_to)
+    if not callable(one):
+        raise AuditProblem(
+            f"log_to takes a function (name, value, step), a SummaryWriter, {' or '.join(KNOWN)}"
+        )
+    return lambda values, step: _each(one, values, step)
+
+
+def _nowhere(values: Mapping[str, float], step: int) -> None:
+    """Only watch.jsonl has them."""
+
+
+def _each(one: Callable[[str, float, int], object], values: Mapping[str, float], step: int) -> None:
+    for name, value in values.items():
+        one(name, value, step)
+
+
+def _wandb(values: Mapping[str, float], step: int) -> None:
+    """With the program's next own line (``commit=False``), whose step is the program's: W&B takes
+    no step that is lower than one before.
+    """
+    wandb = sys.modules.get("wandb")
+    if getattr(wandb, "run", None) is not None:
+        wandb.log({**values, "watch/step": step}, commit=False)  # type: ignore[union-attr]
+
+
+def _mlflow(values: Mapping[str, float], step: int) -> None:
+    """Into the run that is active; without one MLflow would begin a run of its own."""
+    mlflow: Any = sys.modules.get("mlflow")
+    if mlflow is not None and mlflow.active_run() is not None:
+        mlflow.log_metrics(dict(values), step=step, synchronous=False)
