@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from auditor.evidence import Source
-from auditor.evidence.source.nonfinite_data import handed_on, leak, prepared
+from auditor.evidence.source.nonfinite_data import _leaks, handed_on, leak, prepared
 
 DATASET = """\
 class Sensors(Dataset):
