@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from math import isfinite
 from statistics import median
 
 SIGMA = 1.4826
@@ -15,13 +16,14 @@ SIGMA = 1.4826
 @dataclass(frozen=True)
 class Threshold:
     """A reading is off its course if it is above ``median + max(deviations * 1.4826 * MAD, share *
-    median, floor)`` of the ``window`` readings before the ``last`` ones, of which there must be
-    ``least``. The series has departed if ``needed`` of the ``last`` readings are.
+    median, floor, of_highest * highest reading of the run)`` of the ``window`` readings before the
+    ``last`` ones, of which there must be ``least``. The series has departed if ``needed`` of the ``last`` readings are.
     """
 
     deviations: float
     share: float
     floor: float = 0.0
+    of_highest: float = 0.0
     window: int = 120
     least: int = 40
     last: int = 10
@@ -34,8 +36,10 @@ STEP_TIME = Threshold(deviations=5.0, share=0.2)
 MEMORY = Threshold(deviations=6.0, share=0.1, floor=256 << 20, least=24, last=3, needed=3)
 """Of readings five seconds apart."""
 
-LOSS = Threshold(deviations=8.0, share=0.1)
-"""Of the means of what was logged in each beat."""
+LOSS = Threshold(deviations=8.0, share=0.1, of_highest=1e-3)
+"""Of the means of what was logged in each beat. What a loss that has come down to nothing does
+there is no news.
+"""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ class Course:
     def __init__(self, threshold: Threshold) -> None:
         self.threshold = threshold
         self._values: deque[float] = deque(maxlen=threshold.window + threshold.last)
+        self._highest = 0.0
 
     def restart(self) -> None:
         """Forget what was."""
@@ -62,6 +67,7 @@ class Course:
         """One more reading; what it completes."""
         asked, values = self.threshold, self._values
         values.append(value)
+        self._highest = max(self._highest, abs(value)) if isfinite(value) else self._highest
         if len(values) < asked.least + asked.last:
             return None
         recent = list(values)[-asked.last :]
@@ -77,5 +83,6 @@ class Course:
         reference = list(self._values)[: -asked.last]
         middle = median(reference)
         spread = SIGMA * median(abs(each - middle) for each in reference)
-        above = max(asked.deviations * spread, asked.share * abs(middle), asked.floor)
+        least = max(asked.floor, asked.of_highest * self._highest)
+        above = max(asked.deviations * spread, asked.share * abs(middle), least)
         return middle, middle + above

@@ -258,3 +258,9 @@ def test_a_target_runs_in_a_process_of_its_own(tmp_path):
     )
     assert done.stdout == "trainer.py:13 False\n", done.stderr
     assert [each.name for each in tmp_path.iterdir() if each.suffix == ".json"] == []
+
+
+@pytest.mark.parametrize("options", [{"keep": 3}, {"budget": 0.1}, {"log_to": print}])
+def test_what_belongs_to_a_long_run_needs_every(options):
+    with pytest.raises(AuditProblem, match="give every=1000 too"):
+        auditor.watch(**options)

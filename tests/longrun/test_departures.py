@@ -88,6 +88,12 @@ def test_a_loss_that_falls_or_is_negative_is_on_its_course():
     assert told(Course(LOSS), [*noisy(60, -2.0), *noisy(10, -0.5)]) != []
 
 
+@pytest.mark.parametrize(("rises_to", "fires"), [(0.003, True), (0.002, False)])
+def test_a_loss_that_has_come_down_to_nothing_is_no_news(rises_to, fires):
+    values = [2.3] * 10 + [1e-15] * 200 + [rises_to] * 10
+    assert bool(told(Course(LOSS), values)) is fires
+
+
 def test_a_threshold_of_ones_own():
     course = Course(Threshold(deviations=1, share=0, window=4, least=2, last=1, needed=1))
     assert told(course, [1, 1, 1, 1, 2]) == [4]
