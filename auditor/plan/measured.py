@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.history import Allocations, Course
-from auditor.evidence.snapshot.owners import Owners
-from auditor.evidence.snapshot.peak import Peak, PeakHolders
+from auditor.evidence.snapshot.owners import Category, Owners, by_category
+from auditor.evidence.snapshot.segments import origins_of
+from auditor.evidence.snapshot.state_at import Holder, by_line, state_after
 from auditor.evidence.table import Evidence
 from auditor.model import Site
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema import (
     BatchRow,
+    CourseRow,
     LoaderRow,
     PlannedBlocksRow,
     PlannedChangeRow,
@@ -65,6 +68,8 @@ class Measured:
     optimizer_at: Site | None = None
     changed: frozenset[str] = frozenset()
     loaders: tuple[Loader, ...] = ()
+    sized: tuple[str, ...] = ()
+    """Lines of operators whose result has a size that depends on values (null device)."""
     step_s: float = 0.0
     """Of the longest step."""
     seconds: float = 0.0
@@ -78,24 +83,24 @@ def measured(recording: Recording, seconds: float) -> Measured:
     """From the recording of a re-run that completed a step."""
     evidence = Evidence(recording)
     steps = recording.rows(StepRow)
-    course, peak = _course(evidence), _peak(evidence)
+    course, owners = _course(evidence), Owners(evidence)
     counted = [(known(row.peak_allocated) or 0, known(row.peak_reserved) or 0) for row in steps]
     allocated, reserved = (max(column, default=0) for column in zip(*counted, strict=True))
     if course is not None:
         allocated = max(allocated, course.peak_allocated)
         reserved = max(reserved, course.peak_reserved)
-    holder = peak.holders[0] if peak is not None and peak.holders else None
+    purposes, holder = _at_peak(evidence, course, owners)
     inputs = recording.rows(PlannedInputRow)
     blocks = max(recording.rows(PlannedBlocksRow), key=lambda row: row.n * row.bytes, default=None)
     optimizers = tuple(recording.rows(PlannedOptimizerRow))
-    phases, varies = _phases(evidence, course, allocated)
+    phases, varies = _phases(course, owners, allocated)
     return Measured(
         allocated=allocated,
         reserved=reserved,
         retries=max((known(row.retries) or 0 for row in steps), default=0),
         steps=len(steps),
         phases=phases,
-        purposes=tuple((each.name, each.size) for each in peak.categories) if peak else (),
+        purposes=tuple((each.name, each.size) for each in purposes),
         holder=holder.label if holder is not None else "",
         holder_bytes=holder.size if holder is not None else 0,
         varies=varies,
@@ -108,6 +113,7 @@ def measured(recording: Recording, seconds: float) -> Measured:
         optimizer_at=next(iter(_sites(recording, optimizers)), None),
         changed=frozenset(row.name for row in recording.rows(PlannedChangeRow) if row.n),
         loaders=tuple(_loaders(recording)),
+        sized=tuple(_sized(recording)),
         step_s=max((row.us for row in steps), default=0.0) / 1e6,
         seconds=seconds,
     )
@@ -120,18 +126,25 @@ def _course(evidence: Evidence) -> Course | None:
         return None
 
 
-def _peak(evidence: Evidence) -> Peak | None:
-    try:
-        return evidence.get(PeakHolders).devices[0]
-    except (NotLooked, IndexError):
-        return None
+def _at_peak(
+    evidence: Evidence, course: Course | None, owners: Owners
+) -> tuple[tuple[Category, ...], Holder | None]:
+    """What the peak was for, and the line that held most of it."""
+    if course is None:
+        return (), None
+    data, device = snapshot_of(evidence), course.device
+    at = course.peak if course.allocated[course.peak] >= course.start_allocated else -1
+    blocks = state_after(data, device, at).blocks
+    holders = by_line(blocks, origins_of(evidence))
+    trace = data.trace(device)
+    purposes = by_category(blocks, trace, max(at, 0), course.time_us, owners)
+    return purposes, holders[0] if holders else None
 
 
 def _phases(
-    evidence: Evidence, course: Course | None, allocated: int
+    course: Course | None, owners: Owners, allocated: int
 ) -> tuple[Mapping[str, int], float]:
     """Peaks of the phases, and by what share the steps after the first differ."""
-    owners = Owners(evidence)
     if course is None or not course.time_us or not owners.steps:
         return {STEP: allocated}, 0.0
     peaks, by_step = {BEFORE: course.start_allocated}, [0] * len(owners.steps)
@@ -164,6 +177,12 @@ def _site(recording: Recording, number: int | None) -> Site | None:
 
 def _sites(recording: Recording, rows: Sequence[PlannedOptimizerRow]) -> Iterator[Site]:
     return (recording.site(row.at) for row in rows if row.at is not None)
+
+
+def _sized(recording: Recording) -> Iterator[str]:
+    numbers = {number for row in recording.rows(CourseRow) for number in row.sized}
+    for site in map(recording.site, sorted(numbers)):
+        yield f"{site.file}:{site.line}"
 
 
 def _loaders(recording: Recording) -> Iterator[Loader]:

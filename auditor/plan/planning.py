@@ -91,17 +91,22 @@ class Planning:
         self._add(rehearsed(AS_IT_IS, "", self._size, base))
         self._note_point(AS_IT_IS, self._size, base)
         self._runs.append((self._size or 1, base))
-        self._shard(base)
         if base.varies > UNEVEN:
             self.notes.append(
                 f"the peaks of the {base.steps} steps differ by up to {base.varies:.0%}: steps with "
                 "larger batches than these may need more"
+            )
+        if base.sized:
+            self.notes.append(
+                f"sizes depend on values at {', '.join(base.sized[:3])}: on the null device these "
+                "are zeros; --device rehearse has them"
             )
         self._multiples(base)
         options = list(changes.options(base, _allocator()))
         lower = max(0, sum(not each.why for each in options) - 1)
         self._expected = self.reruns.n + lower + (2 + 2 * lower) * len(self.gpus)
         options = [each for each in options if self._tried(each)]
+        self._shard(base)
         saving = [each for each in options if self._saves(each.name, base)]
         if self._size is not None:
             self._expected = self.reruns.n + len(saving) + 2 * (1 + len(saving)) * len(self.gpus)

@@ -21,9 +21,17 @@ from auditor.recordings.schema import DeviceUseRow, LimitRow
 from auditor.runs import child_process
 from auditor.runs.plan import Change, Device, Plan
 from auditor.runs.progress import Progress, silent
-from auditor.runs.project_copy import ProjectCopy
+from auditor.runs.project_copy import ProjectCopy, reached
 
 PARTS = ("planned", "loaders", "batches")
+
+ONCE = ("course",)
+"""What the first re-run on the null device records besides: lines whose results have sizes that
+depend on values, which are zeros there.
+"""
+
+RANKS = ("RANK", "MASTER_ADDR", "MASTER_PORT", "process group")
+"""Words of programs, and of torch, that miss a launcher or the other ranks."""
 
 WARMUP, STEPS = 1, 3
 """The first step makes gradients and optimizer state; the others show the peak, and whether it
@@ -95,15 +103,19 @@ class Reruns:
 
     def _recorded(self, wanted: Wanted, folder: Path) -> Recording:
         plan, files = self._planned(wanted, folder)
-        with ProjectCopy(Path.cwd(), files, apart=folder) as copy:
+        copy = ProjectCopy(Path.cwd(), files, apart=folder)
+        with copy:
             try:
-                return child_process.record_once(
+                recording = child_process.record_once(
                     copy.plan(plan), self.deadline, self.progress, lambda text: None
                 )
             except TargetProblem as problem:
                 if self.n == 1:
                     raise
                 raise Failed(problem.message) from None
+        if copy.changed:
+            self.warnings[reached(copy.changed)] = None
+        return recording
 
     def _planned(self, wanted: Wanted, folder: Path) -> tuple[Plan, Mapping[str, bytes]]:
         change, args, files = wanted.change, self.args, {}
@@ -124,7 +136,7 @@ class Reruns:
             WARMUP,
             self.device,
             str(folder / "recording"),
-            PARTS,
+            (*PARTS, *(ONCE if self.device == "null" and self.n == 1 else ())),
             trace_steps=0,
             memory_limit=ENDLESS if self.device == "rehearse" else None,
             gpu=self.gpu,
@@ -163,7 +175,9 @@ def _why(manifest: Mapping[str, object]) -> str:
         where = (
             f" at {os.path.basename(error['file'])}:{error['line']}" if error.get("file") else ""
         )
-        return f"the program ended with {said}{where}"
+        ranks = any(word in said for word in RANKS)
+        hint = "; audit run --world N rehearses a program of several ranks" if ranks else ""
+        return f"the program ended with {said}{where}{hint}"
     if manifest["outcome"] == "timeout":
         return "the time given was used up before a step was complete"
     return f"the program took fewer than {WARMUP + 1} steps"

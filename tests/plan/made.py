@@ -15,7 +15,9 @@ BLOCKS = PlannedBlocksRow(name="train:Block", n=4, bytes=10 * MIB, at=None)
 ADAM = PlannedOptimizerRow(name="AdamW", takes=["foreach", "fused"], on=[], off=[], at=None)
 
 
-def measured(batch: int, step: int, update: int = 0, *, slack: float = 1.0, **more: object) -> Measured:
+def measured(
+    batch: int, step: int, update: int = 0, *, slack: float = 1.0, **more: object
+) -> Measured:
     """A re-run with these peaks, in bytes."""
     peak = max(step, update)
     known: dict[str, object] = {
@@ -24,7 +26,11 @@ def measured(batch: int, step: int, update: int = 0, *, slack: float = 1.0, **mo
         "retries": 0,
         "steps": 4,
         "phases": {BEFORE: 0, STEP: step, UPDATE: update},
-        "purposes": (("parameters", 40 * MIB), ("gradients", 40 * MIB), ("optimizer state", 80 * MIB)),
+        "purposes": (
+            ("parameters", 40 * MIB),
+            ("gradients", 40 * MIB),
+            ("optimizer state", 80 * MIB),
+        ),
         "shapes": ((batch, 128),),
         "float32": True,
         "blocks": BLOCKS,

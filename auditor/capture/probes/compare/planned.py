@@ -148,7 +148,8 @@ class PlannedChangeProbe(Probe):
         try:
             if self._is_checkpointed(module):
                 self._done["checkpointed"] += 1
-                return checkpoint(original, module, *args, use_reentrant=False, **kwargs)
+                forward = functools.partial(original, module, **kwargs)
+                return checkpoint(forward, *args, use_reentrant=False)
             return original(module, *args, **kwargs)
         finally:
             self._depth -= 1
@@ -199,7 +200,8 @@ class PlannedChangeProbe(Probe):
             outermost = optimizer not in self._optimizers
             self._optimizers[optimizer] = self.context.frames.here()
             make(optimizer, *args, **kwargs)
-            self._done["optimizer"] += bool(settings) and outermost
+            if settings and outermost:
+                self._done["optimizer"] += 1
 
         return made
 
