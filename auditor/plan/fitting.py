@@ -59,8 +59,9 @@ class MemoryModel:
 
     @property
     def grows(self) -> bool:
-        """Whether a larger batch takes more memory, as far as was rehearsed."""
-        return self.points[-1].allocated > self.points[0].allocated
+        """Whether a larger batch takes more memory in any phase, as far as was rehearsed."""
+        first, last = self.points[0].phases, self.points[-1].phases
+        return any(last[phase] > first.get(phase, 0) for phase in last)
 
     def largest(self, usable: int) -> int | None:
         """The largest batch that is predicted to stay below so many bytes; None where not even a

@@ -13,6 +13,7 @@ from auditor.nulldevice import GPUS, Gpu
 from auditor.plan import batch_size, changes, sharding
 from auditor.plan.changes import Option
 from auditor.plan.fitting import MemoryModel, Point, fits, usable_bytes
+from auditor.plan.largest import Refused, largest_batch
 from auditor.plan.measured import Measured
 from auditor.plan.reruns import ALLOCATOR, STEPS, WARMUP, Failed, Reruns, Wanted
 from auditor.plan.result import Card, Checked, Largest, PlanResult, PlanRow, rehearsed
@@ -22,20 +23,18 @@ TIMES = (2, 4)
 
 AS_IT_IS = "as it is"
 
-TRIES = 3
-"""Re-runs for the largest batch on one GPU at most: each adds a point, nearer to the limit."""
-
 SAVES = 0.02
 """Share of the peak that a change must save for its largest batch to be looked for."""
 
-NEAR = 1.05
-"""A batch that is predicted to fit and larger by less than this is not worth another re-run."""
+NO_TIME = "the time of --budget does not suffice"
 
 HOST_SHARE = 0.5
 """Of the host's free memory that a rehearsal on the shadow may take: its tensors hold values."""
 
-LEAST_S = 20.0
-"""A re-run that was begun in time is not cut off before."""
+LEAST_S, SHARE = 20.0, 0.5
+"""A re-run that was begun in time is not cut off before; one may take this share of the time that is
+left, so that others have some, too.
+"""
 
 UNEVEN = 0.05
 """By what share steps may differ in their peaks before it is said."""
@@ -89,7 +88,8 @@ class Planning:
         if not isinstance(knob, str):
             self.reruns.knob = knob
         self._add(rehearsed(AS_IT_IS, "", self._size, base))
-        self._note_point(AS_IT_IS, self._size, base)
+        if self._size is not None:
+            self._note_point(AS_IT_IS, self._size, base)
         self._runs.append((self._size or 1, base))
         if base.varies > UNEVEN:
             self.notes.append(
@@ -103,14 +103,14 @@ class Planning:
             )
         self._multiples(base)
         options = list(changes.options(base, _allocator()))
-        lower = max(0, sum(not each.why for each in options) - 1)
-        self._expected = self.reruns.n + lower + (2 + 2 * lower) * len(self.gpus)
+        applying = sum(not each.why for each in options)
+        self._expected = self.reruns.n + applying + (2 + 2 * applying) * len(self.gpus)
+        self._largest(AS_IT_IS, Wanted())
         options = [each for each in options if self._tried(each)]
         self._shard(base)
         saving = [each for each in options if self._saves(each.name, base)]
         if self._size is not None:
-            self._expected = self.reruns.n + len(saving) + 2 * (1 + len(saving)) * len(self.gpus)
-            self._largest(AS_IT_IS, Wanted())
+            self._expected = self.reruns.n + len(saving) * (1 + 2 * len(self.gpus))
             for option in saving:
                 self._largest_of(option)
 
@@ -186,7 +186,8 @@ class Planning:
         if found is None:
             self.rows[option.name] = PlanRow(option.name, option.text, why=why)
             return False
-        self._note_point(option.name, self._size, found)
+        if self._size is not None:
+            self._note_point(option.name, self._size, found)
         self._add(rehearsed(option.name, option.text, self._size, found))
         return True
 
@@ -228,48 +229,31 @@ class Planning:
         points = self._points.get(name, [])
         if len(points) < 2:
             return None
-        if not MemoryModel(points).grows:
-            return Largest(None, "estimated", why="the peak does not grow with the batch")
-        best: Point | None = None
-        why = ""
-        for _ in range(TRIES):
-            model = MemoryModel(points)
-            best = max(
-                (each for each in model.points if each.reserved <= usable),
-                key=lambda each: each.batch,
-                default=None,
-            )
-            batch = model.largest(usable)
-            if batch is None or any(each.batch == batch for each in points):
-                break
-            if best is not None and best.batch < batch < best.batch * NEAR:
-                break
-            why = self._refused(batch)
-            found = None
-            if not why:
-                found, why = self._run(f"{name}, batch {batch}", replace(wanted, batch=batch))
-            if found is not None and self.reruns.knob is not None and self._base is not None:
-                why = self.reruns.knob.obeyed(self._base, found, batch)
-            if found is None or why:
-                return Largest(batch, "estimated", round(model.reserved(batch)), why)
-            self._check(name, batch, found)
-            self._note_point(name, batch, found)
-            points = self._points[name]
-        held = [each for each in points if each.reserved <= usable]
-        best = max(held, key=lambda each: each.batch, default=None)
-        if best is None:
-            batch = MemoryModel(points).largest(usable)
-            return Largest(batch, "estimated", why="" if batch is None else "not rehearsed")
-        return Largest(best.batch, "rehearsed", best.reserved)
+        return largest_batch(points, usable, lambda batch: self._point(name, wanted, batch))
+
+    def _point(self, name: str, wanted: Wanted, batch: int) -> Point | Refused:
+        """One batch size, rehearsed."""
+        why = self._refused(batch)
+        if why:
+            return Refused(why)
+        found, why = self._run(f"{name}, batch {batch}", replace(wanted, batch=batch))
+        if found is None:
+            return Refused(why, failed=why != NO_TIME)
+        knob, base = self.reruns.knob, self._base
+        why = knob.obeyed(base, found, batch) if knob is not None and base is not None else ""
+        if why:
+            return Refused(why)
+        self._check(name, batch, found)
+        return self._note_point(name, batch, found)
 
     # -- re-runs -----------------------------------------------------------------------------------
 
     def _run(self, name: str, wanted: Wanted) -> tuple[Measured | None, str]:
         """What it measured, or why there is nothing."""
         if self.left_s < self._takes(wanted.batch or self._size or 1):
-            return None, "the time of --budget does not suffice"
+            return None, NO_TIME
         self.tell(name, max(self._expected, self.reruns.n + 1))
-        self.reruns.deadline = time.monotonic() + max(LEAST_S, self.left_s)
+        self.reruns.deadline = time.monotonic() + max(LEAST_S, SHARE * self.left_s)
         try:
             found = self.reruns.run(wanted)
         except Failed as problem:
@@ -304,10 +288,10 @@ class Planning:
                 return "the shadow computes real values, and the host's memory does not suffice"
         return ""
 
-    def _note_point(self, name: str, batch: int | None, found: Measured) -> None:
-        if batch is not None:
-            point = Point(batch, found.phases, found.allocated, found.reserved)
-            self._points.setdefault(name, []).append(point)
+    def _note_point(self, name: str, batch: int, found: Measured) -> Point:
+        point = Point(batch, found.phases, found.allocated, found.reserved)
+        self._points.setdefault(name, []).append(point)
+        return point
 
     def _check(self, name: str, batch: int, found: Measured) -> None:
         """Note by how much the model missed what was then rehearsed."""

@@ -18,13 +18,14 @@ Basis = Literal["rehearsed", "estimated"]
 @dataclass(frozen=True)
 class Largest:
     """The largest batch that fits on a GPU, None where none does. ``why`` says why it was not
-    rehearsed.
+    rehearsed, or no larger one; ``more``: a larger one may fit.
     """
 
     batch: int | None
     basis: Basis
     reserved: int | None = None
     why: str = ""
+    more: bool = False
 
 
 @dataclass(frozen=True)

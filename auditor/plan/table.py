@@ -65,7 +65,8 @@ def _on_card(row: PlanRow, card: str) -> str:
 def _largest(largest: Largest) -> str:
     if largest.batch is None:
         return largest.why or "no batch fits"
-    return f"{ESTIMATED if largest.basis == 'estimated' else ''}{largest.batch:,}"
+    mark = ESTIMATED if largest.basis == "estimated" else ""
+    return f"{mark}{largest.batch:,}{' or more' * largest.more}"
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -112,7 +113,7 @@ def _changes(result: PlanResult) -> Iterator[str]:
         if largest.batch is not None and largest.why
     )
     if why:
-        yield f"largest batches that were not rehearsed: {'; '.join(why)}"
+        yield f"no larger batch was rehearsed: {'; '.join(why)}"
 
 
 def _footnotes(result: PlanResult) -> Iterator[str]:
@@ -121,8 +122,8 @@ def _footnotes(result: PlanResult) -> Iterator[str]:
         worst = [max(abs(each.off[n]) for each in result.checked) for n in (0, 1)]
         count = amounts.count(len(result.checked), "batch size", "batch sizes")
         yield (
-            f"the linear model predicted {count} before they were rehearsed: allocated within "
-            f"{amounts.percent(worst[0])}, reserved within {amounts.percent(worst[1])}"
+            f"the linear model beside {count} rehearsed after it: allocated off by up to "
+            f"{amounts.percent(worst[0])}, reserved by up to {amounts.percent(worst[1])}"
         )
     if result.world is not None:
         yield (

@@ -27,7 +27,8 @@ def test_the_highest_phase_counts():
     model = MemoryModel([point(1, 110, 500), point(2, 120, 500)])
     assert model.allocated(8) == 500
     assert model.allocated(41) == 510
-    assert not model.grows  # as far as was rehearsed
+    assert model.grows and model.largest(510) == 40  # as multiples of eight
+    assert not MemoryModel([point(1, 110, 500), point(2, 110, 500)]).grows
 
 
 def test_points_beside_the_batch_count_and_no_others():

@@ -84,7 +84,7 @@ def test_a_resized_loader_takes_what_the_edited_program_takes(project):
     known = Reruns("edited.py", (), "rehearse", "T4").run(Wanted())
     assert (resized.allocated, resized.reserved) == (known.allocated, known.reserved)
     assert resized.phases == known.phases and resized.purposes == known.purposes
-    assert resized.allocated > 1.5 * base.allocated
+    assert resized.allocated > base.allocated + (1 << 20)
 
 
 @pytest.mark.slow
@@ -111,5 +111,5 @@ def test_the_whole_table(project):
     table = (project / "plan.txt").read_text()
     assert table.strip() in done.stdout
     assert "activation checkpointing" in table and "changes:" in table
-    assert "the linear model predicted" in table
+    assert "the linear model beside" in table
     assert sorted(path.name for path in project.iterdir()) == ["plan.txt", "train.py"]

@@ -90,16 +90,17 @@ def test_without_time_what_was_not_run_is_estimated():
     planning = Planning(reruns, (T4,), 1e6, lambda name, of: None)
 
     def tell(name, of):
-        if name == "expandable_segments" or name.startswith("optimizer"):
-            return
-        if name == changes.TOGETHER:
+        if name == "batch x4":
             planning.budget_s = 0.0
 
     planning.tell = tell
     result = planning.make()
     largest = rows(result)[AS_IT_IS].largest["T4"]
     assert (largest.basis, largest.batch) == ("estimated", 144)
-    assert "~144" in "\n".join(lines(result)) and "--budget" in largest.why
+    assert "yes, ~144" in "\n".join(lines(result)) and "--budget" in largest.why
+    assert all(
+        "--budget" in rows(result)[name].why for name in (changes.CHECKPOINTED, changes.AUTOCAST)
+    )
 
 
 def test_an_interrupt_tells_what_is_known():
