@@ -72,7 +72,7 @@ def run(
             raise AuditProblem(f"nothing can be planned: {problem}") from None
         console.say(f"audit: nothing can be planned: {problem}", err=True)
         return EXIT_TARGET
-    _deliver(result, form, out, quiet=quiet)
+    _deliver(result, form, out)
     if played == "rehearse" and not quiet:
         _advise()
     return EXIT_INTERRUPTED if result.interrupted else 0
@@ -91,19 +91,26 @@ def _device(asked: str) -> Device:
     return "rehearse" if asked == "rehearse" or lacking is not None else "null"
 
 
-def _deliver(result: PlanResult, form: str, out: str | None, *, quiet: bool) -> None:
-    told = json.dumps(result.to_dict(), indent=2) if form == "json" else "\n".join(lines(result))
+def _deliver(result: PlanResult, form: str, out: str | None) -> None:
+    """Print the table, or the JSON where no file takes it; then write the file."""
+    table = [line.replace("\n", "\\n") for line in lines(result)]
+    data = json.dumps(result.to_dict(), indent=2)
+    if form == "terminal":
+        for line in table:
+            console.say(line)
+    elif out is None:
+        console.hand_over(data, form="json")
     if out is None:
-        if form == "json":
-            console.hand_over(told, form="json")
-        else:
-            console.show(told)
         return
-    Path(out).parent.mkdir(parents=True, exist_ok=True)
-    Path(out).write_text(told + "\n", encoding="utf-8")
+    try:
+        Path(out).parent.mkdir(parents=True, exist_ok=True)
+        text = data if form == "json" else "\n".join(table)
+        Path(out).write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        if form == "json":
+            console.hand_over(data, form="json")
+        raise AuditProblem(f"{out} cannot be written: {error.strerror or error}") from None
     console.say(out)
-    if not quiet and form != "json":
-        console.show(told)
 
 
 def _advise() -> None:
@@ -115,6 +122,3 @@ def _advise() -> None:
             f" ({lacking.hint})",
             err=True,
         )
-
-
-__all__ = ["run"]
