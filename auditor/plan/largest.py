@@ -21,6 +21,9 @@ JUMP = 32
 some size on.
 """
 
+MARGIN = 0.99
+"""Share of the memory that is aimed at after a batch that was predicted to fit did not."""
+
 TOLD = 8
 """The same of a batch that is told and was not rehearsed."""
 
@@ -57,7 +60,9 @@ def largest_batch(points: Sequence[Point], usable: int, rehearse: Rehearse) -> L
 def _next(known: list[Point], usable: int) -> int | None:
     """The batch to try next; None where that would tell no more."""
     model = MemoryModel(known)
-    batch, last = model.largest(usable), model.points[-1].batch
+    missed = len(known) > 2 and known[-1].reserved > usable
+    batch = model.largest(round(MARGIN * usable) if missed else usable)
+    last = model.points[-1].batch
     if batch is None:
         return None
     batch = min(batch, max(rounded(JUMP * last), last))
