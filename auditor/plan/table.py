@@ -11,7 +11,7 @@ ESTIMATED = "~"
 """Stands before what no re-run had."""
 
 FITS = {"yes": "yes", "tight": "tight", "no": "no"}
-PURPOSES = 4
+PURPOSES = 6
 """Purposes of the peak that are named."""
 
 
