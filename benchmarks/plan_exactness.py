@@ -90,13 +90,13 @@ def compared(device: str, source: str, sizes: tuple[int, ...]) -> None:
     Path("train.py").write_text(source)
     reruns = Reruns("train.py", (), device, "H100")  # type: ignore[arg-type]
     base = reruns.run(Wanted())
-    knob = batch_size.found(base, (), reruns.files)
-    assert not isinstance(knob, str), knob
-    reruns.knob = knob
-    points = [_point(knob.size, base)]
+    setting = batch_size.found(base, (), reruns.files)
+    assert not isinstance(setting, str), setting
+    reruns.setting = setting
+    points = [_point(setting.size, base)]
     for size in sizes:
         resized = reruns.run(Wanted(batch=size))
-        edited = source.replace(f"batch_size={knob.size}", f"batch_size={size}")
+        edited = source.replace(f"batch_size={setting.size}", f"batch_size={size}")
         Path("edited.py").write_text(edited)
         known = Reruns("edited.py", (), device, "H100").run(Wanted())  # type: ignore[arg-type]
         predicted = "-"

@@ -23,7 +23,7 @@ fewer samples than a batch, or give them uneven sizes.
 
 
 @dataclass(frozen=True)
-class Knob:
+class BatchSetting:
     """What sets the batch size, ``size`` now. Loaders, or the argument at ``place`` in the
     program's own, or the number at ``place`` (characters from, to) of ``file``.
     """
@@ -94,7 +94,9 @@ def _scaled(old: tuple[int, ...], new: tuple[int, ...], size: int, batch: int) -
 # -- finding it ------------------------------------------------------------------------------------
 
 
-def found(base: Measured, args: Sequence[str], files: Sequence[str], named: str = "") -> Knob | str:
+def found(
+    base: Measured, args: Sequence[str], files: Sequence[str], named: str = ""
+) -> BatchSetting | str:
     """What sets the batch size of the program, or why nobody can tell. ``files`` are the program's
     own, relative to the working directory, the target's first. ``named`` is what ``--batch`` says:
     ``NAME`` or ``FILE:NAME``. Raises :class:`AuditProblem` where there is no such thing.
@@ -115,7 +117,7 @@ def found(base: Measured, args: Sequence[str], files: Sequence[str], named: str 
     )
 
 
-def _loaders(base: Measured) -> Knob | str:
+def _loaders(base: Measured) -> BatchSetting | str:
     sizes = [each.size for each in base.loaders if each.size is not None]
     first = base.loaders[0]
     where = f"{first.file}:{first.line}"
@@ -126,10 +128,10 @@ def _loaders(base: Measured) -> Knob | str:
     said = f"batch_size of the DataLoader at {where}"
     if len(base.loaders) > 1:
         said += f" and of {len(base.loaders) - 1} more"
-    return Knob(size, said, loaders=base.loaders)
+    return BatchSetting(size, said, loaders=base.loaders)
 
 
-def _named(named: str, args: Sequence[str], files: Sequence[str]) -> Knob:
+def _named(named: str, args: Sequence[str], files: Sequence[str]) -> BatchSetting:
     file, _, name = named.rpartition(":")
     own = [] if file else list(_arguments(args, name))
     own = own or [each for path in ([file] if file else files) for each in _numbers(path, name)]
@@ -146,17 +148,17 @@ def _named(named: str, args: Sequence[str], files: Sequence[str]) -> Knob:
     )
 
 
-def _arguments(args: Sequence[str], name: str | None) -> Iterator[Knob]:
+def _arguments(args: Sequence[str], name: str | None) -> Iterator[BatchSetting]:
     """Arguments ``--name=8``, ``--name 8`` and ``name=8``."""
     for number, word in enumerate(args):
         option, equals, value = word.partition("=")
         follows = not equals and number + 1 < len(args) and word.startswith("-")
         value = args[number + 1] if follows else value
         if _meant(option.lstrip("-").replace("-", "_"), name) and value.isdecimal() and int(value):
-            yield Knob(int(value), f"the argument {option}", argument=number + follows)
+            yield BatchSetting(int(value), f"the argument {option}", argument=number + follows)
 
 
-def _numbers(file: str, name: str | None) -> Iterator[Knob]:
+def _numbers(file: str, name: str | None) -> Iterator[BatchSetting]:
     """Assignments of a whole number to the name."""
     try:
         text = Path(file).read_bytes()
@@ -178,7 +180,7 @@ def _numbers(file: str, name: str | None) -> Iterator[Knob]:
             first = starts[value.lineno - 1] + value.col_offset
             last = starts[(value.end_lineno or 0) - 1] + (value.end_col_offset or 0)
             said = f"{named} at {file}:{node.lineno}"
-            yield Knob(value.value, said, file=file, place=(first, last))
+            yield BatchSetting(value.value, said, file=file, place=(first, last))
 
 
 def _meant(name: str, wanted: str | None) -> bool:

@@ -83,10 +83,10 @@ class Planning:
         self.tell(AS_IT_IS, self._expected)
         base = self.reruns.run(Wanted())
         self._base = base
-        knob = batch_size.found(base, self.reruns.args, self.reruns.files, self.batch)
-        self.batch_of = knob if isinstance(knob, str) else knob.said
-        if not isinstance(knob, str):
-            self.reruns.knob = knob
+        setting = batch_size.found(base, self.reruns.args, self.reruns.files, self.batch)
+        self.batch_of = setting if isinstance(setting, str) else setting.said
+        if not isinstance(setting, str):
+            self.reruns.setting = setting
         self._add(rehearsed(AS_IT_IS, "", self._size, base))
         if self._size is not None:
             self._note_point(AS_IT_IS, self._size, base)
@@ -122,7 +122,7 @@ class Planning:
 
     @property
     def _size(self) -> int | None:
-        return self.reruns.knob.size if self.reruns.knob is not None else None
+        return self.reruns.setting.size if self.reruns.setting is not None else None
 
     def result(self) -> PlanResult:
         """What is known by now."""
@@ -154,21 +154,21 @@ class Planning:
         self.rows[row.name] = replace(row, fits=asked, smallest=smallest)
 
     def _multiples(self, base: Measured) -> None:
-        knob = self.reruns.knob
-        for times in TIMES if knob is not None else ():
-            assert knob is not None
-            name, batch = f"batch x{times}", knob.size * times
-            change = f"{knob.said}: {batch}"
+        setting = self.reruns.setting
+        for times in TIMES if setting is not None else ():
+            assert setting is not None
+            name, batch = f"batch x{times}", setting.size * times
+            change = f"{setting.said}: {batch}"
             why = self._refused(batch)
             found = None
             if not why:
                 found, why = self._run(name, Wanted(batch=batch))
             if found is not None:
-                why = knob.obeyed(base, found, batch)
+                why = setting.obeyed(base, found, batch)
             if found is None or why:
                 self.rows[name] = PlanRow(name, change, why=why)
                 if times == TIMES[0] and found is not None:  # larger ones would not be, either
-                    self.batch_of, self.reruns.knob = why, None
+                    self.batch_of, self.reruns.setting = why, None
                     self._points.pop(AS_IT_IS, None)
                 return
             self._check(AS_IT_IS, batch, found)
@@ -207,13 +207,13 @@ class Planning:
     # -- the largest batch -------------------------------------------------------------------------
 
     def _largest_of(self, option: Option) -> None:
-        knob, base = self.reruns.knob, self._base
-        if knob is None or base is None:
+        setting, base = self.reruns.setting, self._base
+        if setting is None or base is None:
             return
         wanted = Wanted(option.change, allocator=option.allocator)
-        batch = knob.size * TIMES[-1]
+        batch = setting.size * TIMES[-1]
         found, _ = self._run(f"{option.name}, batch {batch}", replace(wanted, batch=batch))
-        if found is not None and not knob.obeyed(base, found, batch):
+        if found is not None and not setting.obeyed(base, found, batch):
             self._note_point(option.name, batch, found)
             self._largest(option.name, wanted)
 
@@ -239,8 +239,8 @@ class Planning:
         found, why = self._run(f"{name}, batch {batch}", replace(wanted, batch=batch))
         if found is None:
             return Refused(why, failed=why != NO_TIME)
-        knob, base = self.reruns.knob, self._base
-        why = knob.obeyed(base, found, batch) if knob is not None and base is not None else ""
+        setting, base = self.reruns.setting, self._base
+        why = setting.obeyed(base, found, batch) if setting is not None and base is not None else ""
         if why:
             return Refused(why)
         self._check(name, batch, found)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from auditor.errors import TargetProblem
 from auditor.nulldevice import environment
-from auditor.plan.batch_size import Knob
+from auditor.plan.batch_size import BatchSetting
 from auditor.plan.measured import Measured, measured
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema import DeviceUseRow, LimitRow
@@ -76,7 +76,7 @@ class Reruns:
     gpu: str
     deadline: float | None = None
     progress: Progress = silent
-    knob: Knob | None = None
+    setting: BatchSetting | None = None
     n: int = 0
     files: tuple[str, ...] = ()
     """The program's own files, relative to the working directory, the target's first; known after
@@ -119,11 +119,11 @@ class Reruns:
 
     def _planned(self, wanted: Wanted, folder: Path) -> tuple[Plan, Mapping[str, bytes]]:
         change, args, files = wanted.change, self.args, {}
-        knob = self.knob
-        if knob is not None and wanted.batch is not None and wanted.batch != knob.size:
-            args, files = knob.args(args, wanted.batch), knob.files(wanted.batch)
-            if knob.loaders:
-                change = replace(change, batch=(wanted.batch, knob.size), loaders=knob.lines)
+        setting = self.setting
+        if setting is not None and wanted.batch is not None and wanted.batch != setting.size:
+            args, files = setting.args(args, wanted.batch), setting.files(wanted.batch)
+            if setting.loaders:
+                change = replace(change, batch=(wanted.batch, setting.size), loaders=setting.lines)
         variables = {}
         if self.device == "null":
             variables = environment(self.gpu, memory_bytes=ENDLESS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from auditor.errors import AuditProblem
-from auditor.plan.batch_size import Knob, found
+from auditor.plan.batch_size import BatchSetting, found
 from auditor.plan.measured import Loader
 from tests.plan.made import measured
 
@@ -29,10 +29,10 @@ def source(tmp_path, monkeypatch):
 
 
 def test_the_loader_comes_first(source):
-    knob = found(measured(8, 100), ["--batch_size=3"], source)
-    assert knob.size == 8 and knob.lines == (("train.py", 30),)
-    assert knob.said == "batch_size of the DataLoader at train.py:30"
-    assert knob.args(("--batch_size=3",), 16) == ("--batch_size=3",) and knob.files(16) == {}
+    setting = found(measured(8, 100), ["--batch_size=3"], source)
+    assert setting.size == 8 and setting.lines == (("train.py", 30),)
+    assert setting.said == "batch_size of the DataLoader at train.py:30"
+    assert setting.args(("--batch_size=3",), 16) == ("--batch_size=3",) and setting.files(16) == {}
 
 
 def test_a_batch_sampler_tells_its_size_by_what_it_gives():
@@ -55,18 +55,18 @@ def test_a_loader_of_unknown_size_is_said():
     ],
 )
 def test_an_argument_of_the_program(args, after):
-    knob = found(without_loader(), args, [])
+    setting = found(without_loader(), args, [])
     if after is None:
-        assert isinstance(knob, str)
+        assert isinstance(setting, str)
     else:
-        assert (knob.size, knob.args(args, 32)) == (8, after)
+        assert (setting.size, setting.args(args, 32)) == (8, after)
 
 
 def test_the_one_number_named_so(source):
-    knob = found(without_loader(), [], source)
-    assert (knob.size, knob.said) == (12, "BATCH at train.py:3")
-    assert knob.files(48)["train.py"].decode() == SOURCE.replace("12", "48")
-    assert knob.files(12) == {}
+    setting = found(without_loader(), [], source)
+    assert (setting.size, setting.said) == (12, "BATCH at train.py:3")
+    assert setting.files(48)["train.py"].decode() == SOURCE.replace("12", "48")
+    assert setting.files(12) == {}
 
 
 def test_several_numbers_are_not_guessed_from(source, tmp_path):
@@ -94,11 +94,11 @@ def test_a_name_that_is_set_twice_is_refused(source, tmp_path):
 
 
 def test_whether_a_number_obeyed_is_seen_at_the_model():
-    knob = Knob(8, "BATCH", file="train.py")
+    setting = BatchSetting(8, "BATCH", file="train.py")
     base = without_loader(8, shapes=((8, 128), (128,)))
-    assert knob.obeyed(base, without_loader(16, shapes=((16, 128), (128,))), 16) == ""
-    assert knob.obeyed(base, without_loader(16, shapes=((16, 90), (128,))), 16) == ""
-    assert "nothing that the model is given" in knob.obeyed(base, base, 16)
+    assert setting.obeyed(base, without_loader(16, shapes=((16, 128), (128,))), 16) == ""
+    assert setting.obeyed(base, without_loader(16, shapes=((16, 90), (128,))), 16) == ""
+    assert "nothing that the model is given" in setting.obeyed(base, base, 16)
 
 
 def loaded(size, batch_bytes, changed=("batch",)):
@@ -108,9 +108,9 @@ def loaded(size, batch_bytes, changed=("batch",)):
 
 def test_whether_a_loader_obeyed_is_seen_at_its_batches():
     base = loaded(8, 800.0, ())
-    knob = found(base, [], [])
-    assert knob.obeyed(base, loaded(16, 1600.0), 16) == ""
-    assert knob.obeyed(base, loaded(16, 1200.0), 16) == ""  # uneven samples
-    assert knob.obeyed(base, loaded(16, 1190.0), 16) == "the loader gives no batches of 16"
-    assert "(it has 20)" in knob.obeyed(base, loaded(32, 900.0), 32)
-    assert "no DataLoader took" in knob.obeyed(base, loaded(16, 1600.0, ()), 16)
+    setting = found(base, [], [])
+    assert setting.obeyed(base, loaded(16, 1600.0), 16) == ""
+    assert setting.obeyed(base, loaded(16, 1200.0), 16) == ""  # uneven samples
+    assert setting.obeyed(base, loaded(16, 1190.0), 16) == "the loader gives no batches of 16"
+    assert "(it has 20)" in setting.obeyed(base, loaded(32, 900.0), 32)
+    assert "no DataLoader took" in setting.obeyed(base, loaded(16, 1600.0, ()), 16)

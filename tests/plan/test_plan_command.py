@@ -77,7 +77,7 @@ def test_a_resized_loader_takes_what_the_edited_program_takes(project):
 
     reruns = Reruns("train.py", (), "rehearse", "T4")
     base = reruns.run(Wanted())
-    reruns.knob = batch_size.found(base, (), reruns.files)
+    reruns.setting = batch_size.found(base, (), reruns.files)
     resized = reruns.run(Wanted(batch=512))
     edited = textwrap.dedent(SCRIPT).replace("batch_size=256", "batch_size=512")
     (project / "edited.py").write_text(edited)
