@@ -171,7 +171,9 @@ class Recorder:
         )
         self.context.memory_limit, self.context.drill = self.plan.memory_limit, self.plan.drill
         self.context.gpu, self.context.answers = self.plan.gpu, self.plan.answers
-        if self.plan.until_oom is not None:
+        self.context.change = self.plan.change
+        on_null = self.plan.change is not None and self.plan.device == "null"
+        if self.plan.until_oom is not None or on_null:
             from auditor.capture.probes.memory.snapshot import record_from_the_start
 
             record_from_the_start(self._warn)

@@ -229,6 +229,8 @@ class Session:
             return [Pass("drill", plan.steps)]
         if plan.until_oom is not None:
             return [Pass("memory", plan.until_oom)]
+        if plan.change is not None:  # nothing but the peak of memory is asked for
+            return [Pass("warmup", plan.warmup), Pass("loud", plan.steps)]
         wanted = self._wanted()
         steps = (
             {"warmup": plan.warmup, **wanted}

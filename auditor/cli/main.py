@@ -343,6 +343,7 @@ def compare(**options: Any) -> None:
 
 
 for _door in (
+    more_commands.plan,
     more_commands.checkpoint,
     more_commands.drill,
     more_commands.view,

@@ -120,6 +120,78 @@ def drill(**options: Any) -> None:
     sys.exit(command.drill(**options))
 
 
+@click.command(cls=TargetCommand, short_help="Say what fits on which GPU, without one.")
+@click.argument("target")
+@MODULE
+@click.option(
+    "--gpu",
+    multiple=True,
+    metavar="NAME",
+    help="A GPU to fit it on: H100, A100, L4, T4 ... (repeatable; a wrong name lists all). "
+    "[default: H100]",
+)
+@click.option(
+    "--batch",
+    default="",
+    metavar="NAME",
+    help="What sets the batch size where no DataLoader does: an argument of the program, or "
+    "[FILE:]VARIABLE.",
+)
+@click.option(
+    "--world",
+    type=parameter_types.Whole(2, 1 << 20),
+    metavar="N",
+    help="Also estimate ZeRO-1, 2 and 3 over N ranks, by arithmetic.",
+)
+@click.option(
+    "--device",
+    type=parameter_types.Device(["auto", "rehearse", "null"]),
+    default="auto",
+    show_default=True,
+    help="What plays the GPU: the null device where a CUDA build of torch is installed, else the "
+    "shadow (rehearse).",
+)
+@click.option(
+    "--budget",
+    type=parameter_types.Seconds(),
+    default=180.0,
+    show_default=True,
+    help="Seconds to spend: no re-run begins that is not expected to end in time.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["terminal", "json"]),
+    default="terminal",
+    show_default=True,
+    help="How it is told.",
+)
+@click.option("--out", type=click.Path(), metavar="FILE", help="Also write it to this file.")
+@click.option("--quiet", is_flag=True, help="No progress, no advice.")
+@DEBUG
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def plan(**options: Any) -> None:
+    """Say what fits on which GPU: TARGET with other batch sizes, activation checkpointing, bf16,
+    another optimizer, another setting of the allocator.
+
+    The unmodified program runs again and again for a few steps, without a GPU, in copies of the
+    working directory. Each peak is that of a re-run, or is marked as estimated; so is the largest
+    batch for each GPU. No times are told.
+
+    \b
+      audit plan train.py --gpu A100
+      audit plan train.py --gpu T4 --gpu L4 --world 8 -- --config small.yaml
+      audit plan trainer:step --batch trainer.py:BATCH
+
+    Exit code: 0 done, 2 nothing can be planned, 3 the target failed by itself, 130 interrupted
+    (what is known by then is printed).
+    """
+    from auditor.cli import plan as command
+
+    options["target"] = parameter_types.target(options["target"], as_module=options.pop("module"))
+    sys.exit(command.run(**options))
+
+
 @click.command(
     cls=PlainCommand, short_help="Open TensorBoard on a run, its report in the Audit tab."
 )

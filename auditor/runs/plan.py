@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 TRACE_STEPS = 5
@@ -233,6 +233,24 @@ class Fit:
         return {"warmup": warmup, **{name: given[name] for name in ordered if given[name]}}
 
 
+@dataclass(frozen=True)
+class Change:
+    """What a run of ``audit plan`` changes in the program, which is not edited (nothing: the
+    program as it is).
+
+    The loaders that are made at ``loaders`` (file, relative to the working directory, and line)
+    have ``batch[0] / batch[1]`` times their batch size. Modules of the class ``checkpointed`` (its
+    module and qualified name) run under activation checkpointing, ``autocast`` names the dtype of
+    an autocast around forward and loss, ``optimizer`` is given to optimizers that take it.
+    """
+
+    batch: tuple[int, int] = (1, 1)
+    loaders: tuple[tuple[str, int], ...] = ()
+    checkpointed: str = ""
+    autocast: str = ""
+    optimizer: Mapping[str, bool] = field(default_factory=dict)
+
+
 What = Literal["", "nan", "inf", "oom", "kill"]
 Where = Literal["batch", "activation", "gradient"]
 
@@ -271,6 +289,7 @@ class Plan:
     a run on the null device records, ``answers`` the folder of the rehearsal that tells it the
     values, ``variables`` what its environment has more. With ``played`` these ranks of
     ``world_size`` run, one after the other, on a null device, and nobody runs the others.
+    With ``change`` it is a run of ``audit plan``: a few steps for the peak of memory.
     """
 
     target: str
@@ -303,6 +322,7 @@ class Plan:
     answers: str = ""
     variables: Mapping[str, str] | None = None
     played: tuple[int, ...] = ()
+    change: Change | None = None
 
     @property
     def watched(self) -> range:
@@ -386,6 +406,10 @@ class Plan:
             data["trial"]["loaders"] = Loaders(**data["trial"]["loaders"])
         if data["fit"]:
             data["fit"]["kept"] = tuple(data["fit"]["kept"])
+        if data["change"]:
+            data["change"]["batch"] = tuple(data["change"]["batch"])
+            data["change"]["loaders"] = tuple(map(tuple, data["change"]["loaders"]))
+            data["change"] = Change(**data["change"])
         for name, kind in (("copied", Copied), ("drill", Drill), ("trial", Trial), ("fit", Fit)):
             data[name] = kind(**data[name]) if data[name] else None
         return Plan(**data)

@@ -14,7 +14,7 @@ from auditor.errors import fault
 from auditor.model.devices import DeviceInfo
 from auditor.recordings.folder import RecordingWriter
 from auditor.recordings.schema import Counters, LapseRow, PassRow
-from auditor.runs.plan import Drill
+from auditor.runs.plan import Change, Drill
 
 if TYPE_CHECKING:
     from auditor.capture.instruments.autograd_graph import Backward
@@ -50,6 +50,8 @@ class Context:
     """Bytes of device memory that the program may use; None: what the card has."""
     drill: Drill | None = None
     """The fault to plant; None where this is no drill."""
+    change: Change | None = None
+    """What this run of ``audit plan`` changes in the program; None where it is none."""
     gpu: str = ""
     """The model that a rehearsal plays, a key of ``auditor.nulldevice.GPUS``; empty: its own."""
     answers: str = ""

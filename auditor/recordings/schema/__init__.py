@@ -108,6 +108,12 @@ from auditor.recordings.schema.optim import (
     UpdateRow,
     ZeroGradRow,
 )
+from auditor.recordings.schema.planned import (
+    PlannedBlocksRow,
+    PlannedChangeRow,
+    PlannedInputRow,
+    PlannedOptimizerRow,
+)
 from auditor.recordings.schema.run import (
     Counters,
     DeviceTimeRow,
@@ -217,6 +223,10 @@ ROWS: tuple[type[Row], ...] = (
     DrillLoadRow,
     DrillEndRow,
     DrillBrokenRow,
+    PlannedInputRow,
+    PlannedBlocksRow,
+    PlannedOptimizerRow,
+    PlannedChangeRow,
 )
 """In the order of docs/recording.md. A part with several has rows that its tag tells apart
 (``what`` or ``call``).
@@ -307,6 +317,10 @@ __all__ = [
     "PartialResumeRow",
     "PassRow",
     "PiecewiseRow",
+    "PlannedBlocksRow",
+    "PlannedChangeRow",
+    "PlannedInputRow",
+    "PlannedOptimizerRow",
     "ProfilerRow",
     "RankMemoryRow",
     "RateGroup",
