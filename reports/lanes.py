@@ -83,6 +83,7 @@ def _picture(
             "kind": "lanes",
             "lanes": names,
             "right": right / scale,
+            "span": [0.0, _short(right / scale)],
             "groups": list(_groups([*found, *bodies])),
             "edges": [[row + ahead, _short(at / scale)] for row, at in _borders(chart, right)],
         },

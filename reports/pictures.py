@@ -1,5 +1,5 @@
-"""The filled charts of the page: a still picture in SVG that stands at once, and the data that
-plotly redraws it from.
+"""The filled charts of the page: a picture in SVG that stands at once, and the data that tells its
+values.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Picture:
     plot: dict[str, Any] = field(default_factory=dict)
 
     def data(self) -> dict[str, Any]:
-        """What the page's script needs to draw it with plotly."""
+        """What the page's scripts need: to tell its values, to zoom, to draw it with plotly."""
         return {
             "id": self.id,
             "height": self.rows,

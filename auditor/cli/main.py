@@ -93,6 +93,11 @@ def judging_options(command: Any) -> Any:
             is_flag=True,
             help="Write the findings to the file of --baseline: all are accepted.",
         ),
+        click.option(
+            "--interactive-figures",
+            is_flag=True,
+            help="Put plotly into report.html (2 MB more), which redraws its figures.",
+        ),
         more_commands.ALLOW_BROKEN_RULES,
         click.option("--quiet", is_flag=True, help="Print only the path of the report."),
         more_commands.DEBUG,

@@ -392,6 +392,10 @@ class Report:
     """What opens a finding's line in an editor, by ``file:line``, where the file lies on this
     machine as it was recorded; never written to report.json.
     """
+    interactive_figures: bool = False
+    """Whether the page holds plotly, for figures that are redrawn by it; never written to
+    report.json.
+    """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "findings", prices.in_order(self.findings))

@@ -90,3 +90,10 @@ def _waiting(browser: Any) -> Any:  # noqa: ANN401
         EVERY,
         ignored_exceptions=(NoSuchFrameException, StaleElementReferenceException),
     )
+
+
+def wake_charts(browser: Any, *figures: str) -> None:  # noqa: ANN401
+    """Scroll to figures of a page with plotly, and wait until it has drawn them."""
+    for figure in figures or ("figure.chart",):
+        browser.execute_script("document.querySelector(arguments[0]).scrollIntoView()", figure)
+        wait(browser, f"return document.querySelector('{figure} .live-plot .main-svg')")

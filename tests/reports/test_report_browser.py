@@ -1,11 +1,11 @@
-"""report.html in Chromium from file://: quiet console, inert attacks, charts that wake, keyboard,
-phone width, dark colours.
+"""report.html in Chromium from file://: quiet console, inert attacks, keyboard, phone width, dark
+colours.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,58 +14,11 @@ import pytest
 from auditor.reports import renderer
 
 from auditor.model import Report
-from auditor.model.charts import Layers, Tone
 from tests.reports import golden_attack
 from tests.reports import golden_report as golden
-from tests.reports.browsing import NEEDS_CHROMIUM, chromium, wait
+from tests.reports.browsing import NEEDS_CHROMIUM, wait, wake_charts
 
 pytestmark = NEEDS_CHROMIUM
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium(browser="ALL") as driver:
-        yield driver
-
-
-@pytest.fixture
-def show(browser: Any, tmp_path: Path) -> Callable[..., Any]:  # noqa: ANN401
-    """Opens a report at a width and colour scheme; returns the browser."""
-
-    def opened(report: Report, width: int = 1280, scheme: str = "light") -> Any:  # noqa: ANN401
-        page = tmp_path / "report.html"
-        rendered = renderer("html").render(report)
-        assert isinstance(rendered, str)
-        page.write_text(rendered, "utf-8")
-        browser.get("about:blank")  # what the page before has to say, it says now
-        browser.get_log("browser")
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        browser.get(page.as_uri())
-        return browser
-
-    return opened
-
-
-# Scrolls to an element and calls back when an observer made after the page's own has seen it: the
-# page has seen it too.
-_SEEN = """
-const [place, done] = arguments, element = document.querySelector(place);
-new IntersectionObserver((entries, mine) => {
-  if (!entries.some((entry) => entry.isIntersecting)) return;
-  mine.disconnect();
-  setTimeout(done);
-}).observe(element);
-element.scrollIntoView();
-"""
-
-
-def _wake_charts(browser: Any, *figures: str) -> None:  # noqa: ANN401
-    for figure in figures or ("figure.chart",):
-        browser.execute_script("document.querySelector(arguments[0]).scrollIntoView()", figure)
-        wait(browser, f"return document.querySelector('{figure} .live-plot .main-svg')")
 
 
 @pytest.mark.parametrize(
@@ -74,8 +27,8 @@ def _wake_charts(browser: Any, *figures: str) -> None:  # noqa: ANN401
     ids=["rich", "failed", "attack"],
 )
 def test_no_console_message_no_request_no_attack(show: Callable[..., Any], report: Report) -> None:
-    browser = show(report)
-    _wake_charts(browser, "figure.chart", "#timeline-1", "#memory-1", "figure[id^=segments]")
+    browser = show(replace(report, interactive_figures=True))
+    wake_charts(browser, "figure.chart", "#timeline-1", "#memory-1", "figure[id^=segments]")
     assert browser.get_log("browser") == []
     assert (
         browser.execute_script(
@@ -120,45 +73,6 @@ def test_words_stand_before_any_chart_wakes(show: Callable[..., Any]) -> None:
     )
 
 
-def test_a_chart_becomes_plotly_when_it_is_looked_at(show: Callable[..., Any]) -> None:
-    browser = show(golden.rich_report())
-    _wake_charts(browser)
-    names = browser.execute_script(
-        "return document.querySelector('.live-plot').data.map((trace) => trace.name)"
-    )
-    assert names == ["quiet pass", "loud pass", "slow step"]
-    assert not browser.execute_script("return document.querySelector('.plot').checkVisibility()")
-
-
-def test_memory_and_lanes_become_plotly_too(show: Callable[..., Any]) -> None:
-    browser = show(golden.rich_report())
-    _wake_charts(browser, "#memory-1", "#timeline-1", "#segments-1")
-    kinds = (
-        "return Object.fromEntries(arguments[0].map((id) => [id, document.querySelector(`#${id} "
-        ".live-plot`).data"
-        ".map((trace) => trace.type + ' ' + trace.name)]))"
-    )
-    assert browser.execute_script(kinds, ["timeline-1", "memory-1", "segments-1"]) == {
-        "timeline-1": ["bar findings", "bar forward", "bar backward", "bar kernels"],
-        "memory-1": [
-            "scatter model.py:31 __init__",
-            "scatter trainer.py:140 step",
-            "scatter all other lines",
-            "scatter reserved",
-        ],
-        "segments-1": [
-            "bar model.py:31 __init__",
-            "bar free",
-            "bar trainer.py:140 step",
-            "scatter edges",
-        ],
-    }
-    top = browser.execute_script(
-        "return document.querySelector('#memory-1 .live-plot').calcdata[2].map((point) => point.y)"
-    )
-    assert max(top) == pytest.approx(2 + 1.5 + 1 / 64, rel=1e-3)
-
-
 def test_memory_by_line_and_by_purpose_change_places_by_keyboard(show: Callable[..., Any]) -> None:
     from selenium.webdriver.common.keys import Keys
 
@@ -171,7 +85,6 @@ def test_memory_by_line_and_by_purpose_change_places_by_keyboard(show: Callable[
     browser.execute_script("arguments[0].focus()", choice)
     choice.send_keys(Keys.ARROW_RIGHT)
     assert browser.execute_script(shown) == [False, True]
-    _wake_charts(browser, "#memory-2")
     browser.execute_script("location.hash = '#memory-1'")  # a finding's link
     wait(browser, "return document.getElementById('memory-1').checkVisibility()")
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
@@ -179,37 +92,6 @@ def test_memory_by_line_and_by_purpose_change_places_by_keyboard(show: Callable[
         assert browser.execute_script(shown) == [True, True]
     finally:
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
-
-
-def test_a_chart_of_five_thousand_points_wakes_within_thewait(show: Callable[..., Any]) -> None:
-    x = tuple(map(float, range(500)))
-    wave = tuple((number * 7919) % 1000 << 20 for number in range(500))
-    report = golden.silent_report()
-    many = tuple(Tone(f"train.py:{number}", number % 10) for number in range(9))
-    browser = show(
-        replace(
-            report,
-            layers=(Layers("Memory", "", "event", x, many, (wave,) * 9, wave, (), 100_000, ()),),
-        )
-    )
-    _wake_charts(browser, "#memory-1")
-    assert browser.get_log("browser") == []
-    wait(
-        browser, "return document.querySelectorAll('.live-plot .scatterlayer .trace').length === 10"
-    )
-
-
-def test_charts_stay_still_pictures_without_decompression(show: Callable[..., Any]) -> None:
-    browser = show(golden.silent_report())
-    hide = {"source": "delete window.DecompressionStream"}
-    added = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", hide)
-    try:
-        show(golden.rich_report())
-        browser.execute_async_script(_SEEN, "figure.chart")
-        assert browser.execute_script("return document.querySelector('.plot').checkVisibility()")
-        assert browser.execute_script("return document.querySelector('.live-plot')") is None
-    finally:
-        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
 
 
 def test_every_finding_is_reached_by_keyboard(show: Callable[..., Any]) -> None:
@@ -396,22 +278,6 @@ def test_print_fits_its_paper_with_everything_open(
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
-def test_print_shows_the_still_charts(show: Callable[..., Any]) -> None:
-    browser = show(golden.rich_report())
-    _wake_charts(browser)
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    try:
-        assert browser.execute_script("return document.querySelector('.plot').checkVisibility()")
-        assert not browser.execute_script(
-            "return document.querySelector('.live-plot').checkVisibility()"
-        )
-        assert not browser.execute_script(
-            "return document.querySelector('button.copy').checkVisibility()"
-        )
-    finally:
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
-
-
 @pytest.mark.parametrize("folder", ["plain", "it's my run", "$(touch x)"])
 def test_commands_name_the_pages_own_folder_as_a_shell_takes_it(
     browser: Any,  # noqa: ANN401
@@ -543,30 +409,6 @@ def test_the_figure_of_the_headline_opens_its_finding(show: Callable[..., Any]) 
     assert not browser.find_element("css selector", "#finding-3 .message").is_displayed()
     link.click()
     wait(browser, "return document.querySelector('#finding-3 .message').checkVisibility()")
-
-
-_OUTSIDE = """
-return [...document.querySelectorAll('.plot .y span, .plot .x span, .live-plot .ytick text, .live-plot .xtick text')]
-  .filter((one) => one.checkVisibility())
-  .map((one) => [one.textContent, one.getBoundingClientRect()])
-  .filter(([, at]) => at.left < 0 || at.right > innerWidth).map(([words]) => words)
-"""
-
-
-def test_no_label_of_a_chart_is_cut_off_on_a_phone(show: Callable[..., Any]) -> None:
-    report = golden.rich_report()
-    long = "NCCL communication stream of rank 13"
-    lanes = tuple(
-        replace(chart, lanes=(long, *chart.lanes[1:])) if chart.kind != "segments" else chart
-        for chart in report.lanes
-    )
-    assert any(long in chart.lanes for chart in lanes)
-    browser = show(replace(report, lanes=lanes), 390)
-    assert browser.execute_script(_OUTSIDE) == []
-    words = browser.execute_script("return document.querySelector('#timeline-1 .y').textContent")
-    assert long in words
-    _wake_charts(browser, "#timeline-1")
-    assert browser.execute_script(_OUTSIDE) == []
 
 
 def test_after_printing_rows_are_folded_again(show: Callable[..., Any]) -> None:
