@@ -47,6 +47,17 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Marked:
+    """The dearest gap of a step: what is said of it, and link and code of the finding that explains
+    it (empty where none does).
+    """
+
+    said: str
+    anchor: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True)
 class Picture:
     """One chart. ``rows`` is its height in px without the axis, ``said`` what it shows in numbers.
 
@@ -70,6 +81,7 @@ class Picture:
     grid: bool = True
     of_memory: bool = False
     places: tuple[Place, ...] = ()
+    gap: Marked | None = None
     subject: str = ""
     view: str = ""
     plot: dict[str, Any] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from auditor.reports import renderer
 from auditor.model import Report
 from tests.reports import golden_attack
 from tests.reports import golden_report as golden
-from tests.reports.browsing import NEEDS_CHROMIUM, wait, wake_charts
+from tests.reports.browsing import NEEDS_CHROMIUM, axe_violations, wait, wake_charts
 
 pytestmark = NEEDS_CHROMIUM
 
@@ -203,8 +203,7 @@ def test_all_text_has_aa_contrast(show: Callable[..., Any], report: Report, sche
         assert (levels[1] + 0.05) / (levels[0] + 0.05) >= 4.5, (where, ink, ground)
 
 
-# What a screen reader needs, checked by hand: axe-core is no package of this environment. Each
-# entry is a fault.
+# What a screen reader needs, beside what axe-core asks for. Each entry is a fault.
 _FAULTS = """
 const faults = [], all = (query) => [...document.querySelectorAll(query)];
 const name = (one) => (one.getAttribute("aria-label") || one.textContent || "").trim();
@@ -252,6 +251,36 @@ def test_a_screen_reader_finds_its_way(show: Callable[..., Any], report: Report)
         "for (const part of document.querySelectorAll('details')) part.open = true"
     )
     assert browser.execute_script(_FAULTS) == []
+
+
+@pytest.mark.parametrize(
+    ("report", "scheme", "width"),
+    [
+        (golden.rich_report(), "light", 1280),
+        (golden.rich_report(), "dark", 390),
+        (golden.failed_report(), "light", 390),
+        (golden.silent_report(), "dark", 1280),
+    ],
+    ids=["rich", "rich-dark-phone", "failed-phone", "silent-dark"],
+)
+def test_axe_finds_no_violation_with_all_open(
+    show: Callable[..., Any], report: Report, scheme: str, width: int
+) -> None:
+    browser = show(report, width, scheme)
+    browser.execute_script(
+        "for (const part of document.querySelectorAll('details')) part.open = true;"
+        "for (const each of document.querySelectorAll('.tool[aria-expanded]')) each.click();"
+    )
+    assert axe_violations(browser) == []
+
+
+def test_axe_is_really_asked(show: Callable[..., Any]) -> None:
+    browser = show(golden.silent_report())
+    browser.execute_script(
+        "document.querySelector('main').append(document.createElement('button'))"
+    )
+    (told,) = axe_violations(browser)
+    assert told.startswith("button-name: <button></button>")
 
 
 def test_dark_is_dark(show: Callable[..., Any]) -> None:

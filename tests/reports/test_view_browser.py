@@ -15,7 +15,7 @@ import pytest
 
 from auditor.model import Finding, Site
 from tests.reports import golden_report as golden
-from tests.reports.browsing import NEEDS_CHROMIUM, chromium, enter, wait
+from tests.reports.browsing import NEEDS_CHROMIUM, axe_violations, chromium, enter, wait
 from tests.reports.viewing import framed_trace, plain_trace, two_lines, viewing, write_run
 
 pytestmark = NEEDS_CHROMIUM
@@ -275,3 +275,11 @@ def test_every_request_goes_to_this_machine(opened: Callable[..., Any]) -> None:
         for message in severe
         if "favicon" not in message and "/data/plugin/pytorch_profiler" not in message
     ] == []
+
+
+@pytest.mark.parametrize("view", ["report", "trace"])
+def test_axe_finds_no_violation_in_the_page_around(opened: Callable[..., Any], view: str) -> None:
+    browser = opened(f"run=plain&view={view}")
+    wait(browser, "return document.querySelector('#subject').textContent")
+    wait(browser, "return document.querySelector('#frames iframe')")
+    assert axe_violations(browser) == []
