@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from auditor import __version__
+from auditor.evidence.checkpoints import saved
 from auditor.evidence.recorded.communication import communication_of
 from auditor.evidence.recorded.compilation import compilation
 from auditor.evidence.recorded.cpu_contention import CpuContention
@@ -18,6 +19,7 @@ from auditor.evidence.recorded.steps import Step, Steps, compiled_caution, own_t
 from auditor.evidence.recorded.training import Trained
 from auditor.evidence.snapshot.charts import memory_charts
 from auditor.evidence.snapshot.history import peak_allocated
+from auditor.evidence.snapshot.out_of_memory import ran_out
 from auditor.evidence.source.excerpts import excerpt
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace import facts as traces
@@ -143,6 +145,8 @@ def report(
         compilation=compilation(evidence),
         what_if=judged.what_if,
         forecast=forecast,
+        ran_out=ran_out(evidence) if "MEM015" in found else None,
+        checkpoints=saved(evidence),
     )
 
 

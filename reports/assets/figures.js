@@ -322,7 +322,9 @@
       const [low, high] = this.view;
       labels.prepend(...(closer ? ticks(low, high, this.across[1] ? 0 : 1).map((x) => {
         const label = made("span", "", digits(x));
-        label.style.left = `${100 * (x - low) / (high - low)}%`;
+        const at = (x - low) / (high - low);
+        label.style.left = `${100 * at}%`;
+        label.classList.toggle("end", at > 0.98);
         return label;
       }) : this.still));
     }
