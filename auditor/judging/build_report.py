@@ -132,11 +132,7 @@ def report(
         environment=_environment(evidence, rehearsed),
         method=_method(evidence, steps, quiet),
         series=series,
-        operators=tuple(
-            (op.name, round(op.calls), op.self_us) for op in facts.operators[:TOP_OPERATORS]
-        )
-        if facts
-        else (),
+        operators=_operators(facts),
         excerpts={str(f.site): excerpt(recording, f.site) for f in findings if f.site is not None},
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
         ranks=() if manifest.get("played") else ranks_of(evidence),  # these have times
@@ -148,6 +144,11 @@ def report(
         ran_out=ran_out(evidence) if "MEM015" in found else None,
         checkpoints=saved(evidence),
     )
+
+
+def _operators(facts: traces.TraceFacts | None) -> tuple[tuple[str, int, float], ...]:
+    shown = facts.operators[:TOP_OPERATORS] if facts else ()
+    return tuple((op.name, round(op.calls), op.self_us) for op in shown)
 
 
 def _priced(
