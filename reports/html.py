@@ -275,6 +275,7 @@ def _environment() -> jinja2.Environment:
         "path": text.path,
         "line": text.one_line,
         "breakable": page.breakable,
+        "brief": page.brief,
         "tail": text.tail_lines,
         "title_of": page.title,
         "prose": page.prose,

@@ -17,6 +17,7 @@ from auditor.model import Report
 from tests.reports import golden_attack
 from tests.reports import golden_report as golden
 from tests.reports.browsing import NEEDS_CHROMIUM, axe_violations, wait, wake_charts
+from tests.reports.test_report_communication import FOUND
 
 pytestmark = NEEDS_CHROMIUM
 
@@ -447,3 +448,38 @@ def test_after_printing_rows_are_folded_again(show: Callable[..., Any]) -> None:
         browser.execute_script("dispatchEvent(new Event(arguments[0]))", event)
         opened = "return document.querySelectorAll('details.row[open]').length"
         assert browser.execute_script(opened) == number
+
+
+def test_long_lines_of_source_scroll_on_a_phone_and_wrap_on_paper(show: Callable[..., Any]) -> None:
+    report = golden.rich_report()
+    site = str(report.findings[0].site)
+    shown = report.excerpts[site]
+    long = replace(shown, lines=("word " * 80, *shown.lines[1:]))
+    browser = show(replace(report, excerpts={**report.excerpts, site: long}), 390)
+    browser.find_element("css selector", "#finding-1 summary").click()
+    inside = (
+        "const source = document.getElementById('finding-1-source');"
+        "source.scrollLeft = 1000; return source.scrollLeft"
+    )
+    assert browser.execute_script(inside) > 500
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        assert browser.execute_script(
+            "const source = document.getElementById('finding-1-source');"
+            "return source.scrollWidth <= source.clientWidth + 1"
+        )
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_columns_of_a_table_keep_their_words_whole_on_a_phone(show: Callable[..., Any]) -> None:
+    browser = show(replace(golden.silent_report(), communication=FOUND), 390)
+    heights = browser.execute_script(
+        "return [...document.querySelectorAll('#communication .words thead th')]"
+        ".map((one) => one.getBoundingClientRect().height)"
+    )
+    assert heights and max(heights) < 60
+    assert browser.execute_script(
+        "return [...document.querySelectorAll('#communication td:last-child')]"
+        ".every((one) => one.checkVisibility())"
+    )
