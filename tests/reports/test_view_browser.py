@@ -125,8 +125,13 @@ def test_runs_are_listed_and_a_report_runs_in_its_sandbox(opened: Callable[..., 
         "examples.energy_flow.trainer:step"
     )
     assert browser.execute_script("return self.origin") == "null"
-    browser.execute_script("document.querySelector('figure.chart').scrollIntoView()")
-    wait(browser, "return document.querySelector('figure.chart .live-plot .main-svg')")
+    wait(browser, "return document.querySelector('figure.chart .over')")
+    told = browser.execute_script(
+        "const over = document.querySelector('figure.chart .over');"
+        "over.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}));"
+        "return over.querySelector('.tip').textContent"
+    )
+    assert told.startswith("step ")
 
 
 def test_a_finding_of_the_report_shows_in_the_trace(opened: Callable[..., Any]) -> None:
