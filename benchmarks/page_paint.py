@@ -6,8 +6,8 @@ Chromium.
 The plain page holds title, message, source and patch of each finding in bare HTML: no style, no
 script. Both are opened from disk in turn, in a fresh tab each; printed are the medians of the
 browser's own *first contentful paint*, when the whole page was parsed, and, for the report, how
-long its memory chart of 5,000 points takes from being scrolled to to being drawn. Needs Debian's
-chromium and chromium-driver, and selenium.
+long its memory chart of 5,000 points takes from being scrolled to to telling a value. Needs
+Debian's chromium and chromium-driver, and selenium.
 """
 
 from __future__ import annotations
@@ -33,7 +33,13 @@ from auditor.model.charts import Layers, Tone  # noqa: E402
 
 PAINT = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
 PARSED = "return performance.getEntriesByType('navigation')[0].domInteractive"
-WOKEN = "return document.querySelector('#memory-1 .live-plot .main-svg') !== null"
+ASK = """
+const over = document.querySelector('#memory-1 .over');
+if (!over) return;
+over.scrollIntoView();
+over.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight'}));
+"""
+TOLD = "return document.querySelector('#memory-1 .tip')?.textContent.length > 0"
 
 
 def large_report(findings: int) -> Report:
@@ -101,13 +107,13 @@ def opened(driver: Any, page: Path) -> tuple[float, float]:
     return float(painted), float(driver.execute_script(PARSED))
 
 
-def woken(driver: Any) -> float:
-    """Milliseconds from scrolling to the memory chart until plotly has drawn it, the bundle's
-    unpacking included.
+def told(driver: Any) -> float:
+    """Milliseconds from scrolling to the memory chart until it has told its first value, the
+    reading of its data included.
     """
     begun = time.perf_counter()
-    driver.execute_script("document.getElementById('memory-1').scrollIntoView()")
-    _wait(lambda: driver.execute_script(WOKEN))
+    driver.execute_script(ASK)
+    _wait(lambda: driver.execute_script(TOLD))
     return 1e3 * (time.perf_counter() - begun)
 
 
@@ -139,7 +145,7 @@ def main() -> None:
             for _ in range(asked.rounds + 1):
                 for name, page in pages.items():
                     times[name].append(opened(driver, page))
-                waking.append(woken(driver))
+                waking.append(told(driver))
         finally:
             driver.quit()
     show(
@@ -164,7 +170,9 @@ def show(
         )
         print(f"| {name} | {sizes[name] / 1e6:.2f} MB | {paint[name]:.0f} | {parsed:.0f} |")
     print(f"\nratio of first paints: {paint['report'] / paint['plain']:.2f} (goal: at most 2)")
-    print(f"memory chart, from scrolled to to drawn: {statistics.median(waking[1:]):.0f} ms")
+    print(
+        f"memory chart, from scrolled to to its first value: {statistics.median(waking[1:]):.0f} ms"
+    )
 
 
 if __name__ == "__main__":

@@ -101,10 +101,10 @@ def taken(driver: Any, page: Path, shot: Shot) -> bytes:
     }
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     driver.get(page.as_uri())
-    for _ in range(2):  # charts that wake on the way push the place down
+    for _ in range(2):  # what is laid out on the way pushes the place down
         if shot.place:
             driver.execute_script(SHOW, shot.place)
-        time.sleep(3)
+        time.sleep(1)
     return base64.b64decode(
         driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"]
     )

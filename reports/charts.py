@@ -1,5 +1,5 @@
-"""Plots as geometry: points thinned without hiding an extreme, drawn as plain SVG at once and
-handed on to plotly as data.
+"""Plots as geometry: points thinned without hiding an extreme, drawn as plain SVG and handed on to
+the page's scripts as data.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from auditor.model.charts import Series
 from . import text
 
 POINTS = 5000
-"""Points that one chart hands to plotly at most: above it panning stutters (research: 50k SVG
-points paint in 4.7 s).
+"""Points that one chart hands to the page's scripts at most: above it zooming stutters (research:
+50k SVG points paint in 4.7 s).
 """
 
 DRAWN = 1200
@@ -52,8 +52,8 @@ class Mark:
 
 @dataclass(frozen=True)
 class Line:
-    """One series in the chart's unit. ``points`` feed plotly; ``drawn`` are those of the SVG's
-    ``path``.
+    """One series in the chart's unit. ``points`` are those that a script can tell and zoom into;
+    ``drawn`` are those of the SVG's ``path``.
     """
 
     name: str
@@ -87,6 +87,10 @@ class Chart:
     total: int
     codes: tuple[str, ...] = ()
     """Rules and families whose findings can be seen in it."""
+    across: tuple[float, float] = (0.0, 1.0)
+    """Lowest and highest x of the picture."""
+    up: tuple[float, float] = (0.0, 1.0)
+    """Lowest and highest y of the picture."""
     ended: Mark | None = None
     """The step that did not complete."""
 
@@ -113,11 +117,14 @@ class Chart:
         return tuple(sorted(chosen, key=lambda mark: mark.x))
 
     def data(self) -> dict[str, Any]:
-        """What the page's script needs to draw it with plotly."""
+        """What the page's scripts need: to tell its values, to zoom, to draw it with plotly."""
         ended = {"x": self.ended.x, "label": self.ended.label} if self.ended is not None else None
         return {
             "id": self.id,
+            "kind": "lines",
             "unit": self.unit,
+            "span": self.across,
+            "rise": self.up,
             "lines": [_data(line) for line in self.lines],
             "ended": ended,
         }
@@ -230,6 +237,8 @@ def _chart(name: str, unit: str, series: Sequence[Series]) -> Chart:
         ),
         total=sum(len(line) for line in points),
         codes=_CODES.get(unit, ()),
+        across=(frame.left, frame.right),
+        up=(frame.low, frame.high),
         ended=Mark(ended[0], 0.0, frame.across(ended[0]), 0.0, text.one_line(ended[1], 200))
         if ended is not None
         else None,

@@ -1,5 +1,5 @@
-"""report.html: one file that works offline. Words, findings and SVG charts are plain HTML; plotly
-wakes when a chart is looked at.
+"""report.html: one file that works offline. Words, findings and SVG charts are plain HTML; plotly is
+in it only where that was asked for, and wakes when a chart is looked at.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from . import (
     forecasts,
     lanes,
     next_steps,
+    outcomes,
     page,
     pictures,
     ranks,
@@ -51,7 +52,10 @@ _VALUE_LIMIT = 20_000
 _MARKS_LISTED = 8
 _RULES_LISTED = 12
 """Skipped rules with one reason that stand unfolded."""
-_ZOOMLESS = "The charts do not zoom: plotly was not installed where this page was written."
+_NO_PLOTLY = (
+    "interactive-figures was asked for, and plotly was not installed where this page was written: "
+    "pip install 'torch-step-audit[all]'."
+)
 _PACKING = 3
 """Level of gzip: 9 would save 0.2 MB of the page and take 0.1 s more of every audit. isal's
 highest.
@@ -62,7 +66,9 @@ _RANKS_LISTED = 512
 
 
 class Html:
-    """``report.html``. The plotly bundle is inside, once, only when there is something to plot."""
+    """``report.html``. The plotly bundle is inside, once, only where it was asked for and there is
+    something to plot.
+    """
 
     name = "html"
     suffix = ".html"
@@ -113,6 +119,7 @@ def _context(report: Report) -> dict[str, Any]:
         **_ranks(report),
         "busy": device.opening(report),
         "device": device,
+        "outcomes": outcomes,
         "compiled": compilation.sentences(report, "µs"),
         "compiled_parts": compilation.rows(report),
         **_fixing(report),
@@ -120,21 +127,24 @@ def _context(report: Report) -> dict[str, Any]:
         "pictures": grouped,
         "marks_listed": _MARKS_LISTED,
         "rules_listed": _RULES_LISTED,
-        **_drawing([data for _, data in (*by_step, *filled)]),
+        **_drawing([data for _, data in (*by_step, *filled)], plotly=report.interactive_figures),
     }
 
 
-def _drawing(drawings: list[Any]) -> dict[str, Any]:
-    """Style, scripts and what they draw; without plotly the charts stay still pictures."""
-    plotted = drawings if _plotly_installed() else []
-    script = _asset("report.js") + _asset("filter.js") + _asset("plots.js")
+def _drawing(drawings: list[Any], *, plotly: bool) -> dict[str, Any]:
+    """Style, scripts and what they draw; ``plotly`` is in the page where that is asked for."""
+    plotted = bool(drawings) and plotly and _plotly_installed()
+    script = _asset("report.js") + _asset("filter.js") + (_asset("figures.js") if drawings else "")
+    script += _asset("plots.js") if plotted else ""
     return {
-        "zoomless": _ZOOMLESS if drawings and not plotted else "",
-        "data": Markup(_script_json({"charts": plotted})),  # noqa: S704 - escaped by _script_json
+        "zoomless": _NO_PLOTLY if drawings and plotly and not plotted else "",
+        "data": Markup(_script_json({"charts": drawings}))  # noqa: S704 - escaped by _script_json
+        if drawings
+        else "",
         "style": Markup(_asset("report.css")),  # noqa: S704 - our own file
         "script": Markup(script),  # noqa: S704 - our own file
         "plotly": _plotly_packed() if plotted else "",
-        "policy": _policy(script, with_plotly=bool(plotted)),
+        "policy": _policy(script, with_plotly=plotted),
     }
 
 
@@ -265,6 +275,7 @@ def _environment() -> jinja2.Environment:
         "path": text.path,
         "line": text.one_line,
         "breakable": page.breakable,
+        "brief": page.brief,
         "tail": text.tail_lines,
         "title_of": page.title,
         "prose": page.prose,
@@ -306,7 +317,7 @@ def _asset(name: str) -> str:
 
 
 def _plotly_installed() -> bool:
-    """Whether the charts can be drawn anew; without it they are still pictures."""
+    """Whether plotly can be put into the page."""
     return importlib.util.find_spec("plotly") is not None
 
 

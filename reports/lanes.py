@@ -12,7 +12,7 @@ from auditor.model.charts import Bar, Lanes
 
 from . import text
 from .charts import POINTS, Tick, scaled
-from .pictures import Key, Picture, Place, Shape, across, box, shade
+from .pictures import Key, Marked, Picture, Place, Shape, across, box, shade
 
 LANES = 60
 """Lanes that are drawn at most."""
@@ -22,6 +22,7 @@ _FILLED = 0.78
 """Share of a lane's height that its bars take."""
 
 _HINTS = "findings"
+_GAP = "the dearest gap"
 
 
 def pictures(lanes: Sequence[Lanes], anchors: Mapping[str, tuple[str, str]]) -> tuple[Picture, ...]:
@@ -49,7 +50,10 @@ def _valid(chart: Lanes) -> list[Bar]:
 def _picture(
     name: str, chart: Lanes, bars: Sequence[Bar], anchors: Mapping[str, tuple[str, str]]
 ) -> Picture:
+    gap = _gap(chart, anchors)
     right = max(bar.start + bar.length for bar in bars)
+    if chart.gap is not None and gap is not None:
+        right = max(right, chart.gap.start + chart.gap.length)
     unit, scale = scaled(chart.unit, right)
     places = _places(chart, anchors, right)
     names = [*([_HINTS] if places else []), *(_lane(chart, lane) for lane in chart.lanes[:LANES])]
@@ -59,6 +63,7 @@ def _picture(
         for bar in sorted(bars, key=lambda bar: (bar.lane, bar.start))
     ]
     found = [_pointed(pointed, scale) for pointed in places]
+    found += _gap_bodies(chart, scale, ahead) if gap is not None else []
     return Picture(
         id=name,
         title=text.one_line(chart.title, 200),
@@ -66,7 +71,10 @@ def _picture(
         unit=unit,
         x_label=f"time, {unit}" if chart.unit == "us" else f"place in the row, {unit}",
         said=_said(chart, bars),
-        keys=tuple(_keys(chart, bars, found=bool(places))),
+        keys=(
+            *([Key("gap", _GAP)] if gap is not None else []),
+            *_keys(chart, bars, found=bool(places)),
+        ),
         shapes=(
             *_shapes([*found, *bodies], len(names), right / scale),
             *_edges(chart, len(names), right, ahead),
@@ -79,10 +87,12 @@ def _picture(
         grid=False,
         of_memory=chart.kind == "segments",
         places=tuple(_summed(places)),
+        gap=gap,
         plot={
             "kind": "lanes",
             "lanes": names,
             "right": right / scale,
+            "span": [0.0, _short(right / scale)],
             "groups": list(_groups([*found, *bodies])),
             "edges": [[row + ahead, _short(at / scale)] for row, at in _borders(chart, right)],
         },
@@ -115,6 +125,33 @@ def _pointed(pointed: Pointed, scale: float) -> Body:
     (_, code), start, length = pointed
     where = f"{code}, at {amounts.duration(start, 'µs')} for {amounts.duration(length, 'µs')}"
     return ("pointed", _HINTS, 0, _short(start / scale), _short(length / scale), where)
+
+
+def _gap(chart: Lanes, anchors: Mapping[str, tuple[str, str]]) -> Marked | None:
+    """What is said of the dearest gap; None where there is none that can be drawn."""
+    gap = chart.gap
+    if gap is None or not math.isfinite(gap.start + gap.length + gap.share):
+        return None
+    if gap.start < 0 or gap.length <= 0 or not 0 < gap.share <= 1:
+        return None
+    count = min(len(chart.lanes), LANES)
+    if not gap.lanes or not all(0 <= lane < count for lane in gap.lanes):
+        return None
+    anchor, code = anchors.get(gap.key, ("", ""))
+    said = (
+        f"{amounts.duration(gap.length, 'µs')} of this step "
+        f"({amounts.percent(gap.share)}) without work on the {gap.whose}, from "
+        f"{amounts.duration(gap.start, 'µs')} on: {text.one_line(gap.said, 300)}"
+    )
+    return Marked(said, anchor, code)
+
+
+def _gap_bodies(chart: Lanes, scale: float, ahead: int) -> list[Body]:
+    gap = chart.gap
+    assert gap is not None, "only a gap that is told is drawn"
+    place = (_short(gap.start / scale), _short(gap.length / scale))
+    label = f"{amounts.duration(gap.length, 'µs')}: {text.one_line(gap.said, 300)}"
+    return [("gap", _GAP, lane + ahead, *place, label) for lane in gap.lanes]
 
 
 def _summed(places: Sequence[Pointed]) -> Iterator[Place]:

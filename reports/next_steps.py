@@ -11,6 +11,8 @@ from auditor import amounts
 from auditor.model import Finding, Report, Severity
 
 from . import costs, page, summary, text, what_ifs
+from .code_lines import CodeLine, diff_lines
+from .verified import proof
 
 MOST = 3
 """Fixes that are named."""
@@ -23,8 +25,8 @@ _TEXT_LIMIT = 400
 
 @dataclass(frozen=True)
 class Step:
-    """A fix to begin with. ``anchor`` is its finding on the page; ``price`` and ``patch`` are empty
-    where there is none.
+    """A fix to begin with. ``anchor`` is its finding on the page; ``price``, ``patch``, ``diff`` and
+    ``proven`` (what a re-run measured) are empty where there is none.
     """
 
     anchor: str
@@ -33,6 +35,8 @@ class Step:
     price: str
     text: str
     patch: str
+    diff: tuple[CodeLine, ...] = ()
+    proven: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,9 @@ def _step(anchor: str, finding: Finding) -> Step:
         place=str(finding.site) if finding.site else "",
         price=costs.short(finding, "µs"),
         text=text.one_line(remedy.text or page.title(finding.name), _TEXT_LIMIT),
-        patch=_patch(finding),
+        patch=(patch := _patch(finding)),
+        diff=tuple(diff_lines(remedy.diff or "")) if patch else (),
+        proven=proof(finding.verified).words if finding.verified is not None else "",
     )
 
 

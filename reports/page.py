@@ -19,6 +19,8 @@ from .code_lines import CodeLine, diff_lines, excerpt_lines
 from .verified import Proof, proof, speed
 
 _MESSAGE_LIMIT = 5000
+_BRIEF = 110
+"""Characters of a message that a row shows."""
 _MANY = 18
 """Digits that no amount of memory has."""
 
@@ -204,6 +206,15 @@ def breakable(name: str) -> Markup:
     that.
     """
     return Markup(_SEPARATOR.sub(r"\1<wbr>", str(Markup.escape(text.path(name)))))  # noqa: S704 - escaped before
+
+
+def brief(words: str) -> str:
+    """The beginning of a message, cut between words, for a row that has no place to show."""
+    line = text.one_line(words, _MESSAGE_LIMIT)
+    if len(line) <= _BRIEF:
+        return line
+    cut = line[:_BRIEF].rpartition(" ")[0].rstrip(" ,;:")
+    return f"{cut}`…" if cut.count("`") % 2 else f"{cut}…"
 
 
 def explained(report: Report) -> dict[str, str]:

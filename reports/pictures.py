@@ -1,5 +1,5 @@
-"""The filled charts of the page: a still picture in SVG that stands at once, and the data that
-plotly redraws it from.
+"""The filled charts of the page: a picture in SVG that stands at once, and the data that tells its
+values.
 """
 
 from __future__ import annotations
@@ -47,6 +47,17 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Marked:
+    """The dearest gap of a step: what is said of it, and link and code of the finding that explains
+    it (empty where none does).
+    """
+
+    said: str
+    anchor: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True)
 class Picture:
     """One chart. ``rows`` is its height in px without the axis, ``said`` what it shows in numbers.
 
@@ -70,12 +81,13 @@ class Picture:
     grid: bool = True
     of_memory: bool = False
     places: tuple[Place, ...] = ()
+    gap: Marked | None = None
     subject: str = ""
     view: str = ""
     plot: dict[str, Any] = field(default_factory=dict)
 
     def data(self) -> dict[str, Any]:
-        """What the page's script needs to draw it with plotly."""
+        """What the page's scripts need: to tell its values, to zoom, to draw it with plotly."""
         return {
             "id": self.id,
             "height": self.rows,

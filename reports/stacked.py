@@ -99,6 +99,7 @@ def _picture(name: str, chart: Layers, drawn: _Drawn) -> Picture:
         of_memory=True,
         plot={
             "kind": "layers",
+            "span": [0.0, _short(drawn.right / x_scale)],
             "x": [_short(x / x_scale) for x in drawn.x],
             "layers": [
                 {

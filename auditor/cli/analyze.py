@@ -32,6 +32,7 @@ def analyze(
     formats: tuple[tuple[str, str], ...],
     baseline: str | None = None,
     update_baseline: bool = False,
+    interactive_figures: bool = False,
     dask: str | None = None,
     tensorboard: bool = False,
     quiet: bool,
@@ -52,6 +53,7 @@ def analyze(
         )
     choice = rule_selection.choose(select, ignore, allow_broken_rules=allow_broken_rules)
     choice = choice.against(baseline, update=update_baseline)
+    choice = choice.with_figures(interactive=interactive_figures)
     keep_freed_memory()
     codes = []
     for path in paths:

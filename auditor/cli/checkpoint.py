@@ -12,7 +12,7 @@ from auditor.checkpoints.scan import checkpoints_in, scan_apart
 from auditor.cli import console, out_folder, rule_selection, write_results
 from auditor.cli.main import EXIT_IMPOSSIBLE
 from auditor.errors import AuditProblem
-from auditor.evidence import Checkpoint, Checkpoints
+from auditor.evidence import Checkpoints
 from auditor.evidence.table import Evidence
 from auditor.judging import catalogue, engine
 from auditor.model import Report
@@ -89,7 +89,7 @@ def _show(evidence: Evidence, report: Report) -> None:
     found = evidence.get(Checkpoints)
     width = max(len(each.name) for each in found.each)
     for each in found.each:
-        console.say(f"{each.name:{width}}  {'good' if each.good else 'BAD ':4}  {_described(each)}")
+        console.say(f"{each.name:{width}}  {'good' if each.good else 'BAD ':4}  {each.said}")
     console.say("")
     for finding in report.findings:
         severity = finding.severity.value if finding.severity is not None else ""
@@ -104,25 +104,3 @@ def _show(evidence: Evidence, report: Report) -> None:
         console.say(
             f"latest good: {good.scan.path}" if good is not None else "none of them is good"
         )
-
-
-def _described(checkpoint: Checkpoint) -> str:
-    scan = checkpoint.scan
-    where = f"step {checkpoint.steps}" if checkpoint.steps is not None else ""
-    parts = [f"{scan.format}", _size(scan.size), f"{len(scan.tensors)} tensors", where]
-    has = (
-        ("optimizer", scan.optimizers),
-        ("scheduler", scan.schedulers),
-        ("scaler", scan.scaler),
-        ("rng", scan.rng),
-    )
-    return ", ".join([*(part for part in parts if part), *(name for name, there in has if there)])
-
-
-def _size(size: int) -> str:
-    amount = float(size)
-    for unit in ("B", "KB", "MB"):
-        if amount < 1000:
-            return f"{amount:.3g} {unit}"
-        amount /= 1000
-    return f"{amount:.3g} GB"

@@ -141,7 +141,7 @@ def _checks(facts: Facts | None, why: str) -> Iterator[Check]:
     yield _guarded("ranks", lambda: _ranks(facts))
     yield _package("audit view", "tensorboard", "TensorBoard with the Audit tab")
     yield _package("traces in audit view", "torch-tb-profiler", "torch-tb-profiler's trace viewer")
-    yield _package("charts of the page", "plotly", "plotly draws them when one is looked at")
+    yield _package("--interactive-figures", "plotly", "plotly redraws the page's figures")
     yield _program("patches", "git", "audit fix prints what git apply takes", "apt-get install git")
     yield _guarded("rules", _rules)
     yield _guarded("settings", _settings)

@@ -80,7 +80,7 @@ def judging_options(command: Any) -> Any:
             callback=parameter_types.formats,
             metavar="NAME[=FILE]",
             help="Also write the report as terminal, json, sarif, junit, "
-            "github or markdown (repeatable); to stdout without FILE.",
+            "github, codequality or markdown (repeatable); to stdout without FILE.",
         ),
         click.option(
             "--baseline",
@@ -92,6 +92,11 @@ def judging_options(command: Any) -> Any:
             "--update-baseline",
             is_flag=True,
             help="Write the findings to the file of --baseline: all are accepted.",
+        ),
+        click.option(
+            "--interactive-figures",
+            is_flag=True,
+            help="Put plotly into report.html (2 MB more), which redraws its figures.",
         ),
         more_commands.ALLOW_BROKEN_RULES,
         click.option("--quiet", is_flag=True, help="Print only the path of the report."),

@@ -4,11 +4,13 @@ judges.
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from auditor.cli import baseline, console, write_results
 from auditor.cli.main import exit_code
+from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
 from auditor.judging import catalogue, config
 from auditor.model import Report
@@ -32,6 +34,19 @@ class Choice:
         :class:`auditor.errors.AuditProblem` for one that cannot be used.
         """
         return replace(self, baseline=baseline.asked(file, update=update))
+
+    def with_figures(self, *, interactive: bool) -> Choice:
+        """With plotly in the page, if that is asked for. Raises
+        :class:`auditor.errors.AuditProblem` where it is not installed.
+        """
+        if not interactive:
+            return self
+        if importlib.util.find_spec("plotly") is None:
+            raise AuditProblem(
+                "--interactive-figures needs plotly, which is not installed",
+                "pip install 'torch-step-audit[all]'",
+            )
+        return replace(self, settings=replace(self.settings, interactive_figures=True))
 
     def judged(self, evidence: Evidence) -> Report:
         """The report on a recording, without its charts, its findings marked by the baseline."""

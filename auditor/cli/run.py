@@ -48,6 +48,7 @@ def run(
     formats: tuple[tuple[str, str], ...],
     baseline: str | None = None,
     update_baseline: bool = False,
+    interactive_figures: bool = False,
     quiet: bool,
     debug: bool,
     verify: bool,
@@ -71,6 +72,7 @@ def run(
         raise AuditProblem(f"--device null: {lacking.message}", lacking.hint)
     choice = rule_selection.choose(select, ignore, allow_broken_rules=allow_broken_rules)
     choice = choice.against(baseline, update=update_baseline)
+    choice = choice.with_figures(interactive=interactive_figures)
     rules = choice.rules
     folder, ours = launch.folder(
         meeting, lambda: claim(None if out is None else Path(out), address.label)

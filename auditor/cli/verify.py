@@ -13,7 +13,7 @@ from auditor.cli import console, open_input, progress_display, write_results
 from auditor.cli.fix import require_plain_values
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
-from auditor.judging import build_report, catalogue, guard
+from auditor.judging import build_report, catalogue, config, guard
 from auditor.model import Report
 from auditor.model.verification import Proposal
 from auditor.recordings.folder import Recording
@@ -47,6 +47,7 @@ def run(
         findings=tuple(build_report.with_diff(recording, finding) for finding in judged.findings),
     )
     folder = path if path.is_dir() else path.parent
+    settings = config.load(Path.cwd(), catalogue.rules(), lenient=True)
     require_unchanged(recording)
     if not quiet:
         words = shlex.join(
@@ -59,6 +60,7 @@ def run(
         hint = "" if unsafe else " (--unsafe tries those too that may change what is trained)"
         console.say(f"audit: nothing to verify: no such finding has a patch{hint}", err=True)
         return 0
+    checked = write_results.shown_with(checked, recording, settings)
     write_results.deliver(checked, evidence, folder, (), quiet=quiet, tensorboard=True)
     return 0
 

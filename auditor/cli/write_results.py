@@ -42,9 +42,14 @@ def judge(
             evidence, rules, knobs=settings.knobs, per_file_ignores=settings.per_file_ignores
         )
     report = build_report.report(evidence, judgement, rules, broken, note_below=settings.note_below)
+    return shown_with(report, evidence.recording, settings)
+
+
+def shown_with(report: Report, recording: Recording, settings: Settings) -> Report:
+    """The report with what its page is to have on this machine: links into an editor, plotly."""
     sites = (finding.site for finding in report.findings)
-    opened = editor_links.links(evidence.recording, sites, settings.editor)
-    return replace(report, editor_links=opened)
+    opened = editor_links.links(recording, sites, settings.editor)
+    return replace(report, editor_links=opened, interactive_figures=settings.interactive_figures)
 
 
 def write(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from auditor.evidence.table import Evidence, Table
+from auditor.model.outcomes import SavedCheckpoint
 from auditor.rule import NotLooked
 
 if TYPE_CHECKING:
@@ -83,6 +84,21 @@ class Checkpoint:
         )
 
     @property
+    def said(self) -> str:
+        """What it holds: format, size, tensors, step, and what training goes on from."""
+        scan = self.scan
+        where = f"step {self.steps}" if self.steps is not None else ""
+        parts = [f"{scan.format}", _size(scan.size), f"{len(scan.tensors)} tensors", where]
+        has = (
+            ("optimizer", scan.optimizers),
+            ("scheduler", scan.schedulers),
+            ("scaler", scan.scaler),
+            ("rng", scan.rng),
+        )
+        names = (name for name, there in has if there)
+        return ", ".join([*(part for part in parts if part), *names])
+
+    @property
     def codes(self) -> tuple[str, ...]:
         """Names that may run code when the file is loaded: all but those of torch's own list and of
         known frameworks.
@@ -142,6 +158,15 @@ class Checkpoint:
                 each for each in mine if each.place[-1] in SECOND_MOMENTS and each.tally is not None
             ]
             yield optimizer, [(each, math.sqrt(max(0.0, _high(each)))) for each in seconds]
+
+
+def _size(size: int) -> str:
+    amount = float(size)
+    for unit in ("B", "KB", "MB"):
+        if amount < 1000:
+            return f"{amount:.3g} {unit}"
+        amount /= 1000
+    return f"{amount:.3g} GB"
 
 
 def _runs_commands(name: str) -> bool:
@@ -237,3 +262,15 @@ def _says_half(setting: Setting) -> bool:
         return isinstance(setting.value, str) and setting.value.lower() in HALF
     owner, _, key = setting.name.lower().rpartition(".")
     return (owner.rpartition(".")[2] if key == "enabled" else key).removeprefix("use_") in HALF
+
+
+def saved(evidence: Evidence) -> tuple[SavedCheckpoint, ...]:
+    """The scanned checkpoints for a report; none of a run."""
+    if evidence.bare != "checkpoint":
+        return ()
+    found = evidence.get(Checkpoints)
+    latest = found.latest_good
+    return tuple(
+        SavedCheckpoint(each.name, each.good, each.said, latest=each is latest)
+        for each in found.each
+    )

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from auditor import __version__
+from auditor.evidence.checkpoints import saved
 from auditor.evidence.recorded.communication import communication_of
 from auditor.evidence.recorded.compilation import compilation
 from auditor.evidence.recorded.cpu_contention import CpuContention
@@ -18,6 +19,7 @@ from auditor.evidence.recorded.steps import Step, Steps, compiled_caution, own_t
 from auditor.evidence.recorded.training import Trained
 from auditor.evidence.snapshot.charts import memory_charts
 from auditor.evidence.snapshot.history import peak_allocated
+from auditor.evidence.snapshot.out_of_memory import ran_out
 from auditor.evidence.source.excerpts import excerpt
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace import facts as traces
@@ -130,11 +132,7 @@ def report(
         environment=_environment(evidence, rehearsed),
         method=_method(evidence, steps, quiet),
         series=series,
-        operators=tuple(
-            (op.name, round(op.calls), op.self_us) for op in facts.operators[:TOP_OPERATORS]
-        )
-        if facts
-        else (),
+        operators=_operators(facts),
         excerpts={str(f.site): excerpt(recording, f.site) for f in findings if f.site is not None},
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
         ranks=() if manifest.get("played") else ranks_of(evidence),  # these have times
@@ -143,7 +141,14 @@ def report(
         compilation=compilation(evidence),
         what_if=judged.what_if,
         forecast=forecast,
+        ran_out=ran_out(evidence) if "MEM015" in found else None,
+        checkpoints=saved(evidence),
     )
+
+
+def _operators(facts: traces.TraceFacts | None) -> tuple[tuple[str, int, float], ...]:
+    shown = facts.operators[:TOP_OPERATORS] if facts else ()
+    return tuple((op.name, round(op.calls), op.self_us) for op in shown)
 
 
 def _priced(

@@ -22,7 +22,10 @@ else:
     import tomli as tomllib
 
 FAIL_ON = ("error", "warning", "note", "never")
-KNOWN = ("select", "ignore", "fail-on", "note-below", "editor", "per-file-ignores", "rules")
+KNOWN = (
+    *("select", "ignore", "fail-on", "note-below", "editor", "interactive-figures"),
+    *("per-file-ignores", "rules"),
+)
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class Settings:
     knobs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     note_below: float = NOTE_BELOW
     editor: str = editors.DEFAULT
+    interactive_figures: bool = False
 
 
 def load(start: Path, rules: tuple[type[Rule], ...], *, lenient: bool = False) -> Settings:
@@ -78,7 +82,14 @@ def _read(path: Path, rules: tuple[type[Rule], ...], *, lenient: bool) -> Settin
         },
         _share(path, "note-below", table.get("note-below", NOTE_BELOW)),
         _editor(path, table.get("editor", editors.DEFAULT)),
+        _flag(path, "interactive-figures", table.get("interactive-figures", False)),
     )
+
+
+def _flag(path: Path, key: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise AuditProblem(f"{path}: {key} = {value!r}; it is true or false")
 
 
 def _editor(path: Path, value: Any) -> str:

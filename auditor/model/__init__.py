@@ -20,6 +20,7 @@ from auditor.model.communication import Communication
 from auditor.model.compilation import Compilation
 from auditor.model.device_time import DeviceTime
 from auditor.model.forecasts import Forecast
+from auditor.model.outcomes import RanOut, SavedCheckpoint
 from auditor.model.sites import FoundAt as FoundAt
 from auditor.model.sites import Site as Site
 from auditor.model.verification import Verification, Verified
@@ -384,6 +385,10 @@ class Report:
     """What the fixes buy together, by a replay of the trace; None where no finding asks for one."""
     forecast: Forecast | None = None
     """What a rehearsed step would ask of GPUs that are not there; None without a rehearsal."""
+    ran_out: RanOut | None = None
+    """Limit, shortfall and what would fit; None where memory did not run out."""
+    checkpoints: tuple[SavedCheckpoint, ...] = ()
+    """The checkpoints that were scanned, in their order."""
     verification: Verification | None = None
     """What re-runs with the patches measured; None until ``audit verify``."""
     baseline: Baseline | None = None
@@ -391,6 +396,10 @@ class Report:
     editor_links: dict[str, str] = field(default_factory=dict)
     """What opens a finding's line in an editor, by ``file:line``, where the file lies on this
     machine as it was recorded; never written to report.json.
+    """
+    interactive_figures: bool = False
+    """Whether the page holds plotly, for figures that are redrawn by it; never written to
+    report.json.
     """
 
     def __post_init__(self) -> None:

@@ -146,6 +146,24 @@ class Pointer:
 
 
 @dataclass(frozen=True)
+class Gap:
+    """The longest stretch of a step, from ``start`` for ``length``, in which nothing happened on the
+    device, or where there is none on the host (``whose``): the rows of ``lanes`` show it.
+
+    ``share`` is that of the step, ``said`` who could have filled it, in words; ``key`` that of the
+    finding that explains it, empty where none does.
+    """
+
+    lanes: tuple[int, ...]
+    start: float
+    length: float
+    share: float
+    whose: Literal["device", "host"]
+    said: str
+    key: str = ""
+
+
+@dataclass(frozen=True)
 class Lanes:
     """Bars in lanes: the timeline of a step, the parts of all steps, or the segments of a device's
     memory.
@@ -166,3 +184,5 @@ class Lanes:
     pointers: tuple[Pointer, ...] = ()
     total: int = 0
     codes: tuple[str, ...] = ()
+    gap: Gap | None = None
+    """The dearest one; None where none has weight."""

@@ -1,4 +1,4 @@
-// Charts stand as still pictures; each becomes a plotly chart when it is looked at. Without this script nothing is missing but zoom.
+// Only in pages that were asked to hold plotly: each chart becomes one of plotly's when it is looked at.
 (() => {
   const root = document.documentElement;
   let library = null;

@@ -149,3 +149,16 @@ def test_a_run_says_that_it_looked_at_no_checkpoint():
     assert {rule.code for rule in asked} == {"CKPT001", "CKPT007"} and all(
         not table.parts for rule in asked for table in evidence_of(rule).values()
     )
+
+
+def test_the_report_holds_the_state_of_each_file(checkpoint):
+    save("b.pt", 700)
+    save("a.pt", 300)
+    save("late.pt", 900, poison=True)
+    told = json.loads(checkpoint("a.pt", "b.pt", "late.pt", "--json").stdout)["checkpoints"]
+    assert [(each["name"], each["good"], each["latest"]) for each in told] == [
+        ("a.pt", True, False),
+        ("b.pt", True, True),
+        ("late.pt", False, False),
+    ]
+    assert "step 700, optimizer" in told[1]["said"]

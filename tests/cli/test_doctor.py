@@ -128,7 +128,7 @@ def test_what_is_missing_names_what_mends_it(monkeypatch):
     monkeypatch.setattr(doctor.shutil, "which", lambda program: None)
     found = checks(FACTS)
     assert found["audit view"].remedy.endswith("pip install tensorboard")
-    assert found["charts of the page"].status == "no"
+    assert found["--interactive-figures"].status == "no"
     assert found["patches"].remedy == "apt-get install git"
 
 

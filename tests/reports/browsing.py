@@ -5,6 +5,7 @@ time.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,6 +59,33 @@ def wait(browser: Any, script: str) -> Any:  # noqa: ANN401
     )
 
 
+def axe_violations(browser: Any) -> list[str]:  # noqa: ANN401
+    """What axe-core finds wrong with the document that the browser shows, frames in it left out."""
+    found = importlib.util.find_spec("axe_core_python")
+    assert found is not None and found.origin is not None, "pip install -e .[dev]"
+    browser.execute_script(_LAID_OUT)
+    browser.execute_script(Path(found.origin).with_name("axe.min.js").read_text("utf-8"))
+    told = browser.execute_async_script(_AXE)
+    assert told["passes"] > 10, told
+    return [str(each) for each in told["violations"]]
+
+
+# What is skipped while it is far below has no colours yet.
+_LAID_OUT = """
+const style = document.createElement("style");
+style.textContent = ".finding, .chart { content-visibility: visible !important }";
+document.head.append(style);
+"""
+_AXE = """
+const done = arguments[0];
+const words = (rule) => rule.nodes.map((node) => `${rule.id}: ${node.html.slice(0, 120)}: ${node.failureSummary}`);
+axe.run(document, {iframes: false}).then(
+  (told) => done({passes: told.passes.length, violations: told.violations.flatMap(words)}),
+  (broken) => done({passes: 0, broken: String(broken)}),
+);
+"""
+
+
 def enter(browser: Any, frame: str, page: str) -> None:  # noqa: ANN401
     """Switch to the frame that the expression ``frame`` gives, once ``page`` (how its path ends)
     has loaded in it.
@@ -90,3 +118,10 @@ def _waiting(browser: Any) -> Any:  # noqa: ANN401
         EVERY,
         ignored_exceptions=(NoSuchFrameException, StaleElementReferenceException),
     )
+
+
+def wake_charts(browser: Any, *figures: str) -> None:  # noqa: ANN401
+    """Scroll to figures of a page with plotly, and wait until it has drawn them."""
+    for figure in figures or ("figure.chart",):
+        browser.execute_script("document.querySelector(arguments[0]).scrollIntoView()", figure)
+        wait(browser, f"return document.querySelector('{figure} .live-plot .main-svg')")

@@ -136,3 +136,28 @@ def test_the_page_has_the_section_only_where_there_is_something_to_do():
     words = str(renderer("html").render(report(found("A001", 1, WORDS))))
     assert 'id="next"' in words
     assert "audit fix" not in words
+
+
+def test_a_step_has_its_patch_and_what_a_re_run_measured():
+    proved = Verified("better", 4000.0, 3000.0, 0.75, 0.7, 0.8)
+    steps = next_steps.steps(
+        report(
+            replace(found("SYNC001", 1, SAFE), verified=proved),
+            found("SYNC003", 2, WORDS),
+        )
+    )
+    assert [line.text for line in steps[0].diff][-2:] == ["-x", "+y"]
+    assert steps[0].proven
+    assert (steps[1].diff, steps[1].proven) == ((), "")
+    page = str(renderer("html").render(report(found("SYNC001", 1, SAFE))))
+    part = page[page.index('id="next"') : page.index('id="findings"')]
+    assert part.count("<summary>Show the patch</summary>") == 1
+    assert 'id="finding-1-first"' in part
+
+
+def test_a_patch_that_broke_the_run_is_not_shown_first():
+    broken = replace(
+        found("SYNC001", 1, SAFE), verified=Verified("broken", None, None, None, None, None)
+    )
+    (step,) = next_steps.steps(report(broken))
+    assert (step.patch, step.diff) == ("", ())

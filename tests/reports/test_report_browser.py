@@ -1,11 +1,11 @@
-"""report.html in Chromium from file://: quiet console, inert attacks, charts that wake, keyboard,
-phone width, dark colours.
+"""report.html in Chromium from file://: quiet console, inert attacks, keyboard, phone width, dark
+colours.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,58 +14,12 @@ import pytest
 from auditor.reports import renderer
 
 from auditor.model import Report
-from auditor.model.charts import Layers, Tone
 from tests.reports import golden_attack
 from tests.reports import golden_report as golden
-from tests.reports.browsing import NEEDS_CHROMIUM, chromium, wait
+from tests.reports.browsing import NEEDS_CHROMIUM, axe_violations, wait, wake_charts
+from tests.reports.test_report_communication import FOUND
 
 pytestmark = NEEDS_CHROMIUM
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium(browser="ALL") as driver:
-        yield driver
-
-
-@pytest.fixture
-def show(browser: Any, tmp_path: Path) -> Callable[..., Any]:  # noqa: ANN401
-    """Opens a report at a width and colour scheme; returns the browser."""
-
-    def opened(report: Report, width: int = 1280, scheme: str = "light") -> Any:  # noqa: ANN401
-        page = tmp_path / "report.html"
-        rendered = renderer("html").render(report)
-        assert isinstance(rendered, str)
-        page.write_text(rendered, "utf-8")
-        browser.get("about:blank")  # what the page before has to say, it says now
-        browser.get_log("browser")
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        browser.get(page.as_uri())
-        return browser
-
-    return opened
-
-
-# Scrolls to an element and calls back when an observer made after the page's own has seen it: the
-# page has seen it too.
-_SEEN = """
-const [place, done] = arguments, element = document.querySelector(place);
-new IntersectionObserver((entries, mine) => {
-  if (!entries.some((entry) => entry.isIntersecting)) return;
-  mine.disconnect();
-  setTimeout(done);
-}).observe(element);
-element.scrollIntoView();
-"""
-
-
-def _wake_charts(browser: Any, *figures: str) -> None:  # noqa: ANN401
-    for figure in figures or ("figure.chart",):
-        browser.execute_script("document.querySelector(arguments[0]).scrollIntoView()", figure)
-        wait(browser, f"return document.querySelector('{figure} .live-plot .main-svg')")
 
 
 @pytest.mark.parametrize(
@@ -74,8 +28,8 @@ def _wake_charts(browser: Any, *figures: str) -> None:  # noqa: ANN401
     ids=["rich", "failed", "attack"],
 )
 def test_no_console_message_no_request_no_attack(show: Callable[..., Any], report: Report) -> None:
-    browser = show(report)
-    _wake_charts(browser, "figure.chart", "#timeline-1", "#memory-1", "figure[id^=segments]")
+    browser = show(replace(report, interactive_figures=True))
+    wake_charts(browser, "figure.chart", "#timeline-1", "#memory-1", "figure[id^=segments]")
     assert browser.get_log("browser") == []
     assert (
         browser.execute_script(
@@ -120,45 +74,6 @@ def test_words_stand_before_any_chart_wakes(show: Callable[..., Any]) -> None:
     )
 
 
-def test_a_chart_becomes_plotly_when_it_is_looked_at(show: Callable[..., Any]) -> None:
-    browser = show(golden.rich_report())
-    _wake_charts(browser)
-    names = browser.execute_script(
-        "return document.querySelector('.live-plot').data.map((trace) => trace.name)"
-    )
-    assert names == ["quiet pass", "loud pass", "slow step"]
-    assert not browser.execute_script("return document.querySelector('.plot').checkVisibility()")
-
-
-def test_memory_and_lanes_become_plotly_too(show: Callable[..., Any]) -> None:
-    browser = show(golden.rich_report())
-    _wake_charts(browser, "#memory-1", "#timeline-1", "#segments-1")
-    kinds = (
-        "return Object.fromEntries(arguments[0].map((id) => [id, document.querySelector(`#${id} "
-        ".live-plot`).data"
-        ".map((trace) => trace.type + ' ' + trace.name)]))"
-    )
-    assert browser.execute_script(kinds, ["timeline-1", "memory-1", "segments-1"]) == {
-        "timeline-1": ["bar findings", "bar forward", "bar backward", "bar kernels"],
-        "memory-1": [
-            "scatter model.py:31 __init__",
-            "scatter trainer.py:140 step",
-            "scatter all other lines",
-            "scatter reserved",
-        ],
-        "segments-1": [
-            "bar model.py:31 __init__",
-            "bar free",
-            "bar trainer.py:140 step",
-            "scatter edges",
-        ],
-    }
-    top = browser.execute_script(
-        "return document.querySelector('#memory-1 .live-plot').calcdata[2].map((point) => point.y)"
-    )
-    assert max(top) == pytest.approx(2 + 1.5 + 1 / 64, rel=1e-3)
-
-
 def test_memory_by_line_and_by_purpose_change_places_by_keyboard(show: Callable[..., Any]) -> None:
     from selenium.webdriver.common.keys import Keys
 
@@ -171,7 +86,6 @@ def test_memory_by_line_and_by_purpose_change_places_by_keyboard(show: Callable[
     browser.execute_script("arguments[0].focus()", choice)
     choice.send_keys(Keys.ARROW_RIGHT)
     assert browser.execute_script(shown) == [False, True]
-    _wake_charts(browser, "#memory-2")
     browser.execute_script("location.hash = '#memory-1'")  # a finding's link
     wait(browser, "return document.getElementById('memory-1').checkVisibility()")
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
@@ -179,37 +93,6 @@ def test_memory_by_line_and_by_purpose_change_places_by_keyboard(show: Callable[
         assert browser.execute_script(shown) == [True, True]
     finally:
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
-
-
-def test_a_chart_of_five_thousand_points_wakes_within_thewait(show: Callable[..., Any]) -> None:
-    x = tuple(map(float, range(500)))
-    wave = tuple((number * 7919) % 1000 << 20 for number in range(500))
-    report = golden.silent_report()
-    many = tuple(Tone(f"train.py:{number}", number % 10) for number in range(9))
-    browser = show(
-        replace(
-            report,
-            layers=(Layers("Memory", "", "event", x, many, (wave,) * 9, wave, (), 100_000, ()),),
-        )
-    )
-    _wake_charts(browser, "#memory-1")
-    assert browser.get_log("browser") == []
-    wait(
-        browser, "return document.querySelectorAll('.live-plot .scatterlayer .trace').length === 10"
-    )
-
-
-def test_charts_stay_still_pictures_without_decompression(show: Callable[..., Any]) -> None:
-    browser = show(golden.silent_report())
-    hide = {"source": "delete window.DecompressionStream"}
-    added = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", hide)
-    try:
-        show(golden.rich_report())
-        browser.execute_async_script(_SEEN, "figure.chart")
-        assert browser.execute_script("return document.querySelector('.plot').checkVisibility()")
-        assert browser.execute_script("return document.querySelector('.live-plot')") is None
-    finally:
-        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
 
 
 def test_every_finding_is_reached_by_keyboard(show: Callable[..., Any]) -> None:
@@ -321,8 +204,7 @@ def test_all_text_has_aa_contrast(show: Callable[..., Any], report: Report, sche
         assert (levels[1] + 0.05) / (levels[0] + 0.05) >= 4.5, (where, ink, ground)
 
 
-# What a screen reader needs, checked by hand: axe-core is no package of this environment. Each
-# entry is a fault.
+# What a screen reader needs, beside what axe-core asks for. Each entry is a fault.
 _FAULTS = """
 const faults = [], all = (query) => [...document.querySelectorAll(query)];
 const name = (one) => (one.getAttribute("aria-label") || one.textContent || "").trim();
@@ -372,6 +254,36 @@ def test_a_screen_reader_finds_its_way(show: Callable[..., Any], report: Report)
     assert browser.execute_script(_FAULTS) == []
 
 
+@pytest.mark.parametrize(
+    ("report", "scheme", "width"),
+    [
+        (golden.rich_report(), "light", 1280),
+        (golden.rich_report(), "dark", 390),
+        (golden.failed_report(), "light", 390),
+        (golden.silent_report(), "dark", 1280),
+    ],
+    ids=["rich", "rich-dark-phone", "failed-phone", "silent-dark"],
+)
+def test_axe_finds_no_violation_with_all_open(
+    show: Callable[..., Any], report: Report, scheme: str, width: int
+) -> None:
+    browser = show(report, width, scheme)
+    browser.execute_script(
+        "for (const part of document.querySelectorAll('details')) part.open = true;"
+        "for (const each of document.querySelectorAll('.tool[aria-expanded]')) each.click();"
+    )
+    assert axe_violations(browser) == []
+
+
+def test_axe_is_really_asked(show: Callable[..., Any]) -> None:
+    browser = show(golden.silent_report())
+    browser.execute_script(
+        "document.querySelector('main').append(document.createElement('button'))"
+    )
+    (told,) = axe_violations(browser)
+    assert told.startswith("button-name: <button></button>")
+
+
 def test_dark_is_dark(show: Callable[..., Any]) -> None:
     background = "return getComputedStyle(document.body).backgroundColor"
     assert show(golden.rich_report(), scheme="dark").execute_script(background) == "rgb(13, 17, 23)"
@@ -392,22 +304,6 @@ def test_print_fits_its_paper_with_everything_open(
             "return [...document.querySelectorAll('details')].every((part) => part.open)"
         )
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 780
-    finally:
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
-
-
-def test_print_shows_the_still_charts(show: Callable[..., Any]) -> None:
-    browser = show(golden.rich_report())
-    _wake_charts(browser)
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    try:
-        assert browser.execute_script("return document.querySelector('.plot').checkVisibility()")
-        assert not browser.execute_script(
-            "return document.querySelector('.live-plot').checkVisibility()"
-        )
-        assert not browser.execute_script(
-            "return document.querySelector('button.copy').checkVisibility()"
-        )
     finally:
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
@@ -545,30 +441,6 @@ def test_the_figure_of_the_headline_opens_its_finding(show: Callable[..., Any]) 
     wait(browser, "return document.querySelector('#finding-3 .message').checkVisibility()")
 
 
-_OUTSIDE = """
-return [...document.querySelectorAll('.plot .y span, .plot .x span, .live-plot .ytick text, .live-plot .xtick text')]
-  .filter((one) => one.checkVisibility())
-  .map((one) => [one.textContent, one.getBoundingClientRect()])
-  .filter(([, at]) => at.left < 0 || at.right > innerWidth).map(([words]) => words)
-"""
-
-
-def test_no_label_of_a_chart_is_cut_off_on_a_phone(show: Callable[..., Any]) -> None:
-    report = golden.rich_report()
-    long = "NCCL communication stream of rank 13"
-    lanes = tuple(
-        replace(chart, lanes=(long, *chart.lanes[1:])) if chart.kind != "segments" else chart
-        for chart in report.lanes
-    )
-    assert any(long in chart.lanes for chart in lanes)
-    browser = show(replace(report, lanes=lanes), 390)
-    assert browser.execute_script(_OUTSIDE) == []
-    words = browser.execute_script("return document.querySelector('#timeline-1 .y').textContent")
-    assert long in words
-    _wake_charts(browser, "#timeline-1")
-    assert browser.execute_script(_OUTSIDE) == []
-
-
 def test_after_printing_rows_are_folded_again(show: Callable[..., Any]) -> None:
     browser = show(golden.rich_report())
     browser.find_element("css selector", "#finding-2 summary").click()
@@ -576,3 +448,38 @@ def test_after_printing_rows_are_folded_again(show: Callable[..., Any]) -> None:
         browser.execute_script("dispatchEvent(new Event(arguments[0]))", event)
         opened = "return document.querySelectorAll('details.row[open]').length"
         assert browser.execute_script(opened) == number
+
+
+def test_long_lines_of_source_scroll_on_a_phone_and_wrap_on_paper(show: Callable[..., Any]) -> None:
+    report = golden.rich_report()
+    site = str(report.findings[0].site)
+    shown = report.excerpts[site]
+    long = replace(shown, lines=("word " * 80, *shown.lines[1:]))
+    browser = show(replace(report, excerpts={**report.excerpts, site: long}), 390)
+    browser.find_element("css selector", "#finding-1 summary").click()
+    inside = (
+        "const source = document.getElementById('finding-1-source');"
+        "source.scrollLeft = 1000; return source.scrollLeft"
+    )
+    assert browser.execute_script(inside) > 500
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        assert browser.execute_script(
+            "const source = document.getElementById('finding-1-source');"
+            "return source.scrollWidth <= source.clientWidth + 1"
+        )
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_columns_of_a_table_keep_their_words_whole_on_a_phone(show: Callable[..., Any]) -> None:
+    browser = show(replace(golden.silent_report(), communication=FOUND), 390)
+    heights = browser.execute_script(
+        "return [...document.querySelectorAll('#communication .words thead th')]"
+        ".map((one) => one.getBoundingClientRect().height)"
+    )
+    assert heights and max(heights) < 60
+    assert browser.execute_script(
+        "return [...document.querySelectorAll('#communication td:last-child')]"
+        ".every((one) => one.checkVisibility())"
+    )

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditor.model import Report
-from auditor.model.charts import Bar, Lanes, Layers, Pointer, Tone
+from auditor.model.charts import Bar, Gap, Lanes, Layers, Pointer, Tone
 from tests.reports import golden_charts
 from tests.reports import golden_report as golden
 
@@ -33,6 +33,7 @@ any_lanes = st.builds(
     st.lists(st.builds(Bar, st.integers(-1, 4), numbers, numbers, st.integers(-1, 4), words), max_size=5).map(tuple),
     st.lists(st.tuples(st.integers(-1, 4), numbers), max_size=3).map(tuple),
     st.lists(st.builds(Pointer, words, numbers, numbers), max_size=3).map(tuple), st.integers(0, 9), st.just(("MEM",)),
+    st.none() | st.builds(Gap, st.lists(st.integers(-1, 4), max_size=2).map(tuple), numbers, numbers, numbers, st.just("host"), words, words),
 )  # fmt: skip
 
 
@@ -125,3 +126,53 @@ def test_a_prediction_is_called_one_under_its_title() -> None:
     text = _page(golden.rich_report())
     figure = text[text.index('<figure class="chart" id="memory-1"') :]
     assert "Predicted: from a rehearsal." in figure[: figure.index("</figcaption>")]
+
+
+GAP = Gap((1,), 30_500.0, 4500.0, 0.128, "device", "the host was in `aten::sort`", "it")
+
+
+def _with_gap(gap: Gap | None) -> str:
+    """The figure of a step with a gap, which the second finding explains."""
+    report = golden.rich_report()
+    chart = replace(golden_charts.timeline(""), gap=gap)
+    findings = (report.findings[0], replace(report.findings[1], key="it"))
+    text = _page(replace(report, findings=findings, lanes=(chart,)))
+    figure = text[text.index('<figure class="chart" id="timeline-1"') :]
+    return figure[: figure.index("</figure>")]
+
+
+def test_the_dearest_gap_is_drawn_told_and_leads_to_its_finding() -> None:
+    figure = _with_gap(GAP)
+    told = (
+        "<b>Dearest gap:</b> 4.5 ms of this step (13%) without work on the device, from 30.5 ms on: "
+        "the host was in <code>aten::sort</code>."
+    )
+    assert told in figure
+    second = golden.rich_report().findings[1].code
+    assert f'<a href="#finding-2">{second}</a> explains it' in figure
+    (path,) = re.findall(r'<path class="fill gap" d="M([\d.]+) [\d.]+h([\d.]+)', figure)[:1]
+    assert [float(part) for part in path] == pytest.approx(
+        [30.5 / 35 * 1000, 4.5 / 35 * 1000], abs=0.1
+    )
+    assert "the dearest gap" in figure
+
+
+def test_a_gap_without_a_finding_is_told_and_leads_nowhere() -> None:
+    figure = _with_gap(replace(GAP, key="nobody's"))
+    assert "Dearest gap:" in figure
+    assert "explains it" not in figure
+
+
+@pytest.mark.parametrize(
+    "gap",
+    [
+        None,
+        *(replace(GAP, lanes=lanes) for lanes in ((), (7,), (-1,))),
+        *(replace(GAP, length=length) for length in (0.0, math.inf, math.nan)),
+        replace(GAP, start=-1.0),
+        *(replace(GAP, share=share) for share in (0.0, 1.5)),
+    ],
+)
+def test_no_gap_and_one_that_fits_nowhere_are_not_drawn(gap: Gap | None) -> None:
+    figure = _with_gap(gap)
+    assert "gap" not in figure

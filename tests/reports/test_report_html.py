@@ -13,7 +13,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from auditor.reports import renderer
+from auditor.reports import html, renderer
 
 from auditor.model import Report
 from auditor.model.charts import Series
@@ -95,7 +95,10 @@ def test_an_attack_adds_no_element_and_no_handler() -> None:
     names = {name for _, attributes in attacked.elements for name in attributes}
     assert not {name for name in names if name.startswith("on")}
     assert names <= {name for _, attributes in plain for name in attributes}
-    assert sum(tag == "script" for tag, _ in attacked.elements) == 4 - 1
+    scripts = 2  # the figures' data, and the page's own; the third is plotly
+    assert sum(tag == "script" for tag, _ in attacked.elements) == scripts
+    plotly = replace(golden_attack.attack_report(), interactive_figures=True)
+    assert sum(tag == "script" for tag, _ in _Reader(_page(plotly)).elements) == scripts + 1
 
 
 def test_an_attack_is_shown_as_text_with_its_hidden_characters_visible() -> None:
@@ -151,7 +154,7 @@ def test_no_script_writes_markup() -> None:
 
 
 def test_the_policy_names_the_very_scripts_of_the_page() -> None:
-    page = _Reader(_page(golden.rich_report()))
+    page = _Reader(_page(replace(golden.rich_report(), interactive_figures=True)))
     (policy,) = [
         str(a["content"])
         for _, a in page.elements
@@ -176,11 +179,24 @@ def test_chart_data_stands_once_and_cannot_end_its_element() -> None:
     assert lines[0]["marks"][0]["label"] == golden_attack.ATTACKS[0]
 
 
-def test_plotly_is_inside_once_and_only_for_charts() -> None:
-    assert _page(golden.rich_report()).count('id="plotly"') == 1
-    silent = _page(golden.silent_report())
+def test_plotly_is_inside_only_where_it_was_asked_for_once() -> None:
+    asked = _page(replace(golden.rich_report(), interactive_figures=True))
+    assert asked.count('id="plotly"') == 1
+    plain = _page(golden.rich_report())
+    assert "plotly" not in plain.lower()
+    assert len(plain) < 200_000 < 2_000_000 < len(asked)
+    silent = _page(replace(golden.silent_report(), interactive_figures=True))
     assert 'id="plotly"' not in silent
     assert len(silent) < 100_000
+
+
+def test_a_page_that_was_to_hold_plotly_says_where_it_was_not_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(html, "_plotly_installed", lambda: False)
+    page = _page(replace(golden.rich_report(), interactive_figures=True))
+    assert "plotly was not installed where this page was written" in page
+    assert 'id="plotly"' not in page
 
 
 def test_two_renderings_are_equal() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from auditor.model import Finding, Site
 from tests.reports import golden_report as golden
-from tests.reports.browsing import NEEDS_CHROMIUM, chromium, enter, wait
+from tests.reports.browsing import NEEDS_CHROMIUM, axe_violations, chromium, enter, wait
 from tests.reports.viewing import framed_trace, plain_trace, two_lines, viewing, write_run
 
 pytestmark = NEEDS_CHROMIUM
@@ -125,8 +125,13 @@ def test_runs_are_listed_and_a_report_runs_in_its_sandbox(opened: Callable[..., 
         "examples.energy_flow.trainer:step"
     )
     assert browser.execute_script("return self.origin") == "null"
-    browser.execute_script("document.querySelector('figure.chart').scrollIntoView()")
-    wait(browser, "return document.querySelector('figure.chart .live-plot .main-svg')")
+    wait(browser, "return document.querySelector('figure.chart .over')")
+    told = browser.execute_script(
+        "const over = document.querySelector('figure.chart .over');"
+        "over.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}));"
+        "return over.querySelector('.tip').textContent"
+    )
+    assert told.startswith("step ")
 
 
 def test_a_finding_of_the_report_shows_in_the_trace(opened: Callable[..., Any]) -> None:
@@ -275,3 +280,11 @@ def test_every_request_goes_to_this_machine(opened: Callable[..., Any]) -> None:
         for message in severe
         if "favicon" not in message and "/data/plugin/pytorch_profiler" not in message
     ] == []
+
+
+@pytest.mark.parametrize("view", ["report", "trace"])
+def test_axe_finds_no_violation_in_the_page_around(opened: Callable[..., Any], view: str) -> None:
+    browser = opened(f"run=plain&view={view}")
+    wait(browser, "return document.querySelector('#subject').textContent")
+    wait(browser, "return document.querySelector('#frames iframe')")
+    assert axe_violations(browser) == []

@@ -82,9 +82,16 @@ def test_an_audit_needs_no_more_and_says_what_is_missing(core):
     assert "holds no scalars: tensorboard is not installed" in said
     assert list(out.glob("tensorboard/*/*.pt.trace.json.gz"))
     page = (out / "report.html").read_text()
-    assert "The charts do not zoom: plotly was not installed" in page
     assert re.search(r'<figure class="chart".*?<svg', page, re.DOTALL)
     assert len(page) < 1_000_000
+
+
+def test_figures_by_plotly_say_what_to_install(core):
+    run, _, _ = core
+    said = run("-m", "auditor", "analyze", "out", "--interactive-figures", code=2)
+    assert "Traceback" not in said
+    assert "--interactive-figures needs plotly" in said
+    assert "pip install 'torch-step-audit[all]'" in said
 
 
 @pytest.mark.parametrize("more", [(), ("--trace",)])

@@ -18,6 +18,7 @@ from auditor.evidence.snapshot.state_at import Holder, State, by_line, state_aft
 from auditor.evidence.snapshot.what_if import Outcome, what_if
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
+from auditor.model.outcomes import RanOut
 from auditor.rule import NotLooked
 
 Kind = Literal["demand", "fragmentation", "elsewhere", "unknown"]
@@ -100,6 +101,35 @@ class OutOfMemory(Table):
         if self.free_inside < self.requested:
             return "demand"
         return "fragmentation" if self.largest_free < self.requested else "elsewhere"
+
+
+CAPACITY = re.compile(r"total capacity of ([\d.]+) (GiB|MiB|KiB|bytes)")
+
+
+def ran_out(evidence: Evidence) -> RanOut | None:
+    """The same for the head of a report; None where memory did not run out, or nothing tells why."""
+    try:
+        oom = evidence.get(OutOfMemory)
+    except NotLooked:
+        return None
+    if not oom.happened:
+        return None
+    left = oom.device_free
+    short = oom.tried - left if oom.tried is not None and left is not None else 0
+    error = evidence.recording.manifest.get("error") or {}
+    found = CAPACITY.search(str(error.get("message", "")))
+    return RanOut(
+        limit=round(float(found[1]) * UNITS[found[2]]) if found else None,
+        in_use=oom.live,
+        reserved=oom.reserved,
+        requested=oom.requested,
+        segment=oom.tried,
+        free=left,
+        short=short if short > 0 else None,
+        fits=tuple(each.setting for each in oom.what_ifs if not each.ooms),
+        tried=len(oom.what_ifs),
+        smaller=": ".join(oom.halved[0]) if oom.halved else "",
+    )
 
 
 def _from_history(data: SnapshotData, course: Course, evidence: Evidence) -> OutOfMemory:

@@ -5,11 +5,12 @@ what the steps are made of.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from auditor.evidence.table import Evidence
+from auditor.evidence.trace.dearest_gap import gap_of
 from auditor.evidence.trace.facts import timed_timeline
 from auditor.evidence.trace.host_waits import TraceWaits
 from auditor.model import Finding
@@ -49,33 +50,49 @@ def trace_charts(evidence: Evidence, findings: Iterable[Finding]) -> tuple[Lanes
         number = evidence.recording.run_step("trace", line.steps.start.tolist().index(chosen.start))
         drawn = replace(drawn, note=f"Step {number} of the run: {drawn.note}")
     if drawn is not None and chosen is not None:
-        drawn = replace(drawn, pointers=tuple(_pointers(evidence, line, chosen, tuple(findings))))
+        told = tuple(findings)
+        waits = _waits(evidence, line, told)
+        drawn = replace(
+            drawn,
+            pointers=tuple(_pointers(line, chosen, told, waits)),
+            gap=gap_of(line, chosen, drawn.lanes, told, waits),
+        )
     return tuple(chart for chart in (drawn, step_parts(line)) if chart is not None)
 
 
-def _pointers(
-    evidence: Evidence, line: Timeline, chosen: Window, findings: tuple[Finding, ...]
-) -> Iterator[Pointer]:
+def _waits(
+    evidence: Evidence, line: Timeline, findings: tuple[Finding, ...]
+) -> dict[str, list[int]]:
+    """The host waits (rows of the timeline) that each finding is about, by its key."""
     try:
         places = evidence.get(TraceWaits).places
     except NotLooked:
         places = ()
-    shown = ((line.waits.start >= chosen.start) & (line.waits.start < chosen.end)).tolist()
-    known: dict[Fact, list[tuple[frozenset[Fact], list[int]]]] = defaultdict(list)
+    known: dict[Fact, list[tuple[frozenset[Fact], tuple[int, ...]]]] = defaultdict(list)
     for place in places:
-        facts = place.facts
-        known[facts[0]].append(
-            (frozenset(facts), [row for row in place.rows if shown[row]][:POINTERS])
-        )
+        known[place.facts[0]].append((frozenset(place.facts), place.rows))
+    found: dict[str, list[int]] = {}
     for finding in findings:
         said = {*finding.facts, *finding.joined_facts}
-        rows = [
+        found[finding.key] = sorted(
             row
             for fact in said
-            for facts, found in known.get(fact, ())
+            for facts, rows in known.get(fact, ())
             if facts <= said
-            for row in found
-        ]
+            for row in rows
+        )
+    return found
+
+
+def _pointers(
+    line: Timeline,
+    chosen: Window,
+    findings: tuple[Finding, ...],
+    waits: Mapping[str, Sequence[int]],
+) -> Iterator[Pointer]:
+    shown = ((line.waits.start >= chosen.start) & (line.waits.start < chosen.end)).tolist()
+    for finding in findings:
+        rows = [row for row in waits.get(finding.key, ()) if shown[row]][:POINTERS]
         spans = [(int(line.waits.start[row]), int(line.waits.end[row])) for row in rows] or _named(
             line, finding, chosen
         )

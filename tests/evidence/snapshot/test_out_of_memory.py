@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 from auditor.evidence import OutOfMemory
+from auditor.evidence.snapshot.out_of_memory import ran_out
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.rule import NotLooked
@@ -83,3 +84,36 @@ def test_a_snapshot_of_another_layout_is_not_looked_at(tmp_path):
     write_manifest(tmp_path, {"schema": SCHEMA, "device": "cuda", "outcome": "oom"})
     with pytest.raises(NotLooked):
         Evidence(Recording(tmp_path)).get(OutOfMemory)
+
+
+def recorded(tmp_path, message, outcome="oom"):
+    table(tmp_path, message, outcome)
+    return Evidence(Recording(tmp_path))
+
+
+def test_the_head_of_a_report_has_the_limit_of_torchs_message(tmp_path):
+    said = "Tried to allocate 2.00 MiB. GPU 0 has a total capacity of 1.50 GiB of which 1 is free"
+    found = ran_out(recorded(tmp_path, said))
+    assert (found.limit, found.requested) == (3 << 29, 2 << 20)
+    assert (found.in_use, found.reserved) == (200, 300)
+    assert (found.segment, found.free, found.short) == (None, None, None)
+    assert (found.fits, found.tried, found.smaller) == ((), 0, "")
+    assert ran_out(recorded(tmp_path / "b", "out of memory")).limit is None
+
+
+def test_the_head_of_another_report_says_nothing_of_it(tmp_path):
+    assert ran_out(recorded(tmp_path, None, "completed")) is None
+    empty = tmp_path / "none"
+    empty.mkdir()
+    write_manifest(empty, {"schema": SCHEMA, "device": "cuda", "outcome": "oom"})
+    assert ran_out(Evidence(Recording(empty))) is None
+
+
+@pytest.mark.parametrize(("tried", "free", "short"), [(20, 7, 13), (20, 20, None), (20, 30, None)])
+def test_what_is_missing_is_the_segment_less_what_is_left(
+    tmp_path, monkeypatch, tried, free, short
+):
+    evidence = recorded(tmp_path, "x")
+    known = OutOfMemory(True, requested=4, tried=tried, device_free=free, reserved=9, live=8)
+    monkeypatch.setattr(OutOfMemory, "build", classmethod(lambda cls, evidence: known))
+    assert ran_out(evidence).short == short

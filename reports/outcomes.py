@@ -1,0 +1,73 @@
+"""What stands first on the page of a run that ran out of memory, and of saved checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.model import Report
+from auditor.model.outcomes import RanOut
+
+from . import text
+
+
+@dataclass(frozen=True)
+class Told:
+    """A name and an amount of the head of the page."""
+
+    name: str
+    amount: str
+    more: str = ""
+
+
+def shortage(report: Report) -> tuple[Told, ...]:
+    """Limit, what was in use, what was asked for and what was missing to it; empty where memory did
+    not run out.
+    """
+    return tuple(_shortage(report.ran_out)) if report.ran_out is not None else ()
+
+
+def _shortage(found: RanOut) -> Iterator[Told]:
+    if found.limit is not None:
+        yield Told("Limit", amounts.size(found.limit))
+    yield Told("In use", amounts.size(found.in_use), f"of {amounts.size(found.reserved)} reserved")
+    if found.requested is not None:
+        segment = found.segment
+        needs = segment is not None and amounts.size(segment) != amounts.size(found.requested)
+        more = f"in a segment of {amounts.size(segment or 0)}" if needs else ""
+        yield Told("Requested", amounts.size(found.requested), more)
+    if found.free is not None:
+        yield Told("Free on the device", amounts.size(found.free))
+    if found.short is not None:
+        yield Told("Short by", amounts.size(found.short))
+
+
+def fits(report: Report) -> tuple[str, ...]:
+    """What would have fitted, a sentence each: allocator settings, half the batch."""
+    found = report.ran_out
+    if found is None:
+        return ()
+    said = [text.one_line(found.smaller, 200)] if found.smaller else []
+    if found.fits:
+        names = " or ".join(f"`{text.one_line(name, 80)}`" for name in found.fits[:3])
+        said.insert(0, f"A replay of the same allocations fits with {names}")
+    elif found.tried:
+        said.insert(
+            0,
+            f"None of {amounts.count(found.tried, 'allocator setting')} that were replayed makes it "
+            "fit: it must hold less",
+        )
+    return tuple(said)
+
+
+def latest_good(report: Report) -> str:
+    """The latest good checkpoint's name; empty where none is good."""
+    return next((text.one_line(each.name, 200) for each in report.checkpoints if each.latest), "")
+
+
+def good(report: Report) -> str:
+    """``2 of 4 checkpoints are good``."""
+    number = sum(each.good for each in report.checkpoints)
+    of = amounts.count(len(report.checkpoints), "checkpoint")
+    return f"{number} of {of} {'is' if 1 in (number, len(report.checkpoints)) else 'are'} good"

@@ -1,0 +1,90 @@
+"""The head of the page where memory ran out, and where checkpoints were scanned."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from auditor.reports import outcomes, renderer
+
+from auditor.model.outcomes import RanOut, SavedCheckpoint
+from tests.reports import golden_report as golden
+
+MIB = 1 << 20
+SHORT = RanOut(200 * MIB, 159 * MIB, 168 * MIB, 4 * MIB, 20 * MIB, 7 * MIB, 13 * MIB)
+
+
+def report(found, **more):
+    silent = golden.silent_report()
+    return replace(silent, run=replace(silent.run, outcome="oom"), ran_out=found, **more)
+
+
+def words(made, begin, end="</section>"):
+    page = str(renderer("html").render(made))
+    part = page[page.index(begin) :]
+    return " ".join(re.sub(r"<[^>]+>", " ", part[: part.index(end)]).split())
+
+
+def test_limit_shortfall_and_what_was_asked_for():
+    told = words(report(SHORT, findings=()), 'class="panel failure"')
+    assert "Limit 200 MiB In use 159 MiB of 168 MiB reserved" in told
+    assert "Requested 4 MiB in a segment of 20 MiB Free on the device 7 MiB Short by 13 MiB" in told
+
+
+def test_what_is_not_known_is_left_out():
+    bare = RanOut(None, 2 * MIB, 3 * MIB, None, None, None, None)
+    assert [told.name for told in outcomes.shortage(report(bare))] == ["In use"]
+    assert outcomes.fits(report(bare)) == ()
+    assert outcomes.shortage(golden.silent_report()) == ()
+    assert outcomes.fits(golden.silent_report()) == ()
+
+
+def test_a_segment_of_the_size_that_was_asked_for_is_not_told_twice():
+    same = replace(SHORT, requested=20 * MIB)
+    assert [told.more for told in outcomes.shortage(report(same))][2] == ""
+
+
+@pytest.mark.parametrize(
+    ("fits", "tried", "smaller", "said"),
+    [
+        ((), 0, "", ()),
+        ((), 4, "", ("None of 4 allocator settings that were replayed makes it fit: it must hold less",)),
+        (("a:1", "b:2"), 4, "", ("A replay of the same allocations fits with `a:1` or `b:2`",)),
+        (
+            ("a:1",),
+            4,
+            "with a batch of 8: 3 GiB, fits",
+            ("A replay of the same allocations fits with `a:1`", "with a batch of 8: 3 GiB, fits"),
+        ),
+    ],
+)  # fmt: skip
+def test_what_would_have_fitted(fits, tried, smaller, said):
+    assert outcomes.fits(report(replace(SHORT, fits=fits, tried=tried, smaller=smaller))) == said
+
+
+FILES = (
+    SavedCheckpoint("a.pt", good=True, said="step 1"),
+    SavedCheckpoint("b<i>.pt", good=True, said="step 2", latest=True),
+    SavedCheckpoint("c.pt", good=False, said="step 3"),
+)
+
+
+def test_the_latest_good_checkpoint_stands_first_and_all_in_a_table():
+    made = replace(golden.silent_report(), checkpoints=FILES)
+    first = "b&lt;i&gt;. pt is the latest good one 2 of 3 checkpoints are good"
+    assert first in words(made, 'class="headline"')
+    table = words(made, 'id="checkpoints"')
+    assert "a. pt ✓ good step 1" in table
+    assert "pt ✓ latest good step 2" in table
+    assert "c. pt ✕ bad step 3" in table
+
+
+def test_where_none_is_good_that_is_said():
+    made = replace(golden.silent_report(), checkpoints=FILES[2:])
+    assert "None is good 0 of 1 checkpoint is good" in words(made, 'class="headline"')
+    assert outcomes.latest_good(made) == ""
+
+
+def test_a_run_has_no_table_of_checkpoints():
+    assert 'id="checkpoints"' not in str(renderer("html").render(golden.rich_report()))
