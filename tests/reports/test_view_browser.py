@@ -77,6 +77,7 @@ def opened(
         def go(fragment: str) -> Any:  # noqa: ANN401
             driver.switch_to.default_content()
             driver.get("about:blank")  # nothing stays of the test before
+            driver.get_log("browser")  # nor of a server that is gone
             driver.get(url)
             for frame, page in frames.items():
                 enter(driver, f'document.querySelector("{frame}")', page)
