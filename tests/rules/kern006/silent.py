@@ -348,3 +348,46 @@ def a_few_turns_of_much_work_each():
         torch.stack(total).mean().backward()
 
     return step
+
+
+def a_queue_whose_wait_goes_on_from_the_one_before():
+    model = nn.Linear(8, 8)
+
+    def step():
+        x, wait, nothing = model(torch.randn(20, 8)), torch.zeros(8), torch.zeros(8)
+        for t in range(20):
+            wait = torch.maximum(wait + x[t], nothing)
+        wait.sum().backward()
+
+    return step
+
+
+def a_cheapest_path_cell_by_cell():
+    model = nn.Linear(8, 8)
+
+    def step():
+        cost = torch.cdist(model(torch.randn(8, 8)), torch.randn(7, 8))
+        with torch.no_grad():
+            best = torch.full((9, 8), torch.inf)
+            best[0, 0] = 0
+            for i in range(8):
+                for j in range(7):
+                    before = torch.minimum(torch.minimum(best[i, j + 1], best[i + 1, j]), best[i, j])
+                    best[i + 1, j + 1] = cost[i, j] + before
+        (cost * best[1:, 1:]).mean().backward()
+
+    return step
+
+
+def a_sum_that_decides_about_the_next_turn():
+    model = nn.Linear(8, 1)
+
+    def step():
+        p, done = model(torch.randn(20, 8)).sigmoid(), torch.zeros(1)
+        for t in range(20):
+            done = done + p[t]
+            if done.item() > 19:
+                break
+        done.sum().backward()
+
+    return step

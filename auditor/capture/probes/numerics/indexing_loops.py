@@ -8,7 +8,6 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from auditor.capture.instruments.torch_private.autograd import current_node
 from auditor.capture.instruments.torch_private.tensors import key_of
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.numerics.loop_parameters import FOREACH, ParametersNow
+from auditor.capture.probes.numerics.loop_turns import Made, Turn, Turns, made_of
 from auditor.capture.probes.numerics.op_ranges_log import Trails
 from auditor.capture.probes.numerics.op_ranges_mode import Operator
 from auditor.capture.probes.operator_probe import OperatorProbe, own_line_of_operator
@@ -51,89 +51,7 @@ BODY = 64
 HEAD = 16
 """Operators before the first turn that may belong to it."""
 
-COLLECTING = frozenset(
-    {
-        "add",
-        "sub",
-        "copy",
-        "cat",
-        "stack",
-        "sum",
-        "clone",
-        "detach",
-        "to_copy",
-        "fill",
-        "index_put",
-        "foreach_add",
-        "mean",
-    }
-)
-"""Operators that gather what turns gave, without a turn needing the one before: sums and lists."""
-
 _LOADER = f"{os.sep}torch{os.sep}utils{os.sep}data{os.sep}"
-
-
-@dataclass(eq=False)
-class Turns:
-    """One operator at one line in one step, and what it was given in turn."""
-
-    at: int
-    op: str
-    kind: str
-    shapes: tuple[Any, ...]
-    first: int
-    last: int
-    """The first turn and the latest one: numbers of operators of the step."""
-    start: int
-    """First operator of the latest turn: this one, or one of the ``heads`` before it."""
-    heads: dict[int, int] = field(default_factory=dict)
-    """Lines that ran right before the first turn, and how many operators before: where one runs
-    again as far before a later turn, it belongs to that.
-    """
-    away: int = 0
-    spoiled: bool = False
-    """Sizes differ from turn to turn, a turn needs the one before, a backward runs in it, or it is
-    a loader that loops.
-    """
-    chained: bool = False
-    """Something was computed from an earlier turn: if another turn follows, it may be needed
-    there.
-    """
-    begins: Any = None
-    """What the first turn was given: with it the loop begins anew."""
-    seen: set[Any] = field(default_factory=set)
-    """Which pieces, values or parameters."""
-    elements: int = 0
-    cut: int | None = None
-    """The user's own line that cut the latest piece."""
-
-    @property
-    def n(self) -> int:
-        """Turns so far."""
-        return len(self.seen)
-
-
-@dataclass(frozen=True)
-class Turn:
-    """What an operator is given that differs from turn to turn."""
-
-    kind: str
-    over: int
-    """What the loop goes over: the storage of a tensor; 0 for all parameters."""
-    value: Any
-    shapes: tuple[Any, ...] = ()
-    elements: int = 0
-    cut: int | None = None
-
-
-@dataclass(frozen=True)
-class Made:
-    """Which operator of the step made a tensor, and the loops of which an earlier turn went into
-    it.
-    """
-
-    number: int
-    carried: tuple[Turns, ...] = ()
 
 
 class IndexingLoopsMode(OperatorMode):
@@ -319,12 +237,7 @@ class IndexingLoopsMode(OperatorMode):
     def _made_of(self, operator: Operator, given: list[torch.Tensor]) -> Made:
         known = [made for each in given for made in self._how_made(each)]
         self._running = [turns for turns in self._running if self._seen - turns.last <= BODY]
-        carried = tuple(
-            turns for turns in self._running if any(_before(made, turns) for made in known)
-        )
-        for turns in carried:
-            turns.chained |= operator.name not in COLLECTING
-        return Made(self._seen, carried)
+        return made_of(operator.name, self._seen, known, self._running)
 
     def take(self) -> tuple[int, list[Turns]]:
         """How many operators the step ran, and its loops; begins anew."""
@@ -347,11 +260,6 @@ class IndexingLoopsMode(OperatorMode):
     def look_for_parameters(self) -> None:
         """Which parameters there are now."""
         self._parameters.look()
-
-
-def _before(made: Made, turns: Turns) -> bool:
-    """Something of an earlier turn went into it."""
-    return turns in made.carried or turns.first <= made.number < turns.start
 
 
 def _is_piece(tensor: torch.Tensor) -> bool:
