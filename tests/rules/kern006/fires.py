@@ -296,3 +296,27 @@ def the_mean_so_far_of_each_row():
         torch.stack(means).mean().backward()
 
     return step
+
+
+def means_of_lists_of_rows():
+    model = nn.Linear(8, 8)
+    members = [torch.randint(0, 40, (2 + k % 5,)) for k in range(20)]
+
+    def step():
+        x = model(torch.randn(40, 8))
+        means = torch.stack([x[rows].mean(0) for rows in members])  # KERN006
+        means.square().mean().backward()
+
+    return step
+
+
+def ten_groups_summed():
+    model, members = nn.Linear(8, 8), [torch.randint(0, 40, (3 + k,)) for k in range(10)]
+
+    def step():
+        x, sums = model(torch.randn(40, 8)), []
+        for rows in members:
+            sums.append(x.index_select(0, rows).sum(0))  # KERN006
+        torch.stack(sums).square().mean().backward()
+
+    return step

@@ -391,3 +391,54 @@ def a_sum_that_decides_about_the_next_turn():
         done.sum().backward()
 
     return step
+
+
+def nine_groups_summed():
+    model, members = nn.Linear(8, 8), [torch.randint(0, 40, (3 + k,)) for k in range(9)]
+
+    def step():
+        x, sums = model(torch.randn(40, 8)), []
+        for rows in members:
+            sums.append(x[rows].sum(0))
+        torch.stack(sums).square().mean().backward()
+
+    return step
+
+
+def groups_that_a_layer_is_given():
+    model, members = nn.Linear(8, 8), [torch.randint(0, 40, (3 + k,)) for k in range(12)]
+
+    def step():
+        x, sums = torch.randn(40, 8), []
+        for rows in members:
+            sums.append(model(x[rows]).sum(0))
+        torch.stack(sums).square().mean().backward()
+
+    return step
+
+
+def groups_that_are_not_reduced():
+    model, members = nn.Linear(8, 1), [torch.randint(0, 40, (3 + k,)) for k in range(12)]
+
+    def step():
+        x, parts = model(torch.randn(40, 8)), []
+        for rows in members:
+            parts.append(x[rows].softmax(0))
+        torch.cat(parts).square().mean().backward()
+
+    return step
+
+
+def children_before_their_parents():
+    model = nn.Linear(8, 8)
+    children = [torch.tensor([k, k // 2]) for k in range(16)]
+
+    def step():
+        x = model(torch.randn(20, 8))
+        with torch.no_grad():
+            state = x.clone()
+            for node, rows in enumerate(children, 1):
+                state[node] = torch.tanh(state[rows].sum(0))
+        (x * state).mean().backward()
+
+    return step

@@ -25,12 +25,18 @@ from auditor.capture.probes.operator_probe import OperatorProbe, own_line_of_ope
 from auditor.capture.probes.sync.origin_modes import tensors
 from auditor.recordings.schema import PiecewiseRow
 
-PIECES, MASKS, PARAMETERS = "pieces", "masks", "parameters"
+PIECES, MASKS, PARAMETERS, GROUPS = "pieces", "masks", "parameters", "groups"
 
-TURNS = {PIECES: 10, MASKS: 8, PARAMETERS: 10}
+TURNS = {PIECES: 10, MASKS: 8, PARAMETERS: 10, GROUPS: 10}
 """Pieces of one tensor from which it is a loop (``torch.profiler._pattern_matcher`` takes ten,
-too), values that one is compared with, and parameters.
+too), values that one is compared with, parameters, and groups of rows that are gathered.
 """
+
+TAKES = frozenset({"index", "index_select"})
+"""Operators that gather rows."""
+
+REDUCES = frozenset({"sum", "mean", "amax", "amin", "prod"})
+"""What index_add and scatter_reduce do for all groups at once."""
 
 CUTS = frozenset({"select", "slice", "narrow", "unbind", "split", "split_with_sizes"})
 """Views that are pieces."""
@@ -78,6 +84,7 @@ class IndexingLoopsMode(OperatorMode):
         self._made: Trails[Made] = Trails()
         self._written: Trails[dict[tuple[int, torch.Size], Made]] = Trails()
         self._cut: Trails[dict[int, int]] = Trails()
+        self._group: Trails[Turns] = Trails()
         self._parameters = ParametersNow()
         self._recent: deque[int | None] = deque(maxlen=HEAD)
         self._backward = 0
@@ -100,28 +107,41 @@ class IndexingLoopsMode(OperatorMode):
         if operator is None:
             operator = self._operators[func] = Operator(func)
         if operator.view:
-            return ((), None, self._own_line()) if operator.name in CUTS else None
+            return ((), None, self._own_line(), None) if operator.name in CUTS else None
         self._seen += 1
         given = [plain(each) for each in tensors((*args, *kwargs.values()))]
         at = self._here()
         self._begin_turns(at)
         turn = self._turn_of(operator, args, given)
+        turns = None
         if turn is not None and at is not None:
-            self._take(operator, turn, at)
+            turns = self._take(operator, turn, at)
+        if operator.name in REDUCES and given:
+            self._reduce(given[0])
         self._recent.append(at)
         if operator.product or any(part in operator.name for part in WHOLE):
             self._whole = self._seen
-        return list(operator.written(args)), self._made_of(operator, given), None
+        group = turns if turns is not None and turns.kind == GROUPS else None
+        return list(operator.written(args)), self._made_of(operator, given), None, group
 
     def after(self, call: Any, args: tuple[Any, ...], result: Any) -> None:
         """Lay that on."""
-        written, made, cut = call
+        written, made, cut, group = call
         if made is None:
             for each in tensors((result,)) if cut is not None else ():
                 self._remember_cut(plain(each), cut)
             return
         for each in (*tensors((result,)), *written):
             self._lay(plain(each), made)
+        if group is not None:
+            self._group.lay(plain(result), group)
+
+    def _reduce(self, tensor: torch.Tensor) -> None:
+        """A group of rows becomes one."""
+        group = self._group.of(tensor)
+        if group is not None:
+            group.reduced += 1
+            self._group.lay(tensor, None)
 
     def _lay(self, tensor: torch.Tensor, made: Made) -> None:
         """A piece that is written leaves the others as they were."""
@@ -172,12 +192,24 @@ class IndexingLoopsMode(OperatorMode):
                 piece.numel(),
                 (self._cut.of(piece) or {}).get(offset),
             )
+        if operator.name in TAKES:
+            return self._group_of(given)
         if operator.name == "eq" and len(given) == 1 and self._concerns(given[0]):
             value = args[1] if len(args) > 1 else None
             if isinstance(value, (int, float)) and given[0].layout is torch.strided:
                 over = int(key_of(given[0].untyped_storage()))
                 return Turn(MASKS, over, value, (given[0].shape,))
         return None
+
+    def _group_of(self, given: list[torch.Tensor]) -> Turn | None:
+        """Rows of one tensor by one tensor of their numbers, which lies for itself."""
+        if len(given) != 2 or not self._concerns(given[0]):
+            return None
+        if any(each.layout is not torch.strided or each.dim() == 0 for each in given):
+            return None
+        over, by = (int(key_of(each.untyped_storage())) for each in given)
+        elements = given[1].numel() * (given[0].numel() // max(1, given[0].shape[0]))
+        return Turn(GROUPS, over, by, (given[0].shape,), elements)
 
     def _begin_turns(self, at: int | None) -> None:
         """A line that ran before the first turn runs again: the next turn may begin with it."""
@@ -194,7 +226,7 @@ class IndexingLoopsMode(OperatorMode):
         before = reversed(self._recent)
         return {line: away for away, line in enumerate(before, 1) if line is not None}
 
-    def _take(self, operator: Operator, turn: Turn, at: int) -> None:
+    def _take(self, operator: Operator, turn: Turn, at: int) -> Turns:
         """The loop over that has another turn."""
         key = (at, operator.name, turn.kind, turn.over)
         turns = self._turns.get(key)
@@ -224,12 +256,13 @@ class IndexingLoopsMode(OperatorMode):
             turns.chained
             or turns.shapes != turn.shapes
             or self._backward > turns.last
-            or (turn.kind == MASKS and self._whole > turns.last)
+            or (turn.kind in (MASKS, GROUPS) and self._whole > turns.last)
         )
         turns.last = self._seen
         turns.seen.add(turn.value)
         turns.elements = max(turns.elements, turn.elements)
         turns.cut = turn.cut
+        return turns
 
     def _concerns(self, tensor: torch.Tensor) -> bool:
         return self._kind in ("", tensor.device.type)
@@ -252,9 +285,14 @@ class IndexingLoopsMode(OperatorMode):
         self._made.clear()
         self._written.clear()
         self._cut.clear()
+        self._group.clear()
         self._parameters.stale = True
         return seen, [
-            turns for turns in found if turns.n >= TURNS[turns.kind] and turns.elements <= PIECE
+            turns
+            for turns in found
+            if turns.n >= TURNS[turns.kind]
+            and turns.elements <= PIECE
+            and (turns.kind != GROUPS or turns.reduced >= turns.n)
         ]
 
     def look_for_parameters(self) -> None:

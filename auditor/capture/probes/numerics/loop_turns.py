@@ -67,6 +67,8 @@ class Turns:
     elements: int = 0
     cut: int | None = None
     """The user's own line that cut the latest piece."""
+    reduced: int = 0
+    """Turns whose result a sum, a mean or an extreme took."""
 
     @property
     def n(self) -> int:
