@@ -18,6 +18,8 @@ REMEDIES = {
     "torch.vmap.",
     "masks": "Do it for all values at once: index_add or scatter_reduce sums rows by label, "
     "torch.nn.functional.one_hot makes all masks as one tensor to multiply or sum with.",
+    "groups": "Do it for all groups at once: give each row the number of its group, and sum them with "
+    "index_add, or with scatter_reduce for means and extremes.",
     "parameters": "Give all parameters to one call: torch._foreach_mul_, torch._foreach_add_, "
     "torch._foreach_norm and their like take lists. For an average of weights use "
     "torch.optim.swa_utils.AveragedModel with a multi_avg_fn, for clipping "
@@ -41,7 +43,8 @@ class LoopOverIndex(Rule):
     ## What it finds
     In a run: a line whose operator is given ten or more pieces of one tensor, one after the other,
     in a loop of few operators that makes up a noticeable share of the step's; one that compares a
-    tensor with eight or more values (a mask for each label); one whose operator is given ten or
+    tensor with eight or more values (a mask for each label); one that gathers ten or more groups of
+    rows by tensors of their numbers, and takes a sum, mean or extreme of each; one whose operator is given ten or
     more parameters, or their gradients, and could take a list of them (averages of weights,
     gradient norms, updates by hand; a note where the share is smaller). Silent where pieces differ
     in size or are large, where a turn needs the one before (a recurrence), where a backward runs in
@@ -155,6 +158,8 @@ def _gives(loop: IndexingLoop) -> str:
     turns = amounts.digits(loop.turns)
     if loop.kind == "masks":
         return f"a Python loop compares a tensor with {turns} values one by one"
+    if loop.kind == "groups":
+        return f"a Python loop gathers {turns} groups of rows and reduces them one by one"
     if loop.kind == "parameters":
         return f"a Python loop gives `{loop.op}` {turns} parameters one by one"
     return f"a Python loop gives `{loop.op}` {turns} pieces of a tensor one by one"

@@ -4,14 +4,14 @@ gradients.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from auditor import amounts
 from auditor.evidence import DeviceCalls, Machine, OomHandlers
 from auditor.evidence.recorded.oom_handlers import Reason
-from auditor.model import Finding, Remedy, Severity, Site
+from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
 from .placing import places_of
@@ -27,8 +27,10 @@ WHY = {
     "whose buffers may be freed already (a second error), "
     "and adds what had come through before the error twice",
     "not_cleared": "the gradients that the failed backward left are not cleared before the retry",
-    "unchanged": "the loop around it tries the same batch again at the same size, for ever where "
+    "unchanged": "this loop tries the same batch again at the same size, for ever where "
     "the memory does not suffice",
+    "in_vain": "each attempt takes the same batch at the same size, so that the later ones run out "
+    "of memory as the first did",
     "inside": "the retry runs inside except, where the exception still "
     "holds the frames of the failed try with their tensors",
     "kept": "the exception is stored, and its traceback keeps the tensors of the failed try alive",
@@ -56,7 +58,8 @@ class OutOfMemoryHandledWrongly(Rule):
     word is asked for) around a backward
     that the audited step ran, or that the error passed which ended the run. It is reported if it
     swallows every other error as well; runs backward again on the old graph; tries
-    again inside ``except``; tries the same again without end (``while True``); tries again (also by
+    again inside ``except``; tries the same again without end (``while True``), or a few times
+    (``for _ in range(3)``) without waiting or getting smaller; tries again (also by
     a loop around it), steps or goes on with the gradients of the failed backward; or stores the exception. ``empty_cache()`` at regular
     intervals is a note with its measured price (on most steps it is SYNC009). Silent: a handler
     that only notes the error, or clears the gradients and goes on, with the retry after the
@@ -144,7 +147,6 @@ class OutOfMemoryHandledWrongly(Rule):
                 flaw.site,
                 ("" if hides else "after an out-of-memory error ")
                 + "; and ".join(WHY[reason] for reason in flaw.reasons)
-                + _again(flaw.again)
                 + ran,
                 seen_on=machine.device if handlers.errors else "source",
                 facts=(
@@ -152,7 +154,7 @@ class OutOfMemoryHandledWrongly(Rule):
                     ("out of memory in this audit", str(handlers.errors)),
                 ),
                 severity=Severity.NOTE if hides else None,
-                places=places_of(flaw.site, *flaw.again),
+                places=places_of(flaw.site, *flaw.others),
                 hints=Hints(flaw.reasons),
             )
 
@@ -208,10 +210,3 @@ class OutOfMemoryHandledWrongly(Rule):
             "backward, with a smaller batch in "
             "several parts; on the second failure save a checkpoint and stop."
         )
-
-
-def _again(sites: Sequence[Site]) -> str:
-    """`` (again at lines 5 and 7)``; empty for none."""
-    lines = [str(line) for line in sorted({site.line for site in sites})]
-    many = "lines " + " and ".join([", ".join(lines[:-1]), lines[-1]]) if lines[1:] else ""
-    return f" (again at {many or 'line ' + lines[0]})" if lines else ""

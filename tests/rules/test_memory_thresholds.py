@@ -34,15 +34,13 @@ MIB = 2**20
 # -- MEM011 ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("lines", "said"),
-    [((), ""), ((5,), " (again at line 5)"), ((7, 5), " (again at lines 5 and 7)")],
-)
-def test_a_retry_inside_the_handler_is_told_with_its_line(lines, said):
-    again = tuple(Site("trainer.py", line) for line in lines)
-    flaw = Flaw(LINE, LINE, ("swallows", "died"), again)
+@pytest.mark.parametrize(("lines", "places"), [((), []), ((5,), [3, 5]), ((7, 5), [3, 5, 7])])
+def test_a_flaw_is_told_with_the_lines_that_belong_to_it(lines, places):
+    others = tuple(Site("trainer.py", line) for line in lines)
+    flaw = Flaw(LINE, LINE, ("swallows", "died"), others)
     (found,) = ask(OutOfMemoryHandledWrongly(), OomHandlers((flaw,), 1, 1), CUDA)
-    assert found.message.endswith(f"{WHY['died']}{said}; memory ran out 1 time in this audit")
+    assert found.site == LINE and [each.site.line for each in found.places] == places
+    assert found.message.endswith(f"{WHY['died']}; memory ran out 1 time in this audit")
     (remedy,) = [OutOfMemoryHandledWrongly().remedy(found)]
     assert remedy.text.startswith("Catch torch.OutOfMemoryError alone. In except only")
 

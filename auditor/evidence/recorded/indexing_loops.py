@@ -37,7 +37,7 @@ class IndexingLoop:
     steps: int = 1
     kind: str = "pieces"
     """What it is given in turn: ``pieces`` of a tensor, ``masks`` (values that one is compared
-    with) or ``parameters``.
+    with), ``parameters`` or ``groups`` of rows.
     """
     head: Site | None = None
 

@@ -26,6 +26,7 @@ Reason = Literal[
     "same_graph",
     "not_cleared",
     "unchanged",
+    "in_vain",
     "inside",
     "kept",
     "forgotten",
@@ -41,14 +42,14 @@ FRAME = re.compile(r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d+), in ', re.M
 
 @dataclass(frozen=True)
 class Flaw:
-    """One line of a handler, and the reasons why it does harm. ``again``: lines inside the handler
-    that try again.
+    """One line of a handler, or of what it leads to, and the reasons why it does harm. ``others``:
+    lines that belong to it.
     """
 
     site: Site
     handler: Site
     reasons: tuple[Reason, ...]
-    again: tuple[Site, ...] = ()
+    others: tuple[Site, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -133,16 +134,15 @@ def _flaws(
             yield Flaw(handler, handler, ("hides",))
         return
     at_handler: list[Reason] = ["swallows"] if guard.swallows else []
-    if any(each == file and guard.died_at(line) for each, line in ended):
-        at_handler.append("died")
-    again = []
+    died = any(each == file and guard.died_at(line) for each, line in ended)
     for retry in guard.retries:
-        reasons = tuple(_reasons(retry))
-        if retry.inside or retry.node is guard.handler:
+        ended_it: tuple[Reason, ...] = ("died",) if died and retry.inside else ()
+        reasons = (*ended_it, *_reasons(retry))
+        if retry.node is guard.handler:
             at_handler += reasons
-            again += [site(retry.node)] if reasons and retry.inside else []
         elif reasons:
-            yield Flaw(site(retry.node), handler, reasons)
+            looped = retry.unchanged or retry.in_vain
+            yield Flaw(site(retry.node), handler, reasons, (handler,) if looped else ())
     if guard.kept is not None:
         yield Flaw(site(guard.kept), handler, ("kept",))
     if guard.steps_anyway:
@@ -150,7 +150,7 @@ def _flaws(
     elif guard.forgets_gradients:
         at_handler.append("forgotten")
     if at_handler:
-        yield Flaw(handler, handler, tuple(at_handler), tuple(again))
+        yield Flaw(handler, handler, tuple(at_handler))
 
 
 def _reasons(retry: Retry) -> Iterator[Reason]:
@@ -162,3 +162,5 @@ def _reasons(retry: Retry) -> Iterator[Reason]:
         yield "not_cleared"
     if retry.unchanged:
         yield "unchanged"
+    if retry.in_vain:
+        yield "in_vain"

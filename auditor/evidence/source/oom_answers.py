@@ -34,6 +34,9 @@ HARMLESS = frozenset(
 )
 """Calls between two tries that leave what is tried as it was."""
 
+WAITS = frozenset({"sleep", "wait", "collect"})
+"""Calls between two tries after which memory may be free that was not."""
+
 COUNTS = re.compile(r"oom|skip|fail|retr|tries|attempt|count|err|stat", re.IGNORECASE)
 DRAWS = re.compile(
     r"next|sample|draw|fetch|batch|pop|load|rand|shuffle|choice|split|chunk", re.IGNORECASE
@@ -74,14 +77,62 @@ def repeats_unchanged(
     at = loop.body.index(tried)
     skips = isinstance(handler.body[-1], ast.Continue)
     between = loop.body[:at] if skips else [*loop.body[:at], *loop.body[at + 1 :]]
-    read = {
+    read = _read(tried)
+    return all(_leaves_as_is(each, read) for each in [*handler.body, *between])
+
+
+def attempts_in_vain(
+    scope: Function | ast.Module,
+    loop: ast.For | ast.While,
+    tried: ast.Try,
+    handler: ast.ExceptHandler,
+) -> bool:
+    """True of a loop over a ``range`` that makes the same attempt each time, and waits for nothing
+    between two; the function does not try it in another way outside of the loop.
+    """
+    if not isinstance(loop, ast.For) or loop.orelse or not _is_range(loop.iter):
+        return False
+    called = _called(loop)
+    if called & WAITS or any(DRAWS.search(name) for name in called) or tried not in loop.body:
+        return False
+    attempted = {name_of(node.func) for node in _calls(tried.body)}
+    within = {id(node) for node in ast.walk(loop)}
+    if any(
+        id(node) not in within and name_of(node.func) in attempted for node in _calls(scope.body)
+    ):
+        return False
+    read = _read(tried)
+    if read & {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}:
+        return False
+    between = [*handler.body, *(each for each in loop.body if each is not tried)]
+    return all(_leaves_as_is(each, read) or _gives_up(each, read) for each in between)
+
+
+def _is_range(over: ast.expr) -> bool:
+    """``range(attempts)``; of two and more where the number is written there."""
+    if not isinstance(over, ast.Call) or name_of(over.func) != "range":
+        return False
+    return not (len(over.args) == 1 and ast.unparse(over.args[0]) in ("0", "1"))
+
+
+def _gives_up(statement: ast.stmt, read: set[str]) -> bool:
+    """A test that raises, and before that changes nothing."""
+    return (
+        isinstance(statement, ast.If)
+        and isinstance(statement.body[-1], ast.Raise)
+        and all(_leaves_as_is(each, read) for each in [*statement.body[:-1], *statement.orelse])
+    )
+
+
+def _read(tried: ast.Try) -> set[str]:
+    """Names, attributes and items that the try reads."""
+    return {
         ast.unparse(node)
         for each in tried.body
         for node in ast.walk(each)
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
         and isinstance(node.ctx, ast.Load)
     }
-    return all(_leaves_as_is(each, read) for each in [*handler.body, *between])
 
 
 def _is_flag(test: ast.expr, tried: ast.Try) -> bool:
@@ -94,8 +145,13 @@ def _is_flag(test: ast.expr, tried: ast.Try) -> bool:
     )
 
 
-def _called(loop: ast.While) -> set[str]:
+def _called(loop: ast.For | ast.While) -> set[str]:
     return {name_of(node.func) for node in ast.walk(loop) if isinstance(node, ast.Call)}
+
+
+def _calls(body: Iterable[ast.stmt]) -> Iterator[ast.Call]:
+    nodes = (node for each in body for node in ast.walk(each))
+    return (node for node in nodes if isinstance(node, ast.Call))
 
 
 def _leaves_as_is(statement: ast.stmt, read: set[str]) -> bool:

@@ -18,7 +18,7 @@ from auditor.evidence.source.broad_handlers import (
     swallows,
 )
 from auditor.evidence.source.files import Function, lines_of, name_of
-from auditor.evidence.source.oom_answers import answers, repeats_unchanged
+from auditor.evidence.source.oom_answers import answers, attempts_in_vain, repeats_unchanged
 
 BACKWARD = frozenset({"backward", "manual_backward"})
 STEPS = frozenset({"optim", "opt", "scaler"})
@@ -32,14 +32,18 @@ LETS_GO = frozenset({"with_traceback", "clear_frames"})
 @dataclass(frozen=True)
 class Retry:
     """What the handler does again: a backward, or a call of what failed. ``inside``: while the
-    exception is still alive.
+    exception is still alive. ``unchanged``: for ever the same; ``in_vain``: the same a few times.
+
+    ``node`` is what has to change: the second backward or call, the loop that has no end, or the
+    handler that leaves the gradients as they are.
     """
 
-    node: ast.Call | ast.ExceptHandler
+    node: ast.Call | ast.ExceptHandler | ast.While | ast.For
     inside: bool
     same_graph: bool
     cleared: bool
     unchanged: bool = False
+    in_vain: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,8 @@ class Guard:
         """The statement that stores the exception itself, with its traceback."""
         calls = (name_of(node.func) for node in _within(self.body, ast.Call))
         if self.handler.name is None or LETS_GO.intersection(calls):
+            return None
+        if f"{self.handler.name}.__traceback__" in _assigned(self.body):
             return None
         return next(
             (each for each in _within(self.body, ast.stmt) if _stores(each, self.handler.name)),
@@ -205,13 +211,13 @@ class Guard:
                 self._clears_itself(name_of(node.func)) for node in tried if id(node) not in given
             )
         nodes = [node for each in loop.body for node in ast.walk(each)]
-        return Retry(
-            self.handler,
-            False,
-            backward is not None and _old_graph(backward, nodes),
-            cleared,
-            repeats_unchanged(loop, self.tried, self.handler),
-        )
+        if backward is not None and _old_graph(backward, nodes):
+            return Retry(backward, False, same_graph=True, cleared=cleared)
+        if repeats_unchanged(loop, self.tried, self.handler):
+            return Retry(loop, False, same_graph=False, cleared=cleared, unchanged=True)
+        if attempts_in_vain(self.scope, loop, self.tried, self.handler):
+            return Retry(tried[0], False, same_graph=False, cleared=cleared, in_vain=True)
+        return Retry(self.handler, False, same_graph=False, cleared=cleared)
 
     def _succeeds_out_of(self, loop: ast.For | ast.While) -> bool:
         """What the try comes to without an error ends the loop, which so repeats one thing and is
@@ -444,10 +450,19 @@ def _old_graph(backward: ast.Call, before: list[ast.AST]) -> bool:
 
 
 def _stores(statement: ast.stmt, name: str) -> bool:
-    """``self.error = e`` or ``errors.append(e)``: the exception itself, not its text."""
-    if isinstance(statement, ast.Assign):
-        return isinstance(statement.value, ast.Name) and statement.value.id == name
+    """``self.error = e``, ``errors.append((n, e))``: the exception itself, not its text."""
+    if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
+        return statement.value is not None and _contains(statement.value, name)
     call = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(call, ast.Call) or name_of(call.func) not in KEEPS:
         return False
-    return any(isinstance(given, ast.Name) and given.id == name for given in call.args)
+    return any(_contains(given, name) for given in call.args)
+
+
+def _contains(value: ast.expr, name: str) -> bool:
+    """The name itself, or a tuple, list, set or dict with it."""
+    if isinstance(value, ast.Tuple | ast.List | ast.Set):
+        return any(_contains(each, name) for each in value.elts)
+    if isinstance(value, ast.Dict):
+        return any(_contains(each, name) for each in value.values)
+    return isinstance(value, ast.Name) and value.id == name

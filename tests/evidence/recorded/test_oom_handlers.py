@@ -83,8 +83,8 @@ def handlers(seen, text, line, **more):
 @pytest.mark.parametrize(
     ("text", "line", "flaws"),
     [
-        (INSIDE, 4, [(5, 5, ("same_graph", "not_cleared"))]),
-        (INSIDE.replace("        loss.backward()\n    opt", "        model(batch).backward()\n    opt"), 4, [(5, 5, ("inside", "not_cleared"))]),
+        (INSIDE, 4, [(6, 5, ("same_graph", "not_cleared"))]),
+        (INSIDE.replace("        loss.backward()\n    opt", "        model(batch).backward()\n    opt"), 4, [(6, 5, ("inside", "not_cleared"))]),
         (AFTER, 6, []),
         (AFTER.replace("        optimizer.zero_grad()\n        model", "        model"), 6, [(10, 7, ("not_cleared",))]),
         (KEPT, 3, [(5, 4, ("kept",))]),
@@ -102,6 +102,23 @@ def test_the_flaws_of_a_handler(seen, text, line, flaws):
     assert {each.site.function for each in table.flaws} <= {"step"}
     assert table.errors == 2
     assert table.handlers == int(line != 7 and ("OOM" in text) == ("RuntimeError" in text))
+
+
+def test_a_loop_without_end_and_attempts_in_vain_have_the_handler_as_a_place(seen):
+    text = """\
+def step(batch):
+    while True:
+        optimizer.zero_grad()
+        try:
+            return attempt(batch)
+        except torch.cuda.OutOfMemoryError:
+            print("again")
+"""
+    (endless,) = handlers(seen, text, 5).flaws
+    assert (endless.site.line, endless.reasons) == (2, ("unchanged",))
+    (few,) = handlers(seen, text.replace("while True", "for _ in range(3)"), 5).flaws
+    assert (few.site.line, few.reasons) == (5, ("in_vain",))
+    assert [[each.line for each in flaw.others] for flaw in (endless, few)] == [[6], [6]]
 
 
 def test_a_handler_of_the_module_itself(seen):
@@ -126,9 +143,9 @@ def test_the_second_error_in_a_handler_ended_the_run(seen, home, outcome, reason
     ended = {"error": {"traceback": f"Traceback:\n{frames}"}, "outcome": outcome}
     table = handlers(seen, text, 3, manifest=ended)
     (flaw,) = table.flaws
-    assert flaw.site.line == 4
+    assert flaw.site.line == 5
     assert [each for each in flaw.reasons if each == "died"] == reasons
-    assert [each.line for each in flaw.again] == [5]
+    assert (flaw.handler.line, flaw.others) == (4, ())
 
 
 def test_an_error_raised_again_is_no_second_one(seen, home):
@@ -152,6 +169,6 @@ def test_a_run_that_died_in_a_handler_before_anything_was_recorded(seen, home, l
             evidence.get(OomHandlers)
         return
     table = evidence.get(OomHandlers)
-    assert [(each.site.line, "died" in each.reasons) for each in table.flaws] == [(4, True)]
+    assert [(each.site.line, "died" in each.reasons) for each in table.flaws] == [(5, True)]
     assert table.calls is None
     assert (table.handlers, table.errors) == (1, 2)  # the error, and that of the handler

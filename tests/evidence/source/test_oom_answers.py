@@ -8,7 +8,7 @@ import ast
 
 import pytest
 
-from auditor.evidence.source.oom_answers import answers, repeats_unchanged
+from auditor.evidence.source.oom_answers import answers, attempts_in_vain, repeats_unchanged
 
 
 def parts(text):
@@ -209,3 +209,55 @@ def test_a_try_further_inside_the_loop_is_not_repeated_alone():
     text = "while True:\n if x:\n  try:\n   run(x)\n  except Error:\n   pass\n"
     tree, node = parts(text)
     assert not repeats_unchanged(tree.body[0], node, node.handlers[0])
+
+
+def in_vain(*, loop="for n in range(3):", tried="return run(x)", handler="pass", after="", end=""):
+    text = (
+        f"def step():\n {loop}\n  try:\n   {tried}\n  except Error:\n   "
+        + handler.replace("\n", "\n   ")
+        + f"\n  {after or 'pass'}\n {end or 'pass'}\n"
+    )
+    tree, node = parts(text)
+    scope = tree.body[0]
+    return attempts_in_vain(scope, scope.body[0], node, node.handlers[0])
+
+
+@pytest.mark.parametrize(
+    ("what", "vain"),
+    [
+        ({}, True),
+        ({"loop": "for n in range(attempts):"}, True),
+        ({"loop": "for n in range(1, 4):"}, True),
+        ({"loop": "for n in range(2):"}, True),
+        ({"loop": "for n in range(1):"}, False),
+        ({"loop": "for n in (1, 2, 4):"}, False),
+        ({"loop": "for n in xs:"}, False),
+        ({"loop": "while n < 3:"}, False),
+        ({"tried": "return run(x, n)"}, False),
+        ({"tried": "return run(x, 2**n)"}, False),
+        ({"tried": "return run(next(xs))"}, False),
+        ({"handler": "if n == 2:\n raise"}, True),
+        ({"handler": "if n == 2:\n print(n)\n raise"}, True),
+        ({"handler": "if n == 2:\n shrink()\n raise"}, False),
+        ({"handler": "if n == 2:\n return less(x)"}, False),
+        ({"handler": "shrink()"}, False),
+        ({"handler": "x = x[:1]"}, False),
+        ({"after": "torch.cuda.empty_cache()"}, True),
+        ({"after": "time.sleep(1)"}, False),
+        ({"after": "gc.collect()"}, False),
+        ({"end": "raise Error"}, True),
+        ({"end": "run(x[:1])"}, False),
+        ({"end": "log(x)"}, True),
+    ],
+)
+def test_attempts_that_cannot_come_to_another_end(what, vain):
+    assert in_vain(**what) is vain
+
+
+def test_attempts_with_another_way_or_further_inside():
+    text = "for n in range(3):\n try:\n  run(x)\n  break\n except Error:\n  pass\nelse:\n less(x)\n"
+    tree, node = parts(text)
+    assert not attempts_in_vain(tree, tree.body[0], node, node.handlers[0])
+    text = "for n in range(3):\n if x:\n  try:\n   run(x)\n   break\n  except Error:\n   pass\n"
+    tree, node = parts(text)
+    assert not attempts_in_vain(tree, tree.body[0], node, node.handlers[0])

@@ -267,3 +267,56 @@ def overlaps_of_all_pairs_of_boxes():
         (model(torch.randn(4, 8)).mean() + out.mean()).backward()
 
     return step
+
+
+def the_farthest_row_as_a_running_maximum():
+    model = nn.Linear(8, 4)
+
+    def step():
+        z, worst = model(torch.randn(12, 8)), []
+        for i in range(12):
+            far = torch.zeros(())
+            for j in range(12):
+                if i != j:
+                    far = torch.maximum(far, (z[i] - z[j]).square().sum())  # KERN006
+            worst.append(F.softplus(far - 1))
+        torch.stack(worst).mean().backward()
+
+    return step
+
+
+def the_mean_so_far_of_each_row():
+    model = nn.Linear(8, 8)
+
+    def step():
+        x, total, means = model(torch.randn(16, 8)), torch.zeros(8), []
+        for i in range(16):
+            total = total + x[i].relu()  # KERN006
+            means.append(total / (i + 1))
+        torch.stack(means).mean().backward()
+
+    return step
+
+
+def means_of_lists_of_rows():
+    model = nn.Linear(8, 8)
+    members = [torch.randint(0, 40, (2 + k % 5,)) for k in range(20)]
+
+    def step():
+        x = model(torch.randn(40, 8))
+        means = torch.stack([x[rows].mean(0) for rows in members])  # KERN006
+        means.square().mean().backward()
+
+    return step
+
+
+def ten_groups_summed():
+    model, members = nn.Linear(8, 8), [torch.randint(0, 40, (3 + k,)) for k in range(10)]
+
+    def step():
+        x, sums = model(torch.randn(40, 8)), []
+        for rows in members:
+            sums.append(x.index_select(0, rows).sum(0))  # KERN006
+        torch.stack(sums).square().mean().backward()
+
+    return step

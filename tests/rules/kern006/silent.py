@@ -348,3 +348,97 @@ def a_few_turns_of_much_work_each():
         torch.stack(total).mean().backward()
 
     return step
+
+
+def a_queue_whose_wait_goes_on_from_the_one_before():
+    model = nn.Linear(8, 8)
+
+    def step():
+        x, wait, nothing = model(torch.randn(20, 8)), torch.zeros(8), torch.zeros(8)
+        for t in range(20):
+            wait = torch.maximum(wait + x[t], nothing)
+        wait.sum().backward()
+
+    return step
+
+
+def a_cheapest_path_cell_by_cell():
+    model = nn.Linear(8, 8)
+
+    def step():
+        cost = torch.cdist(model(torch.randn(8, 8)), torch.randn(7, 8))
+        with torch.no_grad():
+            best = torch.full((9, 8), torch.inf)
+            best[0, 0] = 0
+            for i in range(8):
+                for j in range(7):
+                    before = torch.minimum(torch.minimum(best[i, j + 1], best[i + 1, j]), best[i, j])
+                    best[i + 1, j + 1] = cost[i, j] + before
+        (cost * best[1:, 1:]).mean().backward()
+
+    return step
+
+
+def a_sum_that_decides_about_the_next_turn():
+    model = nn.Linear(8, 1)
+
+    def step():
+        p, done = model(torch.randn(20, 8)).sigmoid(), torch.zeros(1)
+        for t in range(20):
+            done = done + p[t]
+            if done.item() > 19:
+                break
+        done.sum().backward()
+
+    return step
+
+
+def nine_groups_summed():
+    model, members = nn.Linear(8, 8), [torch.randint(0, 40, (3 + k,)) for k in range(9)]
+
+    def step():
+        x, sums = model(torch.randn(40, 8)), []
+        for rows in members:
+            sums.append(x[rows].sum(0))
+        torch.stack(sums).square().mean().backward()
+
+    return step
+
+
+def groups_that_a_layer_is_given():
+    model, members = nn.Linear(8, 8), [torch.randint(0, 40, (3 + k,)) for k in range(12)]
+
+    def step():
+        x, sums = torch.randn(40, 8), []
+        for rows in members:
+            sums.append(model(x[rows]).sum(0))
+        torch.stack(sums).square().mean().backward()
+
+    return step
+
+
+def groups_that_are_not_reduced():
+    model, members = nn.Linear(8, 1), [torch.randint(0, 40, (3 + k,)) for k in range(12)]
+
+    def step():
+        x, parts = model(torch.randn(40, 8)), []
+        for rows in members:
+            parts.append(x[rows].softmax(0))
+        torch.cat(parts).square().mean().backward()
+
+    return step
+
+
+def children_before_their_parents():
+    model = nn.Linear(8, 8)
+    children = [torch.tensor([k, k // 2]) for k in range(16)]
+
+    def step():
+        x = model(torch.randn(20, 8))
+        with torch.no_grad():
+            state = x.clone()
+            for node, rows in enumerate(children, 1):
+                state[node] = torch.tanh(state[rows].sum(0))
+        (x * state).mean().backward()
+
+    return step

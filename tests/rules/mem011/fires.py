@@ -20,10 +20,10 @@ def the_same_three_lines_again():
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
-        except torch.cuda.OutOfMemoryError:  # MEM011
+        except torch.cuda.OutOfMemoryError:
             torch.cuda.empty_cache()
             gc.collect()
-            loss.backward()
+            loss.backward()  # MEM011
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
 
@@ -64,9 +64,9 @@ def whole_step_again_inside_except():
     def step():
         try:
             train_on_batch(torch.ones(4, 8))
-        except torch.cuda.OutOfMemoryError:  # MEM011
+        except torch.cuda.OutOfMemoryError:
             torch.cuda.empty_cache()
-            train_on_batch(torch.ones(2, 8))
+            train_on_batch(torch.ones(2, 8))  # MEM011
 
     return step
 
@@ -147,8 +147,8 @@ def retry_that_really_happens__rehearsal():
     def step():
         try:
             attempt(40_000)
-        except torch.OutOfMemoryError:  # MEM011
-            attempt(2_000)
+        except torch.OutOfMemoryError:
+            attempt(2_000)  # MEM011
         attempt(1_000)
 
     return step
@@ -176,10 +176,10 @@ def handlers_of_an_episode_trainer():
             try:
                 loss.backward()
                 self.optimizer.step()
-            except torch.cuda.OutOfMemoryError as error:  # MEM011
+            except torch.cuda.OutOfMemoryError as error:
                 self.last_error = error  # MEM011
                 torch.cuda.empty_cache()
-                loss.backward()
+                loss.backward()  # MEM011
                 self.optimizer.step()
 
         def _episode(self):
@@ -190,9 +190,9 @@ def handlers_of_an_episode_trainer():
         def step(self):
             try:
                 self._episode()
-            except torch.cuda.OutOfMemoryError:  # MEM011
+            except torch.cuda.OutOfMemoryError:
                 torch.cuda.empty_cache()
-                self._episode()
+                self._episode()  # MEM011
 
     return Trainer().step
 
@@ -206,10 +206,10 @@ def the_same_backward_again_by_a_loop():
         loss = model(torch.ones(4, 8)).square().mean()
         for attempt in range(2):
             try:
-                loss.backward()
+                loss.backward()  # MEM011
                 optimizer.step()
                 break
-            except torch.OutOfMemoryError:  # MEM011
+            except torch.OutOfMemoryError:
                 if attempt:
                     raise
                 torch.cuda.empty_cache()
@@ -244,10 +244,10 @@ def attempts_without_clearing_and_a_break_behind():
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def step():
-        while True:
+        while True:  # MEM011
             try:
                 model(torch.ones(4, 8)).square().mean().backward()
-            except torch.OutOfMemoryError:  # MEM011
+            except torch.OutOfMemoryError:
                 torch.cuda.empty_cache()
                 continue
             break
@@ -345,11 +345,11 @@ def the_same_batch_again_for_ever():
         return True
 
     def gradients(x):
-        while True:
+        while True:  # MEM011
             optimizer.zero_grad()
             try:
                 return attempt(x)
-            except torch.OutOfMemoryError:  # MEM011
+            except torch.OutOfMemoryError:
                 torch.cuda.empty_cache()
 
     def step():
@@ -443,12 +443,12 @@ def tries_that_stop_getting_smaller():
 
     def gradients(x):
         nonlocal parts
-        while True:
+        while True:  # MEM011
             optimizer.zero_grad()
             failed = False
             try:
                 return attempt(x, parts)
-            except torch.OutOfMemoryError:  # MEM011
+            except torch.OutOfMemoryError:
                 failed = True
             if failed:
                 torch.cuda.empty_cache()
@@ -478,8 +478,48 @@ def a_smaller_try_by_another_function_inside_the_handler():
         optimizer.zero_grad()
         try:
             accumulate(x)
-        except torch.OutOfMemoryError:  # MEM011
-            in_halves(x)
+        except torch.OutOfMemoryError:
+            in_halves(x)  # MEM011
+        optimizer.step()
+
+    return step
+
+
+def exception_kept_with_its_number():
+    model, failures, count = nn.Linear(8, 1), [], [0]
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        count[0] += 1
+        optimizer.zero_grad()
+        try:
+            model(torch.ones(4, 8)).square().mean().backward()
+            optimizer.step()
+        except torch.OutOfMemoryError as error:
+            failures.append((count[0], error))  # MEM011
+
+    return step
+
+
+def three_attempts_of_one_size():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def gradients(x):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+
+    def safely(x):
+        for attempt in range(3):
+            try:
+                return gradients(x)  # MEM011
+            except torch.OutOfMemoryError:
+                print("attempt", attempt, "failed")
+            torch.cuda.empty_cache()
+        raise SystemExit("does not fit")
+
+    def step():
+        safely(torch.ones(4, 8))
         optimizer.step()
 
     return step

@@ -659,3 +659,111 @@ def tries_that_get_smaller_and_give_up():
         optimizer.step()
 
     return step
+
+
+def text_kept_with_its_number():
+    model, failures, count = nn.Linear(8, 1), [], [0]
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        count[0] += 1
+        optimizer.zero_grad()
+        try:
+            model(torch.ones(4, 8)).square().mean().backward()
+            optimizer.step()
+        except torch.OutOfMemoryError as error:
+            failures.append((count[0], str(error), type(error)))
+
+    return step
+
+
+def exception_kept_without_its_frames():
+    model, failures = nn.Linear(8, 1), []
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        try:
+            model(torch.ones(4, 8)).square().mean().backward()
+            optimizer.step()
+        except torch.OutOfMemoryError as error:
+            error.__traceback__ = None
+            failures.append((error, "skipped"))
+
+    return step
+
+
+def attempts_in_more_parts_each_time():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def gradients(x, parts):
+        optimizer.zero_grad()
+        for part in x.chunk(parts):
+            (model(part).square().mean() / parts).backward()
+
+    def safely(x):
+        for attempt in range(3):
+            try:
+                return gradients(x, 2**attempt)
+            except torch.OutOfMemoryError:
+                if attempt == 2:
+                    raise
+            torch.cuda.empty_cache()
+
+    def step():
+        safely(torch.ones(4, 8))
+        optimizer.step()
+
+    return step
+
+
+def attempts_that_wait_for_another_program():
+    import time
+
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def gradients(x):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+
+    def safely(x):
+        for attempt in range(3):
+            try:
+                return gradients(x)
+            except torch.OutOfMemoryError:
+                if attempt == 2:
+                    raise
+            time.sleep(60)
+
+    def step():
+        safely(torch.ones(4, 8))
+        optimizer.step()
+
+    return step
+
+
+def attempts_and_then_in_two_parts():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def gradients(x):
+        model(x).square().mean().backward()
+
+    def safely(x):
+        for _ in range(2):
+            optimizer.zero_grad()
+            try:
+                return gradients(x)
+            except torch.OutOfMemoryError:
+                torch.cuda.empty_cache()
+        optimizer.zero_grad()
+        gradients(x[:2])
+        gradients(x[2:])
+
+    def step():
+        safely(torch.ones(4, 8))
+        optimizer.step()
+
+    return step

@@ -8,7 +8,6 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -19,18 +18,25 @@ from auditor.capture.instruments.torch_private.autograd import current_node
 from auditor.capture.instruments.torch_private.tensors import key_of
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.numerics.loop_parameters import FOREACH, ParametersNow
+from auditor.capture.probes.numerics.loop_turns import Made, Turn, Turns, made_of
 from auditor.capture.probes.numerics.op_ranges_log import Trails
 from auditor.capture.probes.numerics.op_ranges_mode import Operator
 from auditor.capture.probes.operator_probe import OperatorProbe, own_line_of_operator
 from auditor.capture.probes.sync.origin_modes import tensors
 from auditor.recordings.schema import PiecewiseRow
 
-PIECES, MASKS, PARAMETERS = "pieces", "masks", "parameters"
+PIECES, MASKS, PARAMETERS, GROUPS = "pieces", "masks", "parameters", "groups"
 
-TURNS = {PIECES: 10, MASKS: 8, PARAMETERS: 10}
+TURNS = {PIECES: 10, MASKS: 8, PARAMETERS: 10, GROUPS: 10}
 """Pieces of one tensor from which it is a loop (``torch.profiler._pattern_matcher`` takes ten,
-too), values that one is compared with, and parameters.
+too), values that one is compared with, parameters, and groups of rows that are gathered.
 """
+
+TAKES = frozenset({"index", "index_select"})
+"""Operators that gather rows."""
+
+REDUCES = frozenset({"sum", "mean", "amax", "amin", "prod"})
+"""What index_add and scatter_reduce do for all groups at once."""
 
 CUTS = frozenset({"select", "slice", "narrow", "unbind", "split", "split_with_sizes"})
 """Views that are pieces."""
@@ -51,89 +57,7 @@ BODY = 64
 HEAD = 16
 """Operators before the first turn that may belong to it."""
 
-COLLECTING = frozenset(
-    {
-        "add",
-        "sub",
-        "copy",
-        "cat",
-        "stack",
-        "sum",
-        "clone",
-        "detach",
-        "to_copy",
-        "fill",
-        "index_put",
-        "foreach_add",
-        "mean",
-    }
-)
-"""Operators that gather what turns gave, without a turn needing the one before: sums and lists."""
-
 _LOADER = f"{os.sep}torch{os.sep}utils{os.sep}data{os.sep}"
-
-
-@dataclass(eq=False)
-class Turns:
-    """One operator at one line in one step, and what it was given in turn."""
-
-    at: int
-    op: str
-    kind: str
-    shapes: tuple[Any, ...]
-    first: int
-    last: int
-    """The first turn and the latest one: numbers of operators of the step."""
-    start: int
-    """First operator of the latest turn: this one, or one of the ``heads`` before it."""
-    heads: dict[int, int] = field(default_factory=dict)
-    """Lines that ran right before the first turn, and how many operators before: where one runs
-    again as far before a later turn, it belongs to that.
-    """
-    away: int = 0
-    spoiled: bool = False
-    """Sizes differ from turn to turn, a turn needs the one before, a backward runs in it, or it is
-    a loader that loops.
-    """
-    chained: bool = False
-    """Something was computed from an earlier turn: if another turn follows, it may be needed
-    there.
-    """
-    begins: Any = None
-    """What the first turn was given: with it the loop begins anew."""
-    seen: set[Any] = field(default_factory=set)
-    """Which pieces, values or parameters."""
-    elements: int = 0
-    cut: int | None = None
-    """The user's own line that cut the latest piece."""
-
-    @property
-    def n(self) -> int:
-        """Turns so far."""
-        return len(self.seen)
-
-
-@dataclass(frozen=True)
-class Turn:
-    """What an operator is given that differs from turn to turn."""
-
-    kind: str
-    over: int
-    """What the loop goes over: the storage of a tensor; 0 for all parameters."""
-    value: Any
-    shapes: tuple[Any, ...] = ()
-    elements: int = 0
-    cut: int | None = None
-
-
-@dataclass(frozen=True)
-class Made:
-    """Which operator of the step made a tensor, and the loops of which an earlier turn went into
-    it.
-    """
-
-    number: int
-    carried: tuple[Turns, ...] = ()
 
 
 class IndexingLoopsMode(OperatorMode):
@@ -160,6 +84,7 @@ class IndexingLoopsMode(OperatorMode):
         self._made: Trails[Made] = Trails()
         self._written: Trails[dict[tuple[int, torch.Size], Made]] = Trails()
         self._cut: Trails[dict[int, int]] = Trails()
+        self._group: Trails[Turns] = Trails()
         self._parameters = ParametersNow()
         self._recent: deque[int | None] = deque(maxlen=HEAD)
         self._backward = 0
@@ -182,28 +107,41 @@ class IndexingLoopsMode(OperatorMode):
         if operator is None:
             operator = self._operators[func] = Operator(func)
         if operator.view:
-            return ((), None, self._own_line()) if operator.name in CUTS else None
+            return ((), None, self._own_line(), None) if operator.name in CUTS else None
         self._seen += 1
         given = [plain(each) for each in tensors((*args, *kwargs.values()))]
         at = self._here()
         self._begin_turns(at)
         turn = self._turn_of(operator, args, given)
+        turns = None
         if turn is not None and at is not None:
-            self._take(operator, turn, at)
+            turns = self._take(operator, turn, at)
+        if operator.name in REDUCES and given:
+            self._reduce(given[0])
         self._recent.append(at)
         if operator.product or any(part in operator.name for part in WHOLE):
             self._whole = self._seen
-        return list(operator.written(args)), self._made_of(operator, given), None
+        group = turns if turns is not None and turns.kind == GROUPS else None
+        return list(operator.written(args)), self._made_of(operator, given), None, group
 
     def after(self, call: Any, args: tuple[Any, ...], result: Any) -> None:
         """Lay that on."""
-        written, made, cut = call
+        written, made, cut, group = call
         if made is None:
             for each in tensors((result,)) if cut is not None else ():
                 self._remember_cut(plain(each), cut)
             return
         for each in (*tensors((result,)), *written):
             self._lay(plain(each), made)
+        if group is not None:
+            self._group.lay(plain(result), group)
+
+    def _reduce(self, tensor: torch.Tensor) -> None:
+        """A group of rows becomes one."""
+        group = self._group.of(tensor)
+        if group is not None:
+            group.reduced += 1
+            self._group.lay(tensor, None)
 
     def _lay(self, tensor: torch.Tensor, made: Made) -> None:
         """A piece that is written leaves the others as they were."""
@@ -254,12 +192,24 @@ class IndexingLoopsMode(OperatorMode):
                 piece.numel(),
                 (self._cut.of(piece) or {}).get(offset),
             )
+        if operator.name in TAKES:
+            return self._group_of(given)
         if operator.name == "eq" and len(given) == 1 and self._concerns(given[0]):
             value = args[1] if len(args) > 1 else None
             if isinstance(value, (int, float)) and given[0].layout is torch.strided:
                 over = int(key_of(given[0].untyped_storage()))
                 return Turn(MASKS, over, value, (given[0].shape,))
         return None
+
+    def _group_of(self, given: list[torch.Tensor]) -> Turn | None:
+        """Rows of one tensor by one tensor of their numbers, which lies for itself."""
+        if len(given) != 2 or not self._concerns(given[0]):
+            return None
+        if any(each.layout is not torch.strided or each.dim() == 0 for each in given):
+            return None
+        over, by = (int(key_of(each.untyped_storage())) for each in given)
+        elements = given[1].numel() * (given[0].numel() // max(1, given[0].shape[0]))
+        return Turn(GROUPS, over, by, (given[0].shape,), elements)
 
     def _begin_turns(self, at: int | None) -> None:
         """A line that ran before the first turn runs again: the next turn may begin with it."""
@@ -276,7 +226,7 @@ class IndexingLoopsMode(OperatorMode):
         before = reversed(self._recent)
         return {line: away for away, line in enumerate(before, 1) if line is not None}
 
-    def _take(self, operator: Operator, turn: Turn, at: int) -> None:
+    def _take(self, operator: Operator, turn: Turn, at: int) -> Turns:
         """The loop over that has another turn."""
         key = (at, operator.name, turn.kind, turn.over)
         turns = self._turns.get(key)
@@ -306,12 +256,13 @@ class IndexingLoopsMode(OperatorMode):
             turns.chained
             or turns.shapes != turn.shapes
             or self._backward > turns.last
-            or (turn.kind == MASKS and self._whole > turns.last)
+            or (turn.kind in (MASKS, GROUPS) and self._whole > turns.last)
         )
         turns.last = self._seen
         turns.seen.add(turn.value)
         turns.elements = max(turns.elements, turn.elements)
         turns.cut = turn.cut
+        return turns
 
     def _concerns(self, tensor: torch.Tensor) -> bool:
         return self._kind in ("", tensor.device.type)
@@ -319,12 +270,7 @@ class IndexingLoopsMode(OperatorMode):
     def _made_of(self, operator: Operator, given: list[torch.Tensor]) -> Made:
         known = [made for each in given for made in self._how_made(each)]
         self._running = [turns for turns in self._running if self._seen - turns.last <= BODY]
-        carried = tuple(
-            turns for turns in self._running if any(_before(made, turns) for made in known)
-        )
-        for turns in carried:
-            turns.chained |= operator.name not in COLLECTING
-        return Made(self._seen, carried)
+        return made_of(operator.name, self._seen, known, self._running)
 
     def take(self) -> tuple[int, list[Turns]]:
         """How many operators the step ran, and its loops; begins anew."""
@@ -339,19 +285,19 @@ class IndexingLoopsMode(OperatorMode):
         self._made.clear()
         self._written.clear()
         self._cut.clear()
+        self._group.clear()
         self._parameters.stale = True
         return seen, [
-            turns for turns in found if turns.n >= TURNS[turns.kind] and turns.elements <= PIECE
+            turns
+            for turns in found
+            if turns.n >= TURNS[turns.kind]
+            and turns.elements <= PIECE
+            and (turns.kind != GROUPS or turns.reduced >= turns.n)
         ]
 
     def look_for_parameters(self) -> None:
         """Which parameters there are now."""
         self._parameters.look()
-
-
-def _before(made: Made, turns: Turns) -> bool:
-    """Something of an earlier turn went into it."""
-    return turns in made.carried or turns.first <= made.number < turns.start
 
 
 def _is_piece(tensor: torch.Tensor) -> bool:
