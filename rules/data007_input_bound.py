@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from statistics import median
 
 from auditor import amounts
 from auditor.batch_means import Estimate, of_separate
@@ -18,7 +19,7 @@ from auditor.model.what_if import Change
 from auditor.permit import COUNT, FLAG, LOADER, Permit
 from auditor.rule import NotLooked, Rule, knob
 
-from .loading import Slow, begun_for_each_batch, cause
+from .loading import Slow, begun_for_each_batch, cause, started_for_each_epoch
 from .pricing import between
 
 ALONE = "loader_alone_us"
@@ -51,7 +52,8 @@ class StepWaitsForInput(Rule):
     for a processor that other programs had. It is a note where the waiting is not proven (a few
     steps waited, and its interval reaches zero), where a busy machine may be what the workers
     waited for, and where workers keep up but for the time that handing a batch over takes; so is an
-    ``iter(loader)`` of workers for each batch where the waiting is less or not certain.
+    ``iter(loader)`` of workers for each batch where the waiting is less or not certain, and workers
+    that are started for each short epoch where other programs may have had their processor.
 
     The place is the line of yours that takes most of the loading time (in ``__getitem__``, the
     collate function or the sampler, also in worker processes), as an observer saw it in the
@@ -205,17 +207,24 @@ class StepWaitsForInput(Rule):
 
     def _begun(self, batches: Batches, machine: Machine, loading: Loading) -> Iterator[Finding]:
         """Iterators that are made anew for each batch, whatever of it the steps waited for: they
-        drop what workers had loaded ahead.
+        drop what workers had loaded ahead. And workers that are started anew for each short epoch,
+        where that takes its share of the clock's time.
         """
         for loader in batches.loaders:
             starts = batches.starts(loader.number)
             why = begun_for_each_batch(loader, starts, loading, self.restarts)
             each_us = starts.us / max(1, starts.made)
+            said = why.said if why is not None else ""
+            if why is None and self._often(starts, batches):
+                why = started_for_each_epoch(loader, starts, self.restarts)
+                every = f"every {starts.batches_each:.3g} batches"
+                said = f"the workers of this loader are started and ended anew {every}"
+                each_us = median(starts.each_us)
             if why is None or not loader.workers or each_us < self.least_us:
                 continue
             yield Finding(
                 why.site,
-                f"{why.said}: {amounts.duration(each_us)} each time, of which it is not certain "
+                f"{said}: {amounts.duration(each_us)} each time, of which it is not certain "
                 "how much is waiting for a processor",
                 steps=starts.made,
                 per_step=1.0,
@@ -224,6 +233,11 @@ class StepWaitsForInput(Rule):
                 facts=why.facts,
                 hints=Hints(kind=why.kind, advice=why.advice),
             )
+
+    def _often(self, starts: Starts, batches: Batches) -> bool:
+        """Whether beginning takes its share of the clock's time, as it is in the median."""
+        usual_us = median(starts.each_us) * starts.made if starts.each_us else 0.0
+        return usual_us >= self.restarted * sum(step.us for step in batches.quiet_steps) > 0
 
     def _severity(
         self, waiting: Waiting, slow: int, price: Estimate | None, why: Slow | None
@@ -293,7 +307,7 @@ class StepWaitsForInput(Rule):
     def remedy(self, finding: Finding) -> Remedy | None:
         hints = finding.hints_as(Hints)
         persistent = hints.persistent
-        if hints.kind == "iterator":
+        if hints.kind == "iterator" or (hints.kind == "epoch" and persistent is None):
             return Remedy(hints.advice)
         if hints.kind == "epoch" and persistent is not None:
             return Remedy(

@@ -38,7 +38,7 @@ def cause(
     """
     return (
         begun_for_each_batch(loader, starts, loading, restarts)
-        or _started_for_each_epoch(loader, starts, restarts)
+        or started_for_each_epoch(loader, starts, restarts)
         or dear_line(loader, loading, dearest)
     )
 
@@ -72,7 +72,8 @@ def begun_for_each_batch(
     )
 
 
-def _started_for_each_epoch(loader: Loader, starts: Starts, restarts: float) -> Slow | None:
+def started_for_each_epoch(loader: Loader, starts: Starts, restarts: float) -> Slow | None:
+    """The line that makes a loader whose workers are started anew for each short epoch."""
     often = starts.made >= LEAST_STARTS and starts.share >= restarts
     if not loader.workers or loader.persistent or not often or loader.made_at is None:
         return None

@@ -16,6 +16,7 @@ from auditor.evidence import (
     NeverFreed,
     RetainedGraphs,
 )
+from auditor.evidence.recorded.kept_tensors import Keeper
 from auditor.evidence.recorded.trend import Trend
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import NotLooked, Rule, knob, see
@@ -23,6 +24,12 @@ from auditor.rule import NotLooked, Rule, knob, see
 from .placing import places_of
 
 MIB = 2**20
+
+NEVER_AGAIN = {
+    "tensors": "its keys are tensors, which are compared by identity, so none is found again",
+    "shuffled": "its keys are the same numbers put together anew each time, and none came twice",
+}
+"""By ``Keeper.keys``."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,7 @@ class Hints:
     where: str = ""
     accumulated: str = ""  # the name that is put behind itself
     kept: str = ""  # the variable that holds more and more tensors
+    keys: str = ""  # why its keys are never found again, as in ``NEVER_AGAIN``
 
 
 @dataclass(frozen=True)
@@ -52,7 +60,10 @@ class MemoryGrowsEveryStep(Rule):
     the only one in the program, and so is a variable that was seen to hold more tensors after each
     step, if they are half of the growth. Where a line of its file does cut such a variable (replay
     memory), it is a note. Growth of the host is told at such a line as well; without
-    one it is a note where a few steps add nearly all of it.
+    one it is a note where a few steps add nearly all of it. In host memory what such a variable
+    holds is counted, so a little is told of, if it cannot end: a tensor that is put behind itself,
+    and a cache whose keys never come again (tensors, which are compared by identity, or a shuffled
+    batch's indices, of which a second epoch has not brought one twice).
 
     ## Why it costs
     It ends in an out-of-memory error, or in the machine swapping, after a number of steps that can
@@ -109,6 +120,11 @@ class MemoryGrowsEveryStep(Rule):
     device_mib: float = knob(1.0, "Growth over the pass in MiB, on the device.")
     host_mib: float = knob(32.0, "Growth over the pass in MiB, on the host.")
     host_step_kib: float = knob(256.0, "Growth per step in KiB, on the host.")
+    counted_kib: float = knob(
+        1.0,
+        "Growth per step in KiB of a variable in host memory that is known never to end: a million "
+        "steps of it are 1 GiB.",
+    )
     host_returned: float = knob(
         0.2,
         "Share of its rises that the host may have taken back in falls (glibc's arenas spread "
@@ -145,15 +161,20 @@ class MemoryGrowsEveryStep(Rule):
         on_host_at = _by_source((*growing.tensors, *growing.lists))
         if machine.simulated:
             on_host = None  # the shadow's tensors lie in host memory
-        if on_host is not None and not on_host_at.name:
+        if on_host is not None:  # what was seen to grow tells more than the source
             on_host_at = self._keeper(keepers, None, on_host) or on_host_at
         if host.trend.returned > self.host_returned and not on_host_at.name:
             on_host = None  # it comes and goes
+        of_host = host.trend
+        if on_host is None and not machine.simulated:
+            on_host_at = self._endless(keepers) or on_host_at
+            of_host = on_host_at.trend
+            on_host = self._rate(of_host, 0.0, self.counted_kib * 1024)
         names = ", ".join(sorted({root.name for root in held.roots if root.bytes_per_step()}))
         cause = f"; {names} keeps graphs{see('GRAPH001')}" if names else ""
         for where, trend, rate, place in (
             ("device", device.trend, on_device, line),
-            ("host", host.trend, on_host, on_host_at),
+            ("host", of_host, on_host, on_host_at),
         ):
             if rate is None:
                 continue
@@ -174,7 +195,9 @@ class MemoryGrowsEveryStep(Rule):
                 else None,
                 facts=trend.facts,
                 places=places_of(place.site, place.allocated),
-                hints=Hints(where, place.name) if not place.kept else Hints(where, kept=place.name),
+                hints=Hints(where, place.name)
+                if not place.kept
+                else Hints(where, kept=place.name, keys=place.keys),
                 follows="GRAPH001" if names else "",
             )
 
@@ -186,11 +209,15 @@ class MemoryGrowsEveryStep(Rule):
             trend = Trend(tuple(float(nbytes) for nbytes in each.nbytes))
             least = math.inf if floor is None else floor
             if each.bytes_per_step >= (rate or math.inf) / 2 or self._rate(trend, least, 0.0):
-                said = f": {each.name} holds more tensors after each step, put there by this line"
-                said += "" if each.bounded else ", and nothing cuts it"
-                return _Line(
-                    each.site, said, each.name, not each.bounded, trend, each.bounded, True
-                )
+                return _kept_by(each)
+        return None
+
+    def _endless(self, keepers: KeptTensors) -> _Line | None:
+        """The variable in host memory that is known to grow as long as the run."""
+        for each in keepers.growing(self.rises, device=False):
+            line = _kept_by(each)
+            if each.endless and self._rate(line.trend, 0.0, self.counted_kib * 1024) is not None:
+                return line
         return None
 
     def _rate(self, trend: Trend, floor: float, per_step: float) -> float | None:
@@ -214,6 +241,11 @@ class MemoryGrowsEveryStep(Rule):
                 "joined once at the end."
             )
         kept = finding.hints_as(Hints).kept
+        if kept and finding.hints_as(Hints).keys:
+            return Remedy(
+                f"Key {kept} by what comes again: a sample's own number, one entry for each sample. "
+                "Or compute all of it once before the first step, and index that."
+            )
         if kept:
             return Remedy(
                 f"Give {kept} a bound (keep the last ones alone, or clear it when they were used), "
@@ -241,8 +273,20 @@ class _Line:
     trend: Trend = field(default_factory=Trend)
     bounded: bool = False
     kept: bool = False
+    keys: str = ""
     allocated: Site | None = None
     """Where the tensors come from that a variable keeps."""
+
+
+def _kept_by(each: Keeper) -> _Line:
+    trend = Trend(tuple(float(nbytes) for nbytes in each.nbytes))
+    end = "" if each.bounded else ", and nothing cuts it"
+    if each.joined:
+        said = f": {each.joined} is put behind itself here on each step{end}"
+        return _Line(each.site, said, each.joined, not each.bounded, trend, each.bounded)
+    said = f": {each.name} holds more tensors after each step, put there by this line{end}"
+    said += f" ({NEVER_AGAIN[each.keys]})" if each.keys in NEVER_AGAIN else ""
+    return _Line(each.site, said, each.name, not each.bounded, trend, each.bounded, True, each.keys)
 
 
 def _by_source(named: Sequence[tuple[Site, str]]) -> _Line:

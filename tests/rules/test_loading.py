@@ -290,6 +290,49 @@ def test_iterators_that_begin_are_a_note_where_little_is_waited_for(
         assert one.lost_us_per_step is None and one.hints.kind == "iterator"
 
 
+@pytest.mark.parametrize(
+    ("change", "begin", "us", "notes"),
+    [
+        ({}, (0, 0, 0, 1) * 3, 8000.0, 1),
+        ({}, (0, 0, 0, 1) * 3, 7999.0, 0),  # 10 % of the time by the clock
+        ({}, (0, 0, 0, 0, 0, 1) * 2, 30_000.0, 0),  # two may be the ends of long epochs
+        ({"persistent": True}, (0, 0, 0, 1) * 3, 8000.0, 0),
+        ({"workers": 0}, (0, 0, 0, 1) * 3, 8000.0, 0),
+        ({"made_at": None}, (0, 0, 0, 1) * 3, 8000.0, 0),
+    ],
+)
+def test_workers_started_anew_are_a_note_where_others_may_have_had_the_processor(
+    change, begin, us, notes
+):
+    table = Batches(
+        loaders=(replace(LOADER, **change),),
+        quiet_steps=tuple(Step(n, 20_000.0) for n in range(12)),
+        quiet=tuple(
+            Batch(0, n, us * made, batches=1, made=made, start_us=us * made, queued_us=us * made)
+            for n, made in enumerate(begin)
+        ),
+    )
+    source, rule = Source({"train.py": TEXT}), StepWaitsForInput()
+    found = list(ask(rule, table, Machine(), source, Loading(source, {})))
+    assert [(one.severity, one.site) for one in found] == [(Severity.NOTE, MADE)] * notes
+    for one in found:
+        assert one.lost_us_per_step is None and "anew every 4 batches" in one.message
+        assert "persistent_workers=True" in rule.remedy(one).text
+
+
+def test_one_slow_start_is_not_the_usual_one():
+    begin = (0, 0, 0, 1) * 3
+    starts = iter((2000.0, 60_000.0, 2000.0))
+    quiet = []
+    for n, made in enumerate(begin):
+        us = next(starts) if made else 0.0
+        quiet.append(Batch(0, n, us, batches=1, made=made, start_us=us, queued_us=us))
+    steps = tuple(Step(n, 20_000.0) for n in range(12))
+    table = Batches(loaders=(LOADER,), quiet_steps=steps, quiet=tuple(quiet))
+    source = Source({"train.py": TEXT})
+    assert list(ask(StepWaitsForInput(), table, Machine(), source, Loading(source, {}))) == []
+
+
 def outliers(share, *, collected=False, **knobs):
     """TIME002 on three of twenty steps that take 30 ms more, for the loader or the collector."""
     slow = (4, 9, 13)

@@ -728,6 +728,36 @@ def test_a_variable_that_some_line_cuts_is_a_note():
     assert never.severity is None and "nothing cuts it" in never.message
 
 
+@pytest.mark.parametrize(
+    ("per_step", "known", "found"),
+    [
+        (1024, {"joined": "bank"}, True),
+        (1023, {"joined": "bank"}, False),
+        (1024, {"keys": "shuffled"}, True),
+        (1023, {"keys": "tensors"}, False),
+        (MIB // 8, {}, False),
+        (MIB // 8, {"joined": "bank", "bounded": True}, False),
+        (MIB // 64, {"joined": "bank", "devices": ("cuda",)}, False),
+    ],
+)
+def test_what_never_ends_in_host_memory_is_counted(per_step, known, found):
+    each = replace(keeper(per_step, devices=("cpu",)), **known)
+    findings = mem003(host=[400 * MIB] * 20, keepers=(each,))
+    assert [finding.lost_bytes for finding in findings] == ([per_step] if found else [])
+    assert all(finding.severity is None and finding.site.line == 7 for finding in findings)
+    assert mem003(host=[400 * MIB] * 20, keepers=(each,), machine=REHEARSED) == []
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [({"joined": "bank"}, "ring buffer"), ({"keys": "shuffled"}, "one entry for each sample")],
+)
+def test_what_to_do_about_it(known, said):
+    each = replace(keeper(4096, devices=("cpu",)), **known)
+    (finding,) = mem003(host=[400 * MIB] * 20, keepers=(each,))
+    assert said in MemoryGrowsEveryStep().remedy(finding).text
+
+
 def test_growth_is_not_judged_where_no_memory_was_measured():
     with pytest.raises(NotLooked, match="memory of no step"):
         mem003(device=[])

@@ -1,4 +1,4 @@
-"""Variables that hold more tensors without a graph after each step."""
+"""Variables that hold more tensors without a graph after each step, or a larger one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import ClassVar
 from auditor.evidence.recorded.retained_graphs import grows
 from auditor.evidence.source.bounds import Bounds
 from auditor.evidence.source.files import Source
+from auditor.evidence.source.self_concatenation import accumulated_at
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.recordings.schema import KeptRow
@@ -17,7 +18,8 @@ from auditor.recordings.schema import KeptRow
 @dataclass(frozen=True)
 class Keeper:
     """A variable and what it held at the end of each step. ``site`` is the line that fills it, None
-    if it was not found. ``bounded``: some line of its file cuts it, or begins it anew.
+    if it was not found. ``bounded``: some line cuts it, or begins it anew. ``joined``: what that
+    line puts behind itself; ``keys`` as in ``KeptRow``.
     """
 
     name: str
@@ -26,6 +28,13 @@ class Keeper:
     nbytes: tuple[int, ...]
     devices: tuple[str, ...] = ()
     bounded: bool = False
+    joined: str = ""
+    keys: str = ""
+
+    @property
+    def endless(self) -> bool:
+        """Whether it is known to grow as long as the run: not a store that is full one day."""
+        return bool(self.joined or self.keys) and not self.bounded
 
     @property
     def bytes_per_step(self) -> float:
@@ -49,16 +58,10 @@ class KeptTensors(Table):
     @classmethod
     def build(cls, evidence: Evidence) -> KeptTensors:
         """From the loud pass."""
-        bounds = Bounds(evidence.get(Source))
+        source = evidence.get(Source)
+        bounds = Bounds(source)
         keepers = [
-            Keeper(
-                f"{row.name}{row.path}",
-                evidence.recording.site_at(row.file, row.line, row.function) if row.line else None,
-                tuple(row.tensors),
-                tuple(row.nbytes),
-                tuple(row.devices),
-                bounds.cut(row.file, f"{row.name}{row.path}"),
-            )
+            _keeper(evidence, row, source, bounds)
             for row in rows_of(evidence, KeptRow)
             if row.pass_name == "loud" and len(row.tensors) == len(row.nbytes)
         ]
@@ -66,12 +69,30 @@ class KeptTensors(Table):
 
     def growing(self, share: float, *, device: bool) -> Iterator[Keeper]:
         """Those that hold more on ``share`` of the steps and never let go, on a device or in host
-        memory, and whose line is known.
+        memory, and whose line is known. One tensor that gets larger counts where it is joined.
         """
         return (
             each
             for each in self.keepers
             if each.site is not None
-            and grows(each.tensors, share)
+            and (grows(each.tensors, share) or (each.joined and grows(each.nbytes, share)))
             and ({"cpu"} != set(each.devices)) is device
         )
+
+
+def _keeper(evidence: Evidence, row: KeptRow, source: Source, bounds: Bounds) -> Keeper:
+    name = f"{row.name}{row.path}"
+    site = evidence.recording.site_at(row.file, row.line, row.function) if row.line else None
+    longer = accumulated_at(source, site) if site is not None else None
+    file = site.file if site is not None else row.file
+    bounded = bounds.cut(file, name, by_item=not row.keys, once=longer is None)
+    return Keeper(
+        name,
+        site,
+        tuple(row.tensors),
+        tuple(row.nbytes),
+        tuple(row.devices),
+        bounded or (longer is not None and not longer.unbounded),
+        longer.name if longer is not None else "",
+        row.keys,
+    )

@@ -62,7 +62,7 @@ def accumulated_at(source: Source, site: Site) -> Accumulated | None:
     found = list(_assigned(source.nodes(site.file)))
     for each in found:
         if site.line in each.lines:
-            kept = next((kept for kept in _kept_as(each, found) if _joins(kept, each.value)), None)
+            kept = next((kept for kept in _kept_as(each, found) if joins(kept, each.value)), None)
             if kept is not None:
                 return Accumulated(kept, not _bounded(kept, each, found))
     return None
@@ -176,9 +176,10 @@ def _assigned(nodes: Iterator[ast.AST]) -> Iterator[_Assigned]:
             )
 
 
-def _joins(target: str, value: ast.expr) -> bool:
+def joins(target: str, value: ast.expr) -> bool:
+    """Whether an expression joins ``target`` and more to one tensor, sliced or not."""
     if isinstance(value, ast.IfExp):
-        return _joins(target, value.body) or _joins(target, value.orelse)
+        return joins(target, value.body) or joins(target, value.orelse)
     joined = value.value if isinstance(value, ast.Subscript) else value
     while (  # torch.cat([bank, z]).detach()
         isinstance(joined, ast.Call)

@@ -64,7 +64,7 @@ class LeanerRow(PassRow, kw_only=True):
 
 class KeptRow(PassRow, kw_only=True):
     """At the pass's end, one row per variable that held more tensors without a graph than at the
-    first step's end.
+    first step's end, or as many with more bytes.
     """
 
     part = "kept"
@@ -79,3 +79,10 @@ class KeptRow(PassRow, kw_only=True):
     tensors: Annotated[list[int], doc("held at the end of each step")]
     nbytes: Annotated[list[int], doc("their bytes, likewise")]
     devices: Annotated[list[str], doc("where the last ones lie")] = older([])
+    keys: Annotated[
+        str,
+        doc(
+            "of a dictionary whose keys never come again: `tensors`, or `shuffled` for tuples of "
+            "the same numbers, put together anew each time"
+        ),
+    ] = older("")

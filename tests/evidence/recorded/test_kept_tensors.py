@@ -45,7 +45,7 @@ def test_what_some_line_of_its_file_cuts_is_bounded(kept, home):
     file = str(home / "trainer.py")
     one, two = kept(row(file=file), row(path=".cut", file=file)).keepers
     assert [one.name, two.name] == ["self.seen[*]", "self.cut"]
-    assert isinstance(one.bounded, bool) and two.bounded
+    assert not one.bounded and two.bounded
 
 
 def test_the_one_that_grew_most_comes_first(kept):
@@ -73,11 +73,13 @@ SITE = Site("t.py", 3, "", "")
         ({"site": None}, 0, 0),
         ({"tensors": (1, 2, 2, 3)}, 0, 0),
         ({"tensors": (3, 2, 1)}, 0, 0),
+        ({"tensors": (1, 1, 1, 1), "nbytes": (4, 8, 12, 16)}, 0, 0),
+        ({"tensors": (1, 1, 1, 1), "nbytes": (4, 8, 12, 16), "joined": "bank"}, 1, 0),
     ],
 )
 def test_those_that_grow(facts, host, device):
     known = {"site": SITE, "tensors": (1, 2, 3, 4), "devices": ("cpu",), **facts}
-    keeper = Keeper("x", nbytes=(1,) * len(known["tensors"]), **known)
+    keeper = Keeper("x", **{"nbytes": (1,) * len(known["tensors"]), **known})
     table = KeptTensors((keeper,))
     assert len(list(table.growing(0.9, device=False))) == host
     assert len(list(table.growing(0.9, device=True))) == device
@@ -85,3 +87,26 @@ def test_those_that_grow(facts, host, device):
 
 def test_an_older_recording_has_none(seen):
     assert seen(steps=[]).get(KeptTensors).keepers == ()
+
+
+JOINED = """def __init__(self):
+    self.seen = torch.zeros(8)
+def step(self, x, key):
+    self.seen = torch.cat([self.seen, x])
+    self.cache[key] = x
+"""
+
+
+@pytest.mark.parametrize(
+    ("facts", "endless"),
+    [
+        ({"path": ".seen", "line": 4}, True),
+        ({"path": ".cache[*]", "line": 5, "keys": "shuffled"}, True),
+        ({"path": ".cache[*]", "line": 5, "keys": ""}, False),
+        ({"path": ".other[*]", "line": 5, "keys": ""}, False),
+    ],
+)
+def test_what_is_known_to_have_no_end(seen, home, facts, endless):
+    given = {"file": str(home / "trainer.py"), **row(**facts)}
+    (keeper,) = seen(text=JOINED, kept=[given]).get(KeptTensors).keepers
+    assert keeper.endless is endless

@@ -8,8 +8,8 @@ from auditor.evidence.source.bounds import Bounds
 from auditor.evidence.source.files import Source
 
 
-def cut(text: str, name: str = "self.seen[*]") -> bool:
-    return Bounds(Source({"trainer.py": text})).cut("trainer.py", name)
+def cut(text: str, name: str = "self.seen[*]", **how: bool) -> bool:
+    return Bounds(Source({"trainer.py": text})).cut("trainer.py", name, **how)
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,11 @@ def cut(text: str, name: str = "self.seen[*]") -> bool:
         "def step(self, i):\n    self.seen[i % 8] = 1",
         "def step(self):\n    self.seen[:] = self.seen[-8:]",
         "def step(self):\n    self.seen['loss'].clear()",
+        "def main():\n    for epoch in range(3):\n        self.seen = []",
+        "def step(self):\n    if len(self.seen) < 100:\n        self.seen.append(1)",
+        "def step(self):\n    self.seen = torch.cat([self.seen, x])[-8:]",
+        "def step(self):\n    self.seen = torch.cat([self.seen, x]).narrow(0, -8, 8)",
+        "def step(self):\n    self.seen = (self.seen + [x])[-8:]",
     ],
 )
 def test_a_line_that_cuts(text):
@@ -40,6 +45,9 @@ def test_a_line_that_cuts(text):
         "def __init__(self):\n    self.seen = deque()",
         "def step(self):\n    self.other.pop(0)\n    self.seen.append(1)",
         "seen = []",
+        "def step(self):\n    self.seen = torch.cat([self.seen, x]).detach()",
+        "def step(self):\n    self.seen = self.seen + [x]",
+        "def step(self):\n    if len(self.seen) % 8 == 0:\n        print(self.seen)",
     ],
 )
 def test_a_line_that_does_not(text):
@@ -54,3 +62,21 @@ def test_the_last_name_counts():
     text = "def step(self):\n    self.seen.history.clear()"
     assert cut(text, "self.seen.history[*][*]")
     assert not cut(text, "self.seen[*]")
+
+
+def test_an_item_counts_unless_it_is_known_to_be_new():
+    text = "def step(self, key):\n    self.seen[key] = 1"
+    assert cut(text) and not cut(text, by_item=False)
+    assert cut("def step(self):\n    self.seen[:] = self.seen[-8:]", by_item=False)
+
+
+def test_what_a_tensor_begins_with_is_no_limit():
+    text = "def __init__(self):\n    self.seen = torch.zeros(8)"
+    assert cut(text) and not cut(text, once=False)
+    assert cut("def reset(self):\n    self.seen = torch.zeros(8)", once=False)
+
+
+def test_an_attribute_may_be_cut_in_another_file():
+    texts = {"trainer.py": "self.seen = []", "main.py": "def epoch():\n    trainer.seen.clear()"}
+    assert Bounds(Source(texts)).cut("trainer.py", "self.seen[*]")
+    assert not Bounds(Source(texts)).cut("trainer.py", "seen[*]")

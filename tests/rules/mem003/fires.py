@@ -83,3 +83,60 @@ def memory_of_segments_handed_back_longer__rehearsal():
         out.square().mean().backward()
 
     return step
+
+
+def a_bank_on_the_host_put_behind_itself():
+    class Bank:
+        def __init__(self):
+            self.keys = torch.randn(256, 32)
+
+        def push(self, keys):
+            self.keys = torch.cat([self.keys, keys])  # MEM003
+
+    model, bank = nn.Linear(8, 32), Bank()
+
+    def step():
+        out = model(torch.ones(16, 8))
+        (out @ bank.keys.T).mean().backward()
+        bank.push(out.detach())
+
+    return step
+
+
+def features_kept_under_the_indices_of_a_shuffled_batch():
+    class Store:
+        def __init__(self):
+            self.images, self.cache = torch.randn(64, 64), {}
+
+        def of(self, index):
+            key = tuple(index.tolist())
+            if key not in self.cache:
+                self.cache[key] = self.images[index].relu()  # MEM003
+            return self.cache[key]
+
+    head, store, waiting = nn.Linear(64, 1), Store(), []
+
+    def step():
+        if not waiting:
+            waiting.extend(torch.randperm(64).split(8))
+        head(store.of(waiting.pop())).mean().backward()
+
+    return step
+
+
+def features_kept_under_tensors():
+    class Store:
+        def __init__(self):
+            self.known = {}
+
+        def of(self, x):
+            if x not in self.known:
+                self.known[x] = x.relu()  # MEM003
+            return self.known[x]
+
+    head, store = nn.Linear(64, 1), Store()
+
+    def step():
+        head(store.of(torch.ones(8, 64))).mean().backward()
+
+    return step

@@ -1,11 +1,16 @@
-"""Variables of the user's that hold more tensors after each step: histories, caches, lists of
-outputs. Those with a graph are another probe's.
+"""Variables of the user's that hold more tensors after each step, or larger ones: histories, caches,
+lists of outputs, banks. Those with a graph are another probe's.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+from types import FrameType
+from typing import Any
 
 import torch
 
@@ -19,6 +24,11 @@ from auditor.recordings.schema import KeptRow
 
 ROOTS = 64
 """Rows written at most."""
+
+FEWEST_KEYS = 16
+"""Keys of a dictionary of which something can be told."""
+LAST_KEYS = 4096
+"""Keys that are looked at: the newest ones."""
 
 
 def _without_graph(tensor: torch.Tensor) -> bool:
@@ -62,14 +72,15 @@ class KeptTensorsProbe(Probe):
         self._devices = {
             place: sorted({tensor.device.type for tensor in tensors})
             for place, tensors in held.items()
-            if len(tensors) > first.get(place, (0, 0))[0]
+            if self._seen[-1][place] > first.get(place, (0, 0))
         }
 
     def stop(self) -> None:
         """Write what has grown."""
         seen, self._seen = self._seen, []
-        grown = list(self._devices) if len(seen) > 1 else []
-        for place in grown[:ROOTS]:
+        grown = list(self._devices)[:ROOTS] if len(seen) > 1 else []
+        keys = self._keys(grown, sys._getframe(1)) if grown else {}
+        for place in grown:
             counts = [each.get(place, (0, 0)) for each in seen]
             found = self._sources.find(place)
             self.context.add(
@@ -83,6 +94,62 @@ class KeptTensorsProbe(Probe):
                     tensors=[number for number, _ in counts],
                     nbytes=[nbytes for _, nbytes in counts],
                     devices=self._devices[place],
+                    keys=keys.get(place, ""),
                 )
             )
         self._devices = {}
+
+    def _keys(self, grown: Sequence[Place], frame: FrameType) -> Mapping[Place, str]:
+        """What can be told of the keys of those that are items of dictionaries."""
+        try:
+            held = self._reach.tensors(self.context.target, frame)
+        except RuntimeError:
+            return {}
+        newest = {id(held[place][0]): place for place in grown if held.get(place)}
+        said: dict[Place, str] = {}
+        for holder in gc.get_referrers(*(held[place][0] for place in newest.values())):
+            if not isinstance(holder, dict) or len(holder) < FEWEST_KEYS:
+                continue
+            for value in list(dict.values(holder))[-LAST_KEYS:]:
+                place = newest.get(id(value))
+                if place is not None and place.path.endswith("[*]"):
+                    said[place] = never_again(list(dict.keys(holder))[-LAST_KEYS:])
+        return said
+
+
+def never_again(keys: Sequence[Any]) -> str:
+    """Why keys can never be found again, as ``KeptRow.keys`` has it; empty where they may be.
+
+    A tensor is compared by identity. Tuples of the same integers that were put together anew: each
+    integer came once in each tuple and twice on average, so that all of them went by again, and
+    no tuple did.
+    """
+    if len(keys) < FEWEST_KEYS:
+        return ""
+    if all(isinstance(key, torch.Tensor) for key in keys):
+        return "tensors"
+    if not all(
+        isinstance(key, tuple | frozenset)
+        and len(key) > 1
+        and all(isinstance(each, Integral) for each in key)
+        and len(set(key)) == len(key)
+        for key in keys
+    ):
+        return ""
+    numbers = [each for key in keys for each in key]
+    return "shuffled" if _go_round(keys) and len(numbers) >= 2 * len(set(numbers)) else ""
+
+
+def _go_round(keys: Sequence[Any]) -> bool:
+    """Whether the numbers came in rounds, each once in a round, as an epoch's samples do: among
+    the first half of all numbers of a round no key shares one with another.
+    """
+    everything = len({each for key in keys for each in key})
+    taken: set[int] = set()
+    for key in keys:
+        if 2 * (len(taken) + len(key)) > everything:
+            break
+        if not taken.isdisjoint(key):
+            return False
+        taken.update(key)
+    return len(taken) > len(keys[0])

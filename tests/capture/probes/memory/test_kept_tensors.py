@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
-from auditor.capture.probes.memory.kept_tensors import KeptTensorsProbe
+import pytest
+import torch
+
+from auditor.capture.probes.memory.kept_tensors import (
+    FEWEST_KEYS,
+    KeptTensorsProbe,
+    never_again,
+)
 from tests.capture.drive import Drive, line_of, load
 
 SOURCE = """import collections
@@ -47,3 +55,64 @@ def test_one_step_shows_no_growth(tmp_path: Path) -> None:
     with Drive(tmp_path, KeptTensorsProbe) as drive:
         drive.run("loud", user.step, steps=1)
         assert drive.rows("kept") == []
+
+
+def test_one_tensor_that_gets_larger(tmp_path: Path) -> None:
+    user = load(
+        tmp_path,
+        "import torch\nbank = torch.ones(2)\nsame = torch.ones(2)\n"
+        "def step():\n    global bank, same\n    bank = torch.cat([bank, same])  # kept\n"
+        "    same = same.clone()\n",
+    )
+    with Drive(tmp_path, KeptTensorsProbe) as drive:
+        drive.run("loud", user.step, steps=3)
+        (row,) = drive.rows("kept")
+    assert row["name"] == "bank" and row["line"] == line_of(user, "kept")
+    assert row["tensors"] == [1, 1, 1] and row["nbytes"] == [16, 24, 32] and row["keys"] == ""
+
+
+def test_the_keys_of_a_dictionary_are_told(tmp_path: Path) -> None:
+    user = load(
+        tmp_path,
+        "import torch\ncache = {}\ndef step():\n    x = torch.ones(2)\n    cache[x] = x * 2\n",
+    )
+    with Drive(tmp_path, KeptTensorsProbe) as drive:
+        drive.run("loud", user.step, steps=FEWEST_KEYS)
+        (row,) = drive.rows("kept")
+    assert row["keys"] == "tensors"
+
+
+def epochs(times: int, samples: int = 40, batch: int = 5) -> list[tuple[int, ...]]:
+    order = random.Random(1)
+    taken = [order.sample(range(samples), samples) for _ in range(times)]
+    return [
+        tuple(each[start : start + batch]) for each in taken for start in range(0, samples, batch)
+    ]
+
+
+def test_batches_of_shuffled_epochs_never_come_again() -> None:
+    assert never_again(epochs(2)) == "shuffled"
+    assert never_again([frozenset(key) for key in epochs(3)]) == "shuffled"
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        epochs(2)[: FEWEST_KEYS - 1],
+        epochs(2, samples=48)[:-1],  # the second epoch is not over
+        [(i,) for i in range(20)],
+        [(height, width) for height in range(5) for width in range(10, 15)],
+        [(i, i, i + 1, 0) for i in range(40)],  # tokens of a sentence come twice
+        [(epoch, 100 + batch) for epoch in range(5) for batch in range(5)],
+        [("train", i) for i in range(40)],
+        [str(each) for each in range(40)],
+        [torch.ones(1), *range(40)],
+    ],
+)
+def test_other_keys_may_come_again(keys: list[object]) -> None:
+    assert never_again(keys) == ""
+
+
+def test_tensors_never_come_again() -> None:
+    assert never_again([torch.ones(1) for _ in range(FEWEST_KEYS)]) == "tensors"
+    assert never_again([torch.ones(1) for _ in range(FEWEST_KEYS - 1)]) == ""
