@@ -118,6 +118,11 @@ class MemoryGrowsEveryStep(Rule):
     )
     device_share: float = knob(0.01, "Growth over the pass as a share of the peak, on the device.")
     device_mib: float = knob(1.0, "Growth over the pass in MiB, on the device.")
+    trifle_kib: float = knob(
+        1.0,
+        "Growth per step in KiB below which device memory is a note: two tensors of one number each, "
+        "as a history of losses has them.",
+    )
     host_mib: float = knob(32.0, "Growth over the pass in MiB, on the host.")
     host_step_kib: float = knob(256.0, "Growth per step in KiB, on the host.")
     counted_kib: float = knob(
@@ -191,6 +196,7 @@ class MemoryGrowsEveryStep(Rule):
                 if names  # GRAPH001 is the warning and has the line
                 or place.bounded
                 or (machine.simulated and not place.unbounded)
+                or (where == "device" and rate <= self.trifle_kib * 1024)
                 or (where == "host" and not place.name and trend.evenness < self.host_even)
                 else None,
                 facts=trend.facts,

@@ -804,6 +804,13 @@ def test_growth_names_the_holder_of_graphs():
     assert finding.site is None
 
 
+@pytest.mark.parametrize(("per_step", "severity"), [(1024, Severity.NOTE), (1025, None)])
+def test_a_history_of_numbers_on_the_device_is_a_note(per_step, severity):
+    losses = grows(per_step, accumulated=Accumulated("losses", True))
+    (finding,) = mem003(device=NOISY, growing=(losses,))
+    assert finding.severity == severity
+
+
 NOISY = [100 * MIB + (step % 3) * 8 * MIB + step * MIB / 4 for step in range(12)]
 
 
