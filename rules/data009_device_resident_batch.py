@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence import Batches, Machine
+from auditor.evidence.recorded.batches import InWorker
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -32,7 +33,8 @@ class LoaderYieldsDeviceTensors(Rule):
     ## What it finds
     A ``DataLoader`` whose batches hold CUDA tensors, and who put them there: samples that the
     dataset keeps on the device, a collate function that moves them, or
-    ``torch.set_default_device("cuda")``. Needs a CUDA device.
+    ``torch.set_default_device("cuda")``. Needs a CUDA device, or a rehearsal; one that ends since
+    worker processes ask for CUDA is told as an error.
 
     ## Why it costs
     The copy to the device then happens while the batch is made, in the step's own thread and from
@@ -88,6 +90,9 @@ class LoaderYieldsDeviceTensors(Rule):
     )
 
     def detect(self, batches: Batches, machine: Machine) -> Iterator[Finding]:
+        if batches.in_worker is not None:
+            yield _in_worker(batches.in_worker)
+            return
         machine.nothing_seen_without_cuda("a batch cannot be on a device")
         batches.need_a_loader()
         for resident in batches.resident():
@@ -110,3 +115,18 @@ class LoaderYieldsDeviceTensors(Rule):
             f"{first}, set pin_memory=True, and move the batch in the step with .to(device, "
             "non_blocking=True)."
         )
+
+
+def _in_worker(found: InWorker) -> Finding:
+    many = found.loader.workers
+    return Finding(
+        found.site,
+        f"on a GPU this ends the run: {many} worker process{'es' * (many > 1)} of the loader would "
+        "use CUDA, which cannot be initialised in a forked process (the rehearsal ended so)",
+        steps=1,
+        per_step=1.0,
+        seen_on="rehearsal",
+        severity=Severity.ERROR,
+        facts=(("dataset", found.loader.dataset), ("num_workers", str(many))),
+        hints=Hints("dataset"),
+    )

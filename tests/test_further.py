@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from auditor.recordings.schema import DeviceUseRow, LimitRow, StepRow
-from auditor.runs.extra_runs import NO_CUDA, unfit
+from auditor.runs.extra_runs import NO_CUDA, _frames_in_worker, unfit
 
 OURS = (
     "; this is the rehearsal's limit, no fault of the target: a call went past the played GPU to "
@@ -120,3 +120,25 @@ def test_enough_steps_are_judged_whatever_came_after():
 
 def test_a_trainer_that_asks_for_nccl_is_rehearsed_instead():
     assert NO_CUDA.search("Distributed package doesn't have NCCL built in")
+
+
+IN_WORKER = """Caught RuntimeError in DataLoader worker process 0.
+Original Traceback (most recent call last):
+  File "/torch/fetch.py", line 57, in fetch
+    return self.collate_fn(data)
+  File "/home/me/train.py", line 9, in collate
+RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, ..."""
+
+
+@pytest.mark.parametrize(
+    ("message", "lines"),
+    [
+        (IN_WORKER, [57, 9]),
+        (IN_WORKER.replace("Cannot re-initialize CUDA", "no"), None),
+        (IN_WORKER.replace("DataLoader worker", "my"), None),
+        ("", None),
+    ],
+)
+def test_frames_of_a_worker_that_asked_for_cuda(message, lines):
+    frames = _frames_in_worker(Rehearsed(0, raised("RuntimeError", message)))
+    assert (frames and [each["line"] for each in frames]) == lines

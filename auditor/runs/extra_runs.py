@@ -7,6 +7,7 @@ in its warnings.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -70,6 +71,12 @@ def record(
     rehearse(plan, recording, deadline, progress)
     return recording
 
+
+FORKED = "Cannot re-initialize CUDA in forked subprocess"
+"""What torch says where a worker process asks for CUDA, and the shadow device with it."""
+
+MOST_FRAMES = 100
+_FRAME = re.compile(r'^ *File "([^"\n]+)", line (\d{1,7}),', re.MULTILINE)
 
 UNSET = re.compile(r"\b(?:LOCAL_)?RANK|\b(?:LOCAL_)?WORLD_SIZE|\bMASTER_(?:ADDR|PORT)")
 """Variables that a launcher sets (docs of torch.distributed.run, Environment Variables)."""
@@ -309,6 +316,8 @@ def rehearse(plan: Plan, recording: Recording, deadline: float | None, progress:
         _interrupted(recording, rehearsed, "rehearsal of the GPU path")
     elif why:
         recording.manifest["gpu_unused"] = rehearsed is not None and bool(_unused(rehearsed))
+        if rehearsed is not None:
+            recording.manifest["cuda_in_worker"] = _frames_in_worker(rehearsed)
         add_warning(recording, f"the GPU path could not be rehearsed: {why}")
     if rehearsed is not None and why and _explained(rehearsed):
         _keep_only_snapshot(rehearsed)
@@ -349,6 +358,19 @@ def _planned(plan: Plan, recording: Recording) -> Plan | None:
     again = recording.manifest.get("rerun") or {}
     steps = min(failed, again.get("steps", failed))
     return plan.rehearsal().fitted(steps) if outcome in FAILED and steps >= LEAST_RERUN else None
+
+
+def _frames_in_worker(rehearsed: Recording) -> list[dict[str, str | int]] | None:
+    """Where a worker process of a loader asked for CUDA, which ended the rehearsal: its frames,
+    outermost first. None where that is not what happened.
+    """
+    said = str((rehearsed.manifest.get("error") or {}).get("message", ""))
+    if FORKED not in said or "DataLoader worker" not in said:
+        return None
+    return [
+        {"file": found[1], "line": int(found[2])}
+        for found in itertools.islice(_FRAME.finditer(said), MOST_FRAMES)
+    ]
 
 
 def _explained(rehearsed: Recording) -> bool:

@@ -47,7 +47,7 @@ from auditor.evidence import (
 )
 from auditor.evidence.recorded.amp import AmpEvent, ScaleUpdate
 from auditor.evidence.recorded.backward import BackwardCall
-from auditor.evidence.recorded.batches import Batch, Loader
+from auditor.evidence.recorded.batches import Batch, InWorker, Loader
 from auditor.evidence.recorded.debug_modes import AnomalyStep
 from auditor.evidence.recorded.device_calls import DeviceCall
 from auditor.evidence.recorded.kept_tensors import Keeper
@@ -642,6 +642,14 @@ def test_retained_graph():
     (elsewhere,) = found(text="self.manual_backward(loss, **options)")
     assert RetainedGraphNeverNeeded().remedy(elsewhere).edits == ()
     assert list(RetainedGraphNeverNeeded().detect(Backward(), CPU, source(), Configs())) == []
+
+
+def test_workers_that_would_ask_for_cuda_are_an_error_without_any_cuda():
+    worker = InWorker(Loader(0, workers=2, dataset="Held"), LINE)
+    (finding,) = LoaderYieldsDeviceTensors().detect(Batches(in_worker=worker), CPU)
+    assert (finding.site, finding.severity, finding.seen_on) == (LINE, Severity.ERROR, "rehearsal")
+    assert "2 worker processes of the loader would use CUDA" in finding.message
+    assert "Let the dataset return host tensors" in LoaderYieldsDeviceTensors().remedy(finding).text
 
 
 # -- memory ----------------------------------------------------------------------------------------

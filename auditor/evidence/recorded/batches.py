@@ -200,6 +200,14 @@ class Resident:
 
 
 @dataclass(frozen=True)
+class InWorker:
+    """Worker processes of a loader would ask for CUDA, at ``site``."""
+
+    loader: Loader
+    site: Site | None
+
+
+@dataclass(frozen=True)
 class Batches(Table):
     """Loaders, and their batches in the quiet pass (waits) and the loud pass (devices)."""
 
@@ -212,6 +220,7 @@ class Batches(Table):
     quiet: tuple[Batch, ...] = ()
     loud: tuple[Batch, ...] = ()
     default_set_at: Site | None = None
+    in_worker: InWorker | None = None
 
     @classmethod
     def build(cls, evidence: Evidence) -> Batches:
@@ -221,7 +230,16 @@ class Batches(Table):
         quiet = tuple(_batch(row) for row in rows if row.pass_name == "quiet")
         loud = tuple(_batch(row) for row in rows if row.pass_name == "loud")
         default = source.first_call("set_default_device")
-        return cls(device_of(evidence), loaders, steps.quiet, len(steps.loud), quiet, loud, default)
+        return cls(
+            device_of(evidence),
+            loaders,
+            steps.quiet,
+            len(steps.loud),
+            quiet,
+            loud,
+            default,
+            _in_worker(evidence, source, loaders),
+        )
 
     def need_a_loader(self) -> None:
         """Raises :class:`NotLooked` if no DataLoader gave a batch: other input pipelines are not
@@ -312,6 +330,29 @@ class Batches(Table):
                 devices = tuple(sorted(set().union(*(batch.devices for batch in mine))))
                 on = step_pattern({batch.step for batch in mine}, self.loud_steps)
                 yield Resident(loader, on, _cause(mine), devices, self.default_set_at)
+
+
+def _in_worker(evidence: Evidence, source: Source, loaders: tuple[Loader, ...]) -> InWorker | None:
+    """From the frames of the worker that ended a rehearsal; None where several loaders have workers
+    and none of the program's lines says which of them it was.
+    """
+    frames = evidence.recording.manifest.get("cuda_in_worker")
+    with_workers = [loader for loader in loaders if loader.workers]
+    if not isinstance(frames, list) or not with_workers:
+        return None
+    own = [
+        (evidence.recording.relative(each["file"]), each["line"])
+        for each in frames
+        if isinstance(each, dict) and isinstance(each.get("line"), int)
+        if evidence.recording.relative(str(each.get("file"))) in source.texts
+    ]
+    loader = with_workers[0]
+    if len({each.dataset_at or each.made_at for each in with_workers}) > 1 and not own:
+        return None
+    moved = next((each for each in reversed(own) if source.moves_at(*each)), None)
+    if moved is not None:
+        return InWorker(loader, evidence.recording.site_at(*moved))
+    return InWorker(loader, loader.dataset_at or loader.made_at or loader.consumed_at)
 
 
 def _cause(batches: list[Batch]) -> Cause:

@@ -276,6 +276,13 @@ class Source(Table):
                 return min(moves)
         return None
 
+    def moves_at(self, file: str, line: int) -> bool:
+        """True if the line moves something to a device, or makes it there."""
+        return any(
+            isinstance(node, ast.Call) and node.lineno == line and _places(node)
+            for node in self.nodes(file)
+        )
+
     def _functions_from(self, file: str, line: int) -> list[Function | ast.Lambda]:
         for node in self.nodes(file):
             if isinstance(node, ast.ClassDef) and _first_line(node) <= line <= node.lineno:

@@ -292,3 +292,51 @@ def test_batches_of_an_iterator_where_none_began():
     assert Starts(made=0, batches=7).batches_each == 7.0
     assert Starts(made=1, batches=7).batches_each == 7.0
     assert Starts(made=2, batches=7).batches_each == 3.5
+
+
+RESIDENT = """\
+class Held(Dataset):
+    def __init__(self, x):
+        self.x = x.to("cuda")
+    def __getitem__(self, i):
+        return self.x[i]
+def collate(rows):
+    rows = torch.stack(rows)
+    return rows.cuda()
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "workers", "found"),
+    [
+        ((), (2,), 3),  # the samples lie there: default_collate asks for shared memory
+        ((5,), (2,), 3),
+        ((7, 8), (2,), 8),
+        ((8,), (2, 2), 8),
+        ((), (2, 2), None),  # which of the two it was cannot be told
+        ((), (2, 0), 3),
+        ((), (0,), None),
+        (None, (2,), None),
+    ],
+)
+def test_worker_processes_that_ask_for_cuda(seen, home, lines, workers, found):
+    file = str(home / "trainer.py")
+    torchs = {"file": "/site-packages/torch/utils/data/_utils/fetch.py", "line": 57}
+    own = [{"file": file, "line": line} for line in lines or ()]
+    held = {"dataset": "Held", "dataset_file": file, "dataset_line": 1}
+    rows = [
+        {"loader": n, "made_at": n, "workers": each, **(held if n == 0 else {})}
+        for n, each in enumerate(workers)
+    ]
+    manifest = {"cuda_in_worker": None if lines is None else [torchs, *own, torchs]}
+    table = seen(text=RESIDENT, sites=[1, 2], steps=[], loaders=rows, batches=[], manifest=manifest)
+    worker = table.get(Batches).in_worker
+    assert (worker and worker.site.line) == found
+
+
+@pytest.mark.parametrize("manifest", [{"cuda_in_worker": 3}, {"cuda_in_worker": [4, {"file": 5}]}])
+def test_a_manifest_that_says_something_else_is_borne(seen, manifest):
+    rows = [{"loader": 0, "workers": 2}]
+    table = seen(text=RESIDENT, steps=[], loaders=rows, batches=[], manifest=manifest)
+    worker = table.get(Batches).in_worker
+    assert worker is None or worker.site is None
