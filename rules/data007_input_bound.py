@@ -367,8 +367,9 @@ def _price(waiting: Waiting, starts: Starts, why: Slow | None) -> Estimate | Non
 
 
 def _places(why: Slow | None, loader: Site | None) -> tuple[FoundAt, ...]:
-    """The line, the loops around it, the dearest line inside it, and the loader's where workers
-    could load beside the step, in the order of lines; none where there is but the line.
+    """The line, the loops around it, the dearest line inside it, those of the functions that led to
+    it, and the loader's where workers could load beside the step, in the order of lines; none where
+    there is but the line.
     """
     if why is None:
         return ()

@@ -27,7 +27,7 @@ class Slow:
     kind: str
     facts: tuple[tuple[str, str], ...] = ()
     loops: tuple[Site, ...] = ()
-    """Those around it, and other lines that take the time."""
+    """Those around it, other lines that take the time, and those that led to it."""
 
 
 def cause(
@@ -133,7 +133,7 @@ def dear_line(loader: Loader, loading: Loading, least: float) -> Slow | None:
             ("share of the loading time", amounts.percent(found.share)),
             *_made(loader, found.site),
         ),
-        (*found.loops, *found.inside),
+        (*found.loops, *found.inside, *found.path),
     )
 
 

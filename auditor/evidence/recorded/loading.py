@@ -47,7 +47,7 @@ class Dearest:
     of a library; ``loop``: the line begins a loop, over whose lines the time is spread. ``loops``
     are those of the same function around it, outermost first. ``function``: the share is that of
     all of its lines, of which the site is the dearest. ``inside``: the dearest line of the loop, or
-    the dear ones of the function.
+    the dear ones of the function. ``path``: lines of other functions that led to it, outermost first.
     """
 
     site: Site
@@ -58,6 +58,7 @@ class Dearest:
     loops: tuple[Site, ...] = ()
     inside: tuple[Site, ...] = ()
     function: str = ""
+    path: tuple[Site, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ class Loading(Table):
         """
         inside = self._loading(loader)
         total, found = _us(inside), None
+        path: tuple[Site, ...] = ()
         for depth in range(max((len(each.at) for each in inside), default=0)):
             least = min(share * total, FURTHER * _us(inside) if found is not None else total)
             lines = _by_line(inside, depth)
@@ -104,9 +106,13 @@ class Loading(Table):
                 break
             if _us(lines[here]) < least:
                 loop = self._loop(lines, least) or (found is None and _function(lines, least))
-                return self._in_loops(replace(loop, share=loop.share / total) if loop else found)
+                if loop and found is not None:
+                    path = (*path, found.site)
+                named = replace(loop, share=loop.share / total) if loop else found
+                return self._in_loops(named and replace(named, path=path))
             inside = lines[here]
-            found = Dearest(here, _us(inside) / total, _most(inside).phase)
+            path = (*path, found.site) if found is not None else ()
+            found = Dearest(here, _us(inside) / total, _most(inside).phase, path=path)
         return self._in_loops(found and replace(found, via=_called(inside, found.site)))
 
     def _in_loops(self, found: Dearest | None) -> Dearest | None:

@@ -164,3 +164,17 @@ def test_how_iterators_begin(seen):
     assert starts == Starts(made=1, batches=4, us=20.0, wait_us=40.0, each_us=(20.0,))
     assert (starts.share, starts.batches_each) == (0.5, 4.0)
     assert (table.starts(3).share, table.starts(3).batches_each) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("seen", "lines"),
+    [
+        ((at(6, 2, us=60), at(6, 3, us=20), at(11, us=20)), [6]),
+        ((at(6, 2, us=41), at(6, 3, us=39), at(11, us=20)), []),  # it is the line itself
+        ((at(9, us=35), at(10, us=35), at(11, us=30)), []),
+        ((at(6, us=40), at(6, us=60)), []),
+    ],
+)
+def test_lines_that_led_to_it(seen, lines):
+    found = Loading(Source({"train.py": TEXT}), {0: seen}).dearest(0, 0.5)
+    assert [each.line for each in found.path] == lines
