@@ -67,11 +67,8 @@ class Journal:
             if path.exists() and path.stat().st_size + len(line) > self._limit:
                 path.replace(self.folder / ROTATED)
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-            number = os.open(path, flags, 0o666)
-            try:
-                os.write(number, line)
-            finally:
-                os.close(number)
+            with os.fdopen(os.open(path, flags, 0o666), "ab", buffering=0) as file:
+                file.write(line)
 
     # -- reports -----------------------------------------------------------------------------------
 
