@@ -21,7 +21,7 @@ from typing import Any
 from auditor.capture.instruments.array_lists import ArrayLists
 from auditor.capture.instruments.file_reads import FileReads
 from auditor.capture.instruments.monkeypatch import Patches
-from auditor.capture.instruments.stack_sampler import Stack, StackSampler
+from auditor.capture.instruments.stack_sampler import Stack, StackSampler, line_of
 from auditor.capture.instruments.torch_private.data import FETCHERS, worker_loop
 from auditor.capture.instruments.worker_generators import FirstBatch
 
@@ -158,7 +158,7 @@ def _stack_here() -> tuple[Frame, ...]:
     while frame is not None and len(found) < DEEPEST:
         code = frame.f_code
         name = getattr(code, "co_qualname", code.co_name)
-        found.append((code.co_filename, frame.f_lineno or 0, name))
+        found.append((code.co_filename, line_of(frame), name))
         frame = frame.f_back
     return tuple(found)
 

@@ -107,7 +107,7 @@ class StackSampler:
         now = time.perf_counter_ns()
         stack: list[tuple[CodeType, int]] = []
         while frame is not None and frame is not door and len(stack) < DEEPEST:
-            stack.append((frame.f_code, frame.f_lineno or 0))
+            stack.append((frame.f_code, line_of(frame)))
             frame = frame.f_back
         if frame is not door:  # the call ended meanwhile
             return
@@ -115,3 +115,18 @@ class StackSampler:
         seen[0] += (now - max(since_ns, self._looked_ns)) / 1e3
         seen[1] += 1
         self._looked_ns = now
+
+
+def line_of(frame: FrameType) -> int:
+    """The line that runs. Of an instruction without one (the jump back of a loop, at which threads
+    take turns, often has none) that of the nearest one before it.
+    """
+    line, code = frame.f_lineno, frame.f_code
+    if line:
+        return line
+    found = code.co_firstlineno
+    for start, _, known in code.co_lines():
+        if start > frame.f_lasti:
+            break
+        found = known or found
+    return found

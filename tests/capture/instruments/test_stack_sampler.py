@@ -5,8 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
-from auditor.capture.instruments.stack_sampler import SWITCH_S, StackSampler
+import pytest
+
+from auditor.capture.instruments.stack_sampler import SWITCH_S, StackSampler, line_of
 
 
 def asleep(seconds: float) -> None:
@@ -74,3 +77,48 @@ def test_a_look_after_the_call_has_ended_counts_for_nothing() -> None:
     sampler._look()
     assert sampler.taken() == {}
     sampler.rest()
+
+
+def nested(noise):
+    for row in noise:
+        for value in row:
+            if value < 1:
+                busy(value)
+            elif value > 2:
+                asleep(value)
+    return noise
+
+
+def test_an_instruction_without_a_line_has_that_of_the_one_before() -> None:
+    code = nested.__code__
+    lines = [(start, line) for start, _, line in code.co_lines()]
+    for n, (start, line) in enumerate(lines):
+        before = next((known for _, known in reversed(lines[: n + 1]) if known), None)
+        frame = SimpleNamespace(f_lineno=None, f_code=code, f_lasti=start)
+        assert line_of(frame) == (line or before or code.co_firstlineno)
+
+
+@pytest.mark.parametrize(("known", "told"), [(7, 7), (None, nested.__code__.co_firstlineno)])
+def test_a_line_that_is_known_is_told(known, told) -> None:
+    assert line_of(SimpleNamespace(f_lineno=known, f_code=nested.__code__, f_lasti=-1)) == told
+
+
+def test_time_in_a_loop_of_pixels_goes_to_its_lines() -> None:
+    """Threads take turns at the jumps back of loops."""
+
+    def pixels(seconds: float) -> None:
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            for row in range(40):
+                for column in range(40):
+                    if row * column < 0:
+                        row = column
+                    elif row * column > 1600:
+                        column = row
+
+    sampler = StackSampler()
+    watched(sampler, pixels, 0.1)
+    first = pixels.__code__.co_firstlineno
+    seen = [stack[-1] for _, stack in sampler.taken() if stack]
+    sampler.rest()
+    assert seen and all(first <= line <= first + 9 for _, line in seen)
