@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dis
+import functools
 import itertools
 import sys
 import threading
@@ -118,15 +120,27 @@ class StackSampler:
 
 
 def line_of(frame: FrameType) -> int:
-    """The line that runs. Of an instruction without one (the jump back of a loop, at which threads
-    take turns, often has none) that of the nearest one before it.
+    """The line that runs. Of an instruction without one that of the nearest one before it; the jump
+    back of a loop, at which threads take turns, often has none, and then it is the loop's head.
     """
-    line, code = frame.f_lineno, frame.f_code
-    if line:
-        return line
+    return frame.f_lineno or _line_at(frame.f_code, frame.f_lasti)
+
+
+@functools.lru_cache(maxsize=1024)
+def _line_at(code: CodeType, offset: int) -> int:
+    back = next(
+        (each for each in dis.get_instructions(code) if each.offset == offset and _is_jump(each)),
+        None,
+    )
+    if back is not None and back.argval < offset:
+        offset = back.argval
     found = code.co_firstlineno
-    for start, _, known in code.co_lines():
-        if start > frame.f_lasti:
+    for start, _, line in code.co_lines():
+        if start > offset:
             break
-        found = known or found
+        found = line or found
     return found
+
+
+def _is_jump(instruction: dis.Instruction) -> bool:
+    return instruction.opname.startswith("JUMP") and isinstance(instruction.argval, int)
