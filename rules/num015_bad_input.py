@@ -100,12 +100,7 @@ class BatchNotFinite(Rule):
             if nonfinite.tensors
             else ""
         )
-        kind = "nan" if birth.value == "nan" else "inf"
-        made = leak(source, kind, from_the_start=birth.step == 0)
-        if made is None and birth.step == 0 and birth.value == "-inf":
-            made = prepared(source)
-        if made is None and birth.dataset:
-            made = handed_on(source, birth.dataset)
+        made = _made(birth, source)
         path = [] if made is None else [made.site]
         path += [site for site in (birth.entered, birth.site) if site is not None]
         yield Finding(
@@ -123,6 +118,16 @@ class BatchNotFinite(Rule):
             "Look for the sample: check isfinite in the dataset or the collate function, and drop "
             "or repair it there."
         )
+
+
+def _made(birth: Birth, source: Source) -> Leak | None:
+    """The line that can have made it, else the one where the dataset hands it on."""
+    from_the_start = birth.step == 0
+    kind = "nan" if birth.value == "nan" else "inf"
+    made = leak(source, kind, from_the_start=from_the_start)
+    if made is None and from_the_start and birth.value == "-inf":
+        made = prepared(source)
+    return made or (handed_on(source, birth.dataset) if birth.dataset else None)
 
 
 def _used(birth: Birth, made: Leak | None) -> str:

@@ -59,10 +59,11 @@ def _step_back() -> None:
 def _judged(home: Path, plan: str, codes: str) -> dict[str, Any]:
     from auditor.cli import rule_selection, write_results
     from auditor.evidence.table import Evidence
-    from auditor.judging import build_report
+    from auditor.judging import build_report, catalogue
     from auditor.runs.finalize import seal
     from auditor.runs.plan import Plan
 
+    text = catalogue.reports("text")
     select, ignore = json.loads(codes)
     recording = seal(Plan.from_json(plan), 0, _Ended())
     choice = rule_selection.choose(tuple(select), tuple(ignore), allow_broken_rules=True)
@@ -77,8 +78,8 @@ def _judged(home: Path, plan: str, codes: str) -> dict[str, Any]:
                 "key": each.key,
                 "code": each.code,
                 "severity": each.severity.value if each.severity is not None else "note",
-                "site": f"{each.site.file}:{each.site.line}" if each.site is not None else "",
-                "message": str(each.message)[:500],
+                "site": text.one_line(str(each.site)) if each.site is not None else "",
+                "message": text.one_line(each.message, 500),
                 "us_per_step": each.lost_us_per_step,
             }
             for each in report.findings[:TOLD]

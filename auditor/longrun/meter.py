@@ -5,7 +5,6 @@ length of the run.
 from __future__ import annotations
 
 import math
-import os
 import sys
 from array import array
 from dataclasses import dataclass
@@ -120,20 +119,12 @@ def _cuda() -> dict[str, Any]:
 
 def host_bytes() -> int | None:
     """The process' resident memory."""
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * _PAGE
-    except (OSError, ValueError, IndexError):
-        pass
-    try:
-        import psutil
+    import psutil
 
+    try:
         return int(psutil.Process().memory_info().rss)
-    except Exception:  # a counter that cannot be read is left out
+    except psutil.Error:
         return None
-
-
-_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
 def _forced_off() -> int:

@@ -181,8 +181,7 @@ def _sites(recording: Recording, rows: Sequence[PlannedOptimizerRow]) -> Iterato
 
 def _sized(recording: Recording) -> Iterator[str]:
     numbers = {number for row in recording.rows(CourseRow) for number in row.sized}
-    for site in map(recording.site, sorted(numbers)):
-        yield f"{site.file}:{site.line}"
+    yield from (str(recording.site(number)) for number in sorted(numbers))
 
 
 def _loaders(recording: Recording) -> Iterator[Loader]:

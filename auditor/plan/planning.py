@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+import psutil
+
 from auditor.nulldevice import GPUS, Gpu
 from auditor.plan import batch_size, changes, sharding
 from auditor.plan.changes import Option
@@ -155,8 +157,9 @@ class Planning:
 
     def _multiples(self, base: Measured) -> None:
         setting = self.reruns.setting
-        for times in TIMES if setting is not None else ():
-            assert setting is not None
+        if setting is None:
+            return
+        for times in TIMES:
             name, batch = f"batch x{times}", setting.size * times
             change = f"{setting.said}: {batch}"
             why = self._refused(batch)
@@ -283,8 +286,8 @@ class Planning:
         """Why a batch size cannot be rehearsed; empty if it can be tried."""
         points = self._points.get(AS_IT_IS, [])
         if self.reruns.device != "null" and points:
-            needed, free = MemoryModel(points).allocated(batch), _host_free()
-            if free is not None and needed > HOST_SHARE * free:
+            needed = MemoryModel(points).allocated(batch)
+            if needed > HOST_SHARE * psutil.virtual_memory().available:
                 return "the shadow computes real values, and the host's memory does not suffice"
         return ""
 
@@ -306,13 +309,3 @@ class Planning:
 
 def _allocator() -> str:
     return ",".join(os.environ.get(name, "") for name in ALLOCATOR)
-
-
-def _host_free() -> int | None:
-    """Bytes of memory that the host can give (Linux); None where it does not say."""
-    try:
-        with open("/proc/meminfo") as file:
-            found = dict(line.split(":", 1) for line in file)
-        return int(found["MemAvailable"].split()[0]) << 10
-    except (OSError, KeyError, ValueError, IndexError):
-        return None

@@ -16,9 +16,10 @@ from auditor.errors import TargetProblem
 from auditor.nulldevice import environment
 from auditor.plan.batch_size import BatchSetting
 from auditor.plan.measured import Measured, measured
-from auditor.recordings.folder import Recording
+from auditor.recordings.folder import Recording, Row
 from auditor.recordings.schema import DeviceUseRow, LimitRow
 from auditor.runs import child_process
+from auditor.runs.finalize import raised
 from auditor.runs.plan import Change, Device, Plan
 from auditor.runs.progress import Progress, silent
 from auditor.runs.project_copy import ProjectCopy, reached
@@ -167,14 +168,11 @@ class Reruns:
             )
 
 
-def _why(manifest: Mapping[str, object]) -> str:
+def _why(manifest: Row) -> str:
     """Why a program took no step, in one sentence."""
-    error = manifest.get("error")
-    if isinstance(error, dict) and error.get("type"):
-        said = f"{error['type']}: {error.get('message', '')}".partition("\n")[0][:300]
-        where = (
-            f" at {os.path.basename(error['file'])}:{error['line']}" if error.get("file") else ""
-        )
+    if (manifest.get("error") or {}).get("type"):
+        said, where = raised(manifest)
+        said = said[:300]
         ranks = any(word in said for word in RANKS)
         hint = "; audit run --world N rehearses a program of several ranks" if ranks else ""
         return f"the program ended with {said}{where}{hint}"

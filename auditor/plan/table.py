@@ -10,7 +10,6 @@ from auditor.plan.result import Largest, PlanResult, PlanRow
 ESTIMATED = "~"
 """Stands before what no re-run had."""
 
-FITS = {"yes": "yes", "tight": "tight", "no": "no"}
 PURPOSES = 6
 """Purposes of the peak that are named."""
 
@@ -57,7 +56,7 @@ def _cells(row: PlanRow, result: PlanResult) -> list[str]:
 
 def _on_card(row: PlanRow, card: str) -> str:
     mark = ESTIMATED if row.basis == "estimated" else ""
-    fits = mark + FITS[row.fits[card]]
+    fits = mark + row.fits[card]
     largest = row.largest.get(card)
     return fits if largest is None else f"{fits}, {_largest(largest)}"
 

@@ -8,7 +8,6 @@ in its warnings.
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import shutil
 import time
@@ -20,6 +19,7 @@ from auditor.recordings.folder import SITES, Recording
 from auditor.recordings.schema import DeviceUseRow, LimitRow, NonfiniteRow, StepRow
 from auditor.runs import child_process, null_run, ranks
 from auditor.runs.child_process import add_warning, counted
+from auditor.runs.finalize import raised
 from auditor.runs.oom_run import explain_oom
 from auditor.runs.plan import LEAST_REHEARSED, LEAST_RERUN, REHEARSED_STEPS, Plan
 from auditor.runs.progress import Progress, stage
@@ -115,7 +115,9 @@ def _on_shadow(
 
 
 def _checked(recording: Recording) -> Recording:
-    ours = _our_limit(*_said(recording)) if recording.manifest["outcome"] == "raised" else ""
+    ours = (
+        _our_limit(*raised(recording.manifest)) if recording.manifest["outcome"] == "raised" else ""
+    )
     why = limit_of(recording) or ours or _unused(recording)
     if why:
         raise TargetProblem(
@@ -402,23 +404,11 @@ def unfit(rehearsed: Recording) -> str:
             f"{(manifest.get('error') or {}).get('message', '')}"
         )
     if steps < min(LEAST_REHEARSED, planned.get("loud", LEAST_REHEARSED)):
-        said, where = _said(rehearsed)
+        said, where = raised(rehearsed.manifest)
         ours = _our_limit(said, where)
         ended = f"it ended after {steps} step{'s' * (steps != 1)}"
         return f"{ended}; {ours}" if ours else f"{ended} ({said.removesuffix(': ')}{where})"
     return _unused(rehearsed)
-
-
-def _said(rehearsed: Recording) -> tuple[str, str]:
-    """What the target raised, in one line, and where; its outcome if it raised nothing."""
-    error = rehearsed.manifest.get("error") or {}
-    said = (
-        f"{error.get('type', '')}: {error.get('message', '')}".splitlines()[0]
-        if error
-        else rehearsed.manifest["outcome"]
-    )
-    where = f" at {os.path.basename(error['file'])}:{error['line']}" if error.get("file") else ""
-    return said, where
 
 
 def _unused(rehearsed: Recording) -> str:

@@ -247,3 +247,15 @@ def add_warning(recording: Recording, text: str) -> None:
     manifest: dict[str, Any] = recording.manifest
     manifest["warnings"] = [*manifest.get("warnings", []), text]
     write_manifest(recording.folder, manifest)
+
+
+def raised(manifest: Row) -> tuple[str, str]:
+    """What the target raised, in one line, and where (`` at train.py:7``); its outcome and nothing
+    if it raised nothing.
+    """
+    error = manifest.get("error") or {}
+    if not error:
+        return manifest["outcome"], ""
+    said = f"{error.get('type', '')}: {error.get('message', '')}".splitlines()[0]
+    where = f" at {os.path.basename(error['file'])}:{error['line']}" if error.get("file") else ""
+    return said, where

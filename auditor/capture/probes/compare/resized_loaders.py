@@ -12,6 +12,7 @@ from typing import Any, TypeGuard, cast
 
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sampler
 
+from auditor.capture.instruments.call_places import comes_from
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.runs.plan import Change
 
@@ -42,7 +43,6 @@ class ResizedLoaders:
         self._change = change
         self._changed = changed
         self._places = {(os.path.realpath(file), line) for file, line in change.loaders}
-        self._lines = {line for _, line in change.loaders}
         self._samplers: weakref.WeakSet[Any] = weakref.WeakSet()
         """Those that cut batches of the new size already."""
         self._resized: set[tuple[int, int]] = set()
@@ -56,7 +56,7 @@ class ResizedLoaders:
         @functools.wraps(make)
         def made(loader: Any, *args: Any, **kwargs: Any) -> None:
             given = signature.bind(loader, *args, **kwargs)
-            meant = self._is_meant()
+            meant = comes_from(sys._getframe(1), self._places)
             if meant:
                 self._resize(given.arguments)
             make(*given.args, **given.kwargs)
@@ -84,16 +84,6 @@ class ResizedLoaders:
     def _new(self, size: int) -> int:
         more, less = self._change.batch
         return max(1, size * more // less)
-
-    def _is_meant(self) -> bool:
-        frame = sys._getframe(2)
-        while frame is not None:
-            line = frame.f_lineno
-            file = frame.f_code.co_filename
-            if line in self._lines and (os.path.realpath(file), line) in self._places:
-                return True
-            frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
-        return False
 
 
 def _repeat(arguments: dict[str, Any], enough: int) -> None:

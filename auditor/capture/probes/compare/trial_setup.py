@@ -11,6 +11,7 @@ import random
 import sys
 from typing import Any
 
+from auditor.capture.instruments.call_places import comes_from
 from auditor.capture.instruments.import_hook import AfterImport
 from auditor.capture.instruments.torch_private.compiler import SETTINGS, draw_as_eager
 from auditor.runs.plan import Loaders, Trial
@@ -47,12 +48,13 @@ def _give(loaders: Loaders) -> None:
     from torch.utils.data import DataLoader
 
     make = DataLoader.__init__
-    signature, file = inspect.signature(make), os.path.realpath(loaders.file)
+    signature = inspect.signature(make)
+    places = {(os.path.realpath(loaders.file), loaders.line)}
 
     @functools.wraps(make)
     def made(loader: Any, *args: Any, **kwargs: Any) -> None:
         given = signature.bind(loader, *args, **kwargs)
-        if loaders.arguments and _called_at(file, loaders.line):
+        if loaders.arguments and comes_from(sys._getframe(1), places):
             given.arguments.update(loaders.arguments)
             if not given.arguments.get("num_workers", 0):
                 for name in WORKERS_ONLY:
@@ -60,12 +62,3 @@ def _give(loaders: Loaders) -> None:
         make(*given.args, **given.kwargs)
 
     DataLoader.__init__ = made  # type: ignore[method-assign,assignment]
-
-
-def _called_at(file: str, line: int) -> bool:
-    frame = sys._getframe(2)
-    while frame is not None:
-        if frame.f_lineno == line and os.path.realpath(frame.f_code.co_filename) == file:
-            return True
-        frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
-    return False

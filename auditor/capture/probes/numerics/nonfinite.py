@@ -49,6 +49,11 @@ QUIET_EVERY = 5
 replay finds the step in between.
 """
 
+EACH_STEP = frozenset({"loud", "values", "replay"})
+"""Passes in which each step is looked at; on CUDA, where a look is a read on the host, the others
+are not looked at.
+"""
+
 _PUT_OFF = torch.ones(())
 """In the place of GradScaler's flag: leave the gradients out."""
 
@@ -178,15 +183,16 @@ class NonfiniteProbe(Probe):
         if stepped and not self._told:
             self._last_good = self.context.global_step
 
+    @property
+    def _each_step(self) -> bool:
+        return self.context.pass_name in EACH_STEP
+
     def _looks(self) -> bool:
-        return self.context.pass_name in ("loud", "values", "replay") or (
-            not self.context.device.native
-        )
+        """Whether it looks in this pass at all."""
+        return self._each_step or not self.context.device.native
 
     def _due(self) -> bool:
-        if self.context.pass_name in ("loud", "values", "replay"):
-            return True
-        return self._looks() and self.context.step % QUIET_EVERY == 0
+        return self._looks() and (self._each_step or self.context.step % QUIET_EVERY == 0)
 
     def stop(self) -> None:
         """A step that raised after its optimizer had stepped never reached its end: look now."""

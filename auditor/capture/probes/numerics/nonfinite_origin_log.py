@@ -50,10 +50,9 @@ class Birth:
     """Non-finite numbers among its arguments."""
     inputs: tuple[BirthInput, ...] = field(default=(), compare=False)
 
-    def row(self, dataset: str = "") -> BirthRow:
+    def row(self) -> BirthRow:
         """As the part ``births`` holds it."""
         return BirthRow(
-            dataset=dataset,
             step=self.step,
             at=self.at,
             entered=self.entered,
@@ -92,8 +91,10 @@ class NonfiniteOriginLog:
             self._batches[key] = dataset, StorageWeakRef(tensor.untyped_storage())
 
     def row(self, birth: Birth) -> BirthRow:
-        """As the part ``births`` holds it."""
-        return birth.row(self._datasets.get(birth.order, ""))
+        """The same, with the dataset that a loader read it from."""
+        row = birth.row()
+        row.dataset = self._datasets.get(birth.order, "")
+        return row
 
     def note_parameters(self, tensors: Iterable[torch.Tensor]) -> None:
         """Of these the parameters are seen; their views (the transposed weight of a product) are
