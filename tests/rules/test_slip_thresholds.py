@@ -15,7 +15,9 @@ from auditor.rules.graph008_one_backward_for_all import OneBackwardForAll
 from auditor.rules.kern007_module_piece_by_piece import ModulePieceByPiece
 from auditor.rules.kern008_forwards_in_row import ForwardsOfSmallBatches
 from auditor.rules.mem016_all_differences import AllDifferences
+from auditor.rules.mem017_hooks_pile_up import HooksPileUp
 from auditor.rules.opt006_clipping_misplaced import ClippingMisplaced
+from auditor.rules.opt007_schedule_in_epochs import ScheduleInEpochs
 from auditor.rules.time004_storage_waited_for import StorageWaitedFor
 
 from auditor.evidence import (
@@ -36,12 +38,14 @@ from auditor.evidence.recorded.array_lists import ArrayList
 from auditor.evidence.recorded.batches import Loader
 from auditor.evidence.recorded.eval_mode_steps import Switch
 from auditor.evidence.recorded.forwards_in_row import InRow
+from auditor.evidence.recorded.kept_hooks import KeptHook, KeptHooks
 from auditor.evidence.recorded.kept_states import KeptState
 from auditor.evidence.recorded.misplaced_clipping import InVain, MisplacedClipping
 from auditor.evidence.recorded.module_loops import ModuleLoop
 from auditor.evidence.recorded.pairwise_differences import Differences
 from auditor.evidence.recorded.repeated_draws import Repeated
 from auditor.evidence.recorded.reread_files import RereadFile
+from auditor.evidence.recorded.scheduler_steps import Scheduled, SchedulerSteps
 from auditor.evidence.recorded.storage_syncs import StorageSync
 from auditor.evidence.recorded.summed_losses import SummedLosses
 from auditor.evidence.recorded.train_mode_forwards import Evaluated
@@ -289,3 +293,56 @@ def test_opt006_wants_a_share_of_the_steps_and_so_many(steps, n, absent, found):
         assert ("no gradient was there yet" in finding.message) == absent
         assert (finding.steps, finding.per_step) == (n, n / steps)
         assert ("behind the backward" in rule.remedy(finding).text) == absent
+
+
+@pytest.mark.parametrize(
+    ("added", "steps", "found"), [(5, 5, 1), (4, 4, 0), (9, 10, 1), (9, 11, 0)]
+)
+def test_mem017_wants_nearly_all_steps_and_so_many(added, steps, found):
+    line = KeptHook(SITE, "register_hook", "Parameter", 2 * added, added, steps)
+    findings = list(ask(HooksPileUp(), KeptHooks((line,)), CPU))
+    assert len(findings) == found
+    for finding in findings:
+        assert f"{2 * added} hooks of this line" in finding.message
+        assert (finding.steps, finding.per_step) == (added, 2 * added / steps)
+
+
+def scheduled(name="CosineAnnealingLR", calls=10, apart=1, epoch=10, **more):
+    each = Scheduled(SITE, name, calls, apart * (calls - 1), apart, epoch, **more)
+    rule = ScheduleInEpochs()
+    return [
+        (finding.message, rule.remedy(finding).text)
+        for finding in ask(rule, SchedulerSteps((each,)), CPU)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ({"period": 10, "epoch": 20}, 1),
+        ({"period": 10, "epoch": 19}, 0),
+        ({"period": 10, "epoch": 19, "steps_of_an_epoch": 20}, 1),
+        ({"period": 10, "epoch": 20, "calls": 5}, 1),
+        ({"period": 10, "epoch": 20, "calls": 4}, 0),
+        ({"gone": 50, "steps_of_an_epoch": 100}, 1),
+        ({"gone": 50, "steps_of_an_epoch": 99}, 0),
+        ({"gone": 50}, 0),
+        ({"gone": 1, "steps_of_an_epoch": 99, "apart": 2}, 0),
+        ({"apart": 5, "epoch_of": 5}, 1),
+        ({"apart": 5, "epoch_of": 6}, 0),
+        ({"apart": 4, "epoch_of": 4}, 0),
+        ({"apart": 9}, 0),
+    ],
+)
+def test_opt007_wants_swings_or_a_rate_that_is_gone_or_an_epoch_that_was_said(more, found):
+    assert len(scheduled(**more)) == found
+
+
+def test_opt007_says_how_often_and_where_it_belongs():
+    ((message, remedy),) = scheduled(period=10, epoch=20)
+    assert "(T_max=5)" in message and "every 10 steps" in message and "once an epoch" in remedy
+    ((message, remedy),) = scheduled("StepLR", gone=50, steps_of_an_epoch=100)
+    assert "after 50 steps, and one epoch has 100" in message and "len(loader)" in remedy
+    ((message, remedy),) = scheduled("OneCycleLR", apart=7, epoch_of=5)
+    assert "steps_per_epoch=5" in message and "once in 7 steps" in message
+    assert remedy == "Call its step() behind the optimizer's, with each batch."

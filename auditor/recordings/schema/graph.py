@@ -266,3 +266,19 @@ class StrayRow(PassRow, kw_only=True):
     function: Annotated[str, doc("the function there")] = older("")
     line: Annotated[int | None, doc("the line there")] = older(None)
     beside: Annotated[int, doc("optimized parameters of modules fed in the same pass")]
+
+
+class KeptHookRow(PassRow, kw_only=True):
+    """At the pass's end, one row per line of the program's own that registered hooks in steps of it
+    and left them: those on the one owner that holds most of them.
+    """
+
+    part = "kept_hooks"
+    when = "loud"
+
+    at: At
+    way: Annotated[str, doc("the function of torch that registered them: `register_forward_hook`")]
+    owner: Annotated[str, doc("class of what they are on")]
+    n: Annotated[int, doc("hooks of this line that were on it at the end")]
+    added: Annotated[int, doc("steps of the pass that left at least one of them")]
+    steps: Annotated[int, doc("steps of the pass")]

@@ -112,6 +112,32 @@ class ClippingRow(PassRow, kw_only=True):
     ]
 
 
+class SchedulerRow(PassRow, kw_only=True):
+    """At the pass's end, one row per scheduler of learning rates that was stepped at least twice:
+    of all passes so far.
+    """
+
+    part = "schedulers"
+    when = "loud"
+
+    at: At
+    name: Annotated[str, doc("its class")]
+    calls: Annotated[int, doc("of its `step()`, behind the optimizer's first")]
+    steps: Annotated[int, doc("steps of its optimizer between the first and the last of them")]
+    in_pass: Annotated[int, doc("steps of its optimizer in the pass")]
+    apart: Annotated[int, doc("the fewest of these steps between two calls")]
+    epoch: Annotated[int, doc("its `last_epoch`: calls since it was made")]
+    epoch_of: Annotated[
+        int | None, doc("`OneCycleLR`: its `steps_per_epoch`, where that was given")
+    ] = None
+    period: Annotated[
+        int | None, doc("calls in which its rate falls to the least and rises again: 2 `T_max`")
+    ] = None
+    gone: Annotated[
+        int | None, doc("calls after which its rate is at most a thousandth of the first")
+    ] = None
+
+
 class UpdateRow(PassRow, kw_only=True):
     """At the pass's end, one row for each of torch's own optimizers that stepped weights in half
     precision.
