@@ -11,6 +11,8 @@ from auditor.evidence import Machine, Nonfinite
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule
 
+from .placing import places_of
+
 REMEDIES = {
     "exp": "Bound what exp is given: subtract the maximum first, stay "
     "in logarithms (logsumexp, log_softmax), or clamp it.",
@@ -23,6 +25,8 @@ REMEDIES = {
     "instead of multiplying by an infinity.",
     "softmax": "If every entry of a row is masked, its softmax is NaN: "
     "leave such rows out, or mask with a large finite number.",
+    "product": "Clip the gradients between backward and step (clip_grad_norm_), lower the learning "
+    "rate, or normalize: over many products in a row weights a little too large grow without end.",
     "optimizer": "Lower the learning rate, or clip the gradients: the "
     "update itself left the range of the parameters.",
     "input": "Look for the sample: check isfinite in the dataset or the collate function.",
@@ -113,10 +117,19 @@ class NonfiniteValueBorn(Rule):
             seen_on=machine.device,
             facts=nonfinite.facts,
             hints=Hints(birth.kind if birth is not None else ""),
+            places=_places(nonfinite),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(REMEDIES[finding.hints_as(Hints).kind])
+
+
+def _places(nonfinite: Nonfinite) -> tuple[Finding, ...]:
+    """With the line of the optimizer's step, where clipping belongs before it and there is none."""
+    birth, step = nonfinite.birth, nonfinite.unclipped
+    if birth is None or birth.site is None or step is None or not birth.ran_away:
+        return ()
+    return places_of(birth.site, step)
 
 
 # -- what is said ----------------------------------------------------------------------------------
@@ -157,7 +170,12 @@ def _reached(nonfinite: Nonfinite) -> str:
         if any(tensor.what == "buffer" for tensor in nonfinite.tensors)
         else ""
     )
+    unclipped = (
+        f"; nothing clips the gradients that the optimizer steps with at {nonfinite.unclipped}"
+        if birth is not None and birth.ran_away and nonfinite.unclipped is not None
+        else ""
+    )
     return (
         f"{when} {tensors[0] if tensors else 'a tensor was not finite'}"
-        f"{f', and {more} more' if more else ''}{guarded}"
+        f"{f', and {more} more' if more else ''}{guarded}{unclipped}"
     )

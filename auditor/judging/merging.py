@@ -4,6 +4,7 @@ joins.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -47,7 +48,8 @@ def joined(
             )
         groups.setdefault(key, []).append(finding)
     return tuple(
-        _named(_join(group, causes) if len(group) > 1 else group[0]) for group in groups.values()
+        _named(_join(group, causes) if len(group) > 1 else group[0], statements)
+        for group in groups.values()
     )
 
 
@@ -150,7 +152,7 @@ def _remedy(group: Sequence[Finding]) -> Remedy | None:
     return Remedy(text, edits, config or None, refused=refused)
 
 
-def _named(finding: Finding) -> Finding:
+def _named(finding: Finding, statements: Statements) -> Finding:
     """The finding, its message naming the other places; alone in its place it lists none."""
     if len(finding.places) < 2:
         return replace(finding, places=())
@@ -158,34 +160,53 @@ def _named(finding: Finding) -> Finding:
     others = [
         place
         for place in finding.places
-        if not _is(place, own) and f"`{place.text}`" not in finding.message
+        if not _is(place, own)
+        and f"`{place.text}`" not in finding.message
+        and not re.search(rf"{re.escape(str(place.site))}(?!\d)", finding.message)
     ]
-    if not others:
-        return finding
-    said = [_said(place, finding) for place in others[:NAMED]]
-    more = len(others) - len(said)
+    here = [place for place in others if _in_statement(place, finding, statements)]
+    elsewhere = [place for place in others if place not in here]
+    message = finding.message
+    if here:
+        message += f"; in the same statement also {_listed(here, finding)}"
+    if elsewhere:
+        message += f"; see also {_listed(elsewhere, finding)}"
+    return replace(finding, message=message)
+
+
+def _in_statement(place: FoundAt, finding: Finding, statements: Statements) -> bool:
+    site = finding.site
+    if site is None or place.site.file != site.file:
+        return False
+    return place.site.line in statements.lines(site)
+
+
+def _listed(places: Sequence[FoundAt], finding: Finding) -> str:
+    said = [_said(place, finding) for place in places[:NAMED]]
+    more = len(places) - len(said)
     *most, last = [*said, f"{more} more"] if more else said
-    names = f"{', '.join(most)} and {last}" if most else last
-    return replace(finding, message=f"{finding.message}; in the same statement also {names}")
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _said(place: FoundAt, finding: Finding) -> str:
     """Where, and what another rule calls it; of the finding's own line that alone."""
+    where = _where(place, finding)
     if place.code == finding.code:
-        return _where(place)
+        return where
     own_line = finding.site is not None and str(place.site) == str(finding.site)
     whole = place.text == shorten(place.site.text)
-    return place.code if own_line and whole else f"{_where(place)} ({place.code})"
+    return place.code if own_line and whole else f"{where} ({place.code})"
 
 
 def _is(place: FoundAt, own: FoundAt | None) -> bool:
     return own is not None and (place.site, place.text) == (own.site, own.text)
 
 
-def _where(place: FoundAt) -> str:
+def _where(place: FoundAt, finding: Finding) -> str:
     """The expression; where the place is a line and no more, its number: what the message counts is
     of the first line.
     """
-    return (
-        f"line {place.site.line}" if place.text == shorten(place.site.text) else f"`{place.text}`"
-    )
+    if place.text != shorten(place.site.text):
+        return f"`{place.text}`"
+    same_file = finding.site is not None and finding.site.file == place.site.file
+    return f"line {place.site.line}" if same_file else str(place.site)

@@ -23,7 +23,7 @@ from auditor.evidence.source.statements import Statements
 from auditor.evidence.table import Evidence
 from auditor.judging import build_report, engine
 from auditor.judging.merging import causes_of, joined
-from auditor.model import Edit, Finding, Remedy, Report, Severity, Site, finding_key
+from auditor.model import Edit, Finding, FoundAt, Remedy, Report, Severity, Site, finding_key
 from auditor.model.what_if import Change
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.recordings.sources import store_sources
@@ -152,6 +152,29 @@ def test_lines_of_one_statement_and_rules_of_one_cause_are_one_finding():
         one.message == "SYNC001 at 4; in the same statement also line 5 and line 7 (SYNC003)"
     )  # not line 4 again
     assert (one.codes, len(one.keys), one.keys[0]) == (("SYNC001", "SYNC003"), 3, one.key)
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ([site(2)], "; see also line 2"),
+        ([site(5), site(2)], "; in the same statement also line 5; see also line 2"),
+        ([site(2, file="b.py")], "; see also b.py:2"),
+        ([site(5, file="b.py")], "; see also b.py:5"),
+    ],
+)
+def test_places_of_a_rules_own_say_where_they_are(others, said):
+    places = [FoundAt(each, each.text, code="CFG008") for each in (site(4), *others)]
+    (one,) = join(found("CFG008", 4, places=tuple(places)))
+    assert one.message == f"CFG008 at 4{said}"
+
+
+@pytest.mark.parametrize(("told", "named"), [("at a.py:2", False), ("at a.py:22", True)])
+def test_a_place_that_the_message_tells_already_is_not_told_again(told, named):
+    places = tuple(FoundAt(each, each.text, code="CFG008") for each in (site(4), site(2)))
+    (one,) = join(found("CFG008", 4, places=places, message=f"it began {told}"))
+    assert ("see also line 2" in one.message) == named
+    assert [each.site.line for each in one.places] == [4, 2]
 
 
 def test_what_another_rule_finds_on_the_very_line_is_named_by_its_code():

@@ -146,6 +146,19 @@ def test_what_a_bad_value_reached():
 
 
 @pytest.mark.parametrize(
+    ("op", "unclipped", "places"),
+    [("mm", OTHER, [3, 9]), ("mm", None, []), ("exp", OTHER, [])],
+)
+def test_products_that_run_away_name_the_step_that_nothing_clips_for(op, unclipped, places):
+    born = replace(BIRTH, op=op, inputs=(InputRange("float32", 0.0, 1e30),))
+    rule, table = NonfiniteValueBorn(), replace(BAD, birth=born, unclipped=unclipped)
+    (finding,) = ask(rule, table, CPU)
+    assert [each.site.line for each in finding.places] == places
+    assert ("nothing clips the gradients" in finding.message) == bool(places)
+    assert ("clip_grad_norm_" in rule.remedy(finding).text) == (op == "mm")
+
+
+@pytest.mark.parametrize(
     ("phase", "rule"),
     [
         ("forward", "NUM002"),

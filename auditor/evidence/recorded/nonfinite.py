@@ -13,7 +13,7 @@ from auditor import amounts
 from auditor.evidence.recorded.op_ranges import LARGEST
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
-from auditor.recordings.schema import BirthRow, NonfiniteRow, StepRow
+from auditor.recordings.schema import BirthRow, NonfiniteRow, NormRow, StepRow
 
 REPLAY = "replay"
 """Folder of the replay's recording inside the one that it explains (docs/recording.md)."""
@@ -27,6 +27,14 @@ KINDS = {
     "softmax": ("softmax", "log_softmax"),
 }
 """Operators that go wrong in the same way, by kind."""
+
+PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "convolution")
+"""Operators that multiply activations with weights."""
+
+RUNAWAY = 1e18
+"""Magnitude of an activation that only many products in a row reach: the square of it is about the
+largest number of float32 and bfloat16 (3.4e38).
+"""
 
 Phase = Literal["forward", "backward", "optimizer", "input", "parameter", "state"]
 
@@ -120,12 +128,26 @@ class Birth:
 
     @property
     def kind(self) -> str:
-        """How it goes wrong: one of ``KINDS``, ``optimizer`` or ``input``; empty for any other."""
+        """How it goes wrong: one of ``KINDS``, ``optimizer``, ``input`` or ``product``; empty for any
+        other.
+        """
         if self.phase in ("optimizer", "input"):
             return self.phase
+        if self.ran_away:
+            return "product"
         return next(
             (kind for kind, names in KINDS.items() if self.made and self.forward_name in names), ""
         )
+
+    @property
+    def ran_away(self) -> bool:
+        """Whether it is a product with weights that had grown so large step by step, over the layers or
+        the turns of a recurrence.
+        """
+        largest = max(
+            (max(abs(each.low or 0.0), abs(each.high or 0.0)) for each in self.inputs), default=0.0
+        )
+        return self.phase == "forward" and self.op in PRODUCTS and largest >= RUNAWAY
 
     @property
     def cause(self) -> str:
@@ -190,6 +212,7 @@ class Nonfinite(Table):
 
     ``step`` counts from 0 since the first step of the run, warm-up included; ``steps`` are all that
     completed. ``replayed`` is true if a replay went bad too: without it ``birth`` is None.
+    ``unclipped``: where an optimizer steps, if no gradients were seen to be clipped.
     """
 
     parts: ClassVar[tuple[str, ...]] = ("nonfinite",)
@@ -205,6 +228,7 @@ class Nonfinite(Table):
     count: int = 0
     birth: Birth | None = None
     replayed: bool = False
+    unclipped: Site | None = None
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
@@ -233,7 +257,21 @@ class Nonfinite(Table):
         birth = next((_birth(replay, each) for each in replay.rows(BirthRow)), None)
         if of_norms and (birth is None or birth.was_there):
             return cls(steps=steps)  # where the norm runs is what is known: NormBuffers
-        return cls(again.global_step, steps, _tensors(again), again.n, birth, replayed=True)
+        return cls(
+            again.global_step,
+            steps,
+            _tensors(again),
+            again.n,
+            birth,
+            replayed=True,
+            unclipped=_unclipped(evidence),
+        )
+
+
+def _unclipped(evidence: Evidence) -> Site | None:
+    rows = evidence.rows(NormRow) if evidence.has(NormRow.part) else []
+    at = next((row.at for row in rows if row.at is not None), None)
+    return None if at is None or any(row.clipped for row in rows) else evidence.recording.site(at)
 
 
 def _tensors(row: NonfiniteRow) -> tuple[BadTensor, ...]:

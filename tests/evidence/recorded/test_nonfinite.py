@@ -89,6 +89,32 @@ def test_a_range_in_words(given, said):
     assert str(given) == said
 
 
+@pytest.mark.parametrize(
+    ("found", "ran_away"),
+    [
+        (birth("mm", "forward", (-1.0, 2.0), (-1.0, 1e18)), True),
+        (birth("mm", "forward", (-1.0, 2.0), (-1e18, 1.0)), True),
+        (birth("mm", "forward", (-1.0, 2.0), (-1.0, 9.9e17)), False),
+        (birth("mm", "backward", (-1.0, 1e18)), False),
+        (birth("exp", "forward", (-1.0, 1e18)), False),
+        (birth("mm", "forward"), False),
+    ],
+)
+def test_products_run_away_where_an_activation_is_about_the_root_of_the_largest(found, ran_away):
+    assert found.ran_away is ran_away
+    assert (found.kind == "product") is ran_away
+
+
+@pytest.mark.parametrize(("clipped", "line"), [(False, 4), (True, None)])
+def test_where_an_optimizer_steps_that_nothing_clips_for(seen, clipped, line):
+    seen(inside="replay", sites=[8], nonfinite=[loud(2, global_step=6, **BAD)], births=[])
+    norm = {"optimizer": 0, "norm": "nan", "clipped": clipped}
+    norms = [loud(n, global_step=n, at=at, **norm) for n, at in enumerate((None, 0))]
+    evidence = seen(sites=[4], norms=norms, nonfinite=[loud(1, global_step=4, **BAD)])
+    at = evidence.get(Nonfinite).unclipped
+    assert (None if at is None else at.line) == line
+
+
 def test_a_bad_tensor_in_words():
     assert str(BadTensor("gradient", "w", "nan")) == "the gradient of w"
     assert str(BadTensor("parameter", "w", "nan")) == "w"
