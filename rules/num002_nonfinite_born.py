@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence import Machine, Nonfinite
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Finding, FoundAt, Remedy, Severity
 from auditor.rule import Rule
 
 from .placing import places_of
@@ -124,7 +124,7 @@ class NonfiniteValueBorn(Rule):
         return Remedy(REMEDIES[finding.hints_as(Hints).kind])
 
 
-def _places(nonfinite: Nonfinite) -> tuple[Finding, ...]:
+def _places(nonfinite: Nonfinite) -> tuple[FoundAt, ...]:
     """With the line of the optimizer's step, where clipping belongs before it and there is none."""
     birth, step = nonfinite.birth, nonfinite.unclipped
     if birth is None or birth.site is None or step is None or not birth.ran_away:
