@@ -36,7 +36,7 @@ WHY = {
     "kept": "the exception is stored, and its traceback keeps the tensors of the failed try alive",
     "forgotten": "the error skips zero_grad, so the gradients of half a "
     "backward go into the next step",
-    "stepped": "the optimizer steps after the error, on the gradients of half a backward",
+    "stepped": "the optimizer steps with the gradients of half a backward",
 }
 
 

@@ -8,7 +8,6 @@ import ast
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
 
 from auditor.evidence.source.broad_handlers import (
     goes_on,
@@ -18,13 +17,20 @@ from auditor.evidence.source.broad_handlers import (
     swallows,
 )
 from auditor.evidence.source.files import Function, lines_of, name_of
+from auditor.evidence.source.gradient_statements import (
+    assigned,
+    clearings,
+    clears,
+    ends,
+    leaves,
+    names,
+    stepped_behind,
+    steps,
+    within,
+)
 from auditor.evidence.source.oom_answers import answers, attempts_in_vain, repeats_unchanged
 
 BACKWARD = frozenset({"backward", "manual_backward"})
-STEPS = frozenset({"optim", "opt", "scaler"})
-"""Parts of a name that its ``step()`` is an optimizer's or a GradScaler's."""
-
-AnyNode = TypeVar("AnyNode", bound=ast.AST)
 KEEPS = frozenset({"append", "appendleft", "add", "put", "extend", "setdefault"})
 LETS_GO = frozenset({"with_traceback", "clear_frames"})
 
@@ -65,6 +71,8 @@ class Guard:
     """Branches that run because the handler ran."""
     anything: bool = False
     """It is not meant for memory: it catches every error, for whatever reason."""
+    behind: tuple[ast.stmt, ...] = ()
+    """Statements behind the loop."""
 
     @cached_property
     def body(self) -> list[ast.stmt]:
@@ -87,13 +95,13 @@ class Guard:
     @property
     def kept(self) -> ast.stmt | None:
         """The statement that stores the exception itself, with its traceback."""
-        calls = (name_of(node.func) for node in _within(self.body, ast.Call))
+        calls = (name_of(node.func) for node in within(self.body, ast.Call))
         if self.handler.name is None or LETS_GO.intersection(calls):
             return None
-        if f"{self.handler.name}.__traceback__" in _assigned(self.body):
+        if f"{self.handler.name}.__traceback__" in assigned(self.body):
             return None
         return next(
-            (each for each in _within(self.body, ast.stmt) if _stores(each, self.handler.name)),
+            (each for each in within(self.body, ast.stmt) if _stores(each, self.handler.name)),
             None,
         )
 
@@ -106,8 +114,8 @@ class Guard:
 
     def _trains_inside(self) -> bool:
         """The loop over the batches is inside the try: the training ends with it."""
-        loops = (each for kind in (ast.For, ast.While) for each in _within(self.tried.body, kind))
-        return any(_steps(call) for loop in loops for call in _within([loop], ast.Call))
+        loops = (each for kind in (ast.For, ast.While) for each in within(self.tried.body, kind))
+        return any(steps(call) for loop in loops for call in within([loop], ast.Call))
 
     def died_at(self, line: int) -> bool:
         """The second error came up at this line, which tries again inside the handler."""
@@ -120,24 +128,38 @@ class Guard:
         """The error skips the only clearing of gradients in this function, and the training goes
         on.
         """
-        if self.retries or _leaves(self.body) or self._clears_in(self.body):
+        if self.retries or leaves(self.body) or self._clears_in(self.body):
             return False
-        clearings = list(_clearings([self.scope]))
-        skipped = [line for line in clearings if self._is_skipped(line)]
-        return bool(skipped) and len(skipped) == len(clearings)
+        cleared = list(clearings([self.scope]))
+        skipped = [line for line in cleared if self._is_skipped(line)]
+        return bool(skipped) and len(skipped) == len(cleared)
 
     @property
     def steps_anyway(self) -> bool:
         """An optimizer steps behind the handler, with what the failed backward left."""
-        if self.retries or _leaves(self.body) or _ends(self.body) or self._clears_in(self.body):
+        if self.retries or leaves(self.body) or self._clears_in(self.body):
             return False
-        told = _assigned(self.body)
+        return self._steps_behind_the_loop() or (
+            not ends(self.body) and self._steps_behind_the_try()
+        )
+
+    def _steps_behind_the_loop(self) -> bool:
+        if self.loop is None:
+            return False
+        answered = [each for branch in self.answers for each in branch]
+        if self._clears_in([*answered, *self.loop.body]):
+            return False
+        skipped = [*self.body, *answered]
+        return stepped_behind(self.loop, self.behind, skipped, assigned(self.body))
+
+    def _steps_behind_the_try(self) -> bool:
+        told = assigned(self.body)
         for statement in self.following:
-            if isinstance(statement, ast.If | ast.While) and told & _names(statement.test):
+            if isinstance(statement, ast.If | ast.While) and told & names(statement.test):
                 return False
             if self._clears_in([statement]):
                 return False
-            if any(_steps(node) for node in _within([statement], ast.Call)):
+            if any(steps(node) for node in within([statement], ast.Call)):
                 return True
         return False
 
@@ -150,9 +172,9 @@ class Guard:
         )
 
     def _branches(self) -> Iterator[list[ast.stmt]]:
-        told = _assigned(self.body)
+        told = assigned(self.body)
         for statement in self.following:
-            if isinstance(statement, ast.If | ast.While) and told & _names(statement.test):
+            if isinstance(statement, ast.If | ast.While) and told & names(statement.test):
                 yield statement.body
                 yield statement.orelse
 
@@ -160,7 +182,7 @@ class Guard:
         again = self._calls_tried
         calls = [
             node
-            for node in _within(region, ast.Call)
+            for node in within(region, ast.Call)
             if name_of(node.func) in BACKWARD
             or ast.unparse(node.func) in again
             or self._tries(node.func, again)
@@ -174,7 +196,7 @@ class Guard:
             if self.handler.lineno <= getattr(node, "lineno", 0) <= first.lineno
         ]
         backward = name_of(first.func) in BACKWARD
-        cleared = any(_clears(node) for node in before) or (
+        cleared = any(clears(node) for node in before) or (
             not backward and self._clears_itself(name_of(first.func))
         )
         return Retry(first, inside, backward and _old_graph(first, before), cleared)
@@ -190,7 +212,7 @@ class Guard:
             and function is not None
             and any(
                 name_of(node.func) in BACKWARD or ast.unparse(node.func) in again
-                for node in _within([function], ast.Call)
+                for node in within([function], ast.Call)
             )
         )
 
@@ -198,10 +220,10 @@ class Guard:
         """The loop around the try runs it again until it succeeds."""
         tried = [
             node
-            for node in _within(self.tried.body, ast.Call)
+            for node in within(self.tried.body, ast.Call)
             if any(_covers([node], n) for n in self.lines)
         ]
-        if not tried or _leaves(self.body) or not self._succeeds_out_of(loop):
+        if not tried or leaves(self.body) or not self._succeeds_out_of(loop):
             return None
         backward = next((node for node in tried if name_of(node.func) in BACKWARD), None)
         cleared = self._clears_in(loop.body)
@@ -239,19 +261,19 @@ class Guard:
             else asked
         )
         done = [*self.tried.body, *self.tried.orelse]
-        return isinstance(flag, ast.Name | ast.Attribute) and ast.unparse(flag) in _assigned(done)
+        return isinstance(flag, ast.Name | ast.Attribute) and ast.unparse(flag) in assigned(done)
 
     @cached_property
     def _calls_tried(self) -> frozenset[str]:
         """What the tried statements called, where the backward itself ran further inside."""
         calls = [
             node
-            for node in _within([self.tried], ast.Call)
+            for node in within([self.tried], ast.Call)
             if any(_covers([node], n) for n in self.lines)
         ]
         if BACKWARD.intersection(name_of(node.func) for node in calls):
             return frozenset()
-        tried = frozenset(ast.unparse(node.func) for node in _within(self.tried.body, ast.Call))
+        tried = frozenset(ast.unparse(node.func) for node in within(self.tried.body, ast.Call))
         return frozenset(ast.unparse(node.func) for node in calls) & tried
 
     def _clears_in(self, body: Iterable[ast.stmt]) -> bool:
@@ -261,15 +283,15 @@ class Guard:
         nodes = list(body)
         called = (
             self.definitions.get(name_of(call.func))
-            for call in _within(nodes, ast.Call)
-            if not _steps(call)
+            for call in within(nodes, ast.Call)
+            if not steps(call)
         )
-        return any(_clearings([*nodes, *(function for function in called if function is not None)]))
+        return any(clearings([*nodes, *(function for function in called if function is not None)]))
 
     def _clears_itself(self, name: str) -> bool:
         """True also where the function is not known."""
         function = self.definitions.get(name)
-        return function is None or any(_clearings([function]))
+        return function is None or any(clearings([function]))
 
 
 def guards(
@@ -293,8 +315,10 @@ def guards(
             n for n in wanted if handler is not None and _covers([*tried.body, *handler.body], n)
         )
         if handler is not None and ran:
-            around = following, definitions, _loop(tried, parents), told[handler]
-            yield Guard(scope, tried, handler, ran, *around, not meant)
+            loop = _loop(tried, parents)
+            behind = () if loop is None else _following(loop, parents)
+            around = following, definitions, loop, told[handler]
+            yield Guard(scope, tried, handler, ran, *around, not meant, behind)
 
 
 def _covers(nodes: Iterable[ast.stmt | ast.expr], line: int) -> bool:
@@ -319,9 +343,9 @@ def _catches(handler: ast.ExceptHandler, text: str) -> bool:
 
 def _speaks_of_memory(nodes: Sequence[ast.AST]) -> bool:
     """Names the error's class, or asks for its text."""
-    if "OutOfMemoryError" in {name_of(node) for node in _within(nodes, ast.expr)}:
+    if "OutOfMemoryError" in {name_of(node) for node in within(nodes, ast.expr)}:
         return True
-    texts = (node.value for node in _within(nodes, ast.Constant))
+    texts = (node.value for node in within(nodes, ast.Constant))
     return any(
         isinstance(text, str) and "out of memory" in text.lower() and len(text) < 30
         for text in texts
@@ -340,42 +364,18 @@ def _loop(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.For | ast.While
     return node if isinstance(node, ast.For | ast.While) else None
 
 
-def _following(tried: ast.Try, parents: dict[ast.AST, ast.AST]) -> tuple[ast.stmt, ...]:
+def _following(tried: ast.stmt, parents: dict[ast.AST, ast.AST]) -> tuple[ast.stmt, ...]:
     for _, block in ast.iter_fields(parents[tried]):
         if isinstance(block, list) and tried in block:
             return tuple(block[block.index(tried) + 1 :])
     return ()
 
 
-def _within(nodes: Iterable[ast.AST], kind: type[AnyNode]) -> Iterator[AnyNode]:
-    for each in nodes:
-        yield from (node for node in ast.walk(each) if isinstance(node, kind))
-
-
-def _leaves(body: list[ast.stmt]) -> bool:
-    """The training ends here, or goes on somewhere that this function does not show."""
-    last = body[-1]
-    ends = (
-        isinstance(last, ast.Expr)
-        and isinstance(last.value, ast.Call)
-        and name_of(last.value.func) in ("exit", "_exit")
-    )
-    return ends or isinstance(last, ast.Raise | ast.Break)
-
-
-def _ends(body: list[ast.stmt]) -> bool:
-    """Nothing behind these statements runs after them."""
-    last = body[-1] if body else None
-    if isinstance(last, ast.If):
-        return _ends(last.body) and _ends(last.orelse)
-    return isinstance(last, ast.Return | ast.Continue | ast.Break | ast.Raise)
-
-
 def _when_out_of_memory(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
     for statement in body:
         branch = _branch(statement) if isinstance(statement, ast.If) else None
         yield from [statement] if branch is None else branch
-        if branch is not None and _ends(branch):
+        if branch is not None and ends(branch):
             return
 
 
@@ -393,49 +393,6 @@ def _branch(asked: ast.If) -> list[ast.stmt] | None:
     return asked.orelse if negated else asked.body
 
 
-def _names(node: ast.AST) -> set[str]:
-    """Variables, and attributes as they are written: ``self.failed``."""
-    return {
-        ast.unparse(each)
-        for each in _within([node], ast.expr)
-        if isinstance(each, ast.Name | ast.Attribute)
-    }
-
-
-def _assigned(body: Iterable[ast.AST]) -> set[str]:
-    kinds = ast.Name | ast.Attribute
-    return {
-        ast.unparse(each)
-        for each in _within(body, ast.expr)
-        if isinstance(each, kinds) and isinstance(each.ctx, ast.Store)
-    }
-
-
-def _clearings(body: Iterable[ast.AST]) -> Iterator[int]:
-    """Lines that clear gradients."""
-    return (getattr(node, "lineno", 0) for each in body for node in ast.walk(each) if _clears(node))
-
-
-def _clears(node: ast.AST) -> bool:
-    """``zero_grad()``, ``p.grad = None``, ``del p.grad`` or ``p.grad.zero_()``."""
-    if isinstance(node, ast.Call):
-        emptied = (
-            isinstance(node.func, ast.Attribute)
-            and node.func.attr == "zero_"
-            and name_of(node.func.value) == "grad"
-        )
-        return name_of(node.func) == "zero_grad" or emptied
-    targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else []
-    return any(isinstance(target, ast.Attribute) and target.attr == "grad" for target in targets)
-
-
-def _steps(call: ast.Call) -> bool:
-    if not isinstance(call.func, ast.Attribute) or call.func.attr != "step":
-        return False
-    owner = name_of(call.func.value).lower()
-    return any(part in owner for part in STEPS)
-
-
 def _old_graph(backward: ast.Call, before: list[ast.AST]) -> bool:
     """The backward starts from a value that nothing computed anew since the error."""
     roots = [backward.func.value] if isinstance(backward.func, ast.Attribute) else []
@@ -446,7 +403,7 @@ def _old_graph(backward: ast.Call, before: list[ast.AST]) -> bool:
         for node in ast.walk(root)
         if isinstance(node, ast.Call) and name_of(node.func) != "scale"
     ]
-    return not forward and not set().union(*map(_names, roots), set()) & _assigned(before)
+    return not forward and not set().union(*map(names, roots), set()) & assigned(before)
 
 
 def _stores(statement: ast.stmt, name: str) -> bool:

@@ -523,3 +523,41 @@ def three_attempts_of_one_size():
         optimizer.step()
 
     return step
+
+
+def a_part_skipped_and_the_rest_stepped_with():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        for part in torch.ones(16, 8).split(4):
+            failed = False
+            try:
+                (model(part).square().mean() / 4).backward()
+            except torch.OutOfMemoryError:  # MEM011
+                failed = True
+            if failed:
+                torch.cuda.empty_cache()
+                continue
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    return step
+
+
+def a_part_skipped_inside_the_handler():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        for part in torch.ones(16, 8).split(4):
+            try:
+                (model(part).square().mean() / 4).backward()
+            except torch.OutOfMemoryError:  # MEM011
+                torch.cuda.empty_cache()
+                continue
+        optimizer.step()
+
+    return step

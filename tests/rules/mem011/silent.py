@@ -767,3 +767,94 @@ def attempts_and_then_in_two_parts():
         optimizer.step()
 
     return step
+
+
+def a_part_skipped_and_the_step_with_it():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        failed = False
+        for part in torch.ones(16, 8).split(4):
+            try:
+                (model(part).square().mean() / 4).backward()
+            except torch.OutOfMemoryError:
+                failed = True
+        if not failed:
+            optimizer.step()
+
+    return step
+
+
+def parts_that_end_at_the_error():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        for part in torch.ones(16, 8).split(4):
+            failed = False
+            try:
+                (model(part).square().mean() / 4).backward()
+            except torch.OutOfMemoryError:
+                failed = True
+            if failed:
+                torch.cuda.empty_cache()
+                return
+        optimizer.step()
+
+    return step
+
+
+def cleared_where_a_part_failed():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        for part in torch.ones(16, 8).split(4):
+            failed = False
+            try:
+                (model(part).square().mean() / 4).backward()
+            except torch.OutOfMemoryError:
+                failed = True
+            if failed:
+                optimizer.zero_grad()
+        optimizer.step()
+
+    return step
+
+
+def cleared_behind_the_parts():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        for part in torch.ones(16, 8).split(4):
+            try:
+                (model(part).square().mean() / 4).backward()
+            except torch.OutOfMemoryError:
+                torch.cuda.empty_cache()
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def each_part_has_its_step():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        for part in torch.ones(16, 8).split(4):
+            optimizer.zero_grad()
+            try:
+                (model(part).square().mean() / 4).backward()
+            except torch.OutOfMemoryError:
+                torch.cuda.empty_cache()
+                continue
+            optimizer.step()
+
+    return step
