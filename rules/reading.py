@@ -72,8 +72,8 @@ class ReadingRule(Rule):
     def report(
         self, reads: Reads, places: Iterable[Place], say: Callable[[Place], str]
     ) -> Iterator[Finding]:
-        """A finding for each place that does it often enough; a note where it is not usual, or a
-        library's doing.
+        """A finding for each place that does it often enough; a note where it is not usual, a
+        library's doing, or where the program puts nothing on a GPU that it is offered.
         """
         for place in places:
             weight = place.pattern.weight(
@@ -81,6 +81,7 @@ class ReadingRule(Rule):
             )
             if weight is None:
                 continue
+            harmless = weight == "sometimes" or place.library or reads.gpu_unused
             yield Finding(
                 place.site,
                 say(place),
@@ -89,7 +90,7 @@ class ReadingRule(Rule):
                 lost_us_per_step=place.held_us,
                 basis="none" if place.held_us is None else "estimated",
                 seen_on=reads.device,
-                severity=Severity.NOTE if weight == "sometimes" or place.library else None,
+                severity=Severity.NOTE if harmless else None,
                 facts=place.facts,
                 places=place.found_at,
                 hints=ReadHints(all(read.n == 1 for read in place.reads), place.library),

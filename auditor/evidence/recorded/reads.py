@@ -199,6 +199,7 @@ class Reads(Table):
     origin: Mapping[ExpressionKey, tuple[int, int]] = field(default_factory=dict)
     statements: Statements = field(default_factory=Statements)
     chooses_device: bool = True
+    gpu_unused: bool = False
 
     @classmethod
     def build(cls, evidence: Evidence) -> Reads:
@@ -206,17 +207,15 @@ class Reads(Table):
         rows, source = rows_of(evidence, ReadRow), evidence.get(Source)
         reads = tuple(_read(evidence, source, row) for row in rows if row.pass_name == "loud")
         origin = _origin(evidence, source, [row for row in rows if row.pass_name == "origin"])
-        steps, chooses = (
-            len(evidence.get(Steps).loud),
-            not evidence.recording.manifest.get("gpu_unused") and source.chooses_device,
-        )
+        unused = bool(evidence.recording.manifest.get("gpu_unused"))
         return cls(
             device_of(evidence),
-            steps,
+            len(evidence.get(Steps).loud),
             reads,
             origin,
             Statements(evidence.recording.source),
-            chooses,
+            not unused and source.chooses_device,
+            unused,
         )
 
     def clips(self) -> Iterator[Place]:
