@@ -36,6 +36,9 @@ program that takes that off fails as it would anywhere.
 """
 
 _stance = on_instances("torch._dynamo.eval_frame._stance")
+COMPILED_BACKWARD: Final = "CompiledFunctionBackward"
+"""Name of the autograd node of a compiled graph. Without it: no backward is known to be compiled."""
+
 _context = on_instances("torch._dynamo.eval_frame.OptimizedModule.dynamo_ctx")
 _callback = on_instances("torch._dynamo.eval_frame._TorchDynamoContext.callback")
 
