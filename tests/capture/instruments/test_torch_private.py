@@ -963,6 +963,15 @@ def stances_are_known(t):
     assert t.forced_to() == "default"
 
 
+@promise("torch._dynamo.config.disable", without=gives("forced_to", value="default"))
+def a_compiler_that_is_switched_off_is_known(t):
+    import torch._dynamo.config
+
+    with torch._dynamo.config.patch(disable=True):
+        assert t.forced_to() == "disabled"
+    assert t.forced_to() == "default"
+
+
 def test_every_name_that_is_looked_up_has_its_promise() -> None:
     for name in EXACT_FOREACH:
         accessors().foreach_default(name)
