@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.evidence import Compiles, Machine
 from auditor.evidence.trace.graph_entries import Entered, GraphEntries
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import Permit
 from auditor.rule import Rule
 
 MEANT = ("graph_break()", "disable", "backward")
@@ -130,6 +131,7 @@ class GraphBreak(Rule):
     since = "0.1"
     cause = "read"  # of a line that reads a value, the rules of SYNC say what the wait costs
     leads = 5
+    edits = (Permit("skip_compiled", safe=True),)
 
     def detect(
         self, compiles: Compiles, entries: GraphEntries, machine: Machine
@@ -157,7 +159,11 @@ class GraphBreak(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         kind = finding.hints_as(Hints).kind
-        return Remedy(KINDS[kind][2] if kind else OTHER)
+        if kind != "print" or finding.site is None:
+            return Remedy(KINDS[kind][2] if kind else OTHER)
+        reason = "the line only prints, and is left out where it is compiled"
+        edit = Edit(finding.site, "skip_compiled", safe=True, reason=reason)
+        return Remedy(KINDS[kind][2], (edit,))
 
 
 def _after(entered: Entered) -> tuple[tuple[str, str], ...]:

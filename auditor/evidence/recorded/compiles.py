@@ -145,20 +145,20 @@ def _breaks(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Break]:
     for row in rows:
         if row.what != "break" or row.at is None or row.attempt != last.get(row.frame, row.attempt):
             continue
-        site = evidence.recording.site(_break_at(row, given))
+        site = evidence.recording.site(_break_at(row, row.at, given))
         found.setdefault((site.file, site.line), []).append(row)
     for each in found.values():
         row, ends = each[0], {other.resumed for other in each} - {None}
         goes_on = frozenset[str]().union(*(after[end] for end in ends))
         lost = row.lost and row.function in given
-        site = evidence.recording.site(_break_at(row, given))
+        site = evidence.recording.site(_break_at(row, row.at, given))  # type: ignore[arg-type]
         yield Break(site, row.function, row.reason, row.gb, row.own, goes_on, lost)
 
 
-def _break_at(row: CompileRow, given: Collection[str]) -> int | None:
+def _break_at(row: CompileRow, at: int, given: Collection[str]) -> int:
     """The line of the function that is lost, where a library's broke the graph."""
     own = row.own or not row.lost or row.function not in given
-    return row.at if own or row.resumed is None else row.resumed
+    return at if own or row.resumed is None else row.resumed
 
 
 def _recompiled(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Recompiled]:
