@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.evidence import Compiles, Machine
 from auditor.evidence.trace.graph_entries import Entered, GraphEntries
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import Permit
 from auditor.rule import Rule
 
 MEANT = ("graph_break()", "disable", "backward")
@@ -30,6 +31,11 @@ KINDS: dict[str, tuple[str, str, str]] = {
         "Data-dependent",
         "Python branches here on the value of a tensor",
         "Write it without a branch: torch.where(condition, a, b), torch.clamp, or torch.cond.",
+    ),
+    "autocast": (
+        "autocast",
+        "autocast is entered here in a way that the compiler cannot trace",
+        "Enter it by `with torch.autocast(...):` itself, inside or around: neither breaks the graph.",
     ),
     "print": (
         "`print`",
@@ -61,7 +67,10 @@ class GraphBreak(Rule):
     A line of the program inside a function that is compiled, at which the compiler ends its graph:
     `.item()` and other reads of values, a branch on a tensor, `print` and logging, calls that it
     cannot trace. Named is the line that the compiler names, as the function was compiled last.
-    Silent: breaks inside libraries, `torch._dynamo.graph_break()`, functions that are kept out by
+    Where no graph can end at the line (it stands in a loop, in `try` or in some `with`), the whole
+    function runs without the compiler, and the finding says so; then a line is named, too, whose
+    call of a library breaks the graph, such as one that enters autocast by
+    `ExitStack.enter_context`. Silent: other breaks inside libraries, `torch._dynamo.graph_break()`, functions that are kept out by
     `torch.compiler.disable`, and a `backward()` inside the region.
 
     ## Why it costs
@@ -122,19 +131,23 @@ class GraphBreak(Rule):
     since = "0.1"
     cause = "read"  # of a line that reads a value, the rules of SYNC say what the wait costs
     leads = 5
+    edits = (Permit("skip_compiled", safe=True),)
 
     def detect(
         self, compiles: Compiles, entries: GraphEntries, machine: Machine
     ) -> Iterator[Finding]:
         for each in compiles.breaks:
-            if not each.own or any(word in each.reason for word in MEANT):
+            if not (each.own or each.lost) or any(word in each.reason for word in MEANT):
                 continue
             kind = next((kind for kind, (word, *_) in KINDS.items() if word in each.reason), "")
             why = KINDS[kind][1] if kind else each.reason.partition(". ")[0].rstrip(".")
             of = f" of `{each.function}`" if each.function else ""
+            what = f"breaks the graph{of} that torch.compile makes"
+            if each.lost:
+                what = f"leaves the whole of `{each.function}` without the compiler"
             yield Finding(
                 each.site,
-                f"this line breaks the graph{of} that torch.compile makes: {why}",
+                f"this line {what}: {why}",
                 seen_on=machine.device,
                 facts=(
                     ("the compiler says", each.reason),
@@ -146,7 +159,11 @@ class GraphBreak(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         kind = finding.hints_as(Hints).kind
-        return Remedy(KINDS[kind][2] if kind else OTHER)
+        if kind != "print" or finding.site is None:
+            return Remedy(KINDS[kind][2] if kind else OTHER)
+        reason = "the line only prints, and is left out where it is compiled"
+        edit = Edit(finding.site, "skip_compiled", safe=True, reason=reason)
+        return Remedy(KINDS[kind][2], (edit,))
 
 
 def _after(entered: Entered) -> tuple[tuple[str, str], ...]:

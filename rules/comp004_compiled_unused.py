@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import CompiledRegions, Machine, Source
+from auditor.evidence import CompiledRegions, Compiles, Machine, Source
 from auditor.evidence.recorded.compiled_regions import Region
 from auditor.evidence.source.compile_calls import CompileCall, call_past, compile_call
 from auditor.model import Finding, Remedy, Severity
@@ -15,10 +15,13 @@ from auditor.rule import Rule, knob
 
 @dataclass(frozen=True)
 class Hints:
-    """The text of what is compiled, where the line has one, and whether ``Module.compile`` was."""
+    """The text of what is compiled, where the line has one, whether ``Module.compile`` was called,
+    and whether that compiled nothing.
+    """
 
     argument: str
     method: bool
+    nothing: bool = False
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,10 @@ class CompiledUnused(Rule):
     after `model.compile()`, which goes past the compiler. Silent: what another compiled function
     may contain, a second name that is read elsewhere in the file (a copy for evaluation or
     generation), and functions that may run later.
+
+    Also a `Module.compile()` of a class of torch (`nn.Sequential`, `nn.TransformerEncoderLayer`)
+    that ran while the compiler made nothing in the whole run: up to torch 2.13 it leaves the code
+    of these classes to Python where it is compiled in place.
 
     ## Why it costs
     Everything runs eagerly, without a word: all that compilation should have gained is lost.
@@ -57,11 +64,11 @@ class CompiledUnused(Rule):
 
     model = torch.nn.Linear(16, 16)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    model.compile(backend="eager")
+    compiled = torch.compile(model, backend="eager")
 
     def step():
         optimizer.zero_grad()
-        model(torch.randn(8, 16)).square().mean().backward()
+        compiled(torch.randn(8, 16)).square().mean().backward()
         optimizer.step()
     ```
 
@@ -80,8 +87,10 @@ class CompiledUnused(Rule):
     enough: int = knob(5, "Steps that must have passed without it.")
 
     def detect(
-        self, regions: CompiledRegions, source: Source, machine: Machine
+        self, regions: CompiledRegions, compiles: Compiles, source: Source, machine: Machine
     ) -> Iterator[Finding]:
+        if not compiles.compiled and not compiles.breaks:
+            yield from self._made_nothing(regions, machine)
         for each in regions.regions:
             if each.steps or each.called or each.watched < self.enough:
                 continue
@@ -102,8 +111,26 @@ class CompiledUnused(Rule):
                 hints=Hints(call.argument if call is not None else "", each.method),
             )
 
+    def _made_nothing(self, regions: CompiledRegions, machine: Machine) -> Iterator[Finding]:
+        """Modules whose code the compiler does not look at, one for each line."""
+        ran = [each for each in regions.regions if each.torchs and each.method]
+        for each in {each.site: each for each in ran if each.steps >= self.enough}.values():
+            yield Finding(
+                each.site,
+                f"nothing is compiled here: `{each.what}` is a class of torch, whose code this "
+                "version leaves to Python where it is compiled in place",
+                seen_on=machine.device,
+                facts=(("steps in which it ran", str(each.steps)), ("graphs", "none")),
+                hints=Hints("", method=True, nothing=True),
+            )
+
     def remedy(self, finding: Finding) -> Remedy | None:
         hints = finding.hints_as(Hints)
+        if hints.nothing:
+            return Remedy(
+                "Give the module to torch.compile(module) and call what that returns, or compile in "
+                "place a module of your own class that calls it."
+            )
         if hints.method:
             return Remedy(
                 "Call the module itself, model(x): model.forward(x) goes past the compiler and past "
@@ -111,8 +138,8 @@ class CompiledUnused(Rule):
             )
         name = hints.argument if hints.argument.isidentifier() else "model"
         return Remedy(
-            f"Compile in place, {name}.compile(), so that everybody who holds the module runs it; "
-            f"or {name} = torch.compile({name}) before anybody else gets it."
+            f"Write {name} = torch.compile({name}) before anybody else gets the module; or compile "
+            f"in place, {name}.compile(), if its class is your own: everybody who holds it runs it."
         )
 
 

@@ -98,6 +98,8 @@ class CompileDoesNotPay(Rule):
     ) -> Iterator[Finding]:
         if any(each.limit for each in compiles.recompiled):
             return  # COMP003 says why
+        if not compiles.compiled:
+            return  # COMP004 says why
         gained = steps.gained_by_compile()
         running = [each for each in regions.regions if each.steps]
         if gained is None or not running:

@@ -22,7 +22,7 @@ from auditor.patch.removal import drop_statements
 from auditor.patch.rename import rename_call
 from auditor.patch.source import Refused, SourceText, Splice, parse
 from auditor.patch.statements import called_statements
-from auditor.patch.throttle import every_of, logging_statement, throttle
+from auditor.patch.throttle import every_of, logging_statement, skip_compiled, throttle
 from auditor.patch.unused import is_package
 
 
@@ -64,7 +64,8 @@ class _Wanted:
     doomed: dict[ast.stmt, None] = field(default_factory=dict)
     detached: dict[ast.expr, None] = field(default_factory=dict)
     renamed: dict[ast.Call, Edit] = field(default_factory=dict)
-    throttled: dict[ast.Expr, int] = field(default_factory=dict)
+    logged: dict[ast.Expr, int] = field(default_factory=dict)
+    """Statements that log, and on every how many steps they shall; 0: where nothing is compiled."""
     constants: dict[ast.Constant, str] = field(default_factory=dict)
     inserted: list[Edit] = field(default_factory=list)
 
@@ -77,11 +78,8 @@ class _Wanted:
             self.doomed.update(dict.fromkeys(called_statements(module, edit)))
         elif edit.action == "detach":
             self.detached.update(dict.fromkeys(values_to_detach(module, edit)))
-        elif edit.action == "throttle":
-            if self.throttled.setdefault(
-                logging_statement(module, edit), every_of(edit)
-            ) != every_of(edit):
-                raise Refused("an earlier edit wants another distance between the logs")
+        elif edit.action in ("throttle", "skip_compiled"):
+            self._log_less(logging_statement(module, edit), edit)
         elif edit.action == "set_constant":
             value = constant_on_line(module, edit)
             if self.constants.setdefault(value, edit.value) != edit.value:
@@ -92,6 +90,11 @@ class _Wanted:
             for call in module.calls(edit):
                 if self.renamed.setdefault(call, edit) is not edit:
                     raise Refused("an earlier edit replaces the same call")
+
+    def _log_less(self, statement: ast.Expr, edit: Edit) -> None:
+        every = every_of(edit) if edit.action == "throttle" else 0
+        if self.logged.setdefault(statement, every) != every:
+            raise Refused("an earlier edit wants another condition for the log")
 
 
 def _changes(module: Module, edits: Sequence[Edit]) -> list[Change]:
@@ -124,7 +127,8 @@ def _written(module: Module, wanted: _Wanted) -> Iterator[Change]:
         )
     # Last, because it puts statements a level deeper, where the changes above would not look for
     # them.
-    yield from throttle(module, wanted.throttled)
+    yield from throttle(module, {each: every for each, every in wanted.logged.items() if every})
+    yield from (skip_compiled(module, each) for each, every in wanted.logged.items() if not every)
 
 
 def _replaced(module: Module, call: ast.Call, edit: Edit) -> Change:

@@ -1,5 +1,5 @@
 """Puts a statement that only logs under ``if counter % every == 0:``, where the loop around it
-shows a counter.
+shows a counter, or under ``if not torch.compiler.is_compiling():``.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from functools import partial
 
 from auditor.model import Edit
 from auditor.patch.counters import counter_of
+from auditor.patch.insert import binds_torch
 from auditor.patch.logging_calls import expect_no_interval, expect_only_logs
 from auditor.patch.module import Change, Module, covers
 from auditor.patch.numbering import number_loop
-from auditor.patch.source import Refused, SourceText, Splice
+from auditor.patch.source import Refused, SourceText, Splice, parse_expression
 from auditor.patch.statements import Block, block_of
+
+UNCOMPILED = "not torch.compiler.is_compiling()"
 
 _STRING_STARTS = frozenset({"FSTRING_START", "TSTRING_START"})
 _STRING_ENDS = frozenset({"FSTRING_END", "TSTRING_END"})
@@ -34,7 +37,8 @@ def logging_statement(module: Module, edit: Edit) -> ast.Expr:
     if len(found) != 1:
         raise Refused(f"line {edit.site.line} is not one statement that only logs")
     expect_only_logs(found[0], safe=edit.safe)
-    expect_no_interval(module, found[0])
+    if edit.action == "throttle":
+        expect_no_interval(module, found[0])
     return found[0]
 
 
@@ -47,11 +51,29 @@ def throttle(module: Module, statements: Mapping[ast.Expr, int]) -> Iterator[Cha
         counter = counter_of(module, statement)
         if counter.loop is not None:
             numbered[counter.loop] = ast.unparse(counter.expression)
-        yield _throttled(module, statement, counter.expression, every)
+        yield under(module, statement, _turn(counter.expression, every))
     yield from (number_loop(module, loop, name) for loop, name in numbered.items())
 
 
-def _throttled(module: Module, statement: ast.Expr, counter: ast.expr, every: int) -> Change:
+def skip_compiled(module: Module, statement: ast.Expr) -> Change:
+    """The change that lets the statement run in Python only. Raises :class:`Refused` where the file
+    has no ``torch``.
+    """
+    if not any(map(binds_torch, module.tree.body)):
+        raise Refused("the file has no `import torch` at its top")
+    if any(isinstance(up, ast.If) and _asks_already(up.test) for up in module.ancestors(statement)):
+        raise Refused("whether it is compiled is asked there already")
+    return under(module, statement, parse_expression(UNCOMPILED))
+
+
+def _asks_already(test: ast.expr) -> bool:
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == "is_compiling" for node in ast.walk(test)
+    )
+
+
+def under(module: Module, statement: ast.Expr, test: ast.expr) -> Change:
+    """The change that puts the statement under a condition."""
     source = module.source
     start, end = source.span(statement)
     if source.before(start).strip() or not source.rest_is_idle(end):
@@ -64,12 +86,10 @@ def _throttled(module: Module, statement: ast.Expr, counter: ast.expr, every: in
         and block.owner.body == [statement]
         and not block.owner.orelse
     ):
-        return _with_one_condition_more(source, block.owner, counter, every)
-    head = f"if {ast.unparse(counter)} % {every} == 0:\n{source.before(start)}{unit}"
+        return _with_one_condition_more(source, block.owner, test)
+    head = f"if {ast.unparse(test)}:\n{source.before(start)}{unit}"
     rows = [Splice(row, row, unit) for row in _movable_rows(source, statement)]
-    return Change(
-        (Splice(start, start, head), *rows), partial(_rewrite, block, statement, counter, every)
-    )
+    return Change((Splice(start, start, head), *rows), partial(_rewrite, block, statement, test))
 
 
 def every_of(edit: Edit) -> int:
@@ -125,17 +145,15 @@ def _rows_inside_strings(source: SourceText, statement: ast.stmt) -> Iterator[in
         raise Refused("the statement cannot be read") from None
 
 
-def _with_one_condition_more(
-    source: SourceText, owner: ast.If, counter: ast.expr, every: int
-) -> Change:
+def _with_one_condition_more(source: SourceText, owner: ast.If, test: ast.expr) -> Change:
     """``if verbose:`` becomes ``if verbose and step % 50 == 0:``: it has no other statement, and no
     ``else``.
     """
     start, end = source.span(owner.test)
-    more = f" and {ast.unparse(counter)} % {every} == 0"
+    more = f" and {ast.unparse(test)}"
     joined = isinstance(owner.test, ast.BoolOp) and isinstance(owner.test.op, ast.And)
     before = list(owner.test.values) if joined else [owner.test]  # type: ignore[attr-defined]
-    whole = ast.BoolOp(op=ast.And(), values=[*before, _turn(counter, every)])
+    whole = ast.BoolOp(op=ast.And(), values=[*before, test])
     if isinstance(owner.test, ast.BoolOp) and not joined:
         return Change(
             (Splice(start, start, "("), Splice(end, end, f"){more}")),
@@ -149,8 +167,8 @@ def _turn(counter: ast.expr, every: int) -> ast.Compare:
     return ast.Compare(left=remainder, ops=[ast.Eq()], comparators=[ast.Constant(value=0)])
 
 
-def _rewrite(block: Block, statement: ast.stmt, counter: ast.expr, every: int) -> None:
-    wrapped = ast.If(test=_turn(counter, every), body=[statement], orelse=[])
+def _rewrite(block: Block, statement: ast.stmt, test: ast.expr) -> None:
+    wrapped = ast.If(test=test, body=[statement], orelse=[])
     setattr(
         block.owner,
         block.field,

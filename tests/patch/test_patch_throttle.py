@@ -397,10 +397,18 @@ def test_windows_line_ends_stay(edit):
 
 
 def test_two_distances_conflict(edit):
-    with pytest.raises(Refused, match="another distance"):
+    with pytest.raises(Refused, match="another condition"):
         apply_edits(
             ENUMERATED.format(LOGS[0]).encode(),
             [edit("throttle", 3, value="50"), edit("throttle", 3, value="20")],
+        )
+
+
+def test_two_conditions_conflict(edit):
+    with pytest.raises(Refused, match="another condition"):
+        apply_edits(
+            b"import torch\n" + ENUMERATED.format(LOGS[0]).encode(),
+            [edit("throttle", 4, value="50"), edit("skip_compiled", 4)],
         )
 
 
@@ -416,3 +424,55 @@ def test_two_logs_of_a_loop_number_it_once(edit):
         ).decode()
         == after
     )
+
+
+ASKED = "not torch.compiler.is_compiling()"
+COMPILED = {
+    "a plain print": ("    print(x.shape)\n", 3, f"    if {ASKED}:\n        print(x.shape)\n"),
+    "under a switch": (
+        "    if debug:\n        print(x)\n",
+        4,
+        f"    if debug and {ASKED}:\n        print(x)\n",
+    ),
+    "under a condition of the step": (
+        "    if n % 9 == 0 or n < 3:\n        print(x)\n",
+        4,
+        f"    if (n % 9 == 0 or n < 3) and {ASKED}:\n        print(x)\n",
+    ),
+    "over two lines": (
+        "    print(\n        x)\n",
+        3,
+        f"    if {ASKED}:\n        print(\n            x)\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_log_is_left_out_where_it_is_compiled(name, edit, repository):
+    body, line, wanted_body = COMPILED[name]
+    before, after = (
+        f"import torch\ndef f(x, n):\n{each}    return x\n" for each in (body, wanted_body)
+    )
+    wanted = edit("skip_compiled", line, text=before.split("\n")[line - 1].strip(), safe=True)
+    result = apply_edits(before.encode(), [wanted])
+    assert result.decode() == after
+    repository.put("trainer.py", before.encode())
+    repository.expect_applies(
+        diff_bytes(before.encode(), result, "trainer.py"), {"trainer.py": after.encode()}
+    )
+    with pytest.raises(Refused):
+        apply_edits(result, [wanted])
+
+
+@pytest.mark.parametrize(
+    ("before", "line", "why"),
+    [
+        ("def f(x):\n    print(x)\n", 2, "no `import torch`"),
+        ("import torch\nprint(x.add_(1))\n", 2, "more than read"),
+        ("import torch\ny = print(x)\n", 2, "not one statement"),
+        ("import torch\nif ready: print(x)\n", 2, "shares its line"),
+    ],
+)
+def test_what_does_more_than_log_is_not_left_out(before, line, why, edit):
+    with pytest.raises(Refused, match=why):
+        apply_edits(before.encode(), [edit("skip_compiled", line, safe=True)])

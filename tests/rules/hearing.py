@@ -31,7 +31,7 @@ NUMBERS = (
     "steps",
 )
 KEPT = pytest.StashKey[dict[str, list[dict[str, Any]]]]()
-LIVE = ("test_rules.py", "test_said.py")
+LIVE = ("test_rules.py", "test_said.py", "test_compile_patches.py")
 """Tests that run programs, whose times differ, or have their own file."""
 
 

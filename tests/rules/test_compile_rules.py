@@ -208,9 +208,10 @@ UNUSED = Region(MADE, "Net", watched=20, trained=True)
 TEXT = "import torch\nnet = torch.compile(net)\n"
 
 
-def unused(*regions, text=TEXT):
+def unused(*regions, text=TEXT, compiles=Compiles(compiled=1)):
     table = CompiledRegions(tuple(regions))
-    return list(CompiledUnused().detect(table, Source({"train.py": text}), MACHINE))
+    source = Source({"train.py": text})
+    return list(CompiledUnused().detect(table, compiles, source, MACHINE))
 
 
 def test_a_module_that_is_trained_without_its_compiled_form_is_told():
@@ -242,6 +243,41 @@ def test_five_steps_without_it_are_needed(watched, n):
 )
 def test_what_ran_or_is_not_trained_is_silent(innocent):
     assert unused(innocent) == []
+
+
+TORCHS = Region(MADE, "Sequential", steps=5, watched=5, called=True, method=True, torchs=True)
+
+
+def test_a_class_of_torch_that_is_compiled_in_place_and_made_nothing_is_told_once():
+    (found,) = unused(TORCHS, TORCHS, compiles=Compiles())
+    assert found.message == (
+        "nothing is compiled here: `Sequential` is a class of torch, whose code this version leaves "
+        "to Python where it is compiled in place"
+    )
+    assert "call what that returns" in CompiledUnused().remedy(found).text
+
+
+@pytest.mark.parametrize(
+    ("region", "compiles"),
+    [
+        (TORCHS, Compiles(compiled=1)),
+        (TORCHS, Compiles((BREAK,))),
+        (replace(TORCHS, torchs=False), Compiles()),
+        (replace(TORCHS, method=False), Compiles()),
+        (replace(TORCHS, steps=4), Compiles()),
+    ],
+)
+def test_one_that_made_something_or_is_the_users_own_is_silent(region, compiles):
+    assert unused(region, compiles=compiles) == []
+
+
+def test_a_line_that_leaves_the_whole_function_to_python_is_told():
+    (found,) = told(GraphBreak(), [replace(BREAK, own=False, lost=True, reason="on type autocast")])
+    assert found.message == (
+        "this line leaves the whole of `forward` without the compiler: autocast is entered here in "
+        "a way that the compiler cannot trace"
+    )
+    assert "with torch.autocast" in GraphBreak().remedy(found).text
 
 
 def test_what_another_region_may_contain_is_silent_unless_it_is_dropped():
@@ -304,6 +340,14 @@ def test_a_step_that_is_slower_compiled_is_told_with_its_price():
 @pytest.mark.parametrize(("eager_us", "n"), [(1500.0, 0), (1000.0, 0), (990.0, 0), (950.0, 1)])
 def test_the_difference_must_be_proven_and_not_small(eager_us, n):
     assert len(against(eager_us)) == n
+
+
+def test_where_nothing_was_compiled_another_rule_says_why():
+    steps = Steps(quiet=quiet(30, 1000.0), eager_held=quiet(30, 500.0))
+    regions = CompiledRegions((Region(MADE, "Net", steps=30),))
+    for compiled, n in ((0, 0), (1, 1)):
+        compiles = Compiles(compiled=compiled)
+        assert len(list(CompileDoesNotPay().detect(regions, compiles, steps, MACHINE))) == n
 
 
 def test_the_share_is_a_knob_and_few_steps_say_nothing():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from auditor.rules.comp011_gradients_at_once import GradientsAtOnce
 from auditor.rules.dist005_synced_micro_batches import AveragedTooOften
 from auditor.rules.dist006_unused_parameters_sought import SearchForNothing
 from auditor.rules.dist007_same_order_each_epoch import SameOrderEachEpoch
@@ -179,3 +180,25 @@ def test_ranks_that_part(other, sizes, said):
     parting = Parting(2, Call(0, SITE, "all_reduce", 4, 3), other, 1, 4)
     found = list(RanksPart(sizes=sizes).detect(CollectiveOrder(parting), Machine()))
     assert [said in each.message for each in found] == ([True] if said else [])
+
+
+AT_ONCE = replace(MODULE, buckets=2, averaged=(1,) * 5, at_once=(1,) * 5)
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, 1),
+        ({"buckets": 1}, 0),
+        ({"ranks": 1}, 0),
+        ({"averaged": (1,) * 4, "at_once": (1,) * 4}, 0),
+        ({"averaged": (2,) * 5, "at_once": (2, 2, 2, 2, 1)}, 1),
+        ({"averaged": (2,) * 5, "at_once": (2, 2, 2, 1, 1)}, 0),
+        ({"at_once": ()}, 0),
+    ],
+)
+def test_gradients_of_one_compiled_backward(more, expected):
+    found = findings(GradientsAtOnce(), replace(AT_ONCE, **more))
+    assert len(found) == expected
+    for each in found:
+        assert "beneath the forward of DDP" in GradientsAtOnce().remedy(each).text

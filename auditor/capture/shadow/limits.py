@@ -92,7 +92,11 @@ def _refusal(operator: str, reason: str) -> Callable[..., Any]:
 
 
 def _compile_eagerly(original: Any, model: Any = None, **kwargs: Any) -> Any:
-    note("torch.compile", "was not compiled in the rehearsal: what it was given ran as it is")
+    note(
+        "torch.compile",
+        "was not compiled in the rehearsal, and its graph breaks, recompilations and memory were "
+        "not looked at: what it was given ran as it is",
+    )
     if model is None:
         return lambda function: _compile_eagerly(original, function, **kwargs)
     plain = isinstance(model, torch.nn.Module) and not kwargs.get("disable")

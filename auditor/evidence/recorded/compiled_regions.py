@@ -19,7 +19,7 @@ class Region:
 
     ``steps`` are those in which what it gave ran, of ``watched`` that passed since; ``made_on`` is
     the number of steps that called it themselves, ``us`` the time of these calls on average.
-    ``called``: it ran at least once, in a step or before the first. ``trained``: it is a module
+    ``torchs``: it is a module whose ``forward`` is torch's own. ``called``: it ran at least once, in a step or before the first. ``trained``: it is a module
     whose parameters were written to meanwhile. ``dropped``: nobody holds what it gave.
     """
 
@@ -27,6 +27,7 @@ class Region:
     what: str
     options: str = ""
     method: bool = False
+    torchs: bool = False
     steps: int = 0
     watched: int = 0
     called: bool = False
@@ -84,6 +85,7 @@ def _before(
         what=row.what,
         options=row.options,
         method=row.method,
+        torchs=row.torchs,
         steps=sum(each.steps for each in runs),
         watched=sum(taken[name] for name in passes),
         called=any(each.called for each in runs),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -39,6 +39,10 @@ class Break:
     gb: str
     own: bool
     after: frozenset[str] = frozenset()
+    lost: bool = False
+    """No graph can end there, and the whole function, which was given to the compiler, is left to
+    Python. The line is the function's own, also where a library's was named.
+    """
 
 
 @dataclass(frozen=True)
@@ -136,17 +140,25 @@ def _breaks(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Break]:
     for row in rows:
         if row.what == "compile":
             after[row.resumed].add(row.frame)
+    given = {row.what for row in evidence.rows(RegionRow)}
     found: dict[tuple[str, int], list[CompileRow]] = {}
     for row in rows:
         if row.what != "break" or row.at is None or row.attempt != last.get(row.frame, row.attempt):
             continue
-        site = evidence.recording.site(row.at)
+        site = evidence.recording.site(_break_at(row, row.at, given))
         found.setdefault((site.file, site.line), []).append(row)
     for each in found.values():
         row, ends = each[0], {other.resumed for other in each} - {None}
         goes_on = frozenset[str]().union(*(after[end] for end in ends))
-        site = evidence.recording.site(row.at)  # type: ignore[arg-type]
-        yield Break(site, row.function, row.reason, row.gb, row.own, goes_on)
+        lost = row.lost and row.function in given
+        site = evidence.recording.site(_break_at(row, row.at, given))  # type: ignore[arg-type]
+        yield Break(site, row.function, row.reason, row.gb, row.own, goes_on, lost)
+
+
+def _break_at(row: CompileRow, at: int, given: Collection[str]) -> int:
+    """The line of the function that is lost, where a library's broke the graph."""
+    own = row.own or not row.lost or row.function not in given
+    return at if own or row.resumed is None else row.resumed
 
 
 def _recompiled(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Recompiled]:

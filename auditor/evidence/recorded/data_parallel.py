@@ -40,6 +40,10 @@ class DataParallelModule:
     """Backward passes that did not reach all of its parameters; None where that is not known."""
     at: Site | None = None
     """Where most of the last backward passes were called."""
+    buckets: int = 0
+    """In how many its gradients are sent at least; 0 where that is not known."""
+    at_once: tuple[int, ...] = ()
+    """As ``averaged``, of these the passes whose gradients all came from one compiled backward."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,8 @@ def _module(
         tuple(each.n for each in steps),
         None if None in unused else sum(each or 0 for each in unused),
         site(places[0][0]) if places else None,
+        row.buckets,
+        tuple(each.at_once for each in steps),
     )
 
 

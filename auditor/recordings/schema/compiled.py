@@ -35,6 +35,9 @@ class CompileRow(PassRow, kw_only=True):
             "that goes on after one that line: a number in `sites`"
         ),
     ] = None
+    lost: Annotated[
+        bool, doc("of a break: no graph can end there, and the whole function is left to Python")
+    ] = False
     gb: Annotated[str, doc("of a break: the compiler's code of the reason, as `gb0059`")] = ""
     own: Annotated[bool, doc("the place that the compiler named is in the user's source")] = False
     us: Us = 0.0
@@ -52,6 +55,7 @@ class RegionRow(PassRow, kw_only=True):
     in_step: Annotated[bool, doc("it was called inside a step")] = False
     options: Annotated[str, doc("its keyword arguments, as they would be written")] = ""
     method: Annotated[bool, doc("`Module.compile()`: the module calls the compiler itself")] = False
+    torchs: Annotated[bool, doc("the `forward` of the module is one of torch's own")] = False
     us: Us = 0.0
 
 

@@ -23,6 +23,9 @@ class DataParallelRow(PassRow, kw_only=True):
     ranks: Annotated[int, doc("of its process group")] = 0
     bytes: Annotated[int, doc("of its parameters that require gradients")] = 0
     find_unused: Annotated[bool, doc("`find_unused_parameters`, as given")] = False
+    buckets: Annotated[
+        int, doc("the least number of buckets in which its gradients are sent; 0: not known")
+    ] = 0
 
 
 class GradientSyncRow(PassRow, kw_only=True):
@@ -44,6 +47,9 @@ class GradientSyncRow(PassRow, kw_only=True):
         int | None,
         doc("of these, passes that did not reach all of its parameters; null: not known"),
     ] = None
+    at_once: Annotated[
+        int, doc("of these, passes that got all of its gradients from one compiled backward")
+    ] = 0
 
 
 class SamplerEpochRow(PassRow, kw_only=True):

@@ -27,6 +27,7 @@ from auditor.capture.instruments.torch_private import look_up
 from auditor.capture.instruments.torch_private.look_up import FOUND, Missing
 from auditor.capture.shadow.facade import EXACT_FOREACH
 from tests.capture.instruments.hidden_names import accessors, hidden
+from tests.echo_group import as_rank
 
 Check = Callable[[SimpleNamespace], None]
 
@@ -653,6 +654,18 @@ def distributed_data_parallel(t):
     assert nn.parallel.DistributedDataParallel._set_static_graph is t.set_static_graph
 
 
+@promise(
+    "torch.nn.parallel.DistributedDataParallel._use_python_reducer",
+    without=gives("sends_in_graph", SimpleNamespace(_use_python_reducer=True), value=False),
+)
+def gradients_sent_in_the_graph(t):
+    with as_rank(0):
+        module = nn.parallel.DistributedDataParallel(nn.Linear(2, 2))
+        assert module._use_python_reducer is False
+        assert not t.sends_in_graph(module)
+    assert t.sends_in_graph(SimpleNamespace(_use_python_reducer=True))
+
+
 @promise("torch.nn.modules.batchnorm._BatchNorm", without=equals(BatchNorm=None))
 def batch_norms(t):
     for each in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
@@ -947,6 +960,15 @@ def stances_are_known(t):
     assert t.forced_to() == "default"
     with torch.compiler.set_stance("force_eager"):
         assert t.forced_to() == "force_eager"
+    assert t.forced_to() == "default"
+
+
+@promise("torch._dynamo.config.disable", without=gives("forced_to", value="default"))
+def a_compiler_that_is_switched_off_is_known(t):
+    import torch._dynamo.config
+
+    with torch._dynamo.config.patch(disable=True):
+        assert t.forced_to() == "disabled"
     assert t.forced_to() == "default"
 
 

@@ -52,6 +52,21 @@ def test_a_break_knows_what_goes_on_after_it(seen):
     assert found.after == {"1"}
 
 
+@pytest.mark.parametrize(
+    ("given", "own", "line", "lost"),
+    [
+        ("forward", False, 5, True),
+        ("forward", True, 3, True),
+        ("other", False, 3, False),
+    ],
+)
+def test_a_function_that_is_lost_has_its_own_line_if_it_was_given(seen, given, own, line, lost):
+    regions = [{"pass": "warmup", "step": 0, "at": 0, "what": given}]
+    rows = [row("break", lost=True, resumed=1, own=own)]
+    (found,) = seen(sites=[3, 5], compiles=rows, regions=regions).get(Compiles).breaks
+    assert (found.site.line, found.lost) == (line, lost)
+
+
 def test_a_break_of_an_older_recording_does_not(seen):
     rows = [row("break"), compiled(), compiled(frame="1")]
     (found,) = seen(sites=[3], compiles=rows, regions=[]).get(Compiles).breaks

@@ -40,6 +40,13 @@ def test_one_pass_that_is_not_known_leaves_all_unknown(seen):
     assert table.each[0].unused is None
 
 
+def test_passes_whose_gradients_came_at_once_are_counted(seen):
+    rows = [loud(step, number=0, at=1, n=2, at_once=at_once) for step, at_once in ((0, 2), (1, 0))]
+    table = seen(sites=[3, 5], data_parallel=[module(buckets=3)], gradient_syncs=rows)
+    (only,) = table.get(DataParallel).each
+    assert (only.buckets, only.at_once) == (3, (2, 0))
+
+
 def test_a_module_without_a_step_has_no_place(seen):
     table = seen(sites=[3], data_parallel=[module()], gradient_syncs=[]).get(DataParallel)
     assert (table.each[0].averaged, table.each[0].at) == ((), None)

@@ -1,5 +1,7 @@
 """COMP001 must report exactly the marked lines."""
 
+import contextlib
+
 import torch
 from torch import nn
 
@@ -74,5 +76,30 @@ def in_a_helper_that_the_region_calls():
     @torch.compile(backend=BACKEND)
     def forward(x):
         return helper(net(x)) + 1
+
+    return _trained(forward, net.parameters())
+
+
+def prints_where_no_graph_can_end():
+    net = nn.Linear(16, 16)
+
+    @torch.compile(backend=BACKEND)
+    def forward(x):
+        for _ in range(2):
+            x = net(x)
+            print(end="")  # COMP001
+        return x
+
+    return _trained(forward, net.parameters())
+
+
+def enters_autocast_by_a_stack():
+    net = nn.Linear(16, 16)
+
+    @torch.compile(backend=BACKEND)
+    def forward(x):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.autocast("cpu", dtype=torch.bfloat16))  # COMP001
+            return net(x).float()
 
     return _trained(forward, net.parameters())

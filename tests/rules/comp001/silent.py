@@ -1,5 +1,7 @@
 """COMP001 must stay silent here."""
 
+import contextlib
+
 import torch
 from torch import nn
 
@@ -147,5 +149,58 @@ def nothing_is_compiled():
         h = net(x)
         print(end="")
         return h
+
+    return _trained(forward, net.parameters())
+
+
+def autocast_around_the_call():
+    net = nn.Linear(16, 16)
+    compiled = torch.compile(net, backend=BACKEND)
+
+    def forward(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return compiled(x).float()
+
+    return _trained(forward, net.parameters())
+
+
+def autocast_inside():
+    net = nn.Linear(16, 16)
+
+    @torch.compile(backend=BACKEND)
+    def forward(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return net(x).float()
+
+    return _trained(forward, net.parameters())
+
+
+def autocast_as_a_decorator_and_kept_as_an_attribute():
+    class _Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.cast = nn.Linear(16, 16), torch.autocast("cpu", dtype=torch.bfloat16)
+
+        @torch.autocast("cpu", dtype=torch.bfloat16)
+        def forward(self, x):
+            with self.cast:
+                return self.a(x).float()
+
+    net = _Net()
+    return _trained(torch.compile(net, backend=BACKEND), net.parameters())
+
+
+def a_library_that_breaks_a_function_nobody_gave():
+    net = nn.Linear(16, 16)
+
+    def helper(x):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.autocast("cpu", dtype=torch.bfloat16))
+            return net(x).float()
+
+    @torch.compile(backend=BACKEND)
+    def forward(x):
+        torch._dynamo.graph_break()
+        return helper(net(x))
 
     return _trained(forward, net.parameters())

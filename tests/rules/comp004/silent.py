@@ -23,7 +23,15 @@ def compiled_and_called():
 
 
 def compiled_in_place():
-    net = nn.Linear(16, 16)
+    class _Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(16, 16)
+
+        def forward(self, x):
+            return self.a(x)
+
+    net = _Net()
     net.compile(backend=BACKEND)
     return _trained(net, net.parameters())
 

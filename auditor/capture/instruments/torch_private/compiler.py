@@ -36,6 +36,10 @@ program that takes that off fails as it would anywhere.
 """
 
 _stance = on_instances("torch._dynamo.eval_frame._stance")
+COMPILED_BACKWARD: Final = "CompiledFunctionBackward"
+"""Name of the autograd node of a compiled graph. Without it: no backward is known to be compiled."""
+
+_disabled = on_instances("torch._dynamo.config.disable")
 _context = on_instances("torch._dynamo.eval_frame.OptimizedModule.dynamo_ctx")
 _callback = on_instances("torch._dynamo.eval_frame._TorchDynamoContext.callback")
 
@@ -251,7 +255,11 @@ def callback_of(compiled: Any) -> Any:
 
 
 def forced_to() -> str:
-    """The stance that the program has the compiler take. Without ``_stance``: ``default``."""
+    """The stance that the program has the compiler take; ``disabled`` where it is switched off.
+    Without ``_stance``: ``default``.
+    """
+    if _disabled(_module("config")):
+        return "disabled"
     stance = _stance(_module("eval_frame"))
     return str(getattr(stance, "stance", "default"))
 

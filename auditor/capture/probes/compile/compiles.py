@@ -18,6 +18,8 @@ _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d+)$")
 OTHER_MODE = "GLOBAL_STATE changed: grad_mode"
 _LIMIT = re.compile(r"recompile.?limit|cache.?size.?limit", re.IGNORECASE)
 _SKIPPING = re.compile(r"^skipping cudagraphs? due to (disabling cudagraphs due to )?")
+_LOST = "Failed to handle graph break gracefully. Skipping the function"
+_ENCOUNTERED = "Graph break encountered:"
 _ATTEMPTING = "Encountered graph break when attempting to trace"
 
 TOLD = 300
@@ -86,7 +88,10 @@ class CompilesProbe(Probe):
         function = named[-1]["name"] if named else ""
         code = _CODE.search(text)
         row = CompileRow(
-            what="break", reason=_why(text), gb=code.group().lower() if code is not None else ""
+            what="break",
+            reason=_why(text),
+            lost=_LOST in text,
+            gb=code.group().lower() if code is not None else "",
         )
         self._stacks.append((row, frames))
         self._placed(row, place["file"], int(place["line"]), function)
@@ -196,6 +201,8 @@ def _why(text: str) -> str:
     after = re.split(r"Reason: ", text, maxsplit=1)[-1]
     if after.startswith(_ATTEMPTING):
         after = after.partition("\n")[2]
+    elif after.startswith(_LOST):
+        after = after.partition(_ENCOUNTERED)[2]
     said = re.split(r"\n\s*(?:Hint:|Developer debug|User code)", after.strip())[0]
     title, _, more = said.partition("Explanation: ")
     return ". ".join(" ".join(part.split()) for part in (title, more) if part.strip())[:TOLD]

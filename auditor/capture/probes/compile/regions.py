@@ -150,6 +150,7 @@ class RegionsProbe(Probe):
             in_step=self.context.in_step,
             options=_said(options),
             method=getattr(model, "__name__", "") == CALL_OF_A_MODULE,
+            torchs=module is not None and type(module).forward.__module__.startswith("torch."),
             us=us,
         )
         self.context.add(row)

@@ -12,6 +12,8 @@ from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward, Walk
 from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.torch_private.compiler import COMPILED_BACKWARD
+from auditor.capture.instruments.torch_private.training import sends_in_graph
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, tensors_of
 from auditor.recordings.schema import DataParallelRow, GradientSyncRow
@@ -33,12 +35,13 @@ class _Wrapped:
     told: bool = False
     n: int = 0
     unused: int = 0
+    at_once: int = 0
     unknown: bool = False
     last_at: int | None = None
 
     def clear(self) -> None:
         """Its gradients are gone."""
-        self.n = self.unused = 0
+        self.n = self.unused = self.at_once = 0
         self.unknown = False
 
 
@@ -139,6 +142,7 @@ class DataParallelProbe(OptimizerProbe):
         one.n += 1
         one.unknown |= walked.capped
         one.unused += reached != one.parameters
+        one.at_once += not walked.capped and _from_one_graph(walked, reached)
         one.last_at = self.context.frames.here()
 
     def _optimizer_cleared(self, _: None, optimizer: Any, *args: Any, **kwargs: Any) -> None:
@@ -162,6 +166,7 @@ class DataParallelProbe(OptimizerProbe):
                         at=one.last_at,
                         n=one.n,
                         unused=None if one.unknown else one.unused,
+                        at_once=one.at_once,
                     )
                 )
             one.clear()
@@ -174,4 +179,30 @@ class DataParallelProbe(OptimizerProbe):
         row.ranks = module.process_group.size()
         row.bytes = sum(each.nbytes for each in module.parameters() if each.requires_grad)
         row.find_unused = bool(module.find_unused_parameters)
+        row.buckets = 0 if sends_in_graph(module) else least_buckets(module)
         self.context.add(row)
+
+
+def _from_one_graph(walked: Walk, parameters: frozenset[int]) -> bool:
+    """Whether the gradients of all these come from one node of the compiler's."""
+    leaves = {leaf for leaf in walked.leaves if id(leaf.variable) in parameters}
+    before = [
+        node
+        for node in walked.nodes
+        if any(after in leaves for after, _ in node.next_functions if after is not None)
+    ]
+    return len(before) == 1 and type(before[0]).__name__ == COMPILED_BACKWARD
+
+
+def least_buckets(module: Any) -> int:
+    """How many it sends at least: the first one may be smaller than the rest."""
+    most = getattr(module, "bucket_bytes_cap", 0)
+    sizes = [each.nbytes for each in module.parameters() if each.requires_grad]
+    if not most or not sizes:
+        return 0
+    full, held = 0, 0
+    for size in reversed(sizes):
+        held += size
+        if held >= most:
+            full, held = full + 1, 0
+    return full + bool(held)

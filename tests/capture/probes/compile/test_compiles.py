@@ -158,3 +158,34 @@ def test_why_graphs_are_skipped_is_heard(tmp_path):
         ),
     ]
     assert program.LOG.filters == []
+
+
+LOST = """
+import torch
+
+@torch.compile(backend="eager")
+def forward(x):
+    for _ in range(2):
+        x = x + 1
+        print(end="")  # printed
+    return x
+
+def step():
+    forward(torch.ones(2))
+"""
+
+
+def test_a_function_that_is_left_to_python_as_a_whole_is_marked(tmp_path):
+    fresh()
+    COMPILED_CODE.install()
+    try:
+        with Drive(tmp_path, CompilesProbe) as drive:
+            program = load(tmp_path, LOST)
+            drive.run("quiet", program.step, 1)
+    finally:
+        COMPILED_CODE.uninstall()
+    broken = [row for row in drive.rows("compiles") if row["what"] == "break"]
+    assert [(row["at_line"], row["own"], row["lost"]) for row in broken] == [
+        (line_of(program, "printed"), True, True)
+    ]
+    assert broken[0]["reason"].startswith("Failed to trace builtin operator. Dynamo")

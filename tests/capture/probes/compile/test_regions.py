@@ -30,6 +30,7 @@ def train(forward):
 
 
 def recorded(tmp_path, text, passes=(("quiet", 3),)):
+    tmp_path.mkdir(exist_ok=True)
     fresh()
     before = torch.compile
     COMPILED_CODE.install()
@@ -181,3 +182,39 @@ def test_more_regions_than_the_most_are_not_watched(tmp_path, monkeypatch):
     _, drive = recorded(tmp_path, text)
     assert [row["number"] for row in drive.rows("regions")] == [0, 1, 2]
     assert [row[0] for row in runs(drive)] == [0, 1]
+
+
+def test_classes_of_torch_are_told_from_the_users(tmp_path):
+    text = """
+    class Mine(torch.nn.Sequential):
+        def forward(self, x):
+            return super().forward(x)
+
+    class Theirs(torch.nn.Sequential):
+        pass
+
+    def f(x):
+        return net(x)
+
+    for each in (Mine(net), Theirs(net), net, f):
+        torch.compile(each, backend="eager")
+
+    def step():
+        pass
+    """
+    _, drive = recorded(tmp_path, text)
+    assert [row.get("torchs", False) for row in drive.rows("regions")] == [False, True, True, False]
+
+
+def test_what_ran_is_not_known_where_the_compiler_is_switched_off(tmp_path):
+    text = """
+    compiled = torch.compile(net, backend="eager")
+
+    def step():
+        train(compiled)
+    """
+    _, drive = recorded(tmp_path, text)
+    assert runs(drive) == [(0, 3, True, False)]
+    with torch._dynamo.config.patch(disable=True):
+        _, drive = recorded(tmp_path / "off", text)
+    assert runs(drive) == []

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 from auditor.capture.instruments.torch_private.data import LoaderIterator
 from auditor.capture.probes.dist.batch_digests import BatchDigestsProbe
 from auditor.capture.probes.dist.collectives import AT_ONCE, FUNCTIONS, CollectivesProbe
-from auditor.capture.probes.dist.data_parallel import DataParallelProbe
+from auditor.capture.probes.dist.data_parallel import DataParallelProbe, least_buckets
 from auditor.capture.probes.dist.sampler_epochs import SamplerEpochsProbe
 from tests.capture.drive import Drive, line_of, load
 from tests.echo_group import ranks
@@ -220,3 +220,18 @@ def step():
         user = load(tmp_path, source)
         drive.run("quiet", user.step, steps=1)
         assert len(drive.rows("collective_calls")) == 1
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cap", "expected"),
+    [([4, 4, 4], 4, 3), ([4, 4, 4], 8, 2), ([4, 4, 4], 9, 1), ([4, 4], 0, 0), ([], 4, 0)],
+)
+def test_buckets_are_filled_from_the_last_parameter(sizes, cap, expected):
+    class _Module(torch.nn.Module):
+        bucket_bytes_cap = cap * 4
+
+    module = _Module()
+    for number, size in enumerate(sizes):
+        module.register_parameter(f"p{number}", torch.nn.Parameter(torch.zeros(size)))
+    module.register_parameter("frozen", torch.nn.Parameter(torch.zeros(99), requires_grad=False))
+    assert least_buckets(module) == expected
