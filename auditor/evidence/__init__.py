@@ -16,7 +16,7 @@ from auditor.evidence.recorded.backward import Backward
 from auditor.evidence.recorded.backward_rewalks import BackwardRewalks
 from auditor.evidence.recorded.batches import Batches
 from auditor.evidence.recorded.collective_order import CollectiveOrder
-from auditor.evidence.recorded.collectives import Collectives
+from auditor.evidence.recorded.collectives import Collectives, OwnTraffic
 from auditor.evidence.recorded.compiled_regions import CompiledRegions
 from auditor.evidence.recorded.compiles import Compiles
 from auditor.evidence.recorded.copies import Copies
@@ -123,6 +123,7 @@ __all__ = [
     "OpRanges",
     "Others",
     "OutOfMemory",
+    "OwnTraffic",
     "PairwiseDifferences",
     "ParamsWithoutGrad",
     "PartialResumes",

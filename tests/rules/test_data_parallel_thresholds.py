@@ -12,19 +12,26 @@ from auditor.rules.dist008_same_batches_on_ranks import SameBatchesOnAllRanks
 from auditor.rules.dist009_barrier_every_step import BarrierEveryStep
 from auditor.rules.dist010_many_small_collectives import ManySmallCollectives
 from auditor.rules.dist011_ranks_part import RanksPart
+from auditor.rules.dist013_stepped_unaveraged import SteppedUnaveraged
 
 from auditor.evidence import (
     CollectiveOrder,
     Collectives,
     DataParallel,
     Machine,
+    OwnTraffic,
     RankBatches,
     SamplerEpochs,
     Source,
 )
 from auditor.evidence.recorded.collective_order import Call, Parting
 from auditor.evidence.recorded.collectives import Collective
-from auditor.evidence.recorded.data_parallel import DataParallelModule, SameBatches, SameOrder
+from auditor.evidence.recorded.data_parallel import (
+    Apart,
+    DataParallelModule,
+    SameBatches,
+    SameOrder,
+)
 from auditor.evidence.recorded.step_pattern import StepPattern
 from auditor.model import Site
 
@@ -61,6 +68,37 @@ def test_what_was_sent_is_said():
     (found,) = findings(AveragedTooOften(), replace(MODULE, averaged=(4, 4, 4)))
     assert "averaged over 2 ranks after each of 4 backward passes" in found.message
     assert ("sent for nothing by each rank", "3 MiB per step") in found.facts
+
+
+LOCAL = Apart(LATER, SITE, 1, 3, 0)
+
+
+@pytest.mark.parametrize(
+    ("more", "sent", "expected"),
+    [
+        ({}, 0, 1),
+        ({"apart": ()}, 0, 0),
+        ({"ranks": 1}, 0, 0),
+        ({}, (1 << 18) - 1, 1),
+        ({}, 1 << 18, 0),
+        ({"averaged": (), "apart": (LOCAL,) * 4}, 0, 0),
+        ({"averaged": (), "apart": (LOCAL,) * 5}, 0, 1),
+    ],
+)
+def test_steps_on_gradients_of_one_rank(more, sent, expected):
+    module = replace(MODULE, **{"averaged": (1, 1), "apart": (LOCAL,), "stepped": 3, **more})
+    tables = DataParallel((module,)), OwnTraffic(sent), Machine()
+    found = list(SteppedUnaveraged().detect(*tables))
+    assert [(each.site, len(each.places)) for each in found] == [(SITE, 2)] * expected
+
+
+def test_where_no_sync_was_not_called_the_backward_is_named():
+    module = replace(MODULE, averaged=(1,), apart=(replace(LOCAL, entered_at=None),), stepped=2)
+    tables = DataParallel((module,)), OwnTraffic(), Machine()
+    (found,) = SteppedUnaveraged().detect(*tables)
+    assert (found.site, found.places) == (LATER, ())
+    assert ("steps on gradients that are not averaged", "1 of 2") in found.facts
+    assert "only 1 earlier pass averaged them" in found.message
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,23 @@ class DataParallelModule:
     """Backward passes that did not reach all of its parameters; None where that is not known."""
     at: Site | None = None
     """Where most of the last backward passes were called."""
+    apart: tuple[Apart, ...] = ()
+    """Steps of the optimizer on gradients that are not averaged."""
+    stepped: int = 0
+    """Steps of the optimizer, averaged or not."""
+
+
+@dataclass(frozen=True)
+class Apart:
+    """A step of the optimizer on gradients of one rank alone: where the last backward before it was
+    called, where ``no_sync`` was, and how many backward passes before averaged.
+    """
+
+    backward_at: Site
+    entered_at: Site | None
+    averaged: int
+    local: int
+    step: int
 
 
 @dataclass(frozen=True)
@@ -69,17 +86,30 @@ def _module(
     evidence: Evidence, row: DataParallelRow, steps: list[GradientSyncRow]
 ) -> DataParallelModule:
     site = evidence.recording.site
-    places = Counter(each.at for each in steps).most_common(1)
-    unused = [each.unused for each in steps]
+    averaged = [each for each in steps if each.n]
+    places = Counter(each.at for each in averaged).most_common(1)
+    unused = [each.unused for each in averaged]
     return DataParallelModule(
         None if row.at is None else site(row.at),
         row.what,
         row.ranks,
         row.bytes,
         row.find_unused,
-        tuple(each.n for each in steps),
+        tuple(each.n for each in averaged),
         None if None in unused else sum(each or 0 for each in unused),
         site(places[0][0]) if places else None,
+        tuple(
+            Apart(
+                site(each.local_at),
+                None if each.entered_at is None else site(each.entered_at),
+                each.n,
+                each.local,
+                each.step,
+            )
+            for each in steps
+            if each.local and each.local_at is not None
+        ),
+        len(steps),
     )
 
 

@@ -37,12 +37,26 @@ class GradientSyncRow(PassRow, kw_only=True):
         int,
         doc(
             "backward passes since the gradients were last cleared or stepped on that averaged them "
-            "over the ranks; `at` is where the last of these was called"
+            "over the ranks; `at` is where the last of these was called, of none where the last of "
+            "`local`"
         ),
     ]
     unused: Annotated[
         int | None,
         doc("of these, passes that did not reach all of its parameters; null: not known"),
+    ] = None
+    local: Annotated[
+        int,
+        doc(
+            "passes after the last of `n` that averaged nothing (`no_sync`): the step took in what "
+            "is this rank's own"
+        ),
+    ] = 0
+    local_at: Annotated[
+        int | None, doc("where the last of these was called: a number in `sites`, or null")
+    ] = None
+    entered_at: Annotated[
+        int | None, doc("where `no_sync` was called for it: a number in `sites`, or null")
     ] = None
 
 

@@ -34,6 +34,21 @@ def test_steps_of_the_optimizer_are_joined_to_their_module(seen):
     assert (second.averaged, second.find_unused, second.unused) == ((1,), True, 0)
 
 
+def test_steps_on_gradients_of_one_rank_are_set_apart(seen):
+    rows = [
+        loud(0, number=0, at=1, n=1, unused=0),
+        loud(1, number=0, at=1, n=1, unused=0, local=3, local_at=2, entered_at=0),
+        loud(2, number=0, at=2, n=0, local=1, local_at=2),
+    ]
+    table = seen(sites=[3, 5, 7], data_parallel=[module()], gradient_syncs=rows).get(DataParallel)
+    (one,) = table.each
+    assert (one.averaged, one.at.line, one.stepped, one.unused) == ((1, 1), 5, 3, 0)
+    assert [
+        (each.step, each.averaged, each.local, each.backward_at.line, each.entered_at)
+        for each in one.apart
+    ] == [(1, 1, 3, 7, one.made_at), (2, 0, 1, 7, None)]
+
+
 def test_one_pass_that_is_not_known_leaves_all_unknown(seen):
     rows = [loud(step, number=0, at=1, n=1, unused=unused) for step, unused in ((0, 0), (1, None))]
     table = seen(sites=[3, 5], data_parallel=[module()], gradient_syncs=rows).get(DataParallel)

@@ -42,6 +42,27 @@ def twice():
     model(x, True).sum().backward()  # last
     optimizer.step()
 
+def last_apart():
+    optimizer.zero_grad()
+    model(x, True).sum().backward()
+    with model.no_sync():  # enters
+        model(x, True).sum().backward()
+        model(x, True).sum().backward()  # apart
+    optimizer.step()
+
+def prepared_before():
+    optimizer.zero_grad()
+    loss = model(x, True).sum()
+    with model.no_sync():
+        model(x, True)
+        loss.backward()
+    optimizer.step()
+
+def all_apart():
+    with model.no_sync():
+        model(x, True).sum().backward()
+    optimizer.step()
+
 def cleared():
     model(x, True).sum().backward()
     model.zero_grad()
@@ -92,6 +113,20 @@ def test_what_was_averaged_for_each_step_of_the_optimizer(tmp_path: Path) -> Non
         assert [(row["n"], row["unused"]) for row in rows] == [(2, 1), (1, 0)]
         assert rows[0]["at_line"] == line_of(user, "last")
     assert all(vars(owner)[name] is value for owner, name, value in before)
+
+
+def test_steps_on_gradients_of_one_rank(tmp_path: Path) -> None:
+    ranks()
+    before = vars(DistributedDataParallel)["no_sync"]
+    with Drive(tmp_path, DataParallelProbe) as drive:
+        user = load(tmp_path, SOURCE)
+        for step in (user.last_apart, user.prepared_before, user.all_apart):
+            drive.run("loud", step, steps=1)
+        rows = drive.rows("gradient_syncs")
+    assert [(row["n"], row.get("local", 0)) for row in rows] == [(1, 2), (1, 0), (0, 1)]
+    assert rows[0]["local_at_line"] == line_of(user, "apart")
+    assert rows[0]["entered_at_line"] == line_of(user, "enters")
+    assert vars(DistributedDataParallel)["no_sync"] is before
 
 
 def test_which_epochs_begin(tmp_path: Path) -> None:
