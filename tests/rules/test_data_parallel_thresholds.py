@@ -43,7 +43,7 @@ ORDER = SameOrder(SITE, None, 2, 0, 2, 1.0)
 
 def findings(rule, each):
     if isinstance(each, SameOrder):
-        return list(rule.detect(SamplerEpochs((each,)), Machine()))
+        return list(rule.detect(SamplerEpochs((each,)), Machine(), Source()))
     tables = DataParallel((each,)), Machine()
     return list(rule.detect(*tables, *([Source()] if isinstance(rule, SearchForNothing) else [])))
 
@@ -130,6 +130,16 @@ def test_a_search_for_unused_parameters(more, expected):
 )
 def test_epochs_in_one_order(more, expected):
     assert len(findings(SameOrderEachEpoch(), replace(ORDER, **more))) == expected
+
+
+def test_the_loop_of_the_epochs_is_named():
+    text = "for epoch in range(3):\n    for x in loader:\n        train(x)\n"
+    at = Site("t.py", 2, "", "for x in loader:")
+    order = replace(ORDER, site=at, stack=(at,))
+    (found,) = SameOrderEachEpoch().detect(
+        SamplerEpochs((order,)), Machine(), Source({"t.py": text})
+    )
+    assert (found.site.line, [each.site.line for each in found.places]) == (1, [1, 2])
 
 
 @pytest.mark.parametrize(

@@ -116,8 +116,8 @@ def _module(
 @dataclass(frozen=True)
 class SameOrder:
     """A sampler that began ``epochs`` epochs in one pass, all of them with the number ``epoch``;
-    ``site`` is where the loader is iterated. ``share``: of the pass's steps that took batches of
-    that loader.
+    ``site`` is where the loader is iterated, ``stack`` the lines that led there, outermost first.
+    ``share``: of the pass's steps that took batches of that loader.
     """
 
     site: Site | None
@@ -126,6 +126,7 @@ class SameOrder:
     epoch: int
     epochs: int
     share: float
+    stack: tuple[Site, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,7 @@ def _same(evidence: Evidence, pass_name: str, rows: list[SamplerEpochRow]) -> Sa
         last.epoch,
         len(rows),
         _share(evidence, pass_name, {row.loader_at for row in rows}),
+        tuple(map(site, last.stack)),
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
+from dataclasses import replace
 
 from auditor.evidence.source.files import Function, Source, name_of
 from auditor.model import Site
@@ -33,6 +35,42 @@ def _covers(node: ast.AST, line: int) -> bool:
     if isinstance(node, ast.Lambda) and first == line:
         return False  # a key function within the line
     return first <= line <= (last or first)
+
+
+def loop_of_epochs(source: Source, stack: Sequence[Site]) -> Site | None:
+    """The loop whose turns are the epochs of a ``for`` statement that goes over a loader on the last
+    of these lines, the outermost first: the next one around it, in its function or where that was
+    called from. None where there is none, or the line is no such statement.
+    """
+    if not stack:
+        return None
+    over = [node for node in _loops_around(source, stack[-1]) if _goes_over(node, stack[-1].line)]
+    inside: ast.AST | None = over[-1] if over else None
+    if inside is None:
+        return None
+    for site in reversed(stack):
+        around = [node for node in _loops_around(source, site) if node is not inside]
+        if around:
+            return replace(source.site_of(site.file, around[-1]), function=site.function)
+    return None
+
+
+def _loops_around(source: Source, site: Site) -> list[ast.For | ast.AsyncFor | ast.While]:
+    """The loops around a line, of its innermost function, the innermost last."""
+    found: list[ast.For | ast.AsyncFor | ast.While] = []
+    for node in source.nodes(site.file):
+        if isinstance(node, FUNCTIONS) and _covers(node, site.line):
+            found = []
+        elif isinstance(node, LOOPS) and _covers(node, site.line):
+            found.append(node)
+    return found
+
+
+def _goes_over(loop: ast.AST, line: int) -> bool:
+    """Whether a line is in the head of a ``for``."""
+    if not isinstance(loop, (ast.For, ast.AsyncFor)):
+        return False
+    return loop.lineno <= line <= (loop.iter.end_lineno or loop.lineno)
 
 
 def trains(source: Source, file: str, head: int) -> bool:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
+
 from auditor.recordings.schema.base import At, MaybeAt, PassRow, Us, doc
 
 
@@ -78,6 +80,9 @@ class SamplerEpochRow(PassRow, kw_only=True):
     ] = None
     replicas: Annotated[int, doc("`num_replicas`")] = 0
     epoch: Annotated[int, doc("its `epoch`, as `set_epoch` sets it")] = 0
+    stack: Annotated[list[int], doc("the user's frames, outermost first: numbers in `sites`")] = (
+        msgspec.field(default_factory=list)
+    )
 
 
 class BatchDigestRow(PassRow, kw_only=True):

@@ -84,8 +84,10 @@ def epochs(seen, rows, fed=range(8), loader_at=0):
     ("fed", "loader_at", "share"), [(range(8), 0, 1.0), (range(2), 0, 0.25), (range(8), None, 0.0)]
 )
 def test_epochs_of_one_number_in_a_pass(seen, fed, loader_at, share):
-    (one,) = epochs(seen, [quiet(0, epoch=4), quiet(4, epoch=4)], fed, loader_at)
+    rows = [quiet(0, epoch=4), quiet(4, epoch=4, stack=[1, 0])]
+    (one,) = epochs(seen, rows, fed, loader_at)
     assert (one.epochs, one.epoch, one.share, one.site.line) == (2, 4, share, 3)
+    assert [each.line for each in one.stack] == [5, 3]
 
 
 def test_the_pass_with_most_epochs_tells(seen):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from auditor.evidence.source.files import Source
-from auditor.evidence.source.loops import exhausts, joins, loop_around
+from auditor.evidence.source.loops import exhausts, joins, loop_around, loop_of_epochs
 from auditor.model import Site
 
 TEXT = """\
@@ -72,3 +72,43 @@ def test_two_loops_on_a_line_are_not_told_apart():
 )
 def test_ranks_that_may_go_on_alone(text, joined):
     assert joins(Source({"t.py": text}), "t.py") is joined
+
+
+EPOCHS = """\
+def one(loader):
+    for x in tqdm(
+        loader
+    ):
+        train(x)
+        again = iter(loader)
+
+for fold in folds:
+    for epoch in range(3):
+        one(loader)
+        [one(each) for each in loader]
+while go:
+    for x in loader:
+        train(x)
+for x in loader:
+    train(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "head"),
+    [
+        ((10, 2), 9),
+        ((10, 3), 9),
+        ((13,), 12),
+        ((15,), None),
+        ((10, 6), None),
+        ((2,), None),
+        ((), None),
+    ],
+)
+def test_the_loop_whose_turns_are_epochs(lines, head):
+    stack = [Site("t.py", line, "f") for line in lines]
+    found = loop_of_epochs(Source({"t.py": EPOCHS}), stack)
+    assert (found and (found.line, found.text)) == (
+        head and (head, EPOCHS.split("\n")[head - 1].strip())
+    )

@@ -140,6 +140,7 @@ def test_which_epochs_begin(tmp_path: Path) -> None:
         rows = drive.rows("sampler_epochs")
     assert [(row.get("epoch", 0), row["replicas"]) for row in rows] == [(0, 2), (1, 2), (2, 2)]
     assert rows[0]["at_line"] == line_of(user, "begins")
+    assert rows[0]["stack"] == [rows[0]["at"]]
     assert [row["loader_at_line"] for row in rows[:2]] == [line_of(user, "loader")] * 2
     assert {row["made_at_line"] for row in rows} == {line_of(user, "sampler")}
     assert (vars(DataLoader)["__iter__"], vars(DistributedSampler)["__init__"]) == before
