@@ -15,6 +15,7 @@ from auditor.evidence.recorded.autotuning import Autotuning
 from auditor.evidence.recorded.backward import Backward
 from auditor.evidence.recorded.backward_rewalks import BackwardRewalks
 from auditor.evidence.recorded.batches import Batches
+from auditor.evidence.recorded.buffer_broadcasts import BufferBroadcasts
 from auditor.evidence.recorded.collective_order import CollectiveOrder
 from auditor.evidence.recorded.collectives import Collectives, OwnTraffic
 from auditor.evidence.recorded.compiled_regions import CompiledRegions
@@ -83,6 +84,7 @@ __all__ = [
     "Backward",
     "BackwardRewalks",
     "Batches",
+    "BufferBroadcasts",
     "CacheChurn",
     "Checkpoint",
     "Checkpoints",

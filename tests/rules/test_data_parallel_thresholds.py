@@ -13,8 +13,10 @@ from auditor.rules.dist009_barrier_every_step import BarrierEveryStep
 from auditor.rules.dist010_many_small_collectives import ManySmallCollectives
 from auditor.rules.dist011_ranks_part import RanksPart
 from auditor.rules.dist013_stepped_unaveraged import SteppedUnaveraged
+from auditor.rules.dist014_buffers_sent_unchanged import BuffersSentUnchanged
 
 from auditor.evidence import (
+    BufferBroadcasts,
     CollectiveOrder,
     Collectives,
     DataParallel,
@@ -24,6 +26,7 @@ from auditor.evidence import (
     SamplerEpochs,
     Source,
 )
+from auditor.evidence.recorded.buffer_broadcasts import SentBuffers
 from auditor.evidence.recorded.collective_order import Call, Parting
 from auditor.evidence.recorded.collectives import Collective
 from auditor.evidence.recorded.data_parallel import (
@@ -33,7 +36,7 @@ from auditor.evidence.recorded.data_parallel import (
     SameOrder,
 )
 from auditor.evidence.recorded.step_pattern import StepPattern
-from auditor.model import Site
+from auditor.model import Severity, Site
 
 SITE = Site("train.py", 7, "step", "loss.backward()")
 LATER = Site("train.py", 9, "step", "loss.backward()")
@@ -166,6 +169,50 @@ def test_ranks_that_share_a_model_may_share_batches(module):
     batches = RankBatches((SameBatches(SITE, SITE, 4, 5, 5, 3, 1.0),), 4)
     given = replace(MODULE, **{"ranks": 4, "averaged": (1,) * 5, **module})
     assert not list(SameBatchesOnAllRanks().detect(batches, DataParallel((given,)), Machine()))
+
+
+BUFFERS = SentBuffers(SITE, "Net", 2, 3, 0, 1 << 20, 5, 5)
+
+
+@pytest.mark.parametrize(
+    ("more", "severity"),
+    [
+        ({}, [None]),
+        ({"nbytes": (1 << 20) - 1}, [Severity.NOTE]),
+        ({"nbytes": 1 << 19, "sent": 10}, [None]),
+        ({"nbytes": 4096}, [Severity.NOTE]),
+        ({"nbytes": 4095}, []),
+        ({"changed": 1}, []),
+        ({"ranks": 1}, []),
+        ({"steps": 4}, []),
+    ],
+)
+def test_buffers_that_are_sent(more, severity):
+    tables = BufferBroadcasts((replace(BUFFERS, **more),)), Machine(), Source()
+    found = list(BuffersSentUnchanged().detect(*tables))
+    assert [each.severity for each in found] == severity
+
+
+@pytest.mark.parametrize(
+    ("line", "keyword", "said"),
+    [
+        ("model = DDP(net)", "broadcast_buffers", ["DDP", "broadcast_buffers"]),
+        ("model = DDP(net)", "forward_sync_buffers", ["DDP", "forward_sync_buffers"]),
+        (
+            "m = DistributedDataParallel(net, broadcast_buffers=True)",
+            "forward_sync_buffers",
+            ["DistributedDataParallel", "broadcast_buffers"],
+        ),
+        ("m = wrap(net)", "broadcast_buffers", None),
+        ("m = DDP(net)", "os.system", None),
+    ],
+)
+def test_the_flag_that_is_turned_off(line, keyword, said):
+    buffers = replace(BUFFERS, made_at=Site("t.py", 1, "", line), keyword=keyword)
+    rule, source = BuffersSentUnchanged(), Source({"t.py": line + "\n"})
+    (found,) = rule.detect(BufferBroadcasts((buffers,)), Machine(), source)
+    edits = [[each.call, each.keyword] for each in rule.remedy(found).edits]
+    assert edits == ([said] if said else [])
 
 
 HALF = StepPattern((0, 1, 2, 3, 4), 10)

@@ -37,6 +37,7 @@ from auditor.recordings.schema.data import (
 )
 from auditor.recordings.schema.dist import (
     BatchDigestRow,
+    BufferBroadcastRow,
     CollectiveCallRow,
     CollectiveRow,
     CommunicationRow,
@@ -198,6 +199,7 @@ ROWS: tuple[type[Row], ...] = (
     GradientSyncRow,
     SamplerEpochRow,
     BatchDigestRow,
+    BufferBroadcastRow,
     CollectiveRow,
     CollectiveCallRow,
     CommunicationRow,
@@ -248,6 +250,7 @@ __all__ = [
     "BatchRow",
     "BirthInput",
     "BirthRow",
+    "BufferBroadcastRow",
     "CallRow",
     "ClippingRow",
     "CollectiveCallRow",

@@ -62,6 +62,27 @@ class GradientSyncRow(PassRow, kw_only=True):
     ] = None
 
 
+class BufferBroadcastRow(PassRow, kw_only=True):
+    """A module in a ``DistributedDataParallel`` whose buffers rank 0 sends to the others before a
+    forward: once a pass. None of a module whose buffers are too large to be compared.
+    """
+
+    part = "buffer_broadcasts"
+    when = "loud, not on a null device"
+
+    number: Annotated[int, doc("its number")]
+    at: MaybeAt = None
+    what: Annotated[str, doc("class of the module inside")] = ""
+    ranks: Annotated[int, doc("of its process group")] = 0
+    n: Annotated[int, doc("forwards before which they were sent")] = 0
+    bytes: Annotated[int, doc("of the buffers that are sent at once")] = 0
+    buffers: Annotated[int, doc("how many these are")] = 0
+    changed: Annotated[int, doc("of these, buffers that held other values when the pass ended")] = 0
+    keyword: Annotated[
+        str, doc("what turns it off: `forward_sync_buffers`, before torch 2.13 `broadcast_buffers`")
+    ] = "broadcast_buffers"
+
+
 class SamplerEpochRow(PassRow, kw_only=True):
     """A loader began an epoch whose ``DistributedSampler`` shuffles. The line is where its iterator
     is made.
