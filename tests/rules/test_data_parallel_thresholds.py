@@ -272,5 +272,41 @@ def test_no_time_is_told_where_none_counts(us):
 )
 def test_ranks_that_part(other, sizes, said):
     parting = Parting(2, Call(0, SITE, "all_reduce", 4, 3), other, 1, 4)
-    found = list(RanksPart(sizes=sizes).detect(CollectiveOrder(parting), Machine()))
+    found = list(RanksPart(sizes=sizes).detect(CollectiveOrder(parting), Machine(), Source()))
     assert [said in each.message for each in found] == ([True] if said else [])
+
+
+LEFT = """\
+for epoch in range(3):
+    for x in loader:
+        loss.backward()
+        if done:
+            break
+    print()
+    while going:
+        loss.backward()
+    dist.all_reduce(total)
+dist.barrier()
+"""
+
+
+@pytest.mark.parametrize(
+    ("waits", "calls", "line", "said"),
+    [
+        (3, 9, 4, "rank 1 leaves the loop, here or at its end"),
+        (8, 9, 7, "rank 1 comes to the end of this loop first"),
+        (3, 10, 4, "rank 1 leaves the loop"),
+        (10, 9, 9, "and rank 0 waits for gradients at t.py:10"),
+    ],
+)
+def test_a_rank_that_left_the_loop(waits, calls, line, said):
+    one, other = (
+        Call(number, Site("t.py", at, "train"), what, 1, 7)
+        for number, at, what in ((1, calls, "all_reduce"), (0, waits, "backward"))
+    )
+    order, source = CollectiveOrder(Parting(0, one, other, 0, 7)), Source({"t.py": LEFT})
+    rule = RanksPart()
+    (found,) = rule.detect(order, Machine(), source)
+    assert (found.site.line, said in found.message) == (line, True)
+    assert "after 7 steps" in found.message
+    assert ("same step" in rule.remedy(found).text) is (line != 9)

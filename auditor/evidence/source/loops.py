@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from auditor.evidence.source.files import Function, Source, name_of
@@ -81,6 +81,43 @@ def trains(source: Source, file: str, head: int) -> bool:
         node for node in source.nodes(file) if isinstance(node, LOOPS) and node.lineno == head
     ]
     return any(_runs_backward(source, body, DEEPEST) for body in bodies)
+
+
+def left_between(source: Source, inside: Site, outside: Site) -> tuple[Site | None, Site | None]:
+    """Where a rank leaves that stands on the line ``outside`` while another one is ``inside``: the
+    head of the innermost loop around that line alone, and the first ``if`` in it that may end the
+    loop. None where there is none.
+    """
+    around = [
+        node
+        for node in _loops_around(source, inside)
+        if inside.file != outside.file or not _covers(node, outside.line)
+    ]
+    if not around:
+        return None, None
+    tests = [node for node in _own(around[-1].body) if isinstance(node, ast.If)]
+    tests = [node for node in tests if any(map(_leaves, _own([*node.body, *node.orelse])))]
+    first = min(tests, key=lambda node: node.lineno, default=None)
+    return tuple(  # type: ignore[return-value]
+        None
+        if node is None
+        else replace(source.site_of(inside.file, node), function=inside.function)
+        for node in (around[-1], first)
+    )
+
+
+def _own(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:
+    """What a loop's body holds, without inner functions and loops."""
+    waiting: list[ast.AST] = list(body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, (*FUNCTIONS, *LOOPS)):
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def _leaves(node: ast.AST) -> bool:
+    return isinstance(node, (ast.Break, ast.Return))
 
 
 PASSED_THROUGH = frozenset({"enumerate", "tqdm", "trange", "track"})
