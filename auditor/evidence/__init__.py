@@ -48,6 +48,7 @@ from auditor.evidence.recorded.pairwise_differences import PairwiseDifferences
 from auditor.evidence.recorded.params_without_grad import ParamsWithoutGrad
 from auditor.evidence.recorded.partial_resumes import PartialResumes
 from auditor.evidence.recorded.peak_experiments import PeakExperiments
+from auditor.evidence.recorded.rank_saves import RankSaves
 from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.recorded.repeated_draws import RepeatedDraws
 from auditor.evidence.recorded.reread_files import RereadFiles
@@ -132,6 +133,7 @@ __all__ = [
     "PeakExperiments",
     "PeakHolders",
     "RankBatches",
+    "RankSaves",
     "Reads",
     "RepeatedDraws",
     "RereadFiles",

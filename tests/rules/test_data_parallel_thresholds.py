@@ -14,6 +14,7 @@ from auditor.rules.dist010_many_small_collectives import ManySmallCollectives
 from auditor.rules.dist011_ranks_part import RanksPart
 from auditor.rules.dist013_stepped_unaveraged import SteppedUnaveraged
 from auditor.rules.dist014_buffers_sent_unchanged import BuffersSentUnchanged
+from auditor.rules.dist015_saved_by_all import SavedByAll
 
 from auditor.evidence import (
     BufferBroadcasts,
@@ -23,6 +24,7 @@ from auditor.evidence import (
     Machine,
     OwnTraffic,
     RankBatches,
+    RankSaves,
     SamplerEpochs,
     Source,
 )
@@ -35,6 +37,7 @@ from auditor.evidence.recorded.data_parallel import (
     SameBatches,
     SameOrder,
 )
+from auditor.evidence.recorded.rank_saves import SavedAlike
 from auditor.evidence.recorded.step_pattern import StepPattern
 from auditor.model import Severity, Site
 
@@ -310,3 +313,19 @@ def test_a_rank_that_left_the_loop(waits, calls, line, said):
     assert (found.site.line, said in found.message) == (line, True)
     assert "after 7 steps" in found.message
     assert ("same step" in rule.remedy(found).text) is (line != 9)
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "one_file", "said"),
+    [
+        (1 << 18, False, ["into a file of its own"]),
+        (1 << 18, True, ["into one file"]),
+        ((1 << 18) - 1, False, []),
+    ],
+)
+def test_files_that_all_ranks_save(nbytes, one_file, said):
+    saves = RankSaves((SavedAlike(SITE, 4, 2, nbytes, 5.0, one_file),))
+    found = list(SavedByAll().detect(saves, Machine()))
+    assert [each.message.rpartition(", ")[2] for each in found] == said
+    if found:
+        assert ("written for nothing", "768 KiB each time") in found[0].facts
