@@ -10,7 +10,7 @@ from auditor.evidence.recorded.data_parallel import MEMBERS, ONE_PROCESS, Place
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema import SaveRow
+from auditor.recordings.schema import RankSaveRow
 from auditor.rule import NotLooked
 
 
@@ -31,9 +31,9 @@ class SavedAlike:
 
 @dataclass(frozen=True)
 class RankSaves(Table):
-    """Those of the timing pass, by line."""
+    """Those of all passes, by line."""
 
-    parts: ClassVar[tuple[str, ...]] = ("saves",)
+    parts: ClassVar[tuple[str, ...]] = ("rank_saves",)
 
     each: tuple[SavedAlike, ...] = ()
 
@@ -50,13 +50,13 @@ class RankSaves(Table):
         return cls(tuple(each for each in found if each is not None))
 
 
-Saved = dict[Place, tuple[Site, list[SaveRow]]]
+Saved = dict[Place, tuple[Site, list[RankSaveRow]]]
 
 
 def _saves(recording: Recording) -> Saved:
     found: Saved = {}
-    for row in recording.typed_rows(SaveRow.part):
-        if isinstance(row, SaveRow) and row.pass_name == "quiet":
+    for row in recording.typed_rows(RankSaveRow.part):
+        if isinstance(row, RankSaveRow):
             site = recording.site(row.at)
             found.setdefault((site.file, site.line), (site, []))[1].append(row)
     return found

@@ -44,6 +44,7 @@ from auditor.recordings.schema.dist import (
     DataParallelRow,
     GradientSyncRow,
     RankMemoryRow,
+    RankSaveRow,
     SamplerEpochRow,
 )
 from auditor.recordings.schema.drill import (
@@ -204,6 +205,7 @@ ROWS: tuple[type[Row], ...] = (
     CollectiveCallRow,
     CommunicationRow,
     RankMemoryRow,
+    RankSaveRow,
     ProfilerRow,
     NonfiniteRow,
     NormBufferRow,
@@ -326,6 +328,7 @@ __all__ = [
     "PlannedOptimizerRow",
     "ProfilerRow",
     "RankMemoryRow",
+    "RankSaveRow",
     "RateGroup",
     "ReadRow",
     "RecomputeRow",

@@ -126,13 +126,6 @@ class SaveRow(PassRow, kw_only=True):
             "`torch.compile(module)` gives; looked for once a line"
         ),
     ] = ""
-    digest: Annotated[
-        str,
-        doc(
-            "of the tensors in it, where several ranks run on the machine; empty where one is a "
-            "shard, or there are none"
-        ),
-    ] = ""
 
 
 class SyncedRow(PassRow, kw_only=True):

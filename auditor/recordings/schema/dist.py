@@ -185,6 +185,22 @@ class CommunicationRow(PassRow, kw_only=True):
     ] = None
 
 
+class RankSaveRow(PassRow, kw_only=True):
+    """A `torch.save` of a rank that shares its machine with others; the first 64 of a run."""
+
+    part = "rank_saves"
+    when = "all passes, with several ranks, not on a null device"
+
+    at: At
+    us: Us = 0.0
+    path: Annotated[str | None, doc("where it wrote to (null: a buffer or an open file)")] = None
+    bytes: Annotated[int | None, doc("its size afterwards")] = None
+    digest: Annotated[
+        str,
+        doc("of the tensors in it; empty where one is a shard, there are none, or too many"),
+    ] = ""
+
+
 class RankMemoryRow(PassRow, kw_only=True):
     """What of a rank's device memory is for what, when an optimizer last stepped in the pass: once
     a pass.

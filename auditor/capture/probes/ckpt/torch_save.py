@@ -14,7 +14,6 @@ from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.compiler import HELD
 from auditor.capture.probes.base import Context, Probe
-from auditor.capture.probes.ckpt.saved_digest import digest_of, several_here
 from auditor.capture.probes.graph.call_paths import path_of
 from auditor.capture.probes.step.clock import RunQueue
 from auditor.recordings.schema import SaveRow
@@ -67,8 +66,7 @@ class TorchSaveProbe(Probe):
         us = self._queue.own_us(start)
         size = None if path is None else _size(path)
         row = SaveRow(at=at, us=us, path=path, replaced=replaced, bytes=size, stack=stack)
-        saved = args[0] if args else kwargs.get("obj")
-        row.compiled, row.digest = self._compiled(at, saved), self._digest(saved)
+        row.compiled = self._compiled(at, args[0] if args else kwargs.get("obj"))
         self.context.add(row)
         return result
 
@@ -81,15 +79,6 @@ class TorchSaveProbe(Probe):
         self._looked.add(at)
         try:
             return next((name for name in _named(saved) if HELD in name.split(".")), "")
-        except Exception as error:  # a mapping of the user's
-            self.missed(error)
-            return ""
-
-    def _digest(self, saved: Any) -> str:
-        """Of what is saved, where other ranks of this machine may save the same."""
-        try:
-            compared = several_here() and not self.context.device.null
-            return digest_of(saved) if compared else ""
         except Exception as error:  # a mapping of the user's
             self.missed(error)
             return ""
