@@ -39,6 +39,7 @@ from auditor.evidence.recorded.loader_lengths import LoaderLengths
 from auditor.evidence.recorded.loading import Loading
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.memory import DeviceMemory, HostMemory
+from auditor.evidence.recorded.micro_batches import MicroBatches
 from auditor.evidence.recorded.module_loops import ModuleLoops
 from auditor.evidence.recorded.nonfinite import Nonfinite
 from auditor.evidence.recorded.norm_buffers import NormBuffers
@@ -118,6 +119,7 @@ __all__ = [
     "Loads",
     "LossSums",
     "Machine",
+    "MicroBatches",
     "ModuleLoops",
     "NeverFreed",
     "Nonfinite",

@@ -102,6 +102,7 @@ from auditor.recordings.schema.numerics import (
 )
 from auditor.recordings.schema.optim import (
     ClippingRow,
+    MicroBatchRow,
     NormRow,
     SingleTensorStepRow,
     SwitchedRow,
@@ -179,6 +180,7 @@ ROWS: tuple[type[Row], ...] = (
     PartialResumeRow,
     StrayRow,
     NormRow,
+    MicroBatchRow,
     SwitchedRow,
     TrainModeForwardRow,
     ClippingRow,
@@ -304,6 +306,7 @@ __all__ = [
     "LoadingRow",
     "LossRow",
     "Manifest",
+    "MicroBatchRow",
     "ModeRow",
     "ModuleLoadRow",
     "ModuleLoopRow",
