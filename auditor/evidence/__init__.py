@@ -42,6 +42,7 @@ from auditor.evidence.recorded.memory import DeviceMemory, HostMemory
 from auditor.evidence.recorded.micro_batches import MicroBatches
 from auditor.evidence.recorded.module_loops import ModuleLoops
 from auditor.evidence.recorded.nonfinite import Nonfinite
+from auditor.evidence.recorded.norm_batches import NormBatches
 from auditor.evidence.recorded.norm_buffers import NormBuffers
 from auditor.evidence.recorded.oom_handlers import OomHandlers
 from auditor.evidence.recorded.op_ranges import OpRanges
@@ -123,6 +124,7 @@ __all__ = [
     "ModuleLoops",
     "NeverFreed",
     "Nonfinite",
+    "NormBatches",
     "NormBuffers",
     "OomHandlers",
     "OpRanges",

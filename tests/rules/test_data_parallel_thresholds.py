@@ -15,6 +15,7 @@ from auditor.rules.dist011_ranks_part import RanksPart
 from auditor.rules.dist013_stepped_unaveraged import SteppedUnaveraged
 from auditor.rules.dist014_buffers_sent_unchanged import BuffersSentUnchanged
 from auditor.rules.dist015_saved_by_all import SavedByAll
+from auditor.rules.dist016_few_samples_normed import FewSamplesNormed
 
 from auditor.evidence import (
     BufferBroadcasts,
@@ -22,6 +23,7 @@ from auditor.evidence import (
     Collectives,
     DataParallel,
     Machine,
+    NormBatches,
     OwnTraffic,
     RankBatches,
     RankSaves,
@@ -37,6 +39,7 @@ from auditor.evidence.recorded.data_parallel import (
     SameBatches,
     SameOrder,
 )
+from auditor.evidence.recorded.norm_batches import Norms
 from auditor.evidence.recorded.rank_saves import SavedAlike
 from auditor.evidence.recorded.step_pattern import StepPattern
 from auditor.model import Severity, Site
@@ -329,3 +332,22 @@ def test_files_that_all_ranks_save(nbytes, one_file, said):
     assert [each.message.rpartition(", ")[2] for each in found] == said
     if found:
         assert ("written for nothing", "768 KiB each time") in found[0].facts
+
+
+NORMS = Norms(SITE, LATER, "Net", "BatchNorm2d", 3, 2, 5, 4, 17)
+
+
+@pytest.mark.parametrize(
+    ("more", "severity"),
+    [
+        ({}, [None]),
+        ({"values": 16}, [Severity.WARNING]),
+        ({"samples": 5}, []),
+        ({"ranks": 1}, []),
+        ({"forwards": 4}, []),
+    ],
+)
+def test_few_samples_that_are_normed(more, severity):
+    found = list(FewSamplesNormed().detect(NormBatches((replace(NORMS, **more),)), Machine()))
+    assert [each.severity for each in found] == severity
+    assert all(len(each.places) == 2 for each in found)

@@ -83,6 +83,29 @@ class BufferBroadcastRow(PassRow, kw_only=True):
     ] = "broadcast_buffers"
 
 
+class NormBatchRow(PassRow, kw_only=True):
+    """A module in a ``DistributedDataParallel`` with batch norms that ran in training, none of them
+    ``SyncBatchNorm``: once a pass.
+    """
+
+    part = "norm_batches"
+    when = "loud"
+
+    at: MaybeAt = None
+    what: Annotated[str, doc("class of the module inside")] = ""
+    norm: Annotated[str, doc("class of the first of these norms")] = ""
+    norm_at: Annotated[
+        int | None, doc("where the one with the fewest values ran: a number in `sites`, or null")
+    ] = None
+    ranks: Annotated[int, doc("of its process group")] = 0
+    norms: Annotated[int, doc("how many ran")] = 0
+    n: Annotated[int, doc("forwards of the one with the fewest values")] = 0
+    samples: Annotated[int, doc("of the largest batch that one was given")] = 0
+    values: Annotated[
+        int, doc("of a channel, in the largest batch of the norm that was given the fewest")
+    ] = 0
+
+
 class SamplerEpochRow(PassRow, kw_only=True):
     """A loader began an epoch whose ``DistributedSampler`` shuffles. The line is where its iterator
     is made.
