@@ -141,7 +141,7 @@ class MicroBatchRow(PassRow, kw_only=True):
     optimizer: Annotated[str, doc("its class")]
     n: Annotated[int, doc("these passes, since the gradients were cleared or stepped on")]
     means: Annotated[int, doc("of these, passes of a mean over the batch, or a sum of such")] = 0
-    batches: Annotated[int, doc("batches that loaders gave meanwhile")] = 0
+    batches: Annotated[int, doc("batches that one loader gave meanwhile")] = 0
     changed: Annotated[
         bool, doc("the gradients were written to after the last pass, before the step")
     ] = False

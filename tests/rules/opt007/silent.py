@@ -94,3 +94,19 @@ def one_backward_a_step():
             optimizer.step()
 
     return step
+
+
+def halves_of_a_batch_beside_other_loaders():
+    data = TensorDataset(torch.randn(16, 8))
+    loaders = [DataLoader(data, batch_size=4) for _ in range(3)]
+    model = torch.nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        for (x,), _, _ in zip(*loaders, strict=True):
+            optimizer.zero_grad()
+            for half in x.chunk(2):
+                model(half).square().mean().backward()
+            optimizer.step()
+
+    return step

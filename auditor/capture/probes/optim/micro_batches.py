@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import ref
@@ -42,13 +43,14 @@ class _Followed:
 
     parameters: list[ref[torch.Tensor]] = field(default_factory=list)
     passes: list[tuple[int, bool]] = field(default_factory=list)
-    batches: int = 0
+    batches: Counter[int] = field(default_factory=Counter)
+    """By the iterator of a loader, which is another one in the next epoch."""
     versions: tuple[int, ...] = ()
 
     def clear(self) -> None:
         """They were."""
         self.passes.clear()
-        self.batches = 0
+        self.batches.clear()
         self.versions = ()
 
 
@@ -87,7 +89,7 @@ class MicroBatchesProbe(OptimizerProbe):
     def _gave(self, batch: Any, iterator: Any) -> None:
         if self.context.in_step and torch.is_grad_enabled():
             for one in self._optimizers:
-                one.batches += 1
+                one.batches[id(iterator)] += 1
 
     def _cleared(self, _: None, optimizer: Any, *args: Any, **kwargs: Any) -> None:
         one = self._optimizers.get(optimizer)
@@ -128,7 +130,7 @@ class MicroBatchesProbe(OptimizerProbe):
                 at=one.passes[-1][0], optimizer=type(optimizer).__name__, n=len(one.passes)
             )
             row.means = sum(mean for _, mean in one.passes)
-            row.batches = one.batches
+            row.batches = max(one.batches.values(), default=0)
             row.changed = _versions(one.parameters) != one.versions
             self.context.add(row)
         one.clear()
