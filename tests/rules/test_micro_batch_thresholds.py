@@ -1,11 +1,11 @@
-"""OPT007 at both sides of its thresholds."""
+"""OPT008 at both sides of its thresholds."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from auditor.rules.opt007_loss_not_divided import LossNotDivided
+from auditor.rules.opt008_loss_not_divided import LossNotDivided
 
 from auditor.evidence import Machine, MicroBatches, Source
 from auditor.evidence.recorded.micro_batches import AddedUp

@@ -1,4 +1,4 @@
-"""OPT007 must name the marked lines."""
+"""OPT008 must name the marked lines."""
 
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -22,7 +22,7 @@ def _accumulating(backward, make=torch.optim.SGD, finish=lambda model: None):
 
 def a_loss_of_torch():
     def backward(out, y):
-        torch.nn.functional.mse_loss(out, y).backward()  # OPT007
+        torch.nn.functional.mse_loss(out, y).backward()  # OPT008
 
     return _accumulating(backward)
 
@@ -30,6 +30,6 @@ def a_loss_of_torch():
 def a_mean_and_a_sum_of_means():
     def backward(out, y):
         loss = torch.nn.functional.mse_loss(out, y) + out.abs().mean()
-        loss.backward()  # OPT007
+        loss.backward()  # OPT008
 
     return _accumulating(backward)

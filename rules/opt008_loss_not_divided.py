@@ -1,4 +1,4 @@
-"""OPT007: the loss of a micro-batch is not divided by their number."""
+"""OPT008: the loss of a micro-batch is not divided by their number."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class LossNotDivided(Rule):
     loss / iters_to_accumulate``). The thresholds are ours.
     """
 
-    code = "OPT007"
+    code = "OPT008"
     severity = Severity.NOTE
     since = "0.1"
 

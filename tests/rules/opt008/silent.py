@@ -1,4 +1,4 @@
-"""OPT007 must say nothing about these."""
+"""OPT008 must say nothing about these."""
 
 import torch
 from torch.utils.data import DataLoader, TensorDataset
