@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Machine, SamplerEpochs
+from auditor.evidence import Machine, SamplerEpochs, Source
+from auditor.evidence.source.loops import loop_of_epochs
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
+
+from .placing import places_of
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,8 @@ class SameOrderEachEpoch(Rule):
 
     ## What it finds
     A `DistributedSampler` that shuffles, and began several epochs in one pass with the same epoch
-    number: nobody called `set_epoch`. Only samplers of loaders that most steps take batches from
+    number: nobody called `set_epoch`. Named is the loop of the epochs, around the one over the
+    batches or around the call of its function. Only samplers of loaders that most steps take batches from
     count, so that those of a validation are silent.
 
     ## Why it costs
@@ -82,14 +86,17 @@ class SameOrderEachEpoch(Rule):
     share: float = knob(0.5, "Share of the pass's steps that must take batches of the loader.")
     replicas: int = knob(2, "Ranks that the sampler must divide its samples among.")
 
-    def detect(self, samplers: SamplerEpochs, machine: Machine) -> Iterator[Finding]:
+    def detect(
+        self, samplers: SamplerEpochs, machine: Machine, source: Source
+    ) -> Iterator[Finding]:
         for each in samplers.each:
             if each.epochs < self.epochs or each.replicas < self.replicas:
                 continue
             if each.share < self.share:
                 continue
+            loop = loop_of_epochs(source, each.stack)
             yield Finding(
-                each.site,
+                loop or each.site,
                 f"{amounts.count(each.epochs, 'epoch')} began in the same order: the "
                 f"DistributedSampler was told epoch {each.epoch} each time",
                 steps=each.epochs,
@@ -98,6 +105,7 @@ class SameOrderEachEpoch(Rule):
                     ("epochs that began", f"{each.epochs}, all with number {each.epoch}"),
                     ("sampler", str(each.made_at) if each.made_at else "made by a library"),
                 ),
+                places=places_of(loop, each.site) if loop else (),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:

@@ -15,8 +15,9 @@ from auditor.evidence.recorded.autotuning import Autotuning
 from auditor.evidence.recorded.backward import Backward
 from auditor.evidence.recorded.backward_rewalks import BackwardRewalks
 from auditor.evidence.recorded.batches import Batches
+from auditor.evidence.recorded.buffer_broadcasts import BufferBroadcasts
 from auditor.evidence.recorded.collective_order import CollectiveOrder
-from auditor.evidence.recorded.collectives import Collectives
+from auditor.evidence.recorded.collectives import Collectives, OwnTraffic
 from auditor.evidence.recorded.compiled_regions import CompiledRegions
 from auditor.evidence.recorded.compiles import Compiles
 from auditor.evidence.recorded.copies import Copies
@@ -38,8 +39,10 @@ from auditor.evidence.recorded.loader_lengths import LoaderLengths
 from auditor.evidence.recorded.loading import Loading
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.memory import DeviceMemory, HostMemory
+from auditor.evidence.recorded.micro_batches import MicroBatches
 from auditor.evidence.recorded.module_loops import ModuleLoops
 from auditor.evidence.recorded.nonfinite import Nonfinite
+from auditor.evidence.recorded.norm_batches import NormBatches
 from auditor.evidence.recorded.norm_buffers import NormBuffers
 from auditor.evidence.recorded.oom_handlers import OomHandlers
 from auditor.evidence.recorded.op_ranges import OpRanges
@@ -47,6 +50,7 @@ from auditor.evidence.recorded.pairwise_differences import PairwiseDifferences
 from auditor.evidence.recorded.params_without_grad import ParamsWithoutGrad
 from auditor.evidence.recorded.partial_resumes import PartialResumes
 from auditor.evidence.recorded.peak_experiments import PeakExperiments
+from auditor.evidence.recorded.rank_saves import RankSaves
 from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.recorded.repeated_draws import RepeatedDraws
 from auditor.evidence.recorded.reread_files import RereadFiles
@@ -83,6 +87,7 @@ __all__ = [
     "Backward",
     "BackwardRewalks",
     "Batches",
+    "BufferBroadcasts",
     "CacheChurn",
     "Checkpoint",
     "Checkpoints",
@@ -115,20 +120,24 @@ __all__ = [
     "Loads",
     "LossSums",
     "Machine",
+    "MicroBatches",
     "ModuleLoops",
     "NeverFreed",
     "Nonfinite",
+    "NormBatches",
     "NormBuffers",
     "OomHandlers",
     "OpRanges",
     "Others",
     "OutOfMemory",
+    "OwnTraffic",
     "PairwiseDifferences",
     "ParamsWithoutGrad",
     "PartialResumes",
     "PeakExperiments",
     "PeakHolders",
     "RankBatches",
+    "RankSaves",
     "Reads",
     "RepeatedDraws",
     "RereadFiles",

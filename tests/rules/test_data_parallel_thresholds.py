@@ -13,21 +13,37 @@ from auditor.rules.dist008_same_batches_on_ranks import SameBatchesOnAllRanks
 from auditor.rules.dist009_barrier_every_step import BarrierEveryStep
 from auditor.rules.dist010_many_small_collectives import ManySmallCollectives
 from auditor.rules.dist011_ranks_part import RanksPart
+from auditor.rules.dist013_stepped_unaveraged import SteppedUnaveraged
+from auditor.rules.dist014_buffers_sent_unchanged import BuffersSentUnchanged
+from auditor.rules.dist015_saved_by_all import SavedByAll
+from auditor.rules.dist016_few_samples_normed import FewSamplesNormed
 
 from auditor.evidence import (
+    BufferBroadcasts,
     CollectiveOrder,
     Collectives,
     DataParallel,
     Machine,
+    NormBatches,
+    OwnTraffic,
     RankBatches,
+    RankSaves,
     SamplerEpochs,
     Source,
 )
+from auditor.evidence.recorded.buffer_broadcasts import SentBuffers
 from auditor.evidence.recorded.collective_order import Call, Parting
 from auditor.evidence.recorded.collectives import Collective
-from auditor.evidence.recorded.data_parallel import DataParallelModule, SameBatches, SameOrder
+from auditor.evidence.recorded.data_parallel import (
+    Apart,
+    DataParallelModule,
+    SameBatches,
+    SameOrder,
+)
+from auditor.evidence.recorded.norm_batches import Norms
+from auditor.evidence.recorded.rank_saves import SavedAlike
 from auditor.evidence.recorded.step_pattern import StepPattern
-from auditor.model import Site
+from auditor.model import Severity, Site
 
 SITE = Site("train.py", 7, "step", "loss.backward()")
 LATER = Site("train.py", 9, "step", "loss.backward()")
@@ -37,7 +53,7 @@ ORDER = SameOrder(SITE, None, 2, 0, 2, 1.0)
 
 def findings(rule, each):
     if isinstance(each, SameOrder):
-        return list(rule.detect(SamplerEpochs((each,)), Machine()))
+        return list(rule.detect(SamplerEpochs((each,)), Machine(), Source()))
     tables = DataParallel((each,)), Machine()
     return list(rule.detect(*tables, *([Source()] if isinstance(rule, SearchForNothing) else [])))
 
@@ -62,6 +78,37 @@ def test_what_was_sent_is_said():
     (found,) = findings(AveragedTooOften(), replace(MODULE, averaged=(4, 4, 4)))
     assert "averaged over 2 ranks after each of 4 backward passes" in found.message
     assert ("sent for nothing by each rank", "3 MiB per step") in found.facts
+
+
+LOCAL = Apart(LATER, SITE, 1, 3, 0)
+
+
+@pytest.mark.parametrize(
+    ("more", "sent", "expected"),
+    [
+        ({}, 0, 1),
+        ({"apart": ()}, 0, 0),
+        ({"ranks": 1}, 0, 0),
+        ({}, (1 << 18) - 1, 1),
+        ({}, 1 << 18, 0),
+        ({"averaged": (), "apart": (LOCAL,) * 4}, 0, 0),
+        ({"averaged": (), "apart": (LOCAL,) * 5}, 0, 1),
+    ],
+)
+def test_steps_on_gradients_of_one_rank(more, sent, expected):
+    module = replace(MODULE, **{"averaged": (1, 1), "apart": (LOCAL,), "stepped": 3, **more})
+    tables = DataParallel((module,)), OwnTraffic(sent), Machine()
+    found = list(SteppedUnaveraged().detect(*tables))
+    assert [(each.site, len(each.places)) for each in found] == [(SITE, 2)] * expected
+
+
+def test_where_no_sync_was_not_called_the_backward_is_named():
+    module = replace(MODULE, averaged=(1,), apart=(replace(LOCAL, entered_at=None),), stepped=2)
+    tables = DataParallel((module,)), OwnTraffic(), Machine()
+    (found,) = SteppedUnaveraged().detect(*tables)
+    assert (found.site, found.places) == (LATER, ())
+    assert ("steps on gradients that are not averaged", "1 of 2") in found.facts
+    assert "only 1 earlier pass averaged them" in found.message
 
 
 @pytest.mark.parametrize(
@@ -95,6 +142,16 @@ def test_epochs_in_one_order(more, expected):
     assert len(findings(SameOrderEachEpoch(), replace(ORDER, **more))) == expected
 
 
+def test_the_loop_of_the_epochs_is_named():
+    text = "for epoch in range(3):\n    for x in loader:\n        train(x)\n"
+    at = Site("t.py", 2, "", "for x in loader:")
+    order = replace(ORDER, site=at, stack=(at,))
+    (found,) = SameOrderEachEpoch().detect(
+        SamplerEpochs((order,)), Machine(), Source({"t.py": text})
+    )
+    assert (found.site.line, [each.site.line for each in found.places]) == (1, [1, 2])
+
+
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
@@ -119,6 +176,50 @@ def test_ranks_that_share_a_model_may_share_batches(module):
     batches = RankBatches((SameBatches(SITE, SITE, 4, 5, 5, 3, 1.0),), 4)
     given = replace(MODULE, **{"ranks": 4, "averaged": (1,) * 5, **module})
     assert not list(SameBatchesOnAllRanks().detect(batches, DataParallel((given,)), Machine()))
+
+
+BUFFERS = SentBuffers(SITE, "Net", 2, 3, 0, 1 << 20, 5, 5)
+
+
+@pytest.mark.parametrize(
+    ("more", "severity"),
+    [
+        ({}, [None]),
+        ({"nbytes": (1 << 20) - 1}, [Severity.NOTE]),
+        ({"nbytes": 1 << 19, "sent": 10}, [None]),
+        ({"nbytes": 4096}, [Severity.NOTE]),
+        ({"nbytes": 4095}, []),
+        ({"changed": 1}, []),
+        ({"ranks": 1}, []),
+        ({"steps": 4}, []),
+    ],
+)
+def test_buffers_that_are_sent(more, severity):
+    tables = BufferBroadcasts((replace(BUFFERS, **more),)), Machine(), Source()
+    found = list(BuffersSentUnchanged().detect(*tables))
+    assert [each.severity for each in found] == severity
+
+
+@pytest.mark.parametrize(
+    ("line", "keyword", "said"),
+    [
+        ("model = DDP(net)", "broadcast_buffers", ["DDP", "broadcast_buffers"]),
+        ("model = DDP(net)", "forward_sync_buffers", ["DDP", "forward_sync_buffers"]),
+        (
+            "m = DistributedDataParallel(net, broadcast_buffers=True)",
+            "forward_sync_buffers",
+            ["DistributedDataParallel", "broadcast_buffers"],
+        ),
+        ("m = wrap(net)", "broadcast_buffers", None),
+        ("m = DDP(net)", "os.system", None),
+    ],
+)
+def test_the_flag_that_is_turned_off(line, keyword, said):
+    buffers = replace(BUFFERS, made_at=Site("t.py", 1, "", line), keyword=keyword)
+    rule, source = BuffersSentUnchanged(), Source({"t.py": line + "\n"})
+    (found,) = rule.detect(BufferBroadcasts((buffers,)), Machine(), source)
+    edits = [[each.call, each.keyword] for each in rule.remedy(found).edits]
+    assert edits == ([said] if said else [])
 
 
 HALF = StepPattern((0, 1, 2, 3, 4), 10)
@@ -178,7 +279,7 @@ def test_no_time_is_told_where_none_counts(us):
 )
 def test_ranks_that_part(other, sizes, said):
     parting = Parting(2, Call(0, SITE, "all_reduce", 4, 3), other, 1, 4)
-    found = list(RanksPart(sizes=sizes).detect(CollectiveOrder(parting), Machine()))
+    found = list(RanksPart(sizes=sizes).detect(CollectiveOrder(parting), Machine(), Source()))
     assert [said in each.message for each in found] == ([True] if said else [])
 
 
@@ -202,3 +303,74 @@ def test_gradients_of_one_compiled_backward(more, expected):
     assert len(found) == expected
     for each in found:
         assert "beneath the forward of DDP" in GradientsAtOnce().remedy(each).text
+
+
+LEFT = """\
+for epoch in range(3):
+    for x in loader:
+        loss.backward()
+        if done:
+            break
+    print()
+    while going:
+        loss.backward()
+    dist.all_reduce(total)
+dist.barrier()
+"""
+
+
+@pytest.mark.parametrize(
+    ("waits", "calls", "line", "said"),
+    [
+        (3, 9, 4, "rank 1 leaves the loop, here or at its end"),
+        (8, 9, 7, "rank 1 comes to the end of this loop first"),
+        (3, 10, 4, "rank 1 leaves the loop"),
+        (10, 9, 9, "and rank 0 waits for gradients at t.py:10"),
+    ],
+)
+def test_a_rank_that_left_the_loop(waits, calls, line, said):
+    one, other = (
+        Call(number, Site("t.py", at, "train"), what, 1, 7)
+        for number, at, what in ((1, calls, "all_reduce"), (0, waits, "backward"))
+    )
+    order, source = CollectiveOrder(Parting(0, one, other, 0, 7)), Source({"t.py": LEFT})
+    rule = RanksPart()
+    (found,) = rule.detect(order, Machine(), source)
+    assert (found.site.line, said in found.message) == (line, True)
+    assert "after 7 steps" in found.message
+    assert ("same step" in rule.remedy(found).text) is (line != 9)
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "one_file", "said"),
+    [
+        (1 << 18, False, ["into a file of its own"]),
+        (1 << 18, True, ["into one file"]),
+        ((1 << 18) - 1, False, []),
+    ],
+)
+def test_files_that_all_ranks_save(nbytes, one_file, said):
+    saves = RankSaves((SavedAlike(SITE, 4, 2, nbytes, 5.0, one_file),))
+    found = list(SavedByAll().detect(saves, Machine()))
+    assert [each.message.rpartition(", ")[2] for each in found] == said
+    if found:
+        assert ("written for nothing", "768 KiB each time") in found[0].facts
+
+
+NORMS = Norms(SITE, LATER, "Net", "BatchNorm2d", 3, 2, 5, 4, 17)
+
+
+@pytest.mark.parametrize(
+    ("more", "severity"),
+    [
+        ({}, [None]),
+        ({"values": 16}, [Severity.WARNING]),
+        ({"samples": 5}, []),
+        ({"ranks": 1}, []),
+        ({"forwards": 4}, []),
+    ],
+)
+def test_few_samples_that_are_normed(more, severity):
+    found = list(FewSamplesNormed().detect(NormBatches((replace(NORMS, **more),)), Machine()))
+    assert [each.severity for each in found] == severity
+    assert all(len(each.places) == 2 for each in found)

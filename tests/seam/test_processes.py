@@ -46,8 +46,8 @@ def several():
     own = iter(DataLoader(torch.randn(400, 8) + rank, batch_size=4))
     wide = DistributedDataParallel(torch.nn.Linear(8, 1), find_unused_parameters=True)  # DIST006
     descent = torch.optim.SGD(wide.parameters(), lr=0.1)
-    while True:
-        for (x,), (y,) in zip(loader, alike):  # DIST007
+    while True:  # DIST007
+        for (x,), (y,) in zip(loader, alike):
             next(own)
             descent.zero_grad()
             for half in x.chunk(2):

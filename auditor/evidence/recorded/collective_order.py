@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from auditor.evidence.recorded.data_parallel import MEMBERS, ONE_PROCESS
 from auditor.evidence.table import Evidence, Table
@@ -21,6 +22,23 @@ SIZES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bflo
 
 OF_ONE_SIZE = frozenset({"all_reduce", "reduce", "broadcast"})
 """Collectives whose tensors are of one size on all ranks; gathered ones need not be."""
+
+
+WAITS = "backward"
+"""What a rank is said to call that waits for gradients, which no line of the program sends."""
+
+OF_RANKS = re.compile(
+    r"gloo|NCCL|DistBackendError|DistNetworkError|ProcessGroup|Connection (?:reset|closed) by peer",
+    re.IGNORECASE,
+)
+"""What an error says that a rank gets since another one is gone, or calls something else."""
+
+ENDED_BY_OTHERS = frozenset({"SIGABRT", "alone"})
+"""How a rank may be ended that waits in a collective: by its backend, or after another rank."""
+
+FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)')
+BACKWARD_FILE = "torch/autograd/graph.py"
+"""Where every backward of a hung rank's stack runs through."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +86,8 @@ class CollectiveOrder(Table):
             (each for each in members if each.has(cls.parts[0])), key=lambda each: each.rank
         )
         found = [parting for each in ranks[1:] if (parting := _parting(ranks[0], each)) is not None]
+        if not found and all(map(_ended_by_others, ranks)):
+            found = [each for other in ranks[1:] if (each := _left(ranks[0], other)) is not None]
         if not found and ranks and ranks[0].manifest.get("played"):
             found = [each for other in ranks[1:] for each in _issued_otherwise(ranks[0], other)]
         return cls(min(found, key=lambda parting: parting.number, default=None))
@@ -94,6 +114,51 @@ def _parting(first: Recording, second: Recording) -> Parting | None:
     if steps <= extra.step:
         return None  # it may still come there, or died before
     return Parting(number, extra, None, shorter.rank, steps)
+
+
+def _left(first: Recording, second: Recording) -> Parting | None:
+    """Where one rank waits for gradients in a step after which the other one called something else,
+    and both ended there.
+    """
+    ours, theirs = _calls(first), _calls(second)
+    longer, shorter = (ours, second) if len(ours) > len(theirs) else (theirs, first)
+    number = min(len(ours), len(theirs))
+    if len(longer) != number + 1:
+        return None
+    extra, waits = longer[number], _waits_at(shorter)
+    if waits is None or _steps(shorter) != extra.step:
+        return None
+    other = Call(shorter.rank, waits, WAITS, 0, extra.step)
+    return Parting(number, extra, other, shorter.rank, extra.step)
+
+
+def _ended_by_others(recording: Recording) -> bool:
+    """Whether a rank ended in a way that the others may have caused."""
+    error = recording.manifest.get("error") or {}
+    if recording.manifest.get("outcome") == "timeout":
+        return True
+    return error.get("type") in ENDED_BY_OTHERS or _is_of_ranks(error)
+
+
+def _is_of_ranks(error: Mapping[str, Any]) -> bool:
+    return bool(OF_RANKS.search(f"{error.get('type', '')}: {error.get('message', '')}"))
+
+
+def _waits_at(recording: Recording) -> Site | None:
+    """The line of the backward that a rank died in, or hung in when the time was up; None where it
+    is another call, or not known.
+    """
+    error = recording.manifest.get("error") or {}
+    trace = str(error.get("traceback") or "")
+    if BACKWARD_FILE not in trace.replace("\\", "/"):
+        return None
+    if recording.manifest.get("outcome") != "timeout":
+        return recording.site_at(error["file"], error["line"]) if error.get("file") else None
+    own = recording.manifest.get("sources") or {}
+    for frame in FRAME.finditer(trace, max(0, trace.find("Current thread"))):
+        if recording.relative(frame["file"]) in own:
+            return recording.site_at(frame["file"], int(frame["line"]), frame["function"])
+    return None
 
 
 def _issued_otherwise(first: Recording, second: Recording) -> Iterator[Parting]:

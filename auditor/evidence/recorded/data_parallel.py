@@ -44,6 +44,23 @@ class DataParallelModule:
     """In how many its gradients are sent at least; 0 where that is not known."""
     at_once: tuple[int, ...] = ()
     """As ``averaged``, of these the passes whose gradients all came from one compiled backward."""
+    apart: tuple[Apart, ...] = ()
+    """Steps of the optimizer on gradients that are not averaged."""
+    stepped: int = 0
+    """Steps of the optimizer, averaged or not."""
+
+
+@dataclass(frozen=True)
+class Apart:
+    """A step of the optimizer on gradients of one rank alone: where the last backward before it was
+    called, where ``no_sync`` was, and how many backward passes before averaged.
+    """
+
+    backward_at: Site
+    entered_at: Site | None
+    averaged: int
+    local: int
+    step: int
 
 
 @dataclass(frozen=True)
@@ -73,27 +90,40 @@ def _module(
     evidence: Evidence, row: DataParallelRow, steps: list[GradientSyncRow]
 ) -> DataParallelModule:
     site = evidence.recording.site
-    places = Counter(each.at for each in steps).most_common(1)
-    unused = [each.unused for each in steps]
+    averaged = [each for each in steps if each.n]
+    places = Counter(each.at for each in averaged).most_common(1)
+    unused = [each.unused for each in averaged]
     return DataParallelModule(
         None if row.at is None else site(row.at),
         row.what,
         row.ranks,
         row.bytes,
         row.find_unused,
-        tuple(each.n for each in steps),
+        tuple(each.n for each in averaged),
         None if None in unused else sum(each or 0 for each in unused),
         site(places[0][0]) if places else None,
         row.buckets,
-        tuple(each.at_once for each in steps),
+        tuple(each.at_once for each in averaged),
+        tuple(
+            Apart(
+                site(each.local_at),
+                None if each.entered_at is None else site(each.entered_at),
+                each.n,
+                each.local,
+                each.step,
+            )
+            for each in steps
+            if each.local and each.local_at is not None
+        ),
+        len(steps),
     )
 
 
 @dataclass(frozen=True)
 class SameOrder:
     """A sampler that began ``epochs`` epochs in one pass, all of them with the number ``epoch``;
-    ``site`` is where the loader is iterated. ``share``: of the pass's steps that took batches of
-    that loader.
+    ``site`` is where the loader is iterated, ``stack`` the lines that led there, outermost first.
+    ``share``: of the pass's steps that took batches of that loader.
     """
 
     site: Site | None
@@ -102,6 +132,7 @@ class SameOrder:
     epoch: int
     epochs: int
     share: float
+    stack: tuple[Site, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -144,6 +175,7 @@ def _same(evidence: Evidence, pass_name: str, rows: list[SamplerEpochRow]) -> Sa
         last.epoch,
         len(rows),
         _share(evidence, pass_name, {row.loader_at for row in rows}),
+        tuple(map(site, last.stack)),
     )
 
 

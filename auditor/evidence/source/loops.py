@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from auditor.evidence.source.files import Function, Source, name_of
 from auditor.model import Site
@@ -35,6 +37,42 @@ def _covers(node: ast.AST, line: int) -> bool:
     return first <= line <= (last or first)
 
 
+def loop_of_epochs(source: Source, stack: Sequence[Site]) -> Site | None:
+    """The loop whose turns are the epochs of a ``for`` statement that goes over a loader on the last
+    of these lines, the outermost first: the next one around it, in its function or where that was
+    called from. None where there is none, or the line is no such statement.
+    """
+    if not stack:
+        return None
+    over = [node for node in _loops_around(source, stack[-1]) if _goes_over(node, stack[-1].line)]
+    inside: ast.AST | None = over[-1] if over else None
+    if inside is None:
+        return None
+    for site in reversed(stack):
+        around = [node for node in _loops_around(source, site) if node is not inside]
+        if around:
+            return replace(source.site_of(site.file, around[-1]), function=site.function)
+    return None
+
+
+def _loops_around(source: Source, site: Site) -> list[ast.For | ast.AsyncFor | ast.While]:
+    """The loops around a line, of its innermost function, the innermost last."""
+    found: list[ast.For | ast.AsyncFor | ast.While] = []
+    for node in source.nodes(site.file):
+        if isinstance(node, FUNCTIONS) and _covers(node, site.line):
+            found = []
+        elif isinstance(node, LOOPS) and _covers(node, site.line):
+            found.append(node)
+    return found
+
+
+def _goes_over(loop: ast.AST, line: int) -> bool:
+    """Whether a line is in the head of a ``for``."""
+    if not isinstance(loop, (ast.For, ast.AsyncFor)):
+        return False
+    return loop.lineno <= line <= (loop.iter.end_lineno or loop.lineno)
+
+
 def trains(source: Source, file: str, head: int) -> bool:
     """True if the loop that begins there runs a backward in each turn, itself or in a function of
     the program: it is the training's.
@@ -43,6 +81,43 @@ def trains(source: Source, file: str, head: int) -> bool:
         node for node in source.nodes(file) if isinstance(node, LOOPS) and node.lineno == head
     ]
     return any(_runs_backward(source, body, DEEPEST) for body in bodies)
+
+
+def left_between(source: Source, inside: Site, outside: Site) -> tuple[Site | None, Site | None]:
+    """Where a rank leaves that stands on the line ``outside`` while another one is ``inside``: the
+    head of the innermost loop around that line alone, and the first ``if`` in it that may end the
+    loop. None where there is none.
+    """
+    around = [
+        node
+        for node in _loops_around(source, inside)
+        if inside.file != outside.file or not _covers(node, outside.line)
+    ]
+    if not around:
+        return None, None
+    tests = [node for node in _own(around[-1].body) if isinstance(node, ast.If)]
+    tests = [node for node in tests if any(map(_leaves, _own([*node.body, *node.orelse])))]
+    first = min(tests, key=lambda node: node.lineno, default=None)
+    return tuple(  # type: ignore[return-value]
+        None
+        if node is None
+        else replace(source.site_of(inside.file, node), function=inside.function)
+        for node in (around[-1], first)
+    )
+
+
+def _own(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:
+    """What a loop's body holds, without inner functions and loops."""
+    waiting: list[ast.AST] = list(body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, (*FUNCTIONS, *LOOPS)):
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def _leaves(node: ast.AST) -> bool:
+    return isinstance(node, (ast.Break, ast.Return))
 
 
 PASSED_THROUGH = frozenset({"enumerate", "tqdm", "trange", "track"})

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
+
 from auditor.recordings.schema.base import At, MaybeAt, PassRow, Us, doc
 
 
@@ -40,7 +42,8 @@ class GradientSyncRow(PassRow, kw_only=True):
         int,
         doc(
             "backward passes since the gradients were last cleared or stepped on that averaged them "
-            "over the ranks; `at` is where the last of these was called"
+            "over the ranks; `at` is where the last of these was called, of none where the last of "
+            "`local`"
         ),
     ]
     unused: Annotated[
@@ -49,6 +52,63 @@ class GradientSyncRow(PassRow, kw_only=True):
     ] = None
     at_once: Annotated[
         int, doc("of these, passes that got all of its gradients from one compiled backward")
+    ] = 0
+    local: Annotated[
+        int,
+        doc(
+            "passes after the last of `n` that averaged nothing (`no_sync`): the step took in what "
+            "is this rank's own"
+        ),
+    ] = 0
+    local_at: Annotated[
+        int | None, doc("where the last of these was called: a number in `sites`, or null")
+    ] = None
+    entered_at: Annotated[
+        int | None, doc("where `no_sync` was called for it: a number in `sites`, or null")
+    ] = None
+
+
+class BufferBroadcastRow(PassRow, kw_only=True):
+    """A module in a ``DistributedDataParallel`` whose buffers rank 0 sends to the others before a
+    forward: once a pass. None of a module whose buffers are too large to be compared.
+    """
+
+    part = "buffer_broadcasts"
+    when = "loud, not on a null device"
+
+    number: Annotated[int, doc("its number")]
+    at: MaybeAt = None
+    what: Annotated[str, doc("class of the module inside")] = ""
+    ranks: Annotated[int, doc("of its process group")] = 0
+    n: Annotated[int, doc("forwards before which they were sent")] = 0
+    bytes: Annotated[int, doc("of the buffers that are sent at once")] = 0
+    buffers: Annotated[int, doc("how many these are")] = 0
+    changed: Annotated[int, doc("of these, buffers that held other values when the pass ended")] = 0
+    keyword: Annotated[
+        str, doc("what turns it off: `forward_sync_buffers`, before torch 2.13 `broadcast_buffers`")
+    ] = "broadcast_buffers"
+
+
+class NormBatchRow(PassRow, kw_only=True):
+    """A module in a ``DistributedDataParallel`` with batch norms that ran in training, none of them
+    ``SyncBatchNorm``: once a pass.
+    """
+
+    part = "norm_batches"
+    when = "loud"
+
+    at: MaybeAt = None
+    what: Annotated[str, doc("class of the module inside")] = ""
+    norm: Annotated[str, doc("class of the first of these norms")] = ""
+    norm_at: Annotated[
+        int | None, doc("where the one with the fewest values ran: a number in `sites`, or null")
+    ] = None
+    ranks: Annotated[int, doc("of its process group")] = 0
+    norms: Annotated[int, doc("how many ran")] = 0
+    n: Annotated[int, doc("forwards of the one with the fewest values")] = 0
+    samples: Annotated[int, doc("of the largest batch that one was given")] = 0
+    values: Annotated[
+        int, doc("of a channel, in the largest batch of the norm that was given the fewest")
     ] = 0
 
 
@@ -70,6 +130,9 @@ class SamplerEpochRow(PassRow, kw_only=True):
     ] = None
     replicas: Annotated[int, doc("`num_replicas`")] = 0
     epoch: Annotated[int, doc("its `epoch`, as `set_epoch` sets it")] = 0
+    stack: Annotated[list[int], doc("the user's frames, outermost first: numbers in `sites`")] = (
+        msgspec.field(default_factory=list)
+    )
 
 
 class BatchDigestRow(PassRow, kw_only=True):
@@ -149,6 +212,22 @@ class CommunicationRow(PassRow, kw_only=True):
     between: Annotated[
         int | None, doc("operators that computed between issue and wait; null as `waited_at`")
     ] = None
+
+
+class RankSaveRow(PassRow, kw_only=True):
+    """A `torch.save` of a rank that shares its machine with others; the first 64 of a run."""
+
+    part = "rank_saves"
+    when = "all passes, with several ranks, not on a null device"
+
+    at: At
+    us: Us = 0.0
+    path: Annotated[str | None, doc("where it wrote to (null: a buffer or an open file)")] = None
+    bytes: Annotated[int | None, doc("its size afterwards")] = None
+    digest: Annotated[
+        str,
+        doc("of the tensors in it; empty where one is a shard, there are none, or too many"),
+    ] = ""
 
 
 class RankMemoryRow(PassRow, kw_only=True):

@@ -157,6 +157,22 @@ class UpdateRow(PassRow, kw_only=True):
     kept: Annotated[int, doc("of these, bit for bit what they were")]
 
 
+class MicroBatchRow(PassRow, kw_only=True):
+    """An optimizer stepped on gradients that several backward passes of one line added up."""
+
+    part = "micro_batches"
+    when = "loud"
+
+    at: At
+    optimizer: Annotated[str, doc("its class")]
+    n: Annotated[int, doc("these passes, since the gradients were cleared or stepped on")]
+    means: Annotated[int, doc("of these, passes of a mean over the batch, or a sum of such")] = 0
+    batches: Annotated[int, doc("batches that one loader gave meanwhile")] = 0
+    changed: Annotated[
+        bool, doc("the gradients were written to after the last pass, before the step")
+    ] = False
+
+
 class SwitchedRow(PassRow, kw_only=True):
     """At the pass's end, one row per line that put a module into eval mode in which an optimizer
     then stepped its parameters: steps of all passes so far.

@@ -24,6 +24,7 @@ from torch.utils.data import DataLoader
 import auditor.capture.probes.registry
 import auditor.capture.shadow.device  # noqa: F401 - with the registry: everything that looks a name up
 from auditor.capture.instruments.torch_private import look_up
+from auditor.capture.instruments.torch_private.autograd import REDUCTION
 from auditor.capture.instruments.torch_private.look_up import FOUND, Missing
 from auditor.capture.shadow.facade import EXACT_FOREACH
 from tests.capture.instruments.hidden_names import accessors, hidden
@@ -341,6 +342,13 @@ def nodes_are_counted(t):
 def a_node_knows_its_number(t):
     before = t.next_number()
     assert t.number_of(loss().grad_fn) == before + 2
+
+
+def test_a_loss_says_how_it_reduces():
+    given, wanted = torch.ones(2, requires_grad=True), torch.zeros(2)
+    for reduction, number in (("mean", 1), ("sum", 2)):
+        loss = torch.nn.functional.mse_loss(given, wanted, reduction=reduction)
+        assert getattr(loss.grad_fn, REDUCTION) == number
 
 
 @promise("torch._C._autograd.SavedTensor.data", without=equals(CAN_WEIGH=False))

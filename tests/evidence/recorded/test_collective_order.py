@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,9 @@ from auditor.rule import NotLooked
 from auditor.runs.rank_recordings import RankedRecording
 
 
-def rank(folder: Path, number: int, calls: list[tuple[str, int, int]], steps: int) -> None:
+def rank(
+    folder: Path, number: int, calls: list[tuple[str, int, int]], steps: int, **ended: Any
+) -> None:
     """A rank that makes these calls (function, numbers, steps begun) and completes so many
     steps.
     """
@@ -32,7 +35,8 @@ def rank(folder: Path, number: int, calls: list[tuple[str, int, int]], steps: in
         writer.add(row)
     writer.close()
     facts = {"schema": SCHEMA, "cwd": "/", "device": "cpu", "outcome": "completed"}
-    write_manifest(writer.folder, {**facts, "rank": number, "world_size": 2, "environment": {}})
+    more = {"rank": number, "world_size": 2, "environment": {}, "sources": {"train.py": "0"}}
+    write_manifest(writer.folder, {**facts, **more, **ended})
 
 
 def parting(tmp_path, first, second, steps=(5, 5)):
@@ -80,6 +84,56 @@ def test_the_call_may_be_the_later_rank_s(tmp_path):
         0,
         3,
     )
+
+
+TRACE = 'File "/lib/torch/autograd/graph.py", line 979 in _engine_run_backward\n'
+STUCK = {"file": "/train.py", "line": 7, "traceback": TRACE}
+DIED = {
+    "outcome": "raised",
+    "error": {"type": "RuntimeError", "message": "[gloo/pair.cc] Read error", **STUCK},
+}
+ABORTED = {"outcome": "killed", "error": {"type": "SIGABRT", "message": ""}}
+HUNG = {
+    "outcome": "timeout",
+    "error": {
+        "type": "Timeout",
+        "message": "",
+        "traceback": 'Thread 0x1\n  File "/train.py", line 3 in load\n'
+        f'Current thread 0x2\n  {TRACE}  File "/train.py", line 8 in step\n',
+    },
+}
+OUT_OF_TIME = {"outcome": "timeout", "error": {"type": "Timeout", "traceback": ""}}
+
+
+def left(tmp_path, waits, calls, *, steps=4, longer=((*SUM[:2], 4),)):
+    rank(tmp_path, 0, [], steps, **waits)
+    rank(tmp_path, 1, list(longer), 4, **calls)
+    return Evidence(RankedRecording(tmp_path)).get(CollectiveOrder).parting
+
+
+@pytest.mark.parametrize(
+    ("waits", "calls", "line"), [(DIED, ABORTED, 7), (DIED, DIED, 7), (HUNG, OUT_OF_TIME, 8)]
+)
+def test_a_rank_that_left_the_loop_while_another_waits_for_gradients(tmp_path, waits, calls, line):
+    found = left(tmp_path, waits, calls)
+    assert (found.one.rank, found.one.what, found.one.step) == (1, "all_reduce", 4)
+    assert (found.other.rank, found.other.what, found.other.site.line) == (0, "backward", line)
+
+
+@pytest.mark.parametrize(
+    ("waits", "calls", "more"),
+    [
+        (DIED, ABORTED, {"steps": 3}),  # it died in a step before
+        (DIED, ABORTED, {"longer": [(*SUM[:2], 4), (*WAIT[:2], 4)]}),  # the first call returned
+        (DIED, {"outcome": "killed", "error": {"type": "SIGKILL"}}, {}),
+        (DIED, {"outcome": "completed"}, {}),
+        ({**DIED, "error": {**DIED["error"], "traceback": ""}}, ABORTED, {}),
+        ({**DIED, "error": {**DIED["error"], "message": "shape"}}, ABORTED, {}),
+        (OUT_OF_TIME, OUT_OF_TIME, {}),
+    ],
+)
+def test_ranks_of_which_one_may_have_died_first(tmp_path, waits, calls, more):
+    assert left(tmp_path, waits, calls, **more) is None
 
 
 def test_one_recording_alone_tells_nothing(seen):

@@ -34,6 +34,21 @@ def test_steps_of_the_optimizer_are_joined_to_their_module(seen):
     assert (second.averaged, second.find_unused, second.unused) == ((1,), True, 0)
 
 
+def test_steps_on_gradients_of_one_rank_are_set_apart(seen):
+    rows = [
+        loud(0, number=0, at=1, n=1, unused=0),
+        loud(1, number=0, at=1, n=1, unused=0, local=3, local_at=2, entered_at=0),
+        loud(2, number=0, at=2, n=0, local=1, local_at=2),
+    ]
+    table = seen(sites=[3, 5, 7], data_parallel=[module()], gradient_syncs=rows).get(DataParallel)
+    (one,) = table.each
+    assert (one.averaged, one.at.line, one.stepped, one.unused) == ((1, 1), 5, 3, 0)
+    assert [
+        (each.step, each.averaged, each.local, each.backward_at.line, each.entered_at)
+        for each in one.apart
+    ] == [(1, 1, 3, 7, one.made_at), (2, 0, 1, 7, None)]
+
+
 def test_one_pass_that_is_not_known_leaves_all_unknown(seen):
     rows = [loud(step, number=0, at=1, n=1, unused=unused) for step, unused in ((0, 0), (1, None))]
     table = seen(sites=[3, 5], data_parallel=[module()], gradient_syncs=rows).get(DataParallel)
@@ -76,8 +91,10 @@ def epochs(seen, rows, fed=range(8), loader_at=0):
     ("fed", "loader_at", "share"), [(range(8), 0, 1.0), (range(2), 0, 0.25), (range(8), None, 0.0)]
 )
 def test_epochs_of_one_number_in_a_pass(seen, fed, loader_at, share):
-    (one,) = epochs(seen, [quiet(0, epoch=4), quiet(4, epoch=4)], fed, loader_at)
+    rows = [quiet(0, epoch=4), quiet(4, epoch=4, stack=[1, 0])]
+    (one,) = epochs(seen, rows, fed, loader_at)
     assert (one.epochs, one.epoch, one.share, one.site.line) == (2, 4, share, 3)
+    assert [each.line for each in one.stack] == [5, 3]
 
 
 def test_the_pass_with_most_epochs_tells(seen):

@@ -21,10 +21,31 @@ def epochs_without_set_epoch():
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def steps():
-        while True:
-            for (x,) in loader:  # DIST007
+        while True:  # DIST007
+            for (x,) in loader:
                 _train(model, optimizer, x)
                 yield
+
+    return functools.partial(next, steps())
+
+
+def an_epoch_is_a_function():
+    sampler = DistributedSampler(DATA, num_replicas=2, rank=0)
+    loader = DataLoader(DATA, batch_size=8, sampler=sampler)
+    model = torch.nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def epoch():
+        for number, (x,) in enumerate(
+            loader,
+        ):
+            if number >= 0:
+                _train(model, optimizer, x)
+            yield
+
+    def steps():
+        for _ in range(1000):  # DIST007
+            yield from epoch()
 
     return functools.partial(next, steps())
 

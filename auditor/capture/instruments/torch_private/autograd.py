@@ -62,6 +62,10 @@ SAVED: Final = "_raw_saved_"
 """How the attributes of a node begin that hold saved tensors, not unpacked. Without them: a graph
 weighs what its custom functions keep."""
 
+REDUCTION: Final = "_saved_reduction"
+"""The attribute of a loss's node that says how it reduces: 1 for the mean. Without it: nothing is
+known of that loss."""
+
 CAN_WEIGH: Final[bool] = private("torch._C._autograd.SavedTensor.data") is not None
 """Saved tensors can be looked at without unpacking them; later than torch 2.6. Without it: the
 weight of a graph is unknown.

@@ -126,7 +126,7 @@ class CollectivesProbe(Probe):
             return
         self._logged += 1
         row = CollectiveCallRow(at=at, what=name)
-        row.total = self.context.global_step + max(0, self.context.step)
+        row.total = self.context.global_step
         row.numbers = sum(each.numel() for each in given if isinstance(each, torch.Tensor))
         self.context.add(row)
         self._in_step += 1

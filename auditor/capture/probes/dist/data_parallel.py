@@ -31,17 +31,24 @@ class _Wrapped:
     parameters: frozenset[int] = frozenset()
     """Identities of those that require gradients: the module keeps them alive."""
     forwarded: bool = False
-    """Its last forward prepared an average, and no backward came since."""
+    """A forward prepared an average, and no backward came since."""
+    apart: bool = False
+    """Its last forward prepared none, and no backward came since."""
     told: bool = False
     n: int = 0
     unused: int = 0
     at_once: int = 0
     unknown: bool = False
     last_at: int | None = None
+    local: int = 0
+    """Backward passes since then whose gradients are this rank's own."""
+    local_at: int | None = None
+    entered_at: int | None = None
+    """Where ``no_sync`` was called last."""
 
     def clear(self) -> None:
         """Its gradients are gone."""
-        self.n = self.unused = self.at_once = 0
+        self.n = self.unused = self.at_once = self.local = 0
         self.unknown = False
 
 
@@ -92,8 +99,9 @@ class DataParallelProbe(OptimizerProbe):
             self.context.writer.touch(part)
         for one in self._modules.each.values():
             one.clear()
-            one.forwarded = one.told = False
+            one.forwarded = one.apart = one.told = False
         self._patches.around(DistributedDataParallel, "forward", before=self._forward)
+        self._patches.around(DistributedDataParallel, "no_sync", before=self._enters)
         self._patches.around(Optimizer, "zero_grad", after=self._optimizer_cleared)
         self._patches.around(torch.nn.Module, "zero_grad", after=self._module_cleared)
         BACKWARD_HOOKS.add(self)
@@ -114,12 +122,19 @@ class DataParallelProbe(OptimizerProbe):
         one = self._modules.each.get(module)
         if one is None or not torch.is_grad_enabled():
             return
-        one.forwarded = bool(module.require_backward_grad_sync)
+        one.forwarded |= bool(module.require_backward_grad_sync)
+        one.apart = not one.forwarded
         one.parameters = frozenset(id(each) for each in module.parameters() if each.requires_grad)
+
+    def _enters(self, module: Any) -> None:
+        one = self._modules.each.get(module)
+        if one is not None:
+            one.entered_at = self.context.frames.here()
 
     def backward_begins(self, call: Backward) -> None:
         """Its graph is walked now, while it is there."""
-        if not call.nested and any(one.forwarded for one in self._modules.each.values()):
+        waiting = (one.forwarded or one.apart for one in self._modules.each.values())
+        if not call.nested and any(waiting):
             _ = call.walked
 
     def backward_ends(self, call: Backward) -> None:
@@ -129,6 +144,8 @@ class DataParallelProbe(OptimizerProbe):
         for one in self._modules.each.values():
             if one.forwarded:
                 self._averaged(one, call.walked)
+            elif one.apart:
+                self._kept_apart(one, call.walked)
 
     def backward_lost(self, error: Exception) -> None:
         """The door let go of us."""
@@ -139,11 +156,19 @@ class DataParallelProbe(OptimizerProbe):
         if not reached and not walked.capped:
             return  # of another module
         one.forwarded = False
+        one.local = 0  # what was summed up before is averaged with it
         one.n += 1
         one.unknown |= walked.capped
         one.unused += reached != one.parameters
         one.at_once += not walked.capped and _from_one_graph(walked, reached)
         one.last_at = self.context.frames.here()
+
+    def _kept_apart(self, one: _Wrapped, walked: Walk) -> None:
+        if one.parameters.isdisjoint(id(leaf.variable) for leaf in walked.leaves):
+            return
+        one.apart = False
+        one.local += 1
+        one.local_at = self.context.frames.here()
 
     def _optimizer_cleared(self, _: None, optimizer: Any, *args: Any, **kwargs: Any) -> None:
         for _module, one in self._modules.of(frozenset(map(id, tensors_of(optimizer)))):
@@ -158,17 +183,16 @@ class DataParallelProbe(OptimizerProbe):
         if not self._on or not self._modules.each:
             return
         for module, one in self._modules.of(frozenset(map(id, tensors_of(optimizer)))):
-            if one.n and one.last_at is not None:
+            at = one.last_at if one.n else one.local_at
+            if (one.n or one.local) and at is not None:
                 self._tell(module, one)
-                self.context.add(
-                    GradientSyncRow(
-                        number=one.number,
-                        at=one.last_at,
-                        n=one.n,
-                        unused=None if one.unknown else one.unused,
-                        at_once=one.at_once,
-                    )
+                row = GradientSyncRow(
+                    number=one.number, at=at, n=one.n, local=one.local, at_once=one.at_once
                 )
+                row.unused = None if one.unknown else one.unused
+                if one.local:
+                    row.local_at, row.entered_at = one.local_at, one.entered_at
+                self.context.add(row)
             one.clear()
 
     def _tell(self, module: Any, one: _Wrapped) -> None:

@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 from auditor.capture.instruments.loader_origins import LoaderOrigins
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.graph.call_paths import path_of
 from auditor.recordings.schema import SamplerEpochRow
 
 
@@ -68,5 +69,6 @@ class SamplerEpochsProbe(Probe):
                 loader_at=self._origins.of(loader),
                 replicas=sampler.num_replicas,
                 epoch=sampler.epoch,
+                stack=list(path_of(self.context.frames)),
             )
         )

@@ -42,6 +42,27 @@ def twice():
     model(x, True).sum().backward()  # last
     optimizer.step()
 
+def last_apart():
+    optimizer.zero_grad()
+    model(x, True).sum().backward()
+    with model.no_sync():  # enters
+        model(x, True).sum().backward()
+        model(x, True).sum().backward()  # apart
+    optimizer.step()
+
+def prepared_before():
+    optimizer.zero_grad()
+    loss = model(x, True).sum()
+    with model.no_sync():
+        model(x, True)
+        loss.backward()
+    optimizer.step()
+
+def all_apart():
+    with model.no_sync():
+        model(x, True).sum().backward()
+    optimizer.step()
+
 def cleared():
     model(x, True).sum().backward()
     model.zero_grad()
@@ -94,6 +115,20 @@ def test_what_was_averaged_for_each_step_of_the_optimizer(tmp_path: Path) -> Non
     assert all(vars(owner)[name] is value for owner, name, value in before)
 
 
+def test_steps_on_gradients_of_one_rank(tmp_path: Path) -> None:
+    ranks()
+    before = vars(DistributedDataParallel)["no_sync"]
+    with Drive(tmp_path, DataParallelProbe) as drive:
+        user = load(tmp_path, SOURCE)
+        for step in (user.last_apart, user.prepared_before, user.all_apart):
+            drive.run("loud", step, steps=1)
+        rows = drive.rows("gradient_syncs")
+    assert [(row["n"], row.get("local", 0)) for row in rows] == [(1, 2), (1, 0), (0, 1)]
+    assert rows[0]["local_at_line"] == line_of(user, "apart")
+    assert rows[0]["entered_at_line"] == line_of(user, "enters")
+    assert vars(DistributedDataParallel)["no_sync"] is before
+
+
 def test_which_epochs_begin(tmp_path: Path) -> None:
     before = vars(DataLoader)["__iter__"], vars(DistributedSampler)["__init__"]
     with Drive(tmp_path, SamplerEpochsProbe) as drive:
@@ -105,6 +140,7 @@ def test_which_epochs_begin(tmp_path: Path) -> None:
         rows = drive.rows("sampler_epochs")
     assert [(row.get("epoch", 0), row["replicas"]) for row in rows] == [(0, 2), (1, 2), (2, 2)]
     assert rows[0]["at_line"] == line_of(user, "begins")
+    assert rows[0]["stack"] == [rows[0]["at"]]
     assert [row["loader_at_line"] for row in rows[:2]] == [line_of(user, "loader")] * 2
     assert {row["made_at_line"] for row in rows} == {line_of(user, "sampler")}
     assert (vars(DataLoader)["__iter__"], vars(DistributedSampler)["__init__"]) == before
@@ -218,8 +254,12 @@ def step():
 """
     with Drive(tmp_path, CollectivesProbe) as drive:
         user = load(tmp_path, source)
-        drive.run("quiet", user.step, steps=1)
-        assert len(drive.rows("collective_calls")) == 1
+        drive.context.global_step = 7  # the session counts it up in each step
+        with drive.running("quiet"):
+            drive.context.step = 2
+            drive.step(user.step)
+        (row,) = drive.rows("collective_calls")
+    assert row["total"] == 7
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,80 @@
+"""DIST013 must name the marked lines."""
+
+import contextlib
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from tests.echo_group import ranks
+
+
+def _module(*sizes):
+    ranks()
+    layers = [torch.nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)]
+    return DistributedDataParallel(torch.nn.Sequential(*layers))
+
+
+def the_first_micro_batch_is_averaged():
+    model = _module(8, 16, 4)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def averaging(micro):
+        if micro % 4 == 0:
+            return contextlib.nullcontext()
+        return model.no_sync()  # DIST013
+
+    def step():
+        for micro in range(4):
+            with averaging(micro):
+                (model(torch.randn(8, 8)).square().mean() / 4).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def the_last_group_of_an_epoch_is_too_small():
+    model = _module(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def update(x, last):
+        with model.no_sync() if not last else contextlib.nullcontext():  # DIST013
+            (model(x).square().mean() / 2).backward()
+
+    def step():
+        for number in range(5):
+            update(torch.randn(8, 8), number % 2 == 1)
+            if number % 2 == 1 or number == 4:
+                optimizer.step()
+                optimizer.zero_grad()
+
+    return step
+
+
+def all_of_them_inside():
+    model = _module(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        with model.no_sync():  # DIST013
+            for _ in range(2):
+                model(torch.randn(8, 8)).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def the_flag_is_set_by_hand():
+    model = _module(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        for micro in range(3):
+            model.require_backward_grad_sync = micro == 1
+            loss = model(torch.randn(8, 8)).square().mean()
+            loss.backward()  # DIST013
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step

@@ -1,0 +1,134 @@
+"""DIST013 must say nothing about these."""
+
+import contextlib
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from tests.echo_group import ranks
+
+
+def _module(*sizes):
+    ranks()
+    layers = [torch.nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)]
+    return DistributedDataParallel(torch.nn.Sequential(*layers))
+
+
+def only_the_last_micro_batch_is_averaged():
+    model = _module(8, 16, 4)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    taken = iter(range(100_000))
+
+    def step():  # a pass may begin in the middle of four
+        micro = next(taken) % 4
+        with model.no_sync() if micro < 3 else contextlib.nullcontext():
+            (model(torch.randn(8, 8)).square().mean() / 4).backward()
+        if micro == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return step
+
+
+def averaged_by_hand():
+    model = _module(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        with model.no_sync():
+            for _ in range(2):
+                model(torch.randn(8, 8)).square().mean().backward()
+        for p in model.parameters():
+            dist.all_reduce(p.grad)
+            p.grad.div_(dist.get_world_size())
+        optimizer.step()
+
+    return step
+
+
+def parameters_are_averaged_now_and_then():
+    model = _module(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    taken = iter(range(100_000))
+
+    def step():
+        optimizer.zero_grad()
+        with model.no_sync():
+            model(torch.randn(8, 8)).square().mean().backward()
+        optimizer.step()
+        if next(taken) % 4 == 3:
+            for p in model.parameters():
+                dist.all_reduce(p.data)
+                p.data.div_(dist.get_world_size())
+
+    return step
+
+
+def a_look_at_sharpness_first():
+    model = _module(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        x = torch.randn(8, 8)
+        with model.no_sync():
+            model(x).square().mean().backward()
+        with torch.no_grad():
+            moved = [p.grad * 0.05 for p in model.parameters()]
+            for p, by in zip(model.parameters(), moved, strict=True):
+                p.add_(by)
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        with torch.no_grad():
+            for p, by in zip(model.parameters(), moved, strict=True):
+                p.sub_(by)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def a_judge_whose_gradients_are_not_wanted():
+    maker, judge = _module(8, 8), _module(8, 1)
+    makes = torch.optim.Adam(maker.parameters(), lr=1e-4)
+    judges = torch.optim.Adam(judge.parameters(), lr=1e-4)
+
+    def step():
+        made = maker(torch.randn(8, 8))
+        makes.zero_grad()
+        with judge.no_sync():
+            (1 - judge(made)).square().mean().backward()
+        makes.step()
+        judges.zero_grad()
+        both = torch.cat([made.detach(), torch.randn(8, 8)])
+        judge(both).square().mean().backward()
+        judges.step()
+
+    return step
+
+
+def a_forward_outside_prepared_the_average():
+    model = _module(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        loss = model(torch.randn(8, 8)).square().mean()
+        with model.no_sync():
+            loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def a_plain_module():
+    model = torch.nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.randn(8, 8)).square().mean().backward()
+        optimizer.step()
+
+    return step

@@ -1,0 +1,112 @@
+"""OPT008 must say nothing about these."""
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def _accumulating(backward, make=torch.optim.SGD, finish=lambda model: None):
+    loader = DataLoader(TensorDataset(torch.randn(16, 8), torch.randn(16, 4)), batch_size=2)
+    model = torch.nn.Linear(8, 4)
+    optimizer = make(model.parameters(), lr=1e-3)
+
+    def step():
+        for number, (x, y) in enumerate(loader):
+            backward(model(x), y)
+            if number % 4 == 3:
+                finish(model)
+                optimizer.step()
+                optimizer.zero_grad()
+
+    return step
+
+
+def divided():
+    return _accumulating(lambda out, y: ((out - y).square().mean() / 4).backward())
+
+
+def multiplied():
+    return _accumulating(lambda out, y: (0.25 * (out - y).square().mean()).backward())
+
+
+def a_sum():
+    loss = torch.nn.MSELoss(reduction="sum")
+    return _accumulating(lambda out, y: loss(out, y).backward())
+
+
+def a_gradient_to_begin_with():
+    def backward(out, y):
+        torch.nn.functional.mse_loss(out, y).backward(torch.tensor(0.25))
+
+    return _accumulating(backward)
+
+
+def adam_divides_by_their_size():
+    def backward(out, y):
+        torch.nn.functional.mse_loss(out, y).backward()
+
+    return _accumulating(backward, torch.optim.Adam)
+
+
+def gradients_are_divided():
+    def finish(model):
+        for p in model.parameters():
+            p.grad /= 4
+
+    def backward(out, y):
+        torch.nn.functional.mse_loss(out, y).backward()
+
+    return _accumulating(backward, finish=finish)
+
+
+def clipped():
+    def backward(out, y):
+        torch.nn.functional.mse_loss(out, y).backward()
+
+    return _accumulating(
+        backward, finish=lambda model: torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    )
+
+
+def losses_of_one_batch():
+    loader = DataLoader(TensorDataset(torch.randn(16, 8)), batch_size=4)
+    model = torch.nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        for (x,) in loader:
+            optimizer.zero_grad()
+            for task in range(4):
+                model(x)[:, task].square().mean().backward()
+            optimizer.step()
+
+    return step
+
+
+def one_backward_a_step():
+    loader = DataLoader(TensorDataset(torch.randn(16, 8)), batch_size=4)
+    model = torch.nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        for (x,) in loader:
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+
+    return step
+
+
+def halves_of_a_batch_beside_other_loaders():
+    data = TensorDataset(torch.randn(16, 8))
+    loaders = [DataLoader(data, batch_size=4) for _ in range(3)]
+    model = torch.nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        for (x,), _, _ in zip(*loaders, strict=True):
+            optimizer.zero_grad()
+            for half in x.chunk(2):
+                model(half).square().mean().backward()
+            optimizer.step()
+
+    return step
