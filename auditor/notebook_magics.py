@@ -41,9 +41,8 @@ def _refuse(words: str) -> NoReturn:
 
 
 CELLS = (
-    "cells of a notebook are in no file: what rules look up in the source (the holder of a graph, a "
-    "line, a patch) is not seen in them, so that clean says less there; a module that the notebook "
-    "imports has all of it"
+    "cells of a notebook are in no file: what rules look up in the source (a line, a patch) is not "
+    "seen in them, so that clean says less there; a module that the notebook imports has all of it"
 )
 
 

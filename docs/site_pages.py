@@ -1,10 +1,13 @@
 """What mkdocs adds to the pages in this folder (``make docs``): README as the first page, a page for
-each rule, the reference of commands and of Python, and the project's own documents.
+each rule, the gallery of examples, the reference of commands and of Python, and the project's own
+documents.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -27,11 +30,16 @@ PROJECT = {
 }
 LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)\s#]*)(#[^)\s]*)?(?=\))")
 """What a Markdown link leads to: a path and an anchor."""
+NAMED = re.compile(r"^(#+ )<a id=\"([\w-]+)\"></a>(?=\2$)", re.MULTILINE)
+"""A heading with an anchor of its own name, which mkdocs gives it, too: no two may be the same."""
 WIDE = 80
 """Characters of a signature above which its parameters stand below each other."""
 ROLE = re.compile(r":\w+:`~?([^`]+)`")
 CODE = re.compile(r"\b[A-Z]+\d{3}\b(?![-/])")
 FIRST, RULES = "README.md", "rules/README.md"
+GALLERY = Path(os.environ.get("AUDIT_GALLERY", ROOT / "build" / "gallery"))
+"""What docs/make_gallery.py wrote; tests have a gallery of their own."""
+EMPTY = "No example was audited for this copy of the site: `make docs` does it."
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -40,12 +48,15 @@ def on_files(files: Files, config: Any) -> Files:
 
     for path, text in made_pages():
         files.append(File.generated(config, path, content=text))
+    for place, source in gallery_files(GALLERY):
+        files.append(File.generated(config, place, abs_src_path=str(source)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Links that lead out of docs/ in a checkout lead to the pages made of those files."""
     path = page.file.src_uri
+    markdown = NAMED.sub(r"\1", markdown)
     if page.file.generated_by is not None:
         return markdown  # done when it was made
     if path == "finds.md":
@@ -59,6 +70,7 @@ def made_pages() -> Iterator[tuple[str, str]]:
     for name, path in PROJECT.items():
         yield path, _of(name, path)
     yield from _rules()
+    yield from gallery(GALLERY)
     yield "reference/commands.md", _commands()
     yield "reference/python.md", _python()
 
@@ -103,6 +115,80 @@ def _rules() -> Iterator[tuple[str, str]]:
     yield "rules/index.md", f"{head}\n| code | defect | severity |\n|---|---|---|\n{rows}\n"
     for rule in rules:
         yield f"rules/{rule.code.lower()}.md", page(rule)
+
+
+def gallery(folder: Path) -> Iterator[tuple[str, str]]:
+    """A page for each example that was audited into ``folder``, and one that lists them."""
+    made = _gallery_maker()
+    rows = []
+    for example in made.examples():
+        place = folder / example.name
+        if (place / made.REPORT).is_file() and (place / made.PAGE).is_file():
+            text, said = _example(example, place, made)
+            yield f"gallery/{example.name}.md", text
+            rows.append(f"| [{example.name}]({example.name}.md) | {said} |")
+    head = (
+        "# Gallery\n\nThe trainers of `examples/`, audited on the machine that made this site. Each "
+        "has its report, as `audit run` left it.\n\n"
+    )
+    table = "\n".join(["| example | an audit says |", "|---|---|", *rows]) if rows else EMPTY
+    yield "gallery/index.md", f"{head}{table}\n"
+
+
+def gallery_files(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Reports and pictures: where they lie in the site, and where now."""
+    made = _gallery_maker()
+    for example in made.examples():
+        for file in (made.PAGE, made.PICTURE):
+            source = folder / example.name / file
+            if source.is_file() and (folder / example.name / made.REPORT).is_file():
+                yield f"gallery/{example.name}/{file}", source
+
+
+def _example(example: Any, place: Path, made: Any) -> tuple[str, str]:
+    """The page of an example, and its headline."""
+    from auditor.judging import catalogue
+
+    as_json, markdown, summary, costs = (
+        catalogue.reports(name) for name in ("as_json", "markdown", "summary", "costs")
+    )
+    report = as_json.read(place / made.REPORT)
+    readme = (ROOT / "examples" / example.name / "README.md").read_text("utf-8")
+    title, story = readme.lstrip("# ").split("\n\n")[:2]
+    said = [markdown.escape(words) for words in summary.headline(report)]
+    parts = [
+        f"# {title.strip()}",
+        story,
+        f"```console\n$ cd {example.place.relative_to(ROOT)}\n$ {example.command}\n```",
+        " ".join(f"**{words}**" for words in said),
+        f"[The report]({example.name}/{made.PAGE}){{ .md-button }}",
+    ]
+    if (place / made.PICTURE).is_file():
+        shown = f"![The first screen of the report]({example.name}/{made.PICTURE})"
+        parts.append(f"[{shown}]({example.name}/{made.PAGE})")
+    if report.findings:
+        rows = [_row(finding, markdown, summary, costs) for finding in report.findings]
+        parts.append("## Findings\n\n" + "\n".join(rows))
+    parts.append("[All examples](index.md)")
+    return "\n\n".join(parts) + "\n", said[0] if said else ""
+
+
+def _row(finding: Any, markdown: Any, summary: Any, costs: Any) -> str:
+    code = finding.code
+    where = f", <code>{markdown.escape(str(finding.site), 300)}</code>" if finding.site else ""
+    price = costs.price(finding)
+    told = f"{summary.severity(finding).value}{f', {price}' if price else ''}"
+    rule = f"[{code}](../rules/{code.lower()}.md)"
+    return f"- **{rule}**{where} ({told}): {markdown.prose(finding.message)}"
+
+
+def _gallery_maker() -> Any:
+    spec = importlib.util.spec_from_file_location("make_gallery", ROOT / "docs/make_gallery.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _commands() -> str:

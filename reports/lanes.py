@@ -50,7 +50,7 @@ def _valid(chart: Lanes) -> list[Bar]:
 def _picture(
     name: str, chart: Lanes, bars: Sequence[Bar], anchors: Mapping[str, tuple[str, str]]
 ) -> Picture:
-    gap = _gap(chart, anchors)
+    gap = dearest(chart, anchors)
     right = max(bar.start + bar.length for bar in bars)
     if chart.gap is not None and gap is not None:
         right = max(right, chart.gap.start + chart.gap.length)
@@ -127,7 +127,7 @@ def _pointed(pointed: Pointed, scale: float) -> Body:
     return ("pointed", _HINTS, 0, _short(start / scale), _short(length / scale), where)
 
 
-def _gap(chart: Lanes, anchors: Mapping[str, tuple[str, str]]) -> Marked | None:
+def dearest(chart: Lanes, anchors: Mapping[str, tuple[str, str]]) -> Marked | None:
     """What is said of the dearest gap; None where there is none that can be drawn."""
     gap = chart.gap
     if gap is None or not math.isfinite(gap.start + gap.length + gap.share):

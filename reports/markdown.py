@@ -49,7 +49,7 @@ def escape(words: str, limit: int = _TEXT) -> str:
     return shown.replace("\0", _APART)
 
 
-def _prose(words: str, limit: int = _TEXT) -> str:
+def prose(words: str, limit: int = _TEXT) -> str:
     """A rule's words as :func:`escape` gives them, what stood between backticks as code."""
     parts = escape(words, limit).split(_TICK)
     if len(parts) % 2 == 0:  # one stands alone: it is no quotation mark
@@ -114,7 +114,7 @@ def _table(report: Report) -> Iterator[str]:
             escape(finding.code, 40),
             price,
             f"<code>{escape(str(finding.site), 300)}</code>" if finding.site else "",
-            _prose(finding.message, 300),
+            prose(finding.message, 300),
         )
         yield f"| {' | '.join(cells)} |\n"
     if len(report.findings) > _ROWS:
@@ -128,14 +128,14 @@ def _section(report: Report, finding: Finding) -> Iterator[str]:
         return
     place = f" {escape(str(finding.site), 300)}" if finding.site else ""
     yield f"\n<details><summary><b>{escape(finding.code, 40)}</b>{place}</summary>\n"
-    yield _prose(finding.message) + (f" ({seen})" if seen else "")
+    yield prose(finding.message) + (f" ({seen})" if seen else "")
     if finding.facts:
         yield ""
         yield from (
-            f"- {escape(label, 200)}: {_prose(value, 300)}" for label, value in finding.facts
+            f"- {escape(label, 200)}: {prose(value, 300)}" for label, value in finding.facts
         )
     if remedy is not None:
-        yield f"\n{_prose(remedy.text)}"
+        yield f"\n{prose(remedy.text)}"
         yield from (
             f"\n<code>{escape(name, 200)}={escape(value, 300)}</code>"
             for name, value in (remedy.config or {}).items()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 from auditor.reports import failures, renderer, text
+from click.testing import CliRunner
 
 from auditor.cli.main import main
 from auditor.model import Finding, Severity, Site
@@ -242,3 +244,84 @@ def test_commands_options_and_values_complete(words, number, completed):
         [audit], env={**os.environ, **asked}, capture_output=True, text=True, check=True
     )
     assert [line.partition(",")[2] for line in done.stdout.splitlines()] == completed
+
+
+# -- Docker ----------------------------------------------------------------------------------------
+
+
+def instructions():
+    """Words of ci/Dockerfile, a list for each instruction."""
+    text = (ROOT / "ci/Dockerfile").read_text("utf-8").replace("\\\n", " ")
+    lines = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
+    return [shlex.split(line) for line in lines]
+
+
+def of(name):
+    return [words[1:] for words in instructions() if words[0] == name]
+
+
+def test_the_image_is_made_of_what_the_package_is_made_of():
+    project = (ROOT / "pyproject.toml").read_text("utf-8")
+    allowed = [
+        line[1:]
+        for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+        if line.startswith("!")
+    ]
+    copied = [(source, words[-1]) for words in of("COPY") for source in words[:-1]]
+    assert sorted(source for source, _ in copied) == sorted(allowed)
+    for source, to in copied:
+        assert (ROOT / source).exists(), source
+        assert to == (f"/src/{source}" if (ROOT / source).is_dir() else "/src/")
+    wheel = project.partition("[tool.hatch.build.targets.wheel]")[2].partition(
+        "[tool.hatch.build.targets.sdist]"
+    )[0]
+    packed = re.findall(r'^packages = \["(\w+)"\]$', wheel, re.MULTILINE) + re.findall(
+        r'^"(\w+)" =', wheel, re.MULTILINE
+    )
+    assert set(packed) == {source for source, _ in copied if (ROOT / source).is_dir()}
+    assert 'readme = "README.md"' in project, "the build reads it"
+
+
+def test_the_image_has_the_torch_and_a_python_of_the_project():
+    (torch,) = (words[0].removeprefix("TORCH=") for words in of("ARG"))
+    assert f"TORCH ?= torch=={torch}\n" in (ROOT / "Makefile").read_text("utf-8")
+    ((image,),) = of("FROM")
+    version = image.removeprefix("python:").removesuffix("-slim")
+    project = (ROOT / "pyproject.toml").read_text("utf-8")
+    assert f'"Programming Language :: Python :: {version}"' in project
+    assert "all = [" in project
+    first, second = of("RUN")
+    assert first[-1] == "torch==${TORCH}" and "/src[all]" in second, (
+        "torch first: a layer of its own"
+    )
+
+
+def test_the_image_starts_audit_and_not_as_root():
+    names = [words[0] for words in instructions()]
+    assert names[0] == "FROM" and names.index("USER") > max(
+        i for i, name in enumerate(names) if name == "RUN"
+    )
+    ((user,),) = of("USER")
+    assert user.split(":")[0] not in {"0", "root"}
+    (entry,), (words,) = (
+        [
+            json.loads(line.partition(" ")[2])
+            for line in (ROOT / "ci/Dockerfile").read_text("utf-8").splitlines()
+            if line.startswith(name)
+        ]
+        for name in ("ENTRYPOINT", "CMD")
+    )
+    assert (
+        f"{entry[0]} = "
+        in (ROOT / "pyproject.toml").read_text("utf-8").partition("[project.scripts]")[2]
+    )
+    assert CliRunner().invoke(main, words).exit_code == 0
+
+
+def test_the_commands_of_the_documents_are_those_of_the_image():
+    page = (ROOT / "docs/ci.md").read_text("utf-8").partition("## Docker")[2]
+    build, run = re.findall(r"^docker .*$", page, re.MULTILINE)
+    assert build in (ROOT / "ci/Dockerfile").read_text("utf-8")
+    (home,), tag = of("WORKDIR")[0], shlex.split(build)[shlex.split(build).index("--tag") + 1]
+    assert f":{home}" in run and run.split(f"{tag} ")[1] == "run trainer:step"
+    assert f"FROM {tag}\n" in page

@@ -59,19 +59,20 @@ def write(
     formats: Iterable[tuple[str, str]],
     *,
     tensorboard: bool = False,
+    quiet: bool = False,
 ) -> Path:
     """Write all files; returns the path of report.html. Raises :class:`AuditProblem` where they
     cannot be written.
 
     ``tensorboard`` adds the folder of that name: it holds a copy of the trace, which takes longer
-    than judging it.
+    than judging it. ``quiet`` does not say that it lacks what only TensorBoard shows.
     """
     _write_report(report, evidence.recording, out)
     for name, file in formats:
         if file:
             _write_elsewhere(Path(file), catalogue.renderer(name).render(report))
     if tensorboard:
-        tensorboard_files.write(report, evidence, out / "tensorboard")
+        tensorboard_files.write(report, evidence, out / "tensorboard", quiet=quiet)
     return out / "report.html"
 
 
@@ -187,7 +188,7 @@ def deliver(
         whole = build_report.drawn(report, evidence)
         for sentence in whole.warnings[len(report.warnings) :]:
             console.say(f"audit: {sentence}", err=True)
-        path = write(whole, evidence, out, formats, tensorboard=tensorboard)
+        path = write(whole, evidence, out, formats, tensorboard=tensorboard, quiet=quiet)
     finally:  # where no file can be written, at least what was asked for on stdout is there
         for name in asked:
             rendered = catalogue.renderer(name).render(whole)

@@ -8,6 +8,8 @@ import os
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from auditor.errors import fault
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from auditor.longrun.run import LongRun
 
 OUT = "audits/callback"
+"""Where nothing else is said; an audit of some steps adds the time, as ``audit run`` does."""
 
 
 class StepAudit:
@@ -34,7 +37,7 @@ class StepAudit:
         steps: int | None = None,
         *,
         every: int | None = None,
-        out: str | os.PathLike[str] = OUT,
+        out: str | os.PathLike[str] | None = None,
         select: Codes = (),
         ignore: Codes = (),
         **options: Any,
@@ -45,7 +48,14 @@ class StepAudit:
         self.steps = steps if steps is not None else 50 if every is None else None
         self.run: LongRun | None = None
         self.report: Report | None = None
-        self._asked: dict[str, Any] = {"out": out, "select": select, "ignore": ignore, **options}
+        stamp = "" if every is not None else datetime.now().strftime("-%Y%m%d-%H%M%S")
+        self.out = Path(OUT + stamp if out is None else out)
+        self._asked: dict[str, Any] = {
+            "out": self.out,
+            "select": select,
+            "ignore": ignore,
+            **options,
+        }
         self._open: AbstractContextManager[Watched] | None = None
         self._watched: Watched | None = None
         self._began = 0

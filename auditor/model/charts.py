@@ -186,3 +186,5 @@ class Lanes:
     codes: tuple[str, ...] = ()
     gap: Gap | None = None
     """The dearest one; None where none has weight."""
+    origin: float | None = None
+    """Time stamp (us) at which a timeline begins in the trace that it was drawn from."""

@@ -17,7 +17,7 @@ from auditor import amounts
 from auditor.judging import catalogue
 from auditor.model import Report
 
-from . import catapult, slices
+from . import catapult, gaps, slices
 from .runs import Run, runs_in
 
 ASSETS = Path(__file__).parent / "assets"
@@ -96,6 +96,7 @@ class Pages:
         costs, summary, text = (catalogue.reports(name) for name in ("costs", "summary", "text"))
         return _json(
             {
+                "gap": gaps.dearest(report),
                 "findings": [
                     {
                         "key": finding.key,
@@ -110,9 +111,10 @@ class Pages:
                         "place": text.one_line(str(finding.site), 300) if finding.site else "",
                         "slices": slices.pattern(finding.code),
                         "outermost": finding.code in slices.OUTERMOST,
+                        "gaps": gaps.of(report, finding),
                     }
                     for finding in report.findings
-                ]
+                ],
             }
         )
 

@@ -63,7 +63,8 @@
     unfolded = [];
   }
 
-  // In audit view the page around this one says which findings can be seen in its trace, and shows what is asked for.
+  // In audit view the page around this one says which findings, and whether the dearest gap, can be seen in its trace; it
+  // shows what is asked for.
   function showTraced(told) {
     if (parent === window || told.source !== parent || !Array.isArray(told.data?.traced)) return;
     for (const finding of document.querySelectorAll("article[data-key]")) {
@@ -71,6 +72,11 @@
       if (!line || !told.data.traced.includes(finding.dataset.key)) continue;
       line.hidden = false;
       line.querySelector("button").onclick = () => parent.postMessage({finding: finding.dataset.key}, "*");
+    }
+    const gap = told.data.gap === true && document.querySelector(".gap-said button");
+    if (gap) {
+      gap.hidden = false;
+      gap.onclick = () => parent.postMessage({gap: true}, "*");
     }
   }
 

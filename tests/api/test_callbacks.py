@@ -75,6 +75,16 @@ def test_a_job_that_ends_early_has_a_report_and_one_that_never_begins_has_none(t
     assert late.report is None
 
 
+def test_a_second_job_in_the_same_folder_is_audited_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first, second = (StepAudit(1, 6, select="GRAPH001") for _ in range(2))
+    assert first.out.parent == second.out.parent
+    assert first.out.name.startswith("callback-")
+    assert StepAudit(1, every=100).out.name == "callback"
+    loop(first, 12)
+    assert (tmp_path / first.out / "report.html").is_file()
+
+
 @pytest.mark.parametrize("where", ["begin", "end"])
 def test_a_failure_of_ours_is_one_warning_and_training_goes_on(tmp_path, monkeypatch, where):
     before = hooks()
@@ -163,6 +173,142 @@ def test_a_job_that_raises_in_lightning_has_a_report_and_no_hook_is_left(tmp_pat
     assert made.audit.report.run.error.type == "ZeroDivisionError"
 
 
+# ---- Accelerate: a tracker, not a callback ---------------------------------------------------------
+
+
+class GeneralTracker:
+    """As Accelerate's own: it asks a subclass for its names, and takes no other argument."""
+
+    main_process_only = True
+
+    def __init__(self, _blank=False):
+        missing = {"name", "requires_logging_directory", "tracker"} - set(dir(self))
+        if missing and not _blank:
+            raise NotImplementedError(missing)
+
+
+class Accelerator:
+    """What Accelerate does with its trackers on each process."""
+
+    def __init__(self, log_with, main=True):
+        self.log_with, self.trackers, self.main = log_with, [], main
+
+    def init_trackers(self, name):
+        if self.main:
+            self.trackers = list(self.log_with)
+        for each in self.trackers:
+            each.start()
+
+    def log(self, values, step=None):
+        for each in self.trackers:
+            each.log(values, step=step)
+
+    def end_training(self):
+        for each in self.trackers:
+            each.finish()
+
+
+@pytest.fixture
+def tracker(monkeypatch):
+    module = types.ModuleType("accelerate.tracking")
+    module.GeneralTracker = GeneralTracker
+    monkeypatch.setitem(sys.modules, "accelerate", types.ModuleType("accelerate"))
+    monkeypatch.setitem(sys.modules, "accelerate.tracking", module)
+    monkeypatch.delitem(sys.modules, "auditor.integrations.accelerate", raising=False)
+    yield importlib.import_module("auditor.integrations.accelerate").AuditTracker
+    sys.modules.pop("auditor.integrations.accelerate", None)
+
+
+def accelerated(accelerator, steps, logged=1):
+    model, step = training()
+    accelerator.init_trackers("job")
+    for number in range(1, steps + 1):
+        step()
+        if number % logged == 0:
+            accelerator.log({"loss": 1.0 / number}, step=number // logged)
+    accelerator.end_training()
+    return [*model.parameters(), torch.randn(3)]
+
+
+@pytest.mark.parametrize("logged", [1, 5])
+def test_steps_of_an_accelerate_job_are_audited_and_no_bit_differs(
+    tmp_path, caplog, tracker, logged
+):
+    before, told = hooks(), []
+    made = tracker(
+        3, 12, select="GRAPH001", out=tmp_path / "out", log_to=lambda *it: told.append(it)
+    )
+    accelerator = Accelerator([made])
+    state = accelerated(accelerator, 40, logged)
+    assert hooks() == before
+    report = made.tracker.report
+    assert {each.code for each in report.findings} == {"GRAPH001"}
+    assert report.run.steps == 12 and report.run.outcome == "completed"
+    ended = {1: 16, 5: 20}[logged]  # the first line logged behind step 3 + 12, or 5 + 12
+    assert told == [("audit/findings", 1.0, ended)]
+    (said,) = [each for each in caplog.messages if "GRAPH001" in each]
+    assert said.endswith(f"; {tmp_path / 'out' / 'report.html'}")
+    assert (tmp_path / "out" / "report.html").is_file()
+    for one, other in zip(state, accelerated(Accelerator([]), 40), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_tracker_may_log_to_its_own_accelerator_and_one_that_fails_costs_a_line(
+    tmp_path, caplog, tracker
+):
+    lines = []
+    other = SimpleNamespace(
+        start=lambda: None, finish=lambda: None, log=lambda values, step: lines.append(values)
+    )
+    made = tracker(
+        1,
+        6,
+        select="GRAPH001",
+        out=tmp_path / "out",
+        log_to=lambda name, value, step: accelerator.log({name: value}, step=step),
+    )
+    accelerator = Accelerator([other, made])
+    accelerated(accelerator, 12)
+    assert lines.count({"audit/findings": 1.0}) == 1
+    broken = tracker(1, 6, select="GRAPH001", out=tmp_path / "again", log_to=lambda *_: 1 / 0)
+    accelerated(Accelerator([broken]), 12)
+    assert broken.audit.report is not None
+    assert any("log_to: ZeroDivisionError" in each for each in caplog.messages)
+
+
+def test_accelerate_jobs_that_end_early_late_or_on_another_rank(tmp_path, tracker):
+    before = hooks()
+    early = tracker(3, 30, select="GRAPH001", out=tmp_path / "early")
+    accelerated(Accelerator([early]), 15)
+    assert any("steps of the audit" in words for words in early.audit.report.warnings)
+    assert (tmp_path / "early" / "report.html").is_file()
+    late, other = (tracker(start, 6, select="GRAPH001", out=tmp_path / "no") for start in (50, 1))
+    accelerated(Accelerator([late]), 15)
+    accelerated(Accelerator([other], main=False), 15)
+    assert late.audit.report is None and other.audit.report is None
+    assert not (tmp_path / "no").exists() and hooks() == before
+
+
+def test_a_whole_accelerate_job_is_watched(tmp_path, monkeypatch, tracker):
+    monkeypatch.setattr("auditor.longrun.requests.room", lambda: tmp_path / "room")
+    monkeypatch.setattr("auditor.longrun.run.LAST_JUDGE_S", 0.0)
+    before, told = hooks(), []
+    made = tracker(
+        3,
+        6,
+        every=10,
+        budget=1.0,
+        select="GRAPH001",
+        out=tmp_path / "out",
+        log_to=lambda name, value, step: told.append(name),
+    )
+    accelerated(Accelerator([made]), 30)
+    assert hooks() == before and made.audit.run.steps == 27
+    rows = [json.loads(line) for line in (tmp_path / "out" / "watch.jsonl").open()]
+    assert [each["step"] for each in rows if each["kind"] == "look"][0] == 17
+    assert told.count("loss") == 28
+
+
 # ---- the frameworks themselves -------------------------------------------------------------------
 
 
@@ -242,4 +388,40 @@ def test_transformers(tmp_path):
     assert hooks() == before
     assert {each.code for each in made.audit.report.findings} == {"GRAPH001"}
     for one, other in zip(state, transformers_state([], tmp_path), strict=True):
+        assert torch.equal(one, other)
+
+
+def accelerate_state(trackers):
+    accelerate = pytest.importorskip("accelerate")
+    torch.manual_seed(3)
+    accelerator = accelerate.Accelerator(cpu=True, log_with=trackers, gradient_accumulation_steps=2)
+    model = torch.nn.Linear(8, 8)
+    data = torch.utils.data.DataLoader(torch.randn(240, 8), batch_size=4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer, data = accelerator.prepare(model, optimizer, data)
+    accelerator.init_trackers("job")
+    kept = []
+    for batch in data:
+        with accelerator.accumulate(model):
+            loss = model(batch).pow(2).mean()
+            accelerator.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+            kept.append(loss)
+        accelerator.log({"batches": len(kept)})
+    accelerator.end_training()
+    return [*model.parameters(), torch.randn(3)]
+
+
+def test_accelerate(tmp_path):
+    pytest.importorskip("accelerate")
+    from auditor.integrations.accelerate import AuditTracker
+
+    made = AuditTracker(3, 12, select="GRAPH001", out=tmp_path / "out")
+    before = hooks()
+    state = accelerate_state([made])
+    assert hooks() == before
+    assert {each.code for each in made.audit.report.findings} == {"GRAPH001"}
+    assert made.steps == 30, "sixty batches, two for each step"
+    for one, other in zip(state, accelerate_state([]), strict=True):
         assert torch.equal(one, other)

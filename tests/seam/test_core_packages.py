@@ -86,6 +86,15 @@ def test_an_audit_needs_no_more_and_says_what_is_missing(core):
     assert len(page) < 1_000_000
 
 
+def test_a_quiet_audit_does_not_say_it_each_time(core):
+    run, _, _ = core
+    said = run("-m", "auditor", "analyze", "out", "--tensorboard", "--quiet", "--out", "again")
+    assert said.splitlines()[-1] == "again/report.html"
+    assert "scalars" not in said
+    said = run("-m", "auditor", "analyze", "out", "--tensorboard", "--out", "loud")
+    assert "loud/tensorboard holds no scalars" in said
+
+
 def test_figures_by_plotly_say_what_to_install(core):
     run, _, _ = core
     said = run("-m", "auditor", "analyze", "out", "--interactive-figures", code=2)

@@ -154,6 +154,36 @@ def test_findings_are_marked_where_their_waits_are(tmp_path):
     assert all(300.0 <= start < 410.0 for key, start, _ in found if key == "wait")
 
 
+@pytest.mark.parametrize(
+    ("code", "own"),
+    [
+        ("KERN001", [(400.0, 100.0), (600.0, 99.0)]),
+        ("KERN002", []),
+        ("KERN003", [(400.0, 95.0), (600.0, 94.0)]),
+        ("KERN004", []),
+    ],
+)
+def test_idle_findings_are_marked_at_gaps_that_can_be_seen(tmp_path, code, own):
+    """Of two gaps up to the launch after them; one of less than a hundredth of the step is none."""
+    events = [note("ProfilerStep#1", 0.0, 9000.0)]
+    work = [(0.0, 300.0), (305.0, 95.0), (500.0, 100.0), (699.0, 8301.0)]
+    for number, (start, us) in enumerate(work, 1):
+        events += [call("cudaLaunchKernel", max(start - 10.0, 0.0), 5.0, number)]
+        events += [kernel("gemm", start, us, number)]
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(text(events).encode()))
+    finding = Finding(None, "m", code=code, key="idle")
+    chart, _ = trace_charts(Evidence(TraceRecording(path)), [finding])
+    assert [(pointer.start, pointer.length) for pointer in chart.pointers] == own
+
+
+def test_a_timeline_knows_where_it_begins_in_its_trace(tmp_path):
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(text(step(0, 5000.0)).encode()))
+    chart, _ = trace_charts(Evidence(TraceRecording(path)), [])
+    assert chart.origin == 5000.0
+
+
 def test_a_trace_without_steps_is_drawn_whole_and_has_no_parts(line):
     found = line([op("aten::add", 0.0, 10.0), op("aten::mul", 50.0, 10.0)])
     assert "marks no steps" in step_timeline(found).note

@@ -155,9 +155,15 @@ class ObjectSearch:
             imported = [
                 module for module in list(sys.modules.values()) if isinstance(module, ModuleType)
             ]
-            modules = [module for module in imported if self._frames.user_file(module) is not None]
+            modules = [module for module in imported if self._is_users(module)]
             self._modules = len(sys.modules), modules
         return modules
+
+    def _is_users(self, module: ModuleType) -> bool:
+        """Its file is the user's; a session (a notebook's kernel) has none."""
+        if module.__name__ == "__main__" and getattr(module, "__file__", None) is None:
+            return True
+        return self._frames.user_file(module) is not None
 
     def _globals(self, module: ModuleType) -> None:
         file = vars(module).get("__file__") or "?"

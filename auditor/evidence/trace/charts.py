@@ -34,6 +34,12 @@ SPANS = {
 }
 """Rules whose findings are about a phase that the trace names, and how its name begins."""
 
+IDLE = ("KERN001", "KERN002", "KERN003")
+"""Rules about gaps in the device's work: any, long ones of the host, those between launches."""
+
+SEEN = 0.01
+"""Share of the window from which a gap is marked."""
+
 
 def trace_charts(evidence: Evidence, findings: Iterable[Finding]) -> tuple[Lanes, ...]:
     """Both charts; empty where there is no trace, or nothing in it."""
@@ -56,6 +62,7 @@ def trace_charts(evidence: Evidence, findings: Iterable[Finding]) -> tuple[Lanes
             drawn,
             pointers=tuple(_pointers(line, chosen, told, waits)),
             gap=gap_of(line, chosen, drawn.lanes, told, waits),
+            origin=chosen.start / 1e3,
         )
     return tuple(chart for chart in (drawn, step_parts(line)) if chart is not None)
 
@@ -93,8 +100,10 @@ def _pointers(
     shown = ((line.waits.start >= chosen.start) & (line.waits.start < chosen.end)).tolist()
     for finding in findings:
         rows = [row for row in waits.get(finding.key, ()) if shown[row]][:POINTERS]
-        spans = [(int(line.waits.start[row]), int(line.waits.end[row])) for row in rows] or _named(
-            line, finding, chosen
+        spans = (
+            [(int(line.waits.start[row]), int(line.waits.end[row])) for row in rows]
+            or _named(line, finding, chosen)
+            or _idle(line, finding, chosen)
         )
         for start, end in spans[:POINTERS]:
             yield Pointer(
@@ -115,3 +124,21 @@ def _named(line: Timeline, finding: Finding, chosen: Window) -> list[tuple[int, 
         inside & mask(line.trace.names, spans.name, lambda name: name.startswith(begins))
     ).nonzero()[0][:POINTERS]
     return list(zip(spans.start[rows].tolist(), spans.end[rows].tolist(), strict=True))
+
+
+def _idle(line: Timeline, finding: Finding, chosen: Window) -> list[tuple[int, int]]:
+    """Gaps of the device in the window that a finding is about, as far as they can be seen; where
+    there are too many, the longest.
+    """
+    from auditor.timeline.idle import LONG_GAP_NS
+
+    found = line.idle
+    if finding.code not in IDLE or found is None:
+        return []
+    end = found.end if finding.code == "KERN001" else found.start + found.dry
+    low, high = found.start.clip(min=chosen.start), end.clip(max=chosen.end)
+    long, known = found.dry >= LONG_GAP_NS, found.call >= 0
+    own = {"KERN001": low < high, "KERN002": known & long, "KERN003": known & ~long}[finding.code]
+    rows = (own & (high - low >= SEEN * (chosen.end - chosen.start))).nonzero()[0]
+    longest = rows[(low - high)[rows].argsort(kind="stable")][:POINTERS]
+    return sorted(zip(low[longest].tolist(), high[longest].tolist(), strict=True))

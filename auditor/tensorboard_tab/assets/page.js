@@ -8,15 +8,18 @@
   const chosen = () => new URLSearchParams(location.hash.slice(1));
   const go = (run, view, more = {}) => { location.hash = new URLSearchParams({run, view, ...more}); };
 
-  // A report is told which of its findings have slices in the trace beside it; it may then ask for one to be shown.
+  // A report is told which of its findings have slices or gaps in the trace beside it, and whether its dearest gap is there;
+  // it may then ask for one to be shown.
   const tell = async (run, frame) => {
     const reply = await fetch(`findings?${new URLSearchParams({run})}`);
     if (!reply.ok) return;
-    const traced = (await reply.json()).findings.filter((finding) => finding.slices).map((finding) => finding.key);
-    frame.contentWindow.postMessage({traced}, "*");
+    const {findings, gap} = await reply.json();
+    const traced = findings.filter((finding) => finding.slices || finding.gaps.length).map((finding) => finding.key);
+    frame.contentWindow.postMessage({traced, gap: gap !== null}, "*");
     addEventListener("message", (asked) => {
-      if (asked.source !== frame.contentWindow || !traced.includes(asked.data?.finding)) return;
-      go(run, "trace", {finding: asked.data.finding});
+      if (asked.source !== frame.contentWindow) return;
+      if (traced.includes(asked.data?.finding)) go(run, "trace", {finding: asked.data.finding});
+      else if (gap && asked.data?.gap === true) go(run, "trace", {gap: 1});
     });
   };
 
@@ -36,8 +39,8 @@
   };
 
   // The viewer reads its address when it has read the trace, and again when it changes.
-  const zoom = (frame, finding) => {
-    const hash = `#${new URLSearchParams({finding})}`;
+  const zoom = (frame, wanted) => {
+    const hash = `#${new URLSearchParams(wanted)}`;
     const address = frame.contentWindow.location;
     if (!address.pathname.endsWith("/viewer")) frame.src = frame.src.split("#")[0] + hash;
     else if (address.hash === hash) frame.contentWindow.dispatchEvent(new HashChangeEvent("hashchange")); // asked for once more
@@ -61,9 +64,9 @@
     for (const frame of frames.values()) frame.hidden = true;
     element("said").textContent = run.page || view === "trace" ? "" : run.problem ?? "this run has no report.html";
     if (run.page || view === "trace") {
-      const frame = framed(run, view), finding = chosen().get("finding");
+      const frame = framed(run, view), wanted = [...chosen()].filter(([name]) => name === "finding" || name === "gap");
       frame.hidden = false;
-      if (view === "trace" && finding) zoom(frame, finding);
+      if (view === "trace" && wanted.length) zoom(frame, wanted);
     }
   };
 

@@ -1,4 +1,4 @@
-// The trace of one run in Catapult, beside the run's findings: each that has slices of its kind zooms to them.
+// The trace of one run in Catapult, beside the run's findings: each that has slices of its kind, or gaps, zooms to them.
 "use strict";
 (async () => {
   const run = new URLSearchParams(location.search).get("run") ?? "";
@@ -40,14 +40,25 @@
     return {view, model};
   };
 
-  const zoom = (view, slice) => {
-    view.brushingStateController.changeSelectionFromTimeline(new tr.model.EventSet([slice]));
-    const viewport = view.trackView.viewport;
-    const around = Math.max(slice.duration * 2, 0.01); // ms on both sides, so that its neighbours are seen
+  // A slice is selected. A gap has none: what lies between its borders is marked as the range of interest.
+  const zoom = (view, shown) => {
+    const viewport = view.trackView.viewport, isGap = shown instanceof tr.b.math.Range;
+    const [start, end] = isGap ? [shown.min, shown.max] : [shown.start, shown.end];
+    view.brushingStateController.changeSelectionFromTimeline(new tr.model.EventSet(isGap ? [] : [shown]));
+    if (isGap) viewport.interestRange.set(shown);
+    else viewport.interestRange.reset();
+    const around = Math.max((end - start) * (isGap ? 0.5 : 2), 0.01); // ms on both sides, so that its neighbours are seen
     const transform = viewport.currentDisplayTransform.clone();
-    transform.xSetWorldBounds(slice.start - around, slice.end + around, viewport.modelTrackContainer.canvas.width);
+    transform.xSetWorldBounds(start - around, end + around, viewport.modelTrackContainer.canvas.width);
     viewport.setDisplayTransformImmediately(transform);
-    viewport.trackForEvent(slice)?.scrollIntoViewIfNeeded?.();
+    if (!isGap) viewport.trackForEvent(shown)?.scrollIntoViewIfNeeded?.();
+  };
+
+  // Catapult counts from the first event, in ms. A gap outside of what it read is none of this trace.
+  const gapsIn = (model, gaps) => {
+    const shift = model.timestampShiftToZeroAmount_;
+    const ranges = gaps.map(([at, us]) => tr.b.math.Range.fromExplicitRange(at / 1000 + shift, (at + us) / 1000 + shift));
+    return ranges.filter((range) => range.min >= model.bounds.min && range.max <= model.bounds.max);
   };
 
   // -- which slices are a finding's -----------------------------------------------------------------------------------------
@@ -108,43 +119,55 @@
     else parts.forEach((part, at) => place.append(at % 2 ? make("code", null, part) : part));
   };
 
-  const list = (view, slices, findings) => {
+  // A button that goes to the longest of what was found, then to the next one.
+  const showing = (view, item, name, found, how) => {
+    const button = make("button", item, found.length > 1 || item.dataset.key ? `Show in trace (${found.length})` : "Show in trace");
+    if (how) make("i", item, how);
+    const longest = found.reduce((best, one) => (one.duration > best.duration ? one : best));
+    let at = found.indexOf(longest) - 1;
+    button.onclick = () => {
+      at = (at + 1) % found.length;
+      for (const other of item.parentElement.children) other.setAttribute("aria-current", String(other === item));
+      zoom(view, found[at]);
+      document.body.dataset.shown = `${name} ${at}`;
+    };
+  };
+
+  const list = (view, model, slices, {findings, gap}) => {
     make("h1", aside, "Findings in the trace");
-    make("p", aside, "A button goes to the longest slice of the finding's kind, then to the next one. "
+    make("p", aside, "A button goes to the longest slice of the finding's kind, or to the longest gap that it is about, then to the next one. "
       + "Where the trace has no Python frames, a slice may come from another line that does the same.");
     const items = make("ul", aside);
+    const marked = gapsIn(model, gap ? [gap.at] : []);
+    if (marked.length) {
+      const item = make("li", items);
+      item.dataset.gap = "";
+      make("b", item, "Dearest gap");
+      told(make("small", item), gap.said);
+      showing(view, item, "gap", marked, "");
+    }
     for (const finding of findings) {
       const item = make("li", items);
       item.dataset.key = finding.key;
       make("b", item, finding.code);
       make("small", item, finding.place);
       told(make("small", item), finding.message);
-      const {found, how} = slicesOf(slices, finding, findings);
-      if (!found.length) {
-        make("small", item, finding.slices ? "(no such slice in this trace)" : "(not a matter of slices)");
-        continue;
-      }
-      const button = make("button", item, `Show in trace (${found.length})`);
-      if (how) make("i", item, how);
-      const longest = found.reduce((best, slice) => (slice.duration > best.duration ? slice : best));
-      let at = found.indexOf(longest) - 1;
-      button.onclick = () => {
-        at = (at + 1) % found.length;
-        for (const other of items.children) other.setAttribute("aria-current", String(other === item));
-        zoom(view, found[at]);
-        document.body.dataset.shown = `${finding.key} ${at}`;
-      };
+      const {found, how} = slicesOf(slices, finding, findings), gaps = gapsIn(model, finding.gaps);
+      if (found.length) showing(view, item, finding.key, found, how);
+      else if (gaps.length) showing(view, item, finding.key, gaps, gaps.length > 1 ? "gaps of one step" : "the gap of one step");
+      else make("small", item, finding.slices ? "(no such slice in this trace)" : "(not a matter of slices)");
     }
     const goToWanted = () => {
-      const wanted = new URLSearchParams(location.hash.slice(1)).get("finding");
-      [...items.children].find((item) => item.dataset.key === wanted)?.querySelector("button")?.click();
+      const asked = new URLSearchParams(location.hash.slice(1)), wanted = asked.get("finding");
+      const isWanted = ({dataset}) => (wanted === null ? asked.has("gap") && "gap" in dataset : dataset.key === wanted);
+      [...items.children].find(isWanted)?.querySelector("button")?.click();
     };
     addEventListener("hashchange", goToWanted);
     goToWanted();
   };
 
   try {
-    const [text, {findings}] = await Promise.all([
+    const [text, found] = await Promise.all([
       get("trace").then((reply) => reply.text()),
       get("findings").then((reply) => reply.json()),
     ]);
@@ -153,7 +176,7 @@
     status.remove();
     const slices = [...model.getDescendantEvents()].filter((event) => event.title && event.duration >= 0);
     slices.sort((one, other) => one.start - other.start);
-    list(view, slices, findings);
+    list(view, model, slices, found);
     document.body.dataset.slices = slices.length;
     window.viewer = view;
   } catch (problem) {
