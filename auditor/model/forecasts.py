@@ -8,6 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+CATEGORY, MARK = "forecast", "forecast_for"
+"""In a forecast that is written as a trace: category of every event, and the key of the file that
+names the GPU. No reader of ours takes such a file for a recording.
+"""
+FILE = "forecast.trace.json.gz"
+"""Its name beside the report."""
+
 
 @dataclass(frozen=True)
 class GpuForecast:

@@ -128,6 +128,7 @@ from auditor.recordings.schema.sync import (
     DeviceUseRow,
     LimitRow,
     OperandItem,
+    OperatorOrderRow,
     OperatorRow,
     ReadRow,
 )
@@ -141,6 +142,7 @@ ROWS: tuple[type[Row], ...] = (
     OwnerRow,
     CopyRow,
     DeviceUseRow,
+    OperatorOrderRow,
     OperatorRow,
     LimitRow,
     CourseRow,
@@ -309,6 +311,7 @@ __all__ = [
     "NormRow",
     "NumericRow",
     "OperandItem",
+    "OperatorOrderRow",
     "OperatorRow",
     "OptimizerLoadRow",
     "OwnerRow",

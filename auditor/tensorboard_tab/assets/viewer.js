@@ -2,6 +2,7 @@
 "use strict";
 (async () => {
   const run = new URLSearchParams(location.search).get("run") ?? "";
+  const forecast = new URLSearchParams(location.search).get("view") === "forecast";
   const make = (tag, parent, words = "", name = "") => {
     const made = document.createElement(tag);
     made.textContent = words;
@@ -108,6 +109,13 @@
     else parts.forEach((part, at) => place.append(at % 2 ? make("code", null, part) : part));
   };
 
+  const explain = () => {
+    make("h1", aside, "Forecast, not measured");
+    make("p", aside, "Kernels of one rehearsed step, as long as they are predicted to take on the GPU that the row names, one after "
+      + "the other, under the lines that they ran for. Each slice's arguments have its interval. Times of the host, copies and "
+      + "waits are not known and not shown, so the step takes longer than this.");
+  };
+
   const list = (view, slices, findings) => {
     make("h1", aside, "Findings in the trace");
     make("p", aside, "A button goes to the longest slice of the finding's kind, then to the next one. "
@@ -145,15 +153,16 @@
 
   try {
     const [text, {findings}] = await Promise.all([
-      get("trace").then((reply) => reply.text()),
+      get(forecast ? "forecast" : "trace").then((reply) => reply.text()),
       get("findings").then((reply) => reply.json()),
     ]);
     const {view, model} = await opened(text);
-    view.viewTitle = run;
+    view.viewTitle = forecast ? `${run}: forecast, not measured` : run;
     status.remove();
     const slices = [...model.getDescendantEvents()].filter((event) => event.title && event.duration >= 0);
     slices.sort((one, other) => one.start - other.start);
-    list(view, slices, findings);
+    if (forecast) explain();
+    else list(view, slices, findings);
     document.body.dataset.slices = slices.length;
     window.viewer = view;
   } catch (problem) {
