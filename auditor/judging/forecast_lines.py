@@ -51,12 +51,14 @@ class Lines:
     ran: RanOperators
     thrown: ThrownWork | None
     gpu: str
+    most_us: float
+    """What the whole step keeps the GPU busy with at most: no part of it does so for longer."""
 
     @classmethod
     def of(cls, rehearsed: Evidence, forecast: Forecast | None) -> Lines | None:
         """None where nothing is forecast, or the order was not recorded."""
         chosen = forecast.gpus[0] if forecast is not None and forecast.gpus else None
-        if chosen is None or chosen.low_us is None:
+        if chosen is None or chosen.low_us is None or chosen.high_us is None:
             return None
         try:
             order, ran = rehearsed.get(OrderedOperators), rehearsed.get(RanOperators)
@@ -66,7 +68,7 @@ class Lines:
             thrown: ThrownWork | None = rehearsed.get(ThrownWork)
         except NotLooked:
             thrown = None
-        return cls(order, ran, thrown, chosen.gpu) if order.whole else None
+        return cls(order, ran, thrown, chosen.gpu, chosen.high_us) if order.whole else None
 
     def needless(self, finding: Finding) -> float:
         """Operators per step that the finding is about."""
@@ -96,7 +98,8 @@ class Lines:
             tf32_conv=self.ran.tf32_conv,
         )
         operators = sum(counts.values()) / len(self.order.steps)
-        return Busy(self.gpu, operators, part.covered, part.lower_us, part.upper_us)
+        upper = max(part.lower_us, min(part.upper_us, self.most_us))
+        return Busy(self.gpu, operators, part.covered, part.lower_us, upper)
 
     def _known(self, number: int) -> bool:
         return number in self.order.described

@@ -65,6 +65,14 @@ def test_what_nobody_needs_keeps_the_gpu_busy_between_two_ends(tmp_path: Path) -
     assert said.endswith("per step (forecast for H100, 100% of it in fitted classes)")
 
 
+def test_no_part_takes_longer_than_the_whole_step(tmp_path: Path) -> None:
+    evidence = rehearsal(tmp_path, PRODUCT, order=STEP, at7=20.0)
+    (one,) = told(evidence, wasted(7))
+    forecast_ = forecasted.forecast(evidence, [])
+    assert forecast_ is not None
+    assert one.lost_us_per_step_high == forecast_.gpus[0].high_us
+
+
 @pytest.mark.parametrize(("needless", "known"), [(1.5, True), (1.4, False), (21.5, True)])
 def test_a_line_that_also_does_what_is_needed_has_no_price(
     tmp_path: Path, needless: float, known: bool
