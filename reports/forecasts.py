@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.model import Report
-from auditor.model.forecasts import Forecast, GpuForecast
+from auditor.model.forecasts import Forecast, GpuForecast, HostForecast
 
 from . import text
 
@@ -130,6 +130,34 @@ def _sentences(found: Forecast, micro: str) -> Iterator[str]:
         f"A forecast is from the shapes of {amounts.digits(found.operators)} operators a step, not "
         f"measured: its interval is meant to hold in {amounts.percent(found.nominal)} of programs. "
         "It holds kernels alone. A step takes longer where the GPU waits for copies or for the "
-        "host, whose pace beside a GPU is not known here."
+        + (
+            "host."
+            if found.host is not None
+            else "host, whose pace beside a GPU is not known here: the lower end is one of the "
+            "step's time as well."
+        )
         + (" Where only a data sheet speaks, the interval is twice as wide." if sheets else "")
+    )
+    if found.host is not None:
+        yield _with_host(found.host, first, micro)
+
+
+BOUNDS = {
+    "host": "The step would be launch-bound: the host takes longer over the whole interval.",
+    "device": "The GPU would set the pace: it takes longer than the host over the whole interval.",
+    "": "Whether it would be launch-bound cannot be said: the two intervals overlap.",
+}
+
+
+def _with_host(host: HostForecast, first: GpuForecast, micro: str) -> str:
+    def between(low: float | None, high: float | None) -> str:
+        return f"{amounts.duration(low or 0.0, micro)} to {amounts.duration(high or 0.0, micro)}"
+
+    scaled = f", times {amounts.digits(host.scale)} (--host-scale)" if host.scale != 1 else ""
+    return (
+        f"The host takes {between(host.low_us, host.high_us)} for a step (measured here in "
+        f"{amounts.count(host.steps, 'step')} on the null device, with what a driver's launches may "
+        f"add{scaled}). {BOUNDS[first.bound]} The GPU would be idle for "
+        f"{between(first.idle_low_us, first.idle_high_us)} of a step that takes "
+        f"{between(first.step_low_us, first.step_high_us)}."
     )

@@ -25,7 +25,7 @@ from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter
 from auditor.recordings.schema import SiteRow
 from auditor.runs import program
 from auditor.runs import target as targets
-from auditor.runs.plan import ASKED_GPU, Plan
+from auditor.runs.plan import ASKED_GPU, HOST_SCALE, Plan
 
 if TYPE_CHECKING:
     from auditor.capture.instruments.user_frames import Frames
@@ -213,6 +213,8 @@ class Recorder:
         self.environment = describe(self.context.device)
         if self.plan.rehearses and self.plan.sheet:
             self.environment[ASKED_GPU] = self.plan.sheet
+        if self.plan.rehearses and self.plan.host_scale != 1:
+            self.environment[HOST_SCALE] = str(self.plan.host_scale)
         self.session.plan_passes()
         self.save()
         return self.session

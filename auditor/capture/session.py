@@ -27,6 +27,7 @@ from auditor.runs.plan import (
     LEANER_STEPS,
     MEMORY_STEPS,
     NULL_MEMORY_STEPS,
+    NULL_TIMED_STEPS,
     NUMBERS_STEPS,
     ORIGIN_STEPS,
     SYNC_STEPS,
@@ -179,15 +180,16 @@ class Session:
     def _start_history(self) -> None:
         if self._history is not None:
             return
-        if self._pass.name == "memory" or (self._on_null and in_use()):
+        timed = self._pass.name == "quiet"
+        if self._pass.name == "memory" or (self._on_null and not timed and in_use()):
             self._history = MemoryHistory(self._context, Path(self._plan.folder))
             self._context.history = True
             self._guard_named("snapshot", self._history.start)
 
     @property
     def _on_null(self) -> bool:
-        """True in a run on the null device: no time of it counts, so that the history of allocations
-        goes through all passes.
+        """True in a run on the null device: no time of it counts but those of its last pass, so that
+        the history of allocations goes through all before that.
         """
         return self._plan.device == "null"
 
@@ -198,7 +200,8 @@ class Session:
             self._trace, self._history, self._running = None, None, []
             return
         self._stop_trace()
-        if self._history is not None and not (passes_follow and self._on_null):
+        goes_on = passes_follow and self._on_null and self._context.pass_name != "memory"
+        if self._history is not None and not goes_on:
             history, self._history, self._context.history = self._history, None, False
             self._guard_named("snapshot", history.stop)
         for probe in reversed(self._running):
@@ -258,7 +261,9 @@ class Session:
             values = plan.value_steps if "values" in watched else 0
             return {"loud": plan.steps, **causes, "values": values}
         if self._on_null:  # the same steps as the rehearsal, as far as that was judged
-            return {"loud": plan.steps - NULL_MEMORY_STEPS, "memory": NULL_MEMORY_STEPS}
+            timed = {} if self._together or plan.fit else {"quiet": NULL_TIMED_STEPS}
+            judged = plan.steps - NULL_MEMORY_STEPS
+            return {"loud": judged, "memory": NULL_MEMORY_STEPS, **timed}
         causes.pop("leaner", None)
         if device.native:
             causes["memory"] = MEMORY_STEPS
@@ -274,6 +279,8 @@ class Session:
 
     def _replan(self) -> None:
         """What a pass has shown of the step may change what comes after it."""
+        if self._on_null:
+            return
         if self._together:
             self._untraced = not self._may_trace()
             return

@@ -152,6 +152,14 @@ def judging_options(command: Any) -> Any:
     "a wrong name lists all.",
 )
 @click.option(
+    "--host-scale",
+    type=parameter_types.Factor(),
+    default=1.0,
+    show_default=True,
+    help="How many times as long as here the host takes beside that GPU: "
+    "times of this machine's host in the forecast are multiplied by it.",
+)
+@click.option(
     "--memory-limit",
     callback=parameter_types.size,
     metavar="SIZE",

@@ -16,11 +16,19 @@ except ImportError:  # not POSIX
 
 from auditor.errors import AuditProblem
 from auditor.model import SCHEMA
+from auditor.model.forecasts import FILE
 
 PARENT = "audits"
 """Where results go for which no folder was named."""
 
-WRITTEN = ("report.json", "report.html", "fixes.patch", "proposals.patch", "tensorboard")
+WRITTEN = (
+    "report.json",
+    "report.html",
+    "fixes.patch",
+    "proposals.patch",
+    FILE,
+    "tensorboard",
+)
 """What :func:`auditor.cli.write_results.write` leaves in a folder, and replaces where it stands."""
 
 _PROBED = 64 * 1024

@@ -54,6 +54,7 @@ def run(
     verify: bool,
     budget: float,
     args: tuple[str, ...],
+    host_scale: float = 1.0,
 ) -> int:
     """Audit a target; returns the exit code."""
     address = targets.parse(target)
@@ -89,6 +90,7 @@ def run(
         world_size=world or world_size,
         gpu=gpu,
         sheet=sheet,
+        host_scale=host_scale,
         played=played,
     )
     plan = _with_parts(plan, rules)

@@ -1,5 +1,5 @@
 """Judging a recording and writing what a run leaves: report.json, report.html, fixes.patch,
-tensorboard/, other formats.
+the forecast as a trace, tensorboard/, other formats.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from auditor.cli import console, tensorboard_files
 from auditor.errors import AuditProblem
 from auditor.evidence.snapshot.unpickle import no_collections
 from auditor.evidence.table import Evidence
-from auditor.judging import build_report, catalogue, editor_links, engine
+from auditor.judging import build_report, catalogue, editor_links, engine, forecast_trace
 from auditor.judging.config import Settings
 from auditor.model import Finding, Report
+from auditor.model.forecasts import FILE
 from auditor.patch import plan as plan_patches
 from auditor.recordings.folder import Recording
 from auditor.rule import Rule
@@ -71,6 +72,7 @@ def write(
     for name, file in formats:
         if file:
             _write_elsewhere(Path(file), catalogue.renderer(name).render(report))
+    _write_forecast(report, evidence, out / FILE)
     if tensorboard:
         tensorboard_files.write(report, evidence, out / "tensorboard", quiet=quiet)
     return out / "report.html"
@@ -139,6 +141,22 @@ def _write_patch(report: Report, recording: Recording, path: Path) -> None:
     diff = plan_patches(edits, recording.source_bytes, cwd=recording.cwd).diff if edits else b""
     if diff:
         write_whole(path, diff)
+
+
+def _write_forecast(report: Report, evidence: Evidence, path: Path) -> None:
+    """The forecast for viewers of traces, where there is one; it never costs the command its
+    end.
+    """
+    faults: list[str] = []
+    try:
+        path.unlink(missing_ok=True)
+        made = forecast_trace.trace(evidence, report.forecast, faults)
+        if made is not None:
+            write_whole(path, made)
+    except OSError as error:
+        faults.append(f"{path} cannot be written: {error.strerror}")
+    for said in faults:
+        console.say(f"audit: {said}", err=True)
 
 
 def _write_proposals(report: Report, path: Path) -> None:

@@ -3,14 +3,23 @@ data sheets and a few fitted numbers, always with an interval (docs/forecast.md)
 """
 
 from auditor.forecast.calls import Call, Tensor, from_profiler
-from auditor.forecast.forecasting import Forecast, KindShare, forecast, kernel_us
+from auditor.forecast.forecasting import (
+    Forecast,
+    KindShare,
+    Part,
+    forecast,
+    kernel_us,
+    parts_us,
+)
 
 __all__ = [
     "Call",
     "Forecast",
     "KindShare",
+    "Part",
     "Tensor",
     "forecast",
     "from_profiler",
     "kernel_us",
+    "parts_us",
 ]

@@ -102,6 +102,40 @@ def forecast(
     )
 
 
+@dataclass(frozen=True)
+class Part:
+    """Busy time of some operators of a step."""
+
+    covered: float
+    lower_us: float
+    upper_us: float
+
+
+def parts_us(
+    calls: Sequence[Call],
+    gpu: str,
+    *,
+    steps: int = 1,
+    tf32_matmul: bool = False,
+    tf32_conv: bool = True,
+) -> Part:
+    """Of a few calls of a step of which :func:`forecast` says something. Errors of single operators
+    are larger than those of a step, in which they level out: the interval is twice as wide, as
+    ratios count, and it never begins below the data sheet.
+    """
+    sheet, found = sheet_of(gpu), coefficients()
+    counted = [count(call, tf32_matmul=tf32_matmul, tf32_conv=tf32_conv) for call in calls]
+    counts = [each or _UNCOUNTED for each in counted]
+    times = np.array([call.times for call in calls], float) / steps
+    us = predicted_us(counts, sheet, found) * times
+    shares = _shares(calls, counts, us, lambda kind: kind_fitted(found, kind, sheet))
+    spread = found.spread if matmul_fitted(found, sheet) else found.spread.doubled()
+    wide, total = spread.doubled(), float(us.sum())
+    lower = max(total * wide.lower, float((roofline_us(counts, sheet) * times).sum()))
+    covered = sum(each.share for each in shares if each.fitted)
+    return Part(covered, lower, max(total * wide.upper, lower))
+
+
 def kernel_us(
     calls: Sequence[Call],
     gpu: str,

@@ -26,7 +26,7 @@ from auditor.evidence.trace import facts as traces
 from auditor.evidence.trace.charts import trace_charts
 from auditor.evidence.trace.device_time import device_time
 from auditor.evidence.trace.ranks import ranks_of
-from auditor.judging import forecast_prices, forecasted, guard, null_beside
+from auditor.judging import forecast_host, forecast_prices, forecasted, guard, null_beside
 from auditor.judging.caveats import caveats
 from auditor.judging.engine import Judgement
 from auditor.judging.manual import page
@@ -155,7 +155,7 @@ def _priced(
     evidence: Evidence, findings: tuple[Finding, ...], faults: list[str]
 ) -> tuple[Forecast | None, Repriced]:
     """By a forecast of the rehearsed step, or by a replay of the trace."""
-    forecast = forecasted.forecast(evidence, faults)
+    forecast = forecast_host.beside(evidence, forecasted.forecast(evidence, faults))
     told = forecast_prices.priced(evidence, findings, forecast)
     return forecast, repriced(evidence, told, faults)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from auditor import amounts
 from auditor.evidence.recorded.thrown_work import ThrownWork
 from auditor.evidence.table import Evidence
+from auditor.judging.forecast_lines import LEAST_COVERED, LOOPED, WASTED, Busy, Lines
 from auditor.judging.forecasted import rehearsal_of
 from auditor.judging.null_beside import WAITS
 from auditor.model import Finding, Site
@@ -62,6 +63,7 @@ class _Known:
 
     copied: Mapping[_Line, tuple[float, float]] = field(default_factory=dict)
     unread: Mapping[_Line, tuple[float, float]] = field(default_factory=dict)
+    lines: Lines | None = None
 
 
 def priced(
@@ -71,7 +73,7 @@ def priced(
     rehearsed = rehearsal_of(evidence)
     if rehearsed is None or not any(map(_open, findings)):
         return findings
-    known = _Known(_copied(rehearsed), _unread(rehearsed))
+    known = _Known(_copied(rehearsed), _unread(rehearsed), Lines.of(rehearsed, forecast))
     return tuple(_priced(each, known, forecast) if _open(each) else each for each in findings)
 
 
@@ -80,7 +82,7 @@ def _open(finding: Finding) -> bool:
     return (
         finding.seen_on in {"rehearsal", "null"}
         and finding.basis == "none"
-        and (finding.code in PACED or finding.code == UNREAD)
+        and (finding.code in PACED or finding.code == UNREAD or finding.code in WASTED)
     )
 
 
@@ -107,12 +109,74 @@ def _unread(rehearsed: Evidence) -> dict[_Line, tuple[float, float]]:
 
 
 def _priced(finding: Finding, known: _Known, forecast: Forecast | None) -> Finding:
+    if finding.code in WASTED:
+        return _wasted(finding, known.lines)
+    if finding.code == LOOPED and known.lines is not None:
+        finding = _looped(finding, known.lines)
     table = known.unread if finding.code == UNREAD else known.copied
     sites = [finding.site, *(place.site for place in finding.places)]
     copies = [table[line] for line in dict.fromkeys(map(_line, sites)) if line in table]
     if copies and finding.code in LEFT_OUT | {UNREAD}:
         return _copy(finding, copies, forecast)
     return replace(finding, unpriced=_pace(finding, forecast))
+
+
+NO_ORDER = "no GPU is forecast for this step (the forecast says why), so its operators have no time"
+NOT_THERE = "no operator of these lines runs on the GPU"
+
+
+def _wasted(finding: Finding, lines: Lines | None) -> Finding:
+    """What its operators keep the GPU busy with, where nobody needs any of those on its lines."""
+    if lines is None:
+        return replace(finding, unpriced=NO_ORDER)
+    sites = [finding.site] if finding.site is not None else []
+    busy = lines.busy(sites)
+    if busy is None:
+        return replace(finding, unpriced=NOT_THERE)
+    needless = lines.needless(finding)
+    if busy.operators > needless + _ROUNDED:
+        return replace(
+            finding,
+            unpriced=f"{amounts.digits(busy.operators)} operators run on its line in each step, and "
+            f"{amounts.digits(needless)} are not needed: which of them is not recorded",
+        )
+    if busy.covered < LEAST_COVERED:
+        return replace(
+            finding,
+            unpriced=f"only {amounts.percent(busy.covered)} of its operators' predicted time is in "
+            "classes that were fitted to measurements",
+        )
+    return replace(
+        finding,
+        lost_us_per_step_low=busy.low_us,
+        lost_us_per_step_high=busy.high_us,
+        basis="forecast",
+        facts=(*finding.facts, _kept_busy(busy)),
+    )
+
+
+_ROUNDED = 0.01
+
+
+def _looped(finding: Finding, lines: Lines) -> Finding:
+    """What the optimizer's operators keep the GPU busy with: foreach moves the same bytes, so that
+    what comes back is mostly the host's.
+    """
+    at = dict(finding.facts).get("steps at", "")
+    there = {str(site): site for step in lines.order.steps for _, site in step if site is not None}
+    busy = lines.busy([there[at]]) if at in there else None
+    if busy is None:
+        return finding
+    return replace(finding, facts=(*finding.facts, _kept_busy(busy)))
+
+
+def _kept_busy(busy: Busy) -> tuple[str, str]:
+    between = f"{amounts.duration(busy.low_us)} to {amounts.duration(busy.high_us)}"
+    covered = f"{amounts.percent(busy.covered)} of it in fitted classes"
+    return (
+        "its operators keep the GPU busy",
+        f"{between} per step (forecast for {busy.gpu}, {covered})",
+    )
 
 
 def _line(site: Site | None) -> _Line:

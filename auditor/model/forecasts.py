@@ -8,6 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+CATEGORY, MARK = "forecast", "forecast_for"
+"""In a forecast that is written as a trace: category of every event, and the key of the file that
+names the GPU. No reader of ours takes such a file for a recording.
+"""
+FILE = "forecast.trace.json.gz"
+"""Its name beside the report."""
+
 
 @dataclass(frozen=True)
 class GpuForecast:
@@ -29,6 +36,27 @@ class GpuForecast:
     """Share of the peak of 16-bit products that the step's FLOPs reach at most: were the GPU never
     idle, and ``low_us`` its time."""
     reasons: tuple[str, ...] = ()
+    bound: Literal["host", "device", ""] = ""
+    """What the step waits for over the whole of both intervals: ``host`` is launch-bound; empty
+    where they overlap, or the host's time is not known."""
+    idle_low_us: float | None = None
+    idle_high_us: float | None = None
+    """Ends of the time in each step in which the GPU is idle; None without the host's time."""
+    step_low_us: float | None = None
+    step_high_us: float | None = None
+    """Ends of the step's time; None without the host's time."""
+
+
+@dataclass(frozen=True)
+class HostForecast:
+    """The host's time for a step, were the GPU infinitely fast: what it took on the machine at hand
+    in ``steps`` steps on the null device, and what a driver's launches may add; times ``scale``.
+    """
+
+    steps: int
+    scale: float
+    low_us: float
+    high_us: float
 
 
 @dataclass(frozen=True)
@@ -60,3 +88,5 @@ class Forecast:
     gpus: tuple[GpuForecast, ...] = ()
     classes: tuple[OperatorClass, ...] = ()
     """The longest first."""
+    host: HostForecast | None = None
+    """None where it is not known: only the shadow ran."""

@@ -176,7 +176,12 @@ def _rehearse_only(
 ) -> Recording:
     stage(progress, "rehearsal")
     played = plan.on_shadow(REHEARSED_STEPS)
-    played = replace(played, value_steps=max(0, plan.steps - REHEARSED_STEPS))
+    compared = null_run.COMPARED if plan.native else ()
+    played = replace(
+        played,
+        parts=tuple(dict.fromkeys((*played.parts, *compared))),
+        value_steps=max(0, plan.steps - REHEARSED_STEPS),
+    )
     recording = _checked(_on_shadow_apart(played, deadline, progress, echo))
     rerun(played, [recording], deadline, progress, alone)
     replay_nonfinite(played, recording, deadline, progress)

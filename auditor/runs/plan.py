@@ -54,6 +54,9 @@ OOM_RUN = "oom"
 that of the run that had none.
 """
 
+NULL_TIMED_STEPS = 5
+"""Steps at the end of a run on the null device in which nothing but the host's clock runs."""
+
 REHEARSAL = "rehearsal"
 """Folder of the rehearsal's own recording, inside the one of the CPU passes."""
 
@@ -62,6 +65,9 @@ ASKED_GPU = "GPU asked for"
 
 NULL_RUN = "null"
 """Folder of the run on the null device, inside the recording of the CPU passes."""
+
+HOST_SCALE = "host scale"
+"""Entry of a rehearsal's environment: ``--host-scale``, where it is not 1."""
 
 REHEARSED_STEPS = 12
 """Steps that are judged in a rehearsal: enough to tell "each step" from "every tenth", and each
@@ -285,7 +291,8 @@ class Plan:
     steps at the end of a rehearsal of which only values are looked at. ``gpu`` is the model
     that the shadow and the null device play (a key of ``auditor.nulldevice.GPUS``; empty: the
     shadow's own), ``sheet`` the one that times are forecast for (a key of
-    ``auditor.forecast.data_sheets``; empty: the one that is played). ``native`` are the parts that
+    ``auditor.forecast.data_sheets``; empty: the one that is played), ``host_scale`` how many times
+    as long its host takes as this one. ``native`` are the parts that
     a run on the null device records, ``answers`` the folder of the rehearsal that tells it the
     values, ``variables`` what its environment has more. With ``played`` these ranks of
     ``world_size`` run, one after the other, on a null device, and nobody runs the others.
@@ -318,6 +325,7 @@ class Plan:
     value_steps: int = 0
     gpu: str = ""
     sheet: str = ""
+    host_scale: float = 1.0
     native: tuple[str, ...] = ()
     answers: str = ""
     variables: Mapping[str, str] | None = None

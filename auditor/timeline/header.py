@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+from auditor.model.forecasts import MARK
 from auditor.timeline.loose import text, whole
 from auditor.timeline.trace import Device, Info
 
@@ -42,6 +43,11 @@ def info(head: bytes, tail: bytes) -> Info:
         trace_name=text(keys.get("traceName")),
         host=text(keys.get("host_name")),
     )
+
+
+def forecast_for(head: bytes, tail: bytes) -> str:
+    """The GPU of a forecast that is written as a trace; empty for recordings."""
+    return text((_keys(head) | _keys(tail)).get(MARK))
 
 
 def _keys(raw: bytes) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from auditor.errors import AuditProblem
+from auditor.model.forecasts import FILE
 from auditor.timeline.alignment import Alignment, align
 from auditor.timeline.malloc import keep_freed_memory
 from auditor.timeline.timeline import Timeline
@@ -151,11 +152,11 @@ def rank_facts(path: Path | str) -> RankFacts | Unread:
 
 
 def trace_files(folder: Path | str) -> list[Path]:
-    """The files of a folder that may be traces, by name."""
+    """The files of a folder that may be traces, by name; a forecast of ours is none."""
     found = sorted(
         path
         for path in Path(folder).iterdir()
-        if path.is_file() and path.name.endswith((".json", ".json.gz"))
+        if path.is_file() and path.name.endswith((".json", ".json.gz")) and path.name != FILE
     )
     if not found:
         raise AuditProblem(

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from auditor.errors import AuditProblem
+from auditor.model.forecasts import CATEGORY
 from auditor.timeline import header
 from auditor.timeline.columns import Builder
 from auditor.timeline.events import EXACT
@@ -79,6 +80,7 @@ class _Reading:
         built, fitted = self.builder, self.fitting
         tables = {group: built.table(group) for group in TABLES}
         self._check(tables["work"].device)
+        self._measured(tables["others"].category)
         return Trace(
             path=str(self.path),
             raw_bytes=self.source.raw_bytes,
@@ -98,6 +100,17 @@ class _Reading:
                 f"{self.path} names {number:,} devices, and no machine has more than {DEVICES}: "
                 "the trace is damaged",
                 "record the trace again",
+            )
+
+    def _measured(self, categories: Codes) -> None:
+        """Raise for a forecast of ours, also where another program wrote it anew."""
+        gpu = header.forecast_for(self.pieces.head, self.pieces.tail)
+        names = self.builder.names.values_in_order
+        if gpu or {names[code] for code in np.unique(categories).tolist()} == {CATEGORY}:
+            raise AuditProblem(
+                f"{self.path} is a forecast{f' for {gpu}' if gpu else ''}, no recording: nothing in "
+                "it was measured",
+                "give the recording beside it: the folder that audit run wrote",
             )
 
     def _piece(self, piece: bytes) -> None:

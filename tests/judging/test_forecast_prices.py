@@ -162,7 +162,7 @@ def test_it_never_looks_like_a_measured_price() -> None:
     assert f"Not priced: SYNC001: {PACE}." in shown
     assert "could come back" not in shown  # no sum holds it
     page = Html().render(report)
-    assert "forecast from its bytes, not measured" in page
+    assert "forecast from shapes and bytes, not measured" in page
     assert PACE.replace("'", "&#39;") in page
     assert load(Json().render(report)).findings == report.findings
 

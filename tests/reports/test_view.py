@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gzip
 import html
 import http.client
 import importlib
@@ -23,6 +24,7 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 
 from auditor.cli import view
+from auditor.model.forecasts import FILE
 from auditor.tensorboard_tab import catapult, slices
 from auditor.tensorboard_tab.pages import Pages
 from auditor.tensorboard_tab.runs import Run, runs_in
@@ -75,6 +77,20 @@ def test_the_exported_trace_serves_where_the_recorded_one_is_gone(folder: Path) 
     exported.parent.mkdir(parents=True)
     (folder / "one" / "recording" / "trace.json.gz").rename(exported)
     assert Run("one", folder / "one", folder).trace() == exported.resolve()
+
+
+def test_a_forecast_is_shown_as_what_it_is_and_never_as_the_trace(folder: Path) -> None:
+    (folder / "deep" / "two" / FILE).write_bytes(gzip.compress(b"{}"))
+    told = {run["name"]: run for run in json.loads(ask(Pages(folder), "runs")[2])["runs"]}
+    assert [(run["trace"], run["forecast"]) for run in told.values()] == [
+        (False, True),
+        (True, False),
+    ]
+    status, headers, body = ask(Pages(folder), "forecast", run="deep/two")
+    assert status.startswith("200") and gzip.decompress(body) == b"{}"
+    assert headers["Content-Encoding"] == "gzip"
+    assert ask(Pages(folder), "forecast", run="one")[0].startswith("404")
+    assert ask(Pages(folder), "trace", run="deep/two")[0].startswith("404")
 
 
 # -- pages -----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import torch
 from auditor.capture.instruments.torch_private.tensors import key_of
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.memory.simulated_memory import RehearsedMemory
-from auditor.capture.probes.step.operator_log import COMPILER, OperatorLog, tf32
+from auditor.capture.probes.step.operator_log import COMPILER, ORDER, OperatorLog, tf32
 from auditor.capture.probes.step.operator_log import PART as OPERATORS
 from auditor.capture.probes.sync.copies_log import PART as COPIES
 from auditor.capture.probes.sync.copies_log import CopyLog, loader_of, mark_batch
@@ -47,7 +47,8 @@ USE = "device_use"
 
 
 class RehearsalProbe(Probe, Listener):
-    """Writes ``reads``, ``copies``, ``operators``, ``device_use`` and ``limits`` of a rehearsal.
+    """Writes ``reads``, ``copies``, ``operators`` and their order, ``device_use`` and ``limits`` of a
+    rehearsal.
 
     The shadow is there from the import of torch to the end of the process, as a GPU would be; what
     crosses is written down in the loud pass only.
@@ -92,7 +93,7 @@ class RehearsalProbe(Probe, Listener):
 
     def start(self) -> None:
         """Write down what crosses."""
-        for part in (READS, COPIES, USE, OPERATORS):
+        for part in (READS, COPIES, USE, OPERATORS, ORDER):
             self.context.writer.touch(part)
         self.watches_operators = True
         self._log = ReadLog(self.context, on_cuda=True)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from auditor.evidence.table import Evidence, Table, rows_of
-from auditor.recordings.schema import DeviceUseRow, OperatorRow
+from auditor.model import Site
+from auditor.recordings.schema import DeviceUseRow, OperatorOrderRow, OperatorRow
 from auditor.rule import NotLooked
 
 
@@ -51,4 +52,46 @@ class RanOperators(Table):
             sum(n for number, n in counts.items() if number not in described),
             any(row.tf32_matmul for row in use),
             all(row.tf32_conv for row in use),
+        )
+
+
+@dataclass(frozen=True)
+class OrderedOperators(Table):
+    """The operators of each rehearsed step in the order in which they ran."""
+
+    parts: ClassVar[tuple[str, ...]] = ("operators", "operator_order")
+    absent: ClassVar[Mapping[str, str]] = {
+        **RanOperators.absent,
+        "operator_order": "this recording does not hold the order of its operators",
+    }
+    of_rehearsals: ClassVar[bool] = True
+
+    described: Mapping[int, OperatorRow]
+    """Calls by their number, as their first row describes them."""
+    steps: tuple[tuple[tuple[int, Site | None], ...], ...]
+    """Number of the call, and the user's line that it ran for."""
+    whole: bool
+    """No step had more operators than are kept."""
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> OrderedOperators:
+        """Raises :class:`NotLooked` where no operator ran on the device."""
+        rows = rows_of(evidence, OperatorOrderRow)
+        if not rows:
+            raise NotLooked("no operator ran on the rehearsed device")
+        described: dict[int, OperatorRow] = {}
+        for row in rows_of(evidence, OperatorRow):
+            if row.name:
+                described.setdefault(row.id, row)
+        site = evidence.recording.site
+        return cls(
+            described,
+            tuple(
+                tuple(
+                    (number, site(at) if at >= 0 else None)
+                    for number, at in zip(row.ids, row.at, strict=False)
+                )
+                for row in rows
+            ),
+            not any(row.cut for row in rows),
         )

@@ -134,6 +134,7 @@ from auditor.recordings.schema.sync import (
     DeviceUseRow,
     LimitRow,
     OperandItem,
+    OperatorOrderRow,
     OperatorRow,
     ReadRow,
 )
@@ -147,6 +148,7 @@ ROWS: tuple[type[Row], ...] = (
     OwnerRow,
     CopyRow,
     DeviceUseRow,
+    OperatorOrderRow,
     OperatorRow,
     LimitRow,
     CourseRow,
@@ -325,6 +327,7 @@ __all__ = [
     "NormRow",
     "NumericRow",
     "OperandItem",
+    "OperatorOrderRow",
     "OperatorRow",
     "OptimizerLoadRow",
     "OwnerRow",

@@ -123,6 +123,19 @@ class OperatorRow(PassRow, kw_only=True):
     )
 
 
+class OperatorOrderRow(PassRow, kw_only=True):
+    """The operators of a step in the order in which they ran, and the user's lines they ran for."""
+
+    part = "operator_order"
+    when = "a rehearsal: loud"
+
+    ids: Annotated[list[int], doc("numbers of calls in the part `operators`, in order")]
+    at: Annotated[
+        list[int], doc("the line of each (numbers in `sites`); -1 where no line of the user's is")
+    ]
+    cut: Annotated[bool, doc("the lists end before the step did")] = False
+
+
 class LimitRow(Row, kw_only=True):
     """What the shadow device cannot do; the rehearsal ended there."""
 

@@ -2,6 +2,7 @@
 "use strict";
 (async () => {
   const run = new URLSearchParams(location.search).get("run") ?? "";
+  const forecast = new URLSearchParams(location.search).get("view") === "forecast";
   const make = (tag, parent, words = "", name = "") => {
     const made = document.createElement(tag);
     made.textContent = words;
@@ -119,6 +120,13 @@
     else parts.forEach((part, at) => place.append(at % 2 ? make("code", null, part) : part));
   };
 
+  const explain = () => {
+    make("h1", aside, "Forecast, not measured");
+    make("p", aside, "Kernels of one rehearsed step, as long as they are predicted to take on the GPU that the row names, one after "
+      + "the other, under the lines that they ran for. Each slice's arguments have its interval. Times of the host, copies and "
+      + "waits are not known and not shown, so the step takes longer than this.");
+  };
+
   // A button that goes to the longest of what was found, then to the next one.
   const showing = (view, item, name, found, how) => {
     const button = make("button", item, found.length > 1 || item.dataset.key ? `Show in trace (${found.length})` : "Show in trace");
@@ -168,15 +176,16 @@
 
   try {
     const [text, found] = await Promise.all([
-      get("trace").then((reply) => reply.text()),
+      get(forecast ? "forecast" : "trace").then((reply) => reply.text()),
       get("findings").then((reply) => reply.json()),
     ]);
     const {view, model} = await opened(text);
-    view.viewTitle = run;
+    view.viewTitle = forecast ? `${run}: forecast, not measured` : run;
     status.remove();
     const slices = [...model.getDescendantEvents()].filter((event) => event.title && event.duration >= 0);
     slices.sort((one, other) => one.start - other.start);
-    list(view, model, slices, found);
+    if (forecast) explain();
+    else list(view, model, slices, found);
     document.body.dataset.slices = slices.length;
     window.viewer = view;
   } catch (problem) {

@@ -10,13 +10,17 @@ import torch
 from auditor.capture.instruments.torch_private.tensors import functions
 from auditor.capture.probes.base import Context
 from auditor.capture.shadow.crossing import Ran
-from auditor.recordings.schema import OperandItem, OperatorRow
+from auditor.recordings.schema import OperandItem, OperatorOrderRow, OperatorRow
 
-PART = OperatorRow.part
+PART, ORDER = OperatorRow.part, OperatorOrderRow.part
 
 MOST = 4096
 """Different calls that are described; further ones are only counted, as number -1."""
 UNDESCRIBED = -1
+
+ORDERED = 20_000
+"""Operators of a step whose order is kept."""
+NOWHERE = -1
 
 COMPILER = "torch.compile"
 
@@ -43,6 +47,8 @@ class OperatorLog:
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._counts: dict[int, int] = {}
         self._new: dict[int, OperatorRow] = {}
+        self._ids: list[int] = []
+        self._at: list[int] = []
         self.compiled = False
         """The program gave something to ``torch.compile``, which a rehearsal runs as it is."""
 
@@ -53,6 +59,14 @@ class OperatorLog:
         except Exception:  # a layout without strides, a value without a hash
             number = UNDESCRIBED
         self._counts[number] = self._counts.get(number, 0) + 1
+        if len(self._ids) < ORDERED:
+            self._ids.append(number)
+            self._at.append(self._place())
+
+    def _place(self) -> int:
+        """The user's line that the operator runs for; a backward's is that of ``backward()``."""
+        frame, _ = self.context.frames.user_frame()
+        return NOWHERE if frame is None else self.context.frames.number(frame)
 
     def _number(self, ran: Ran) -> int:
         if ran.function in RECURRENT:
@@ -74,7 +88,12 @@ class OperatorLog:
             row = self._new.pop(number, None) or OperatorRow(id=number, n=n)
             row.id, row.n = number, n
             self.context.add(row)
+        ran = sum(self._counts.values())
+        if ran:
+            order = OperatorOrderRow(ids=self._ids, at=self._at, cut=ran > len(self._ids))
+            self.context.add(order)
         self._counts.clear()
+        self._ids, self._at = [], []
 
 
 def tf32() -> tuple[bool, bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from auditor.capture.probes.rehearsal import RehearsalProbe
 from auditor.capture.probes.step import operator_log
 from auditor.model.devices import SHADOW
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
-from auditor.recordings.schema import DeviceUseRow, OperatorRow
+from auditor.recordings.schema import DeviceUseRow, OperatorOrderRow, OperatorRow
 
 
 @contextmanager
@@ -41,6 +42,11 @@ def rows_of(folder: Path) -> list[OperatorRow]:
     return [
         row for row in Recording(folder).typed_rows("operators") if isinstance(row, OperatorRow)
     ]
+
+
+def orders_of(recording: Recording) -> list[OperatorOrderRow]:
+    rows = recording.typed_rows("operator_order")
+    return [row for row in rows if isinstance(row, OperatorOrderRow)]
 
 
 def steps_of(folder: Path, make: Callable[[], Callable[[], None]], steps: int = 1):
@@ -79,6 +85,44 @@ def test_calls_that_are_alike_are_described_once_and_counted_by_step(tmp_path: P
     counted = [(row.step, row.n) for row in rows if row.id == addmm]
     assert counted == [(0, 2), (1, 2), (2, 2)]
     assert {row.step for row in rows if row.name} == {0}
+
+
+def test_the_order_of_a_step_and_the_lines_it_ran_for(tmp_path: Path) -> None:
+    def make() -> Callable[[], None]:
+        x, weight = torch.ones(4, 4).cuda(), torch.ones(4, 4, requires_grad=True, device="cuda")
+
+        def step() -> None:
+            y = x @ weight
+            torch.relu(x)
+            y.sum().backward()
+
+        return step
+
+    rows = steps_of(tmp_path, make, steps=2)
+    names = {row.id: row.name for row in rows if row.name}
+    recording = Recording(tmp_path)
+    for order in orders_of(recording):
+        told = [
+            (names[number], recording.site(at))
+            for number, at in zip(order.ids, order.at, strict=True)
+        ]
+        assert [name for name, _ in told][:2] == ["aten::mm", "aten::relu"]
+        assert "aten::mm" in [name for name, _ in told][2:], "the backward's own product"
+        first = told[0][1].line
+        assert [site.line - first for _, site in told] == [0, 1] + [2] * (len(told) - 2)
+        assert not order.cut
+        counted = [row for row in rows if row.step == order.step]
+        assert {row.id: row.n for row in counted} == Counter(order.ids)
+    assert len(orders_of(recording)) == 2
+
+
+def test_the_order_ends_where_there_are_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operator_log, "ORDERED", 3)
+    steps_of(tmp_path, trained)
+    (order,) = orders_of(Recording(tmp_path))
+    assert (len(order.ids), len(order.at), order.cut) == (3, 3, True)
 
 
 def test_shapes_strides_types_and_results(tmp_path: Path) -> None:
