@@ -114,9 +114,9 @@ def verified(
         progress_display.working("verify", lambda: _counted(laboratory, budget), quiet=quiet),
     ):
         whole = Budget(budget)
-        found, verification = Experiment(laboratory, recording, whole.part(asked.share), say).run(
-            asked.patches
-        )
+        found, verification = Experiment(
+            laboratory, recording, whole.part(asked.share), say, reserve=whole
+        ).run(asked.patches)
         findings = [
             replace(finding, verified=found.get(number, finding.verified))
             for number, finding in enumerate(report.findings)
@@ -178,7 +178,7 @@ class _Asked:
     @property
     def share(self) -> float:
         """Of the budget for the patches: half of it at least. What they leave, the searches
-        have.
+        have; a patch without an interval by then goes before them.
         """
         return (
             max(0.5, len(self.patches) / (len(self.patches) + self.values)) if self.patches else 0.0
