@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.model import Finding, Report, Run, Severity, Status, Verdict
 from auditor.model.devices import Input, device_named, input_named
-from auditor.model.prices import costs_nothing, priced, share_of_step, usual_us
+from auditor.model.prices import costs_nothing, forecast_us, priced, share_of_step, usual_us
 
 from . import communication, shares, text, verified, what_ifs
 from .families import STATUSES
@@ -317,11 +317,14 @@ def headline(report: Report) -> tuple[str, ...]:
 
 
 def unpriced(report: Report) -> str:
-    """Why nothing is said of time: ``without a price in time``, or that no price is proven."""
-    some = any(
-        priced(finding) is not None and not verified.settled(finding) for finding in report.findings
-    )
-    return "and no price in time is proven" if some else "without a price in time"
+    """Why nothing is said of time: ``without a price in time``, that no price is proven, or that all
+    are forecast.
+    """
+    if any(priced(each) is not None and not verified.settled(each) for each in report.findings):
+        return "and no price in time is proven"
+    if any(map(forecast_us, report.findings)):
+        return "with prices in time by forecast alone"
+    return "without a price in time"
 
 
 def _headline(report: Report) -> Iterator[str]:
