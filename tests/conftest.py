@@ -141,3 +141,12 @@ def every_edit_is_declared() -> Iterator[None]:
         for rule in catalogue.own_rules():
             patches.setattr(rule, "remedy", held(rule, rule.remedy))
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_process_group_is_left() -> Iterator[None]:
+    """Workers run many files in one process, and some of them ask whether it is a rank."""
+    yield
+    dist = sys.modules.get("torch.distributed")
+    if dist is not None and dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()

@@ -52,6 +52,7 @@ def audited_training(loader, model, optimizer, scaler):
         mean = loss.item() / 2; other()
         mask = torch.ones(mean, dtype=bool).to(loss.device)
         scaler.step(optimizer)
+        print("scale", scaler.get_scale())
     for batch, other in loader:
         optimizer.step()
         logger.info("loss %s", loss.item())
@@ -65,6 +66,7 @@ WISHES = {
     "rename_call": ("mean = ", {"call": "item", "value": "detach()"}),
     "throttle": ("flush=True", {"value": "50"}),
     "throttle, numbered": ("logger.info(", {"value": "50"}),
+    "skip_compiled": ('print("scale"', {}),
     "insert_before": ("clip_grad_norm_(", {"value": "scaler.unscale_(optimizer)"}),
     "insert_after_imports": (
         "clip_grad_norm_(",

@@ -87,7 +87,7 @@ def test_what_is_only_left_out_of_a_report_is_noticed(made, tmp_path, monkeypatc
     any file.
     """
 
-    def fails(*given):
+    def fails(*given, **named):
         raise error
 
     monkeypatch.chdir(tmp_path)
