@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,14 @@ SHADOW = "ShadowTensor"
 def bytes_of(tensor: torch.Tensor) -> int:
     """Bytes of its elements; 0 of one that has none of its own (sparse)."""
     return int(tensor.nbytes) if tensor.layout == torch.strided else 0
+
+
+def content(tensor: torch.Tensor, most: int | None = None) -> bytes:
+    """The bytes of a contiguous tensor in the CPU's memory, at most ``most`` of them. No operator
+    runs, so nothing that listens for operators hears of it.
+    """
+    size = tensor.nbytes if most is None else min(most, tensor.nbytes)
+    return ctypes.string_at(tensor.data_ptr(), size) if size else b""
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:

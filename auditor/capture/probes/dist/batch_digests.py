@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
 import threading
 import weakref
@@ -14,6 +13,7 @@ import torch.distributed as dist
 
 from auditor.capture.instruments.loader_origins import LoaderOrigins
 from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.plain_tensor import content
 from auditor.capture.instruments.torch_private.data import LoaderIterator
 from auditor.capture.instruments.torch_private.look_up import Missing
 from auditor.capture.probes.base import Context, Probe
@@ -103,9 +103,8 @@ def _digest(batch: Any) -> bytes:
         if tensor is None or type(tensor) is not torch.Tensor or tensor.device.type != "cpu":
             return b""
         if tensor.layout is torch.strided and tensor.is_contiguous() and tensor.nbytes:
-            seen = ctypes.string_at(tensor.data_ptr(), min(BYTES, tensor.nbytes))
             facts = f"{tuple(tensor.shape)} {tensor.dtype}".encode()
-            return hashlib.blake2b(facts + seen, digest_size=16).digest()
+            return hashlib.blake2b(facts + content(tensor, BYTES), digest_size=16).digest()
     return b""
 
 

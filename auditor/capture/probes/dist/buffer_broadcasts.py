@@ -4,22 +4,19 @@ change.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import inspect
-import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from auditor.capture.instruments.data_parallel_modules import DataParallelModules
 from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.plain_tensor import content
 from auditor.capture.probes.base import Context, Probe
 from auditor.recordings.schema import BufferBroadcastRow
-
-MOST = 64
-"""Modules that are followed."""
 
 READ = 1 << 28
 """Bytes of a module's buffers up to which they are read."""
@@ -54,18 +51,17 @@ class BufferBroadcastsProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._always = Patches(self.missed)
         self._patches = Patches(self.missed)
-        self._modules: weakref.WeakKeyDictionary[Any, _Wrapped] = weakref.WeakKeyDictionary()
+        self._modules = DataParallelModules(context.frames, _Wrapped, self.missed)
         self._on = False
 
     def install(self) -> None:
         """Remember where each module is wrapped."""
-        self._always.around(DistributedDataParallel, "__init__", after=self._made)
+        self._modules.install()
 
     def uninstall(self) -> None:
         """Put the constructor back."""
-        self._always.undo()
+        self._modules.uninstall()
 
     def start(self) -> None:
         """Read the buffers and count forwards."""
@@ -73,7 +69,7 @@ class BufferBroadcastsProbe(Probe):
         self._on = not self.context.device.null  # there nothing is computed, so nothing changes
         if not self._on:
             return
-        for module, one in self._modules.items():
+        for module, one in self._modules.each.items():
             one.held, one.n = _held(module), 0
         self._patches.around(DistributedDataParallel, "forward", before=self._forward)
 
@@ -83,17 +79,12 @@ class BufferBroadcastsProbe(Probe):
         if not self._on:
             return
         self._on = False
-        for module, one in list(self._modules.items()):
+        for module, one in list(self._modules.each.items()):
             if one.n and one.held:
                 self._tell(module, one)
 
-    def _made(self, _: None, module: Any, *args: Any, **kwargs: Any) -> None:
-        if len(self._modules) < MOST:
-            number = len(self._modules)
-            self._modules[module] = _Wrapped(number, self.context.frames.here())
-
     def _forward(self, module: Any, *args: Any, **kwargs: Any) -> None:
-        one = self._modules.get(module)
+        one = self._modules.each.get(module)
         sends = module.broadcast_buffers and module.require_forward_param_sync
         if one is not None and sends and self.context.in_step:
             one.n += 1
@@ -132,5 +123,4 @@ def _held(module: Any) -> list[bytes]:
 def _digest(tensor: torch.Tensor) -> bytes:
     with torch.no_grad():
         plain = tensor.detach().cpu().contiguous()
-    seen = ctypes.string_at(plain.data_ptr(), plain.nbytes) if plain.nbytes else b""
-    return hashlib.blake2b(seen, digest_size=16).digest()
+    return hashlib.blake2b(content(plain), digest_size=16).digest()

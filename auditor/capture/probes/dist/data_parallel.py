@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,16 +10,13 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward, Walk
+from auditor.capture.instruments.data_parallel_modules import DataParallelModules
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.compiler import COMPILED_BACKWARD
 from auditor.capture.instruments.torch_private.training import sends_in_graph
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, tensors_of
 from auditor.recordings.schema import DataParallelRow, GradientSyncRow
-
-MOST = 64
-"""Modules that are followed."""
-
 
 @dataclass
 class _Wrapped:
@@ -52,19 +48,6 @@ class _Wrapped:
         self.unknown = False
 
 
-@dataclass
-class _Modules:
-    """Those of the program, none of them kept alive."""
-
-    each: weakref.WeakKeyDictionary[Any, _Wrapped] = field(
-        default_factory=weakref.WeakKeyDictionary
-    )
-
-    def of(self, tensors: frozenset[int]) -> list[tuple[Any, _Wrapped]]:
-        """Those with one of these parameters."""
-        return [pair for pair in self.each.items() if not tensors.isdisjoint(pair[1].parameters)]
-
-
 class DataParallelProbe(OptimizerProbe):
     """Writes ``data_parallel`` and ``gradient_syncs``.
 
@@ -78,20 +61,19 @@ class DataParallelProbe(OptimizerProbe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._always = Patches(self.missed)
         self._patches = Patches(self.missed)
-        self._modules = _Modules()
+        self._modules = DataParallelModules(context.frames, _Wrapped, self.missed)
         self._on = False
 
     def install(self) -> None:
         """Remember where each module is wrapped."""
         super().install()
-        self._always.around(DistributedDataParallel, "__init__", after=self._made)
+        self._modules.install()
 
     def uninstall(self) -> None:
         """Put the constructor back."""
         super().uninstall()
-        self._always.undo()
+        self._modules.uninstall()
 
     def start(self) -> None:
         """Watch forwards, backwards and gradients that are cleared."""
@@ -112,11 +94,6 @@ class DataParallelProbe(OptimizerProbe):
         self._on = False
         BACKWARD_HOOKS.remove(self)
         self._patches.undo()
-
-    def _made(self, _: None, module: Any, *args: Any, **kwargs: Any) -> None:
-        known = self._modules.each
-        if len(known) < MOST:
-            known[module] = _Wrapped(len(known), self.context.frames.here())
 
     def _forward(self, module: Any, *args: Any, **kwargs: Any) -> None:
         one = self._modules.each.get(module)
@@ -171,18 +148,18 @@ class DataParallelProbe(OptimizerProbe):
         one.local_at = self.context.frames.here()
 
     def _optimizer_cleared(self, _: None, optimizer: Any, *args: Any, **kwargs: Any) -> None:
-        for _module, one in self._modules.of(frozenset(map(id, tensors_of(optimizer)))):
+        for _module, one in self._with(frozenset(map(id, tensors_of(optimizer)))):
             one.clear()
 
     def _module_cleared(self, _: None, module: Any, *args: Any, **kwargs: Any) -> None:
-        for _module, one in self._modules.of(frozenset(map(id, module.parameters()))):
+        for _module, one in self._with(frozenset(map(id, module.parameters()))):
             one.clear()
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
         """Write what was averaged for this step."""
         if not self._on or not self._modules.each:
             return
-        for module, one in self._modules.of(frozenset(map(id, tensors_of(optimizer)))):
+        for module, one in self._with(frozenset(map(id, tensors_of(optimizer)))):
             at = one.last_at if one.n else one.local_at
             if (one.n or one.local) and at is not None:
                 self._tell(module, one)
@@ -194,6 +171,11 @@ class DataParallelProbe(OptimizerProbe):
                     row.local_at, row.entered_at = one.local_at, one.entered_at
                 self.context.add(row)
             one.clear()
+
+    def _with(self, tensors: frozenset[int]) -> list[tuple[Any, _Wrapped]]:
+        """The modules with one of these parameters."""
+        known = self._modules.each.items()
+        return [pair for pair in known if not tensors.isdisjoint(pair[1].parameters)]
 
     def _tell(self, module: Any, one: _Wrapped) -> None:
         if one.told:

@@ -7,16 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.nn.parallel import DistributedDataParallel
 
+from auditor.capture.instruments.data_parallel_modules import DataParallelModules
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.training import BatchNorm
 from auditor.capture.probes.base import Context, Probe
 from auditor.recordings.schema import NormBatchRow
-
-MOST = 64
-"""Modules in a DistributedDataParallel that are followed."""
-
 
 @dataclass
 class _Ran:
@@ -39,18 +35,17 @@ class NormBatchesProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._always = Patches(self.missed)
         self._patches = Patches(self.missed)
-        self._wrapped: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary()
+        self._wrapped = DataParallelModules(context.frames, lambda _, at: at, self.missed)
         self._ran: weakref.WeakKeyDictionary[torch.nn.Module, _Ran] = weakref.WeakKeyDictionary()
 
     def install(self) -> None:
         """Remember where each module is wrapped."""
-        self._always.around(DistributedDataParallel, "__init__", after=self._made)
+        self._wrapped.install()
 
     def uninstall(self) -> None:
         """Put the constructor back."""
-        self._always.undo()
+        self._wrapped.uninstall()
 
     def start(self) -> None:
         """Look at what batch norms are given."""
@@ -65,15 +60,11 @@ class NormBatchesProbe(Probe):
         if not self._patches:
             return
         self._patches.undo()
-        for module, at in list(self._wrapped.items()):
+        for module, at in list(self._wrapped.each.items()):
             norms = [each for each in module.modules() if each in self._ran]
             if norms:
                 self._tell(module, at, norms)
         self._ran.clear()
-
-    def _made(self, _: None, module: Any, *args: Any, **kwargs: Any) -> None:
-        if len(self._wrapped) < MOST:
-            self._wrapped[module] = self.context.frames.here()
 
     def _runs(self, module: Any, given: Any, *_: Any, **__: Any) -> None:
         if not (module.training and self.context.in_step and torch.is_grad_enabled()):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
@@ -10,6 +9,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+
+from auditor.capture.instruments.plain_tensor import content
 
 DEEP = 6
 """Dictionaries and lists in one another that are looked into."""
@@ -60,4 +61,4 @@ def _tensors(name: str, saved: Any, deep: int) -> Iterator[tuple[str, torch.Tens
 def _first(tensor: torch.Tensor) -> bytes:
     with torch.no_grad():
         some = tensor.detach().reshape(-1)[:NUMBERS].cpu().contiguous()
-    return ctypes.string_at(some.data_ptr(), some.nbytes)
+    return content(some)

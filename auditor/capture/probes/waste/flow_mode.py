@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -13,7 +12,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from auditor.capture.instruments.dispatch_modes import OperatorMode
-from auditor.capture.instruments.plain_tensor import bytes_of, plain
+from auditor.capture.instruments.plain_tensor import bytes_of, content, plain
 from auditor.capture.instruments.torch_private.autograd import current_node, next_number, number_of
 from auditor.capture.instruments.torch_private.tensors import key_of
 from auditor.capture.instruments.user_frames import Frames
@@ -384,8 +383,10 @@ class FlowMode(OperatorMode):
         value = self.value(tensor)
         inner = plain(tensor)
         if inner.device.type == "cpu" and inner.nbytes <= HOST_BYTES and inner.is_contiguous():
-            held = ctypes.string_at(inner.data_ptr(), inner.nbytes) if inner.nbytes else b""
-            value.recipe, value.fixed = hash((held, inner.dtype, tuple(inner.shape))), True
+            value.recipe, value.fixed = (
+                hash((content(inner), inner.dtype, tuple(inner.shape))),
+                True,
+            )
 
     # -- who else writes ---------------------------------------------------------------------------
 

@@ -1,0 +1,51 @@
+"""Where the user's program wraps modules in ``DistributedDataParallel``."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from torch.nn.parallel import DistributedDataParallel
+
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.user_frames import Frames
+
+MOST = 64
+"""Modules that are followed."""
+
+T = TypeVar("T")
+
+
+class DataParallelModules(Generic[T]):
+    """Follows them from :meth:`install` to :meth:`uninstall`, and keeps none alive.
+
+    ``note`` makes what a probe keeps of a module, from its number, in the order in which modules
+    were wrapped, and its line: a number in ``sites``, None where it is not known. ``missed`` hears
+    of our errors, which the program does not.
+    """
+
+    def __init__(
+        self,
+        frames: Frames,
+        note: Callable[[int, int | None], T],
+        missed: Callable[[Exception], None],
+    ) -> None:
+        self._frames = frames
+        self._note = note
+        self._patches = Patches(missed)
+        self._count = 0
+        self.each: weakref.WeakKeyDictionary[Any, T] = weakref.WeakKeyDictionary()
+
+    def install(self) -> None:
+        """Watch the constructor."""
+        self._patches.around(DistributedDataParallel, "__init__", after=self._made)
+
+    def uninstall(self) -> None:
+        """Put it back."""
+        self._patches.undo()
+
+    def _made(self, _: None, module: Any, *args: Any, **kwargs: Any) -> None:
+        if self._count < MOST:
+            self.each[module] = self._note(self._count, self._frames.here())
+            self._count += 1

@@ -1,0 +1,68 @@
+"""Where modules are wrapped in DistributedDataParallel."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+import pytest
+from torch.nn.parallel import DistributedDataParallel
+
+from auditor.capture.instruments import data_parallel_modules
+from auditor.capture.instruments.data_parallel_modules import DataParallelModules
+from tests.capture.drive import Drive, line_of, load
+from tests.echo_group import ranks
+
+SOURCE = """
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+def wrap():
+    return DistributedDataParallel(torch.nn.Linear(2, 2))  # made
+"""
+
+
+@pytest.fixture
+def followed(tmp_path: Path):
+    user, lost = load(tmp_path, SOURCE), []
+    bare = DistributedDataParallel.__init__
+    ranks(2)
+    with Drive(tmp_path) as drive:
+        frames = drive.context.frames
+        modules = DataParallelModules(frames, lambda number, at: (number, at), lost.append)
+        modules.install()
+        yield user, modules, drive
+        modules.uninstall()
+    assert DistributedDataParallel.__init__ is bare
+    assert not lost
+
+
+def test_each_module_has_a_number_and_its_line(followed):
+    user, modules, drive = followed
+
+    made = [user.wrap(), user.wrap()]
+
+    assert [modules.each[each][0] for each in made] == [0, 1]
+    places = {modules.each[each][1] for each in made}
+    lines = {row["id"]: row["line"] for row in drive.rows("sites")}
+    assert [lines[at] for at in places] == [line_of(user, "made")]
+
+
+def test_none_is_kept_alive_and_no_number_is_given_twice(followed):
+    user, modules, _ = followed
+    user.wrap()
+    gc.collect()
+
+    kept = user.wrap()
+
+    assert list(modules.each) == [kept]
+    assert modules.each[kept][0] == 1
+
+
+def test_no_more_than_so_many_are_followed(followed, monkeypatch):
+    monkeypatch.setattr(data_parallel_modules, "MOST", 1)
+    user, modules, _ = followed
+
+    kept = [user.wrap(), user.wrap()]
+
+    assert list(modules.each) == kept[:1]
