@@ -150,14 +150,19 @@ def _breaks(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Break]:
     for each in found.values():
         row, ends = each[0], {other.resumed for other in each} - {None}
         goes_on = frozenset[str]().union(*(after[end] for end in ends))
-        lost = row.lost and row.function in given
         site = evidence.recording.site(_break_at(row, row.at, given))  # type: ignore[arg-type]
-        yield Break(site, row.function, row.reason, row.gb, row.own, goes_on, lost)
+        gone = _is_lost(row, given)
+        yield Break(site, row.function, row.reason, row.gb, row.own, goes_on, gone)
+
+
+def _is_lost(row: CompileRow, given: Collection[str]) -> bool:
+    """Whether a whole function that was given to the compiler is left to Python."""
+    return row.lost and row.function in given
 
 
 def _break_at(row: CompileRow, at: int, given: Collection[str]) -> int:
     """The line of the function that is lost, where a library's broke the graph."""
-    own = row.own or not row.lost or row.function not in given
+    own = row.own or not _is_lost(row, given)
     return at if own or row.resumed is None else row.resumed
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 from torch.utils.hooks import RemovableHandle
@@ -72,12 +73,10 @@ class KeptHooksProbe(Probe):
     def _registered(self, _: None, handle: RemovableHandle, *__: Any, **___: Any) -> None:
         if not self.context.in_step or len(self._hooks) >= MOST:
             return
-        # Outwards: this, guarded, watched, the function of torch that registers, who called that.
-        registering = sys._getframe(3)
-        caller, frames = registering.f_back, self.context.frames
-        while caller is not None and frames.is_own(caller.f_code.co_filename):
-            caller = caller.f_back  # other probes watch these functions too
-        if caller is None or not frames.is_user(caller.f_code.co_filename):
+        frames = self.context.frames
+        registering = self._outwards(sys._getframe())  # the function of torch that does it
+        caller = self._outwards(registering and registering.f_back)
+        if registering is None or caller is None or not frames.is_user(caller.f_code.co_filename):
             return
         at = self.context.frames.here()
         if at is None:
@@ -86,6 +85,14 @@ class KeptHooksProbe(Probe):
         way = registering.f_code.co_name
         hooks = handle.hooks_dict_ref
         self._hooks.append(_Hook(at, way, owner, hooks, handle.id, self._steps))
+
+    def _outwards(self, frame: FrameType | None) -> FrameType | None:
+        """The first frame, from this one outwards, that is none of ours: other probes watch these
+        functions too.
+        """
+        while frame is not None and self.context.frames.is_own(frame.f_code.co_filename):
+            frame = frame.f_back
+        return frame
 
     def _rows(self) -> list[KeptHookRow]:
         """Of each line the owner on which most of its hooks are."""

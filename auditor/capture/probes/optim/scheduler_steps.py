@@ -137,7 +137,7 @@ class SchedulerStepsProbe(OptimizerProbe):
         each.stepped(steps.n)
 
     def _one_cycle_made(self, _: None, scheduler: Any, *args: Any, **kwargs: Any) -> None:
-        given = inspect.signature(ONE_CYCLE).bind(scheduler, *args, **kwargs).arguments
+        given = _ONE_CYCLE_TAKES.bind(scheduler, *args, **kwargs).arguments
         if isinstance(given.get("steps_per_epoch"), int) and given.get("total_steps") is None:
             self._epochs[scheduler] = given["steps_per_epoch"]
 
@@ -161,6 +161,7 @@ Calls = tuple[int | None, int | None]
 """Calls of one swing of a scheduler's rate, and those after which its rate is gone."""
 
 ONE_CYCLE = lr_scheduler.OneCycleLR.__init__
+_ONE_CYCLE_TAKES = inspect.signature(ONE_CYCLE)
 
 
 def _cosine(scheduler: Any) -> Calls:
