@@ -40,6 +40,7 @@ class Hints:
     accumulated: str = ""  # the name that is put behind itself
     kept: str = ""  # the variable that holds more and more tensors
     keys: str = ""  # why its keys are never found again, as in ``NEVER_AGAIN``
+    last_alone: bool = False  # only the last items of ``kept`` are read
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,9 @@ class MemoryGrowsEveryStep(Rule):
     memory), it is a note. Growth of the host is told at such a line as well; without
     one it is a note where a few steps add nearly all of it. In host memory what such a variable
     holds is counted, so a little is told of, if it cannot end: a tensor that is put behind itself,
-    and a cache whose keys never come again (tensors, which are compared by identity, or a shuffled
-    batch's indices, of which a second epoch has not brought one twice).
+    a list of which the recorded files read the last items alone (``seen[-1]``), and a cache whose
+    keys never come again (tensors, which are compared by identity, or a shuffled batch's indices,
+    of which a second epoch has not brought one twice).
 
     ## Why it costs
     It ends in an out-of-memory error, or in the machine swapping, after a number of steps that can
@@ -203,7 +205,7 @@ class MemoryGrowsEveryStep(Rule):
                 places=places_of(place.site, place.allocated),
                 hints=Hints(where, place.name)
                 if not place.kept
-                else Hints(where, kept=place.name, keys=place.keys),
+                else Hints(where, kept=place.name, keys=place.keys, last_alone=place.last_alone),
                 follows="GRAPH001" if names else "",
             )
 
@@ -252,6 +254,11 @@ class MemoryGrowsEveryStep(Rule):
                 f"Key {kept} by what comes again: a sample's own number, one entry for each sample. "
                 "Or compute all of it once before the first step, and index that."
             )
+        if kept and finding.hints_as(Hints).last_alone:
+            return Remedy(
+                f"Keep what is read: make {kept.split('[')[0]} a collections.deque(maxlen=...) for as "
+                "many items, or a plain variable for the last one."
+            )
         if kept:
             return Remedy(
                 f"Give {kept} a bound (keep the last ones alone, or clear it when they were used), "
@@ -280,6 +287,7 @@ class _Line:
     bounded: bool = False
     kept: bool = False
     keys: str = ""
+    last_alone: bool = False
     allocated: Site | None = None
     """Where the tensors come from that a variable keeps."""
 
@@ -292,7 +300,10 @@ def _kept_by(each: Keeper) -> _Line:
         return _Line(each.site, said, each.joined, not each.bounded, trend, each.bounded)
     said = f": {each.name} holds more tensors after each step, put there by this line{end}"
     said += f" ({NEVER_AGAIN[each.keys]})" if each.keys in NEVER_AGAIN else ""
-    return _Line(each.site, said, each.name, not each.bounded, trend, each.bounded, True, each.keys)
+    alone = each.last_alone and not each.bounded and not each.keys
+    said += ", and only its last items are read" if alone else ""
+    line = _Line(each.site, said, each.name, not each.bounded, trend, each.bounded, True, each.keys)
+    return replace(line, last_alone=alone)
 
 
 def _by_source(named: Sequence[tuple[Site, str]]) -> _Line:

@@ -9,6 +9,7 @@ from typing import ClassVar
 from auditor.evidence.recorded.retained_graphs import grows
 from auditor.evidence.source.bounds import Bounds
 from auditor.evidence.source.files import Source
+from auditor.evidence.source.last_items import LastItems
 from auditor.evidence.source.self_concatenation import accumulated_at
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
@@ -19,7 +20,8 @@ from auditor.recordings.schema import KeptRow
 class Keeper:
     """A variable and what it held at the end of each step. ``site`` is the line that fills it, None
     if it was not found. ``bounded``: some line cuts it, or begins it anew. ``joined``: what that
-    line puts behind itself; ``keys`` as in ``KeptRow``.
+    line puts behind itself; ``keys`` as in ``KeptRow``. ``last_alone``: nothing but its last items
+    is read.
     """
 
     name: str
@@ -30,11 +32,12 @@ class Keeper:
     bounded: bool = False
     joined: str = ""
     keys: str = ""
+    last_alone: bool = False
 
     @property
     def endless(self) -> bool:
         """Whether it is known to grow as long as the run: not a store that is full one day."""
-        return bool(self.joined or self.keys) and not self.bounded
+        return bool(self.joined or self.keys or self.last_alone) and not self.bounded
 
     @property
     def bytes_per_step(self) -> float:
@@ -59,9 +62,9 @@ class KeptTensors(Table):
     def build(cls, evidence: Evidence) -> KeptTensors:
         """From the loud pass."""
         source = evidence.get(Source)
-        bounds = Bounds(source)
+        bounds, last = Bounds(source), LastItems(source)
         keepers = [
-            _keeper(evidence, row, source, bounds)
+            _keeper(evidence, row, source, bounds, last)
             for row in rows_of(evidence, KeptRow)
             if row.pass_name == "loud" and len(row.tensors) == len(row.nbytes)
         ]
@@ -80,7 +83,9 @@ class KeptTensors(Table):
         )
 
 
-def _keeper(evidence: Evidence, row: KeptRow, source: Source, bounds: Bounds) -> Keeper:
+def _keeper(
+    evidence: Evidence, row: KeptRow, source: Source, bounds: Bounds, last: LastItems
+) -> Keeper:
     name = f"{row.name}{row.path}"
     site = evidence.recording.site_at(row.file, row.line, row.function) if row.line else None
     longer = accumulated_at(source, site) if site is not None else None
@@ -95,4 +100,5 @@ def _keeper(evidence: Evidence, row: KeptRow, source: Source, bounds: Bounds) ->
         bounded or (longer is not None and not longer.unbounded),
         longer.name if longer is not None else "",
         row.keys,
+        last.suffice(file, name),
     )

@@ -94,6 +94,9 @@ JOINED = """def __init__(self):
 def step(self, x, key):
     self.seen = torch.cat([self.seen, x])
     self.cache[key] = x
+    self.ends.append(x)
+    self.held.append(x)
+    return self.ends[-1] + self.held[0]
 """
 
 
@@ -104,6 +107,8 @@ def step(self, x, key):
         ({"path": ".cache[*]", "line": 5, "keys": "shuffled"}, True),
         ({"path": ".cache[*]", "line": 5, "keys": ""}, False),
         ({"path": ".other[*]", "line": 5, "keys": ""}, False),
+        ({"path": ".ends[*]", "line": 6}, True),
+        ({"path": ".held[*]", "line": 7}, False),
     ],
 )
 def test_what_is_known_to_have_no_end(seen, home, facts, endless):

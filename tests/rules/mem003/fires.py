@@ -140,3 +140,21 @@ def features_kept_under_tensors():
         head(store.of(torch.ones(8, 64))).mean().backward()
 
     return step
+
+
+def embeddings_of_every_step_of_which_the_last_is_read():
+    class Smoother:
+        def __init__(self):
+            self.embeddings = []
+
+        def loss(self, h):
+            far = (h - self.embeddings[-1]).square().mean() if self.embeddings else 0.0
+            self.embeddings.append(h.detach().clone())  # MEM003
+            return h.mean() + far
+
+    model, smoother = nn.Linear(8, 32), Smoother()
+
+    def step():
+        smoother.loss(model(torch.ones(64, 8))).backward()
+
+    return step

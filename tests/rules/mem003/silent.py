@@ -213,3 +213,56 @@ def features_kept_of_each_sample():
         head(store.of(waiting.pop())).mean().backward()
 
     return step
+
+
+def outputs_of_every_step_of_which_all_are_read():
+    class Outputs:
+        def __init__(self):
+            self.outputs = []
+
+        def see(self, h):
+            self.outputs.append(h.detach().clone())
+            return self.outputs[-1]
+
+        def epoch_ends(self):
+            return [each.norm() for each in self.outputs]
+
+    model, outputs = nn.Linear(8, 32), Outputs()
+
+    def step():
+        h = model(torch.ones(64, 8))
+        (h - outputs.see(h)).square().mean().backward()
+
+    return step
+
+
+def losses_of_every_step_of_which_the_last_is_shown():
+    model, losses = nn.Linear(8, 32), []
+
+    def step():
+        loss = model(torch.ones(64, 8)).mean()
+        loss.backward()
+        losses.append(loss.detach())
+        return losses[-1]
+
+    return step
+
+
+def embeddings_of_the_last_steps():
+    class Window:
+        def __init__(self):
+            self.window = []
+
+        def loss(self, h):
+            far = (h - self.window[-1]).square().mean() if self.window else 0.0
+            self.window.append(h.detach().clone())
+            if len(self.window) > 2:
+                self.window.pop(0)
+            return h.mean() + far
+
+    model, window = nn.Linear(8, 32), Window()
+
+    def step():
+        window.loss(model(torch.ones(64, 8))).backward()
+
+    return step
