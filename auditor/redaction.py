@@ -71,7 +71,7 @@ VOCABULARY = re.compile(
 
 _HARMLESS = re.compile(
     r"|none|null|true|false|yes|no|auto|-?[\d.]+(?:e-?\d+)?|\$.*|<.*>|\[.*\]|\{.*\}|\*+|your[-_ ].*|x+|\.\.\."
-    r"|(?-i:[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)|.*\s.*",
+    r"|(?-i:[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)|%.*|.*\s.*",
     re.IGNORECASE | re.DOTALL,
 )
 """Values that hold no secret: numbers, flags, references to variables, places to fill in, names of
@@ -79,13 +79,24 @@ variables, prose.
 """
 
 _RANDOM = re.compile(r"[A-Za-z0-9+/=_-]{20,}")
+_PLACEHOLDER = re.compile(rb"[A-Z]{2,12}")
+"""What a usage message shows for a value: ``--token TOKEN``."""
+_NAME = re.compile(r"[a-z]+(?:_[a-z0-9]+)+")
 _WORDLESS = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])\S{6,}")
 _ASSIGNED = re.compile(
-    rb"^[ \t]*(?:export[ \t]+|set[ \t]+)?(?P<name>[A-Za-z_][\w.-]{0,63})[ \t]*[=:][ \t]*[\"']?(?P<value>[^\s\"'#;]+)",
-    re.MULTILINE,
+    rb"(?P<start>^[ \t]*(?:export[ \t]+|set[ \t]+)?)?(?<![\w.-])(?P<name>[A-Za-z_][\w.-]{0,63})"
+    rb"(?P<given>[ \t]*[=:][ \t]*)[\"']?(?=(?P<value>[^\s\"'`#;&,()]+))",
+    re.MULTILINE,  # a value is looked at again, as a name: ``failed: TOKEN=...``
 )
+_LITERAL = re.compile(
+    rb"\"\"\".*?(?:\"\"\"|\Z)|\'\'\'.*?(?:\'\'\'|\Z)"
+    rb"|\"(?:\\.|[^\"\\\n])*\"|\'(?:\\.|[^\'\\\n])*\'|\#[^\n]*",
+    re.DOTALL,
+)
+"""Strings and comments of Python."""
+
 _FLAG = re.compile(
-    rb"(?:^|\s)--?(?P<name>[A-Za-z][\w-]{0,63})[ =][\"']?(?P<value>[^\s\"'-][^\s\"']*)"
+    rb"(?<![\w-])--?(?P<name>[A-Za-z][\w-]{0,63})[ =][\"']?(?P<value>[^\s\"'`,;()-][^\s\"'`,;()]*)"
 )
 _QUOTED = re.compile(
     rb"(?i)\b([\w.-]{0,64}?(?:key|token|secret|pass|pwd|credential|auth|bearer|webhook|login)\w{0,32})"
@@ -97,14 +108,22 @@ _PEM = re.compile(
     rb"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----(.{0,16384}?)(?:-----END|\Z)", re.DOTALL
 )
 _KNOWN = re.compile(
-    rb"\b(?:hf_|gh[opsu]_|github_pat_|glpat-|sk-|xox[abp]-|AKIA|nvapi-|r8_|dop_v1_)[\w-]{12,}"
+    rb"/(?:api/webhooks|services)/[\w-]{9,}/[\w/-]{20,}|(?<![\w-])(?:sig=[\w%+/-]{32,}=*"
+    rb"|eyJ[\w-]{8,}\.eyJ[\w-]{8,}(?:\.[\w-]*)?"
+    rb"|(?:AGE-SECRET-KEY-1|AIza|AKIA|ASIA|GOCSPX-|PMAK-|SG\.|api_org_|dapi|dckr_pat_|dop_v1_|dp\.pt\.|fo1_"
+    rb"|gh[oprsu]_|github_pat_|glc_|gl[dpr]at-|gldt-|glrt-|glsa_|gsk_|hf_|hvs\.|lin_api_|lsv2_[ps][tk]_|npm_"
+    rb"|nvapi-|ops_ey|pcsk_|pplx-|pypi-AgE|r8_|rk_live_|rubygems_|sbp_|shpat_|sk-|sk_live_|sk_test_|sntrys_"
+    rb"|sq0atp-|tskey-|xapp-|xox[abp]-|ya29\.)(?=[\w.-]*[0-9]|[A-Za-z]{16})[\w.-]{12,})"
 )
 """Keys of services that training programs use and whose prefix gives them away, whatever they are
-called.
+called; JSON web tokens; signatures of Azure's links; addresses of webhooks.
 """
 
 _HEADER = re.compile(
-    rb"\b(?:[Bb]earer|[Bb]asic|wandb[ \t]+login)[ \t]+(?=[\w.~+/=-]*[0-9])([\w.~+/=-]{16,})"
+    rb"\b(?:[Bb]earer|[Bb]asic|Authorization[\"']?:[ \t]*[\"']?\w+|[Pp]assword|wandb[ \t]+login|wandb:(?:[ \t]*key:?)?)"
+    rb"[ \t]+(?=[\w.~+/=-]*[0-9])([\w.~+/=-]{16,})"
+    rb"|\b(?:Set-)?Cookie[\"']?:[ \t]*[\"']?(\w+=[^\r\n\"'{<]{8,})"
+    rb"|\bcurl\b[^\r\n]{0,512}?\s(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,64}:([^\s\"'$]+)"
 )
 """What a header of HTTP or a command to log in is given: ``Authorization: Bearer ...``."""
 
@@ -260,6 +279,10 @@ def _all_alike(there: Sequence[bytes], masked: bytes) -> Iterator[bytes]:
 
 Span = tuple[int, int, str]
 
+_WORD = re.compile(rb"[^\s\"'(),;<>\[\]{}]{20,2000}")
+"""Some detectors know a key only if nothing else stands in its line."""
+_DIGIT = re.compile(rb"[0-9]")
+
 
 def _spans(raw: bytes, suffix: str) -> Iterator[Span]:
     for match in _PEM.finditer(raw):
@@ -267,27 +290,75 @@ def _spans(raw: bytes, suffix: str) -> Iterator[Span]:
     for match in _KNOWN.finditer(raw):
         yield match.start(), match.end(), "Access Token"
     for match in _HEADER.finditer(raw):
-        yield match.start(1), match.end(1), "Access Token"
+        yield *match.span(match.lastindex or 0), "Access Token"
     for match in _QUOTED.finditer(raw):
         name, value = _text(match[1]).rpartition(".")[2], _text(match[3])
         if is_secret(name, value) or (not VOCABULARY.search(name) and looks_random(value)):
             yield match.start(3), match.end(3), "Secret Keyword"
-    if suffix != ".py":
-        for match in (*_ASSIGNED.finditer(raw), *_FLAG.finditer(raw)):
-            if is_secret(_text(match["name"]), _text(match["value"]), strict=suffix != TEXT):
-                yield match.start("value"), match.end("value"), "Secret Keyword"
-    yield from _detected(raw)
+    for match in _given(raw, suffix):
+        yield *match.span("value"), "Secret Keyword"
+    yield from _detected(_text(raw), lambda: _pieces(raw))
+    words = [
+        (word.start(), _text(word[0])) for word in _WORD.finditer(raw) if _DIGIT.search(word[0])
+    ]
+    yield from _detected("\n".join(word for _, word in words), lambda: iter(words))
 
 
-def _detected(raw: bytes) -> Iterator[Span]:
-    """What detect-secrets' detectors of keys with a shape of their own find, line by line."""
-    text = raw.decode("latin-1")
+def _given(raw: bytes, suffix: str) -> Iterator[re.Match[bytes]]:
+    """``NAME=value``, ``name: value`` and ``--name value`` with a secret; in Python those in strings
+    and comments, since there what is assigned without quotes is another name.
+    """
+    matches = [
+        *(each for each in _ASSIGNED.finditer(raw) if _holds(each, suffix)),
+        *(
+            each
+            for each in _FLAG.finditer(raw)
+            if not _PLACEHOLDER.fullmatch(each["value"])
+            and is_secret(_text(each["name"]), _text(each["value"]), strict=_is_settings(suffix))
+        ),
+    ]
+    if suffix == ".py" and matches:
+        literals = iter([each.span() for each in _LITERAL.finditer(raw)])
+        start, end = next(literals, (len(raw), len(raw)))
+        for match in sorted(matches, key=lambda match: match.start("value")):
+            while end <= match.start("value"):
+                start, end = next(literals, (len(raw), len(raw)))
+                if start == len(raw):
+                    return
+            if start < match.start("name"):
+                yield match
+    else:
+        yield from matches
+
+
+def _is_settings(suffix: str) -> bool:
+    return suffix not in (TEXT, ".py")
+
+
+def _holds(match: re.Match[bytes], suffix: str) -> bool:
+    """Whether what was assigned is a secret. Inside a line that is no ``KEY=value``, only what no
+    word is: ``password: required`` is prose.
+    """
+    name, value = _text(match["name"]), _text(match["value"])
+    begins = match["start"] is not None and suffix != ".py"
+    if not is_secret(name, value, strict=begins and _is_settings(suffix)):
+        return False
+    return (
+        begins
+        or match["given"] == b"="
+        or (_WORDLESS.fullmatch(value) is not None and not _NAME.fullmatch(value))
+        or looks_random(value)
+    )
+
+
+def _detected(text: str, pieces: Callable[[], Iterator[tuple[int, str]]]) -> Iterator[Span]:
+    """What detect-secrets' detectors of keys with a shape of their own find, piece by piece."""
     asked = [
         detector
         for detector in _detectors()
         if any(shape.search(text) for shape in detector.shapes)
     ]
-    for start, piece in _pieces(raw) if asked else ():
+    for start, piece in pieces() if asked else ():
         for detector in asked:
             for secret in detector.find(piece):
                 at = piece.find(secret)
