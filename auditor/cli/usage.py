@@ -149,6 +149,10 @@ def _told(error: Exception) -> AuditProblem:
         return AuditProblem("the working directory is gone", "change to one that exists")
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return AuditProblem(f"{os.fsdecode(error.filename)}: {error.strerror}")
+    from auditor.runs.target import hidden
+
+    if (problem := hidden(error)) is not None:
+        return problem
     said = fault(error).splitlines()[0]
     return AuditProblem(
         f"this is a fault of the auditor's own: {said}", "--debug shows where; please report it"

@@ -191,6 +191,8 @@ def no_module(name: str) -> TargetProblem:
 def _import_path(address: Address, args: tuple[str, ...]) -> types.ModuleType:
     path = os.path.abspath(address.path)
     name = os.path.splitext(os.path.basename(path))[0]
+    if name in OURS:
+        name = f"{name}_"
     sys.path.insert(0, os.path.dirname(path))
     if os.getcwd() not in sys.path:
         sys.path.insert(1, os.getcwd())
@@ -205,6 +207,42 @@ def _import_path(address: Address, args: tuple[str, ...]) -> types.ModuleType:
     return module
 
 
+OURS = ("auditor", "isal", "msgspec", "psutil")
+"""Packages that the recording process imports for itself. It does so before the program's folder is
+importable: a module of the program with such a name is not what we get, nor what the program gets.
+"""
+
+
+def hidden(error: BaseException) -> TargetProblem | None:
+    """What to say of an import that gave the program a package of ours in place of its own module
+    of the same name, or us one of the program's; None for any other error.
+    """
+    if isinstance(error, ImportError):
+        name = error.name or ""
+    else:
+        owner = error.obj if isinstance(error, AttributeError) else None
+        name = owner.__name__ if isinstance(owner, types.ModuleType) else ""
+    name = name.partition(".")[0]
+    if name not in OURS:
+        return None
+    for folder in sys.path:
+        for file in (f"{name}.py", os.path.join(name, "__init__.py")):
+            theirs = os.path.abspath(os.path.join(folder, file))
+            if os.path.isfile(theirs) and not _installed(theirs):
+                return TargetProblem(
+                    f"{theirs} has the name of a package that audit imports, too, and one process "
+                    "holds only one of them",
+                    "rename it to audit this program",
+                )
+    return None
+
+
+def _installed(file: str) -> bool:
+    return file.startswith(_OURS) or bool(
+        {"site-packages", "dist-packages"} & {*file.split(os.sep)}
+    )
+
+
 def guarded(address: Address, do: Callable[[], Any]) -> Any:
     """Import something of the user's. Raises :class:`TargetProblem` for whatever that raises."""
     try:
@@ -212,6 +250,8 @@ def guarded(address: Address, do: Callable[[], Any]) -> Any:
     except TargetProblem:
         raise
     except (Exception, SystemExit) as error:
+        if (problem := hidden(error)) is not None:
+            raise problem from None
         where = _last_frame(error)
         if isinstance(
             error, AuditProblem
@@ -250,7 +290,9 @@ def _attribute(module: types.ModuleType, address: Address) -> Any:
     for part in address.attribute.split("."):
         try:
             found = getattr(found, part)
-        except AttributeError:
+        except AttributeError as error:
+            if (problem := hidden(error)) is not None:
+                raise problem from None
             public = [name for name in dir(found) if not name.startswith("_")]
             owner = module.__name__ if found is module else type(found).__name__
             hint = _suggest(part, public) or (_defined(module) if found is module else "")
