@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timezone
@@ -197,8 +198,16 @@ class Recorder:
 
     def _ready(self, target: Any) -> Session:
         """The first step is about to begin: now ask torch what device there is (the program has set
-        its environment).
+        its environment). Raises :class:`TargetProblem`.
         """
+        try:
+            return self._begun(target)
+        except TargetProblem:
+            raise
+        except Exception as error:  # must not look like an error of the program's step
+            raise self.own_fault(error) from None
+
+    def _begun(self, target: Any) -> Session:
         self._prepare()
         assert self.session is not None and self.context is not None
         from auditor.capture.instruments.environment import describe, device_of
@@ -334,15 +343,46 @@ class Recorder:
                 self.session.broken()
             self._keep(error)
 
+    def _is_user(self, file: str) -> bool:
+        if self._frames is not None:
+            return self._frames.is_user(file)
+        return file.startswith(self.cwd + os.sep)
+
+    def own_fault(self, error: Exception) -> TargetProblem:
+        """What to say of an error of our own code, unless it comes from a function of the program's
+        that our code got in place of Python's.
+        """
+        *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+        code = frame.f_code
+        if self._is_user(code.co_filename):
+            message = (
+                f"{code.co_name} in {code.co_filename}, line {line}, raised {fault(error)}; the program "
+                "put it in place of a function that audit calls"
+            )
+            hint = "restore the original before the first step"
+        else:
+            message = f"the recorder itself failed ({fault(error)}); this is a bug of the auditor"
+            hint = "--debug shows where"
+        detail = ""
+        with suppress(Exception):  # the program replaced what reads source lines
+            detail = traceback_of(error)
+        return TargetProblem(message, hint, detail)
+
+    def not_run(self, problem: TargetProblem) -> None:
+        """Write down that nothing could be recorded, and why."""
+        self.error = {
+            "problem": problem.message,
+            "hint": problem.hint,
+            "detail": problem.detail,
+        }
+        self.outcome = "not run"
+        self.save()
+
     def _keep(self, error: BaseException) -> None:
         """Write down what is known of an error: first where it is, then its words, in which the
         program's own code runs.
         """
-        is_user = (
-            self._frames.is_user
-            if self._frames is not None
-            else lambda file: file.startswith(self.cwd + os.sep)
-        )
+        is_user = self._is_user
         self.error = {
             "type": type_of(error),
             "message": "",
@@ -389,25 +429,12 @@ def main() -> None:
     try:
         recorder.run()
     except TargetProblem as problem:
-        recorder.error = {
-            "problem": problem.message,
-            "hint": problem.hint,
-            "detail": problem.detail,
-        }
-        recorder.outcome = "not run"
-        recorder.save()
+        recorder.not_run(problem)
     except KeyboardInterrupt as error:
         recorder.interrupted(error)
     except Exception as error:  # our own fault: it must not look like the target's
-        recorder.outcome = "not run"
-        message = f"the recorder itself failed ({fault(error)}); this is a bug of the auditor"
-        recorder.error = {
-            "problem": message,
-            "hint": "--debug shows where",
-            "detail": traceback_of(error),
-        }
         recorder.environment = {}
-        recorder.save()
+        recorder.not_run(recorder.own_fault(error))
     recorder.pipe.done()
     with suppress(Exception):  # the target's own by now: closed, or of another kind
         sys.stdout.flush()

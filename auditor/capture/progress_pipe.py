@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
+from os import getpid, write  # ours also where a target puts its own in os
 from time import monotonic
 
 from auditor.recordings.writer import identity_of
@@ -21,7 +21,7 @@ class ProgressPipe:
     def __init__(self, fd: int | None) -> None:
         self._fd = fd
         self._identity = None if fd is None else identity_of(fd)
-        self._process = os.getpid()
+        self._process = getpid()
         self._last = 0.0
 
     def __call__(self, name: str, done: int, steps: int) -> None:
@@ -49,10 +49,10 @@ class ProgressPipe:
     def _write(self, line: str) -> None:
         if self._fd is None:
             return
-        if os.getpid() != self._process or identity_of(self._fd) != self._identity:
+        if getpid() != self._process or identity_of(self._fd) != self._identity:
             self._fd = None
             return
         try:
-            os.write(self._fd, f"{line}\n".encode())
+            write(self._fd, f"{line}\n".encode())
         except OSError:
             self._fd = None

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from os import close, fchmod, fstat, replace, write  # ours also where a target puts its own in os
+from os import open as open_file
 from pathlib import Path
 from typing import Any
 
@@ -159,11 +161,11 @@ class AppendedFile:
         self._open()
 
     def _open(self) -> None:
-        self._number = os.open(
+        self._number = open_file(
             self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, self._mode
         )
         with suppress(OSError):  # a file system without modes
-            os.fchmod(self._number, self._mode)  # whatever umask the target has set
+            fchmod(self._number, self._mode)  # whatever umask the target has set
         self._identity = identity_of(self._number)
 
     @property
@@ -174,20 +176,18 @@ class AppendedFile:
         """Write all of it. Raises ``OSError`` where the disk takes only a part."""
         if not self._is_ours:
             self._open()
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._number, view) :]
+        _write_all(self._number, data)
 
     def close(self) -> None:
         """Close it, if it still is this one."""
         if self._is_ours:
-            os.close(self._number)
+            close(self._number)
 
 
 def identity_of(number: int) -> tuple[int, int] | None:
     """Device and inode of an open file; None if there is none of this number."""
     try:
-        state = os.fstat(number)
+        state = fstat(number)
     except OSError:
         return None
     return state.st_dev, state.st_ino
@@ -236,18 +236,35 @@ def write_manifest(
     """Write ``manifest.json`` whole or not at all (temporary file, then rename). Raises
     ``OSError``.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / (MANIFEST + ".new")
+    data = msgspec.json.format(encoded(manifest, spelled), indent=2)
     try:
-        with temporary.open("wb") as file:
-            if mode is not None:
-                os.fchmod(file.fileno(), mode)
-            file.write(msgspec.json.format(encoded(manifest, spelled), indent=2))
-        temporary.replace(folder / MANIFEST)
+        try:
+            _write_new(temporary, data, mode)
+        except FileNotFoundError:  # the target removed the folder
+            folder.mkdir(parents=True, exist_ok=True)
+            _write_new(temporary, data, mode)
+        replace(temporary, folder / MANIFEST)
     except BaseException:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+def _write_new(path: Path, data: bytes, mode: int | None) -> None:
+    number = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        if mode is not None:
+            fchmod(number, mode)
+        _write_all(number, data)
+    finally:
+        close(number)
+
+
+def _write_all(number: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[write(number, view) :]
 
 
 def _umask() -> int:
