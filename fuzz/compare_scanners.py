@@ -73,7 +73,7 @@ def ours(path: Path) -> str:
         return "no checkpoint"
     if not found.good:
         return "BAD"
-    return "good, with a note" if found.scan.foreign or found.scan.protocol > 3 else "good"
+    return "good, with a note" if found.scan.foreign or found.scan.beyond else "good"
 
 
 def torchs(path: Path) -> str:

@@ -12,15 +12,12 @@ from auditor.rule import Rule
 NAMED = 5
 """Names that the message gives; the rest are counted."""
 
-PROTOCOL = 3
-"""The last protocol whose opcodes torch's own reader (``weights_only=True``) knows."""
-
 WORDS = {
     "commands": "runs commands when it is loaded: it calls",
     "module": "holds a module saved whole, and would run code when it is loaded: it needs",
     "code": "would run code when it is loaded: it needs",
     "known": "is only loaded with add_safe_globals or weights_only=False: it needs",
-    "protocol": "is only loaded with weights_only=False: its pickle is of",
+    "opcode": "is only loaded with weights_only=False: its pickle has",
 }
 REMEDIES = {
     "commands": "Do not load it. None of its code was run here; find out where it came from.",
@@ -29,8 +26,8 @@ REMEDIES = {
     "code": "Do not load it unless you trust that code. None of it was "
     "run here. Save plain values and state_dict() instead.",
     "known": "Save plain values: vars() of a namespace, float() and tolist() of numpy values.",
-    "protocol": "Leave out pickle_protocol of torch.save: "
-    "weights_only=True reads protocol 2, its default, and 3.",
+    "opcode": "Leave out pickle_protocol of torch.save: weights_only=True reads protocol 2, its "
+    "default, and keeps to plain values.",
 }
 
 
@@ -56,7 +53,7 @@ class CheckpointNeedsCode(Rule):
       that is not in the file. An error.
     - names of known frameworks that are inert by themselves (numpy arrays and random states,
       ``argparse.Namespace``, hyper-parameters of Lightning, ``training_args.bin`` of Hugging Face's
-      Trainer): a note. So is a pickle of protocol 4 or 5, which ``weights_only=True`` cannot read.
+      Trainer): a note. So is a pickle with opcodes that ``weights_only=True`` cannot read (protocols 0, 1, 4 and 5).
 
     All pickles of the file are read: the five of the old format, and those hidden in a storage.
 
@@ -107,13 +104,13 @@ class CheckpointNeedsCode(Rule):
             if kind is None:
                 continue
             meant = checkpoint.hostile or checkpoint.codes or names
-            what = _listed(meant) if kind != "protocol" else f"protocol {checkpoint.scan.protocol}"
+            what = _listed(meant) if kind != "opcode" else checkpoint.scan.beyond
             yield Finding(
                 None,
                 f"{checkpoint.name} {WORDS[kind]} {what}",
                 steps=1,
                 seen_on="source",
-                severity=Severity.NOTE if kind in ("known", "protocol") else None,
+                severity=Severity.NOTE if kind in ("known", "opcode") else None,
                 facts=(
                     ("file", checkpoint.scan.path),
                     *(("needs", name) for name in (*meant, *names)[:20]),
@@ -132,7 +129,7 @@ def _kind(checkpoint: Checkpoint) -> str | None:
         return "module" if checkpoint.module else "code"
     if checkpoint.scan.foreign:
         return "known"
-    return "protocol" if checkpoint.scan.protocol > PROTOCOL else None
+    return "opcode" if checkpoint.scan.beyond else None
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -150,7 +150,7 @@ torch 2.6 to 2.13 differ only in dtypes that came later (tests/checkpoints/test_
 with the installed one).
 """
 
-_TENSOR_PACKAGE = (
+TENSOR_PACKAGE = (
     "torch.distributed.tensor.DTensor",
     "torch.distributed.tensor._dtensor_spec.DTensorSpec",
     "torch.distributed.tensor._dtensor_spec.ShardOrderEntry",
@@ -165,7 +165,7 @@ _TENSOR_PACKAGE = (
 )
 TORCH_AFTER_IMPORT = frozenset(
     {
-        *_TENSOR_PACKAGE,
+        *TENSOR_PACKAGE,
         "torch.nested._internal.nested_tensor.NestedTensor",
         "torch.nested._internal.nested_tensor._rebuild_njt",
         "torch._dynamo.decorators._DimRange",
@@ -174,6 +174,48 @@ TORCH_AFTER_IMPORT = frozenset(
 """What torch adds to its list by itself when a package of its own (``torch.distributed.tensor``
 ...) is imported.
 """
+
+PATHS = tuple(
+    f"pathlib{part}.{name}Path"
+    for part in ("", "._local")
+    for name in ("Posix", "Windows", "PurePosix", "PureWindows")
+)
+"""Paths: nothing is opened."""
+
+OPTIONS = (
+    "argparse.Namespace",
+    "types.SimpleNamespace",
+    "yacs.config.CfgNode",
+    "omegaconf.dictconfig.DictConfig",
+    "omegaconf.listconfig.ListConfig",
+    "omegaconf.base.ContainerMetadata",
+    "omegaconf.base.Metadata",
+    *(f"omegaconf.nodes.{kind}Node" for kind in ("Any", "Boolean", "Float", "Integer", "String")),
+)
+"""Classes that only hold options."""
+
+LIGHTNING = (
+    "lightning.fabric.utilities.data.AttributeDict",
+    "lightning_fabric.utilities.data.AttributeDict",
+    "lightning.pytorch.utilities.parsing.AttributeDict",
+    "pytorch_lightning.utilities.parsing.AttributeDict",
+)
+"""Hyper-parameters of Lightning: dicts with attributes."""
+
+ENUMERATIONS = (
+    "transformers.training_args.OptimizerNames",
+    *(
+        f"transformers.trainer_utils.{name}"
+        for name in ("IntervalStrategy", "SaveStrategy", "SchedulerType", "HubStrategy")
+    ),
+    "accelerate.utils.dataclasses.DistributedType",
+)
+TRAINER = (
+    "transformers.training_args.TrainingArguments",
+    "transformers.trainer_pt_utils.AcceleratorConfig",
+    "accelerate.state.PartialState",
+)
+"""Arguments of Hugging Face's Trainer: words for a choice, and objects that hold attributes."""
 
 _ARRAY = "a numpy array, number or dtype: it is made of bytes and numbers"
 _RANDOM = "the state of a numpy generator, which trainers save for an exact resumption"
@@ -222,42 +264,10 @@ _FRAMEWORKS: dict[str, tuple[str, ...]] = {
         "uuid.UUID",
         "torch.torch_version.TorchVersion",
     ),
-    _PATH: tuple(
-        f"pathlib{part}.{name}Path"
-        for part in ("", "._local")
-        for name in ("Posix", "Windows", "PurePosix", "PureWindows")
-    ),
-    _OPTIONS: (
-        "argparse.Namespace",
-        "types.SimpleNamespace",
-        "yacs.config.CfgNode",
-        "omegaconf.dictconfig.DictConfig",
-        "omegaconf.listconfig.ListConfig",
-        "omegaconf.base.ContainerMetadata",
-        "omegaconf.base.Metadata",
-        *(
-            f"omegaconf.nodes.{kind}Node"
-            for kind in ("Any", "Boolean", "Float", "Integer", "String")
-        ),
-        "typing.Any",
-    ),
-    _LIGHTNING: (
-        "lightning.fabric.utilities.data.AttributeDict",
-        "lightning_fabric.utilities.data.AttributeDict",
-        "lightning.pytorch.utilities.parsing.AttributeDict",
-        "pytorch_lightning.utilities.parsing.AttributeDict",
-    ),
-    _TRAINER: (
-        "transformers.training_args.TrainingArguments",
-        "transformers.training_args.OptimizerNames",
-        *(
-            f"transformers.trainer_utils.{name}"
-            for name in ("IntervalStrategy", "SaveStrategy", "SchedulerType", "HubStrategy")
-        ),
-        "transformers.trainer_pt_utils.AcceleratorConfig",
-        "accelerate.state.PartialState",
-        "accelerate.utils.dataclasses.DistributedType",
-    ),
+    _PATH: PATHS,
+    _OPTIONS: (*OPTIONS, "typing.Any"),
+    _LIGHTNING: LIGHTNING,
+    _TRAINER: (*TRAINER, *ENUMERATIONS),
 }
 
 KNOWN: dict[str, str] = {

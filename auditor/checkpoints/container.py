@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from auditor.checkpoints.contents import Format, Storage
+from auditor.checkpoints.marks import Composite
 
 
 @dataclass
@@ -15,7 +16,8 @@ class Container:
     ``Malformed``.
 
     ``damage`` and ``limits`` grow while it is read. ``unread`` says what is wrong with storages
-    that no tensor was looked at for (integers); it is asked where nothing else is wrong.
+    that no tensor was looked at for (integers); it is asked where nothing else is wrong. ``made``
+    are all tensors of several parts, ``beyond`` is as in ``Scan``.
     """
 
     format: Format
@@ -26,4 +28,5 @@ class Container:
     limits: list[str] = field(default_factory=list)
     big_endian: bool = False
     unread: Callable[[], list[str]] = list
-    protocol: int = 2
+    made: tuple[Composite, ...] = ()
+    beyond: str = ""

@@ -38,6 +38,13 @@ BYTES = {
     "qint8": 1,
     "quint8": 1,
     "qint32": 4,
+    "float4_e2m1fn_x2": 1,
+    "bits8": 1,
+    "bits16": 2,
+    "bits1x8": 1,
+    "bits2x4": 1,
+    "bits4x2": 1,
+    **{f"{sign}int{bits}": 1 for sign in ("", "u") for bits in range(1, 8)},
 }
 """Bytes of an element by dtype; of any other dtype the values are not looked at. ``bytes`` is an
 untyped storage.
@@ -74,13 +81,21 @@ class Storage:
     """A run of elements in the file. ``numel`` counts elements of ``dtype``; ``key`` names it
     within the file.
 
-    ``shift`` is where a storage that is part of another one begins (files before torch 1.6).
+    ``shift`` is where a storage that is part of another one begins, and ``part`` its number of
+    elements (files before torch 1.6). ``raw`` are the bytes of one that stands in the pickle.
     """
 
     key: str
     dtype: str
     numel: int
     shift: int = 0
+    part: int | None = None
+    raw: bytes | None = None
+
+    @property
+    def within(self) -> int:
+        """Elements that a tensor of it may have."""
+        return self.numel if self.part is None else self.part
 
 
 @dataclass(frozen=True)
@@ -192,7 +207,8 @@ class Scan:
 
     ``foreign`` are the classes and functions that the file asks its loader to import and call,
     beyond those that ``torch.load(weights_only=True)`` admits. ``progress`` are the counters beside
-    the weights (``step``, ``epoch``); ``protocol`` is its pickle's.
+    the weights (``step``, ``epoch``); ``beyond`` says what in its pickle torch's own reader does not
+    know.
     """
 
     path: str
@@ -208,7 +224,7 @@ class Scan:
     scaler: bool = False
     rng: bool = False
     progress: dict[str, int] = field(default_factory=dict)
-    protocol: int = 2
+    beyond: str = ""
 
     @property
     def codes(self) -> tuple[str, ...]:

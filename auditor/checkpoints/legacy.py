@@ -8,7 +8,7 @@ from typing import IO, Any
 from auditor.checkpoints import pickles
 from auditor.checkpoints.container import Container
 from auditor.checkpoints.contents import BYTES, Malformed, Storage
-from auditor.checkpoints.machine import Made
+from auditor.checkpoints.tensors import NESTED
 
 MAGIC, VERSION = 0x1950A86A20F9469CFC6C, 1001
 """The first two pickles of the file: torch.serialization.MAGIC_NUMBER and PROTOCOL_VERSION."""
@@ -55,9 +55,9 @@ def open_legacy(file: IO[bytes], size: int) -> Container:
 def _opened(file: IO[bytes], size: int, foreign: set[str]) -> Container:
     at = 0
 
-    def following(*, modules: bool = False) -> pickles.Loaded:
+    def following(form: pickles.Form = "") -> pickles.Loaded:
         nonlocal at
-        loaded = pickles.load(file, at, size - at, modules=modules)
+        loaded = pickles.load(file, at, size - at, form)
         foreign.update(loaded.foreign)
         at = loaded.end
         return loaded
@@ -67,7 +67,7 @@ def _opened(file: IO[bytes], size: int, foreign: set[str]) -> Container:
     if following().tree != VERSION:
         raise Malformed("its version of the format is unknown: torch does not load it")
     system = following().tree
-    content = following(modules=True)
+    content = following("legacy")
     keys = following().tree
     if not isinstance(keys, list) or not all(isinstance(key, (str, int)) for key in keys):
         raise Malformed("the list of its storages is damaged")
@@ -78,7 +78,14 @@ def _opened(file: IO[bytes], size: int, foreign: set[str]) -> Container:
     damage += _missing(names, storages) + _unloadable(content)
     read, named = partial(_read, file, places), tuple(sorted(foreign))
     return Container(
-        "torch legacy", content.tree, read, named, damage, big_endian=big, protocol=content.protocol
+        "torch legacy",
+        content.tree,
+        read,
+        named,
+        damage,
+        big_endian=big,
+        made=content.made,
+        beyond=content.beyond,
     )
 
 
@@ -89,10 +96,7 @@ def _unloadable(content: pickles.Loaded) -> list[str]:
     said = []
     if any(storage.dtype == "bytes" for storage in content.storages):
         said.append("it has a storage without dtype, which torch does not load from the old format")
-    if any(
-        isinstance(each, Made) and each.origin == pickles.NESTED
-        for _, each in pickles.walk(content.tree)
-    ):
+    if any(each.origin == NESTED for each in content.made):
         said.append("it has a nested tensor, which torch does not load from the old format")
     return said
 

@@ -8,7 +8,8 @@ from struct import Struct
 from typing import Any
 
 from auditor.checkpoints.contents import Malformed
-from auditor.checkpoints.machine import NUMBER, Group, Machine, Short, group
+from auditor.checkpoints.machine import NUMBER, Machine, Short
+from auditor.checkpoints.marks import Group, group
 
 OPERATIONS = 12_000_000
 """Opcodes of one pickle at most. 100,000 tensors with an optimizer's state have 5 million."""
@@ -29,6 +30,8 @@ def run(machine: Machine) -> Any:
         operation = table.get(code)
         if operation is None:
             raise Malformed(f"its pickle has an opcode that no checkpoint needs (0x{code:02x})")
+        if code not in TORCHS and not machine.beyond:
+            machine.beyond = code
         operation(machine)
     raise Malformed(
         f"its pickle has more than {OPERATIONS} opcodes: more than any checkpoint needs"
@@ -186,11 +189,16 @@ def _call(machine: Machine) -> None:
     machine.push(machine.call(machine.pop(), arguments))
 
 
-def _call_with_words(machine: Machine) -> None:
+def _new(machine: Machine) -> None:
+    arguments = machine.pop()
+    machine.push(machine.call(machine.pop(), arguments, new=True))
+
+
+def _new_with_words(machine: Machine) -> None:
     words, arguments = machine.pop(), machine.pop()
     if not isinstance(words, dict) or not isinstance(arguments, tuple):
         raise Malformed("its pickle calls something without a list of arguments")
-    machine.push(machine.call(machine.pop(), (*arguments, *words.values())))
+    machine.push(machine.call(machine.pop(), (*arguments, *words.values()), new=True))
 
 
 def _instance(machine: Machine) -> None:
@@ -222,7 +230,6 @@ def _protocol(machine: Machine) -> None:
     number = machine.number(_U1)
     if number > pickle.HIGHEST_PROTOCOL:
         raise Malformed(f"its pickle is of protocol {number}, which no Python writes")
-    machine.protocol = max(machine.protocol, number)
 
 
 TABLE: dict[int, Operation] = {
@@ -254,7 +261,9 @@ TABLE: dict[int, Operation] = {
     pickle.BINBYTES[0]: _bytes(_U4),
     pickle.SHORT_BINBYTES[0]: _bytes(_U1),
     pickle.BINBYTES8[0]: _bytes(_U8),
-    pickle.BYTEARRAY8[0]: _bytes(_U8),
+    pickle.BYTEARRAY8[0]: lambda machine: machine.push(
+        bytearray(machine.take(machine.number(_U8)))
+    ),
     pickle.EMPTY_TUPLE[0]: _constant(()),
     pickle.EMPTY_LIST[0]: _empty(list),
     pickle.EMPTY_DICT[0]: _empty(dict),
@@ -281,8 +290,8 @@ TABLE: dict[int, Operation] = {
     pickle.GLOBAL[0]: _global,
     pickle.STACK_GLOBAL[0]: _stack_global,
     pickle.REDUCE[0]: _call,
-    pickle.NEWOBJ[0]: _call,
-    pickle.NEWOBJ_EX[0]: _call_with_words,
+    pickle.NEWOBJ[0]: _new,
+    pickle.NEWOBJ_EX[0]: _new_with_words,
     pickle.INST[0]: _instance,
     pickle.OBJ[0]: _object,
     pickle.BUILD[0]: _build,
@@ -291,3 +300,14 @@ TABLE: dict[int, Operation] = {
 """What each opcode does. Left out: EXT1, EXT2, EXT4 (names that only the loading process knows),
 PERSID, and buffers.
 """
+
+TORCHS = frozenset(b"aeGhJKMQqXb}])cjr(NRsuU.t\x80\x81\x85\x86\x87\x88\x89\x8a\x8f")
+"""Those that ``torch.load(weights_only=True)`` knows (torch/_weights_only_unpickler.py)."""
+
+
+def said(code: int) -> str:
+    """An opcode in words: its name, and the first protocol that has it; empty for none."""
+    import pickletools
+
+    found = next((each for each in pickletools.opcodes if code and each.code == chr(code)), None)
+    return f"the opcode {found.name} of protocol {found.proto}" if found else ""

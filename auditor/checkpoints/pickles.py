@@ -4,14 +4,14 @@ called.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import IO, Any
+from dataclasses import dataclass
+from typing import IO, Any, Literal
 
-from auditor.checkpoints import allowed, opcodes
-from auditor.checkpoints.contents import COUNT, Malformed, Storage, Stored
-from auditor.checkpoints.machine import PLAIN, Machine, Made, Name, Short, group, hashable
+from auditor.checkpoints import allowed, arrays, opcodes, plain, tensors
+from auditor.checkpoints.contents import Malformed, Storage
+from auditor.checkpoints.machine import Machine, Short
+from auditor.checkpoints.marks import Composite, Made, Name
 from auditor.evidence.snapshot.unpickle import memory_capped, no_collections
 
 MEMORY_PER_BYTE, MEMORY_AT_LEAST, MEMORY_LIMIT = 64, 2**28, 3 * 2**29
@@ -31,7 +31,8 @@ not end within.
 TYPED = "torch.storage.TypedStorage"
 """The one storage class that names no dtype: torch cannot make a storage of it."""
 
-NESTED = "torch._utils._rebuild_nested_tensor"
+Form = Literal["zip", "legacy", ""]
+"""In which format a pickle may refer to storages; none of the old format's other four may."""
 
 
 @dataclass(frozen=True)
@@ -39,43 +40,47 @@ class Loaded:
     """One pickle: what it describes, the names in it that are not torch's, the storages it refers
     to, where it ends.
 
-    ``protocol`` is the highest that it says it is of.
+    ``made`` are all tensors that it makes, also those that it throws away; ``beyond`` is the first
+    opcode in it that torch's own reader does not know, in words.
     """
 
     tree: Any
     foreign: tuple[str, ...]
     storages: tuple[Storage, ...]
     end: int
-    protocol: int
+    made: tuple[Composite, ...]
+    beyond: str
 
 
-def load(file: IO[bytes], start: int, limit: int, *, modules: bool = False) -> Loaded:
+def load(file: IO[bytes], start: int, limit: int, form: Form = "") -> Loaded:
     """The pickle that begins at a byte of the file and may have ``limit`` bytes.
 
-    With ``modules`` it may refer to a module that was saved with its source (before torch 1.6).
+    In the old form it may refer to a module that was saved with its source (before torch 1.6).
     Raises :class:`Malformed`, whatever is wrong with it, with the names that it had asked for until
     then.
     """
     for window in WINDOWS:
         file.seek(start)
         try:
-            return _run(file.read(min(window, limit)), start, modules=modules)
+            return _run(file.read(min(window, limit)), start, form)
         except Short:
             if window >= limit:
                 break
     raise Malformed("its pickle breaks off or is larger than any checkpoint needs")
 
 
-def _run(data: bytes, start: int, *, modules: bool) -> Loaded:
-    storages: dict[Storage, None] = {}
+def _run(data: bytes, start: int, form: Form) -> Loaded:
+    storages: dict[str, Storage] = {}
 
     def refer(pid: Any) -> Any:
-        found = _persistent(pid, modules=modules)
+        found = _persistent(pid, form)
         if isinstance(found, Storage):
-            storages[found] = None
+            known = storages.setdefault(found.key, found)
+            if (known.dtype, known.numel) != (found.dtype, found.numel):
+                raise Malformed(f"storage {found.key[:40]} is described in two ways")
         return found
 
-    machine = Machine(data, 0, REBUILD, refer)
+    machine = Machine(data, CALLS, NEW, refer)
     try:
         with (
             memory_capped(min(MEMORY_LIMIT, MEMORY_AT_LEAST + MEMORY_PER_BYTE * len(data))),
@@ -87,7 +92,12 @@ def _run(data: bytes, start: int, *, modules: bool) -> Loaded:
     except Exception as error:
         raise _problem(error, machine) from None
     return Loaded(
-        tree, tuple(sorted(machine.foreign)), tuple(storages), start + machine.at, machine.protocol
+        tree,
+        tuple(sorted(machine.foreign)),
+        tuple(storages.values()),
+        start + machine.at,
+        tuple(each for each in machine.made if isinstance(each, Composite)),
+        opcodes.said(machine.beyond),
     )
 
 
@@ -102,15 +112,30 @@ def _problem(error: Exception, machine: Machine) -> Malformed:
     return problem
 
 
+class Listener(Machine):
+    """Hears which names a pickle asks for, whatever is wrong with what it makes of them."""
+
+    def call(self, function: Any, arguments: Any, *, new: bool = False) -> Any:
+        """Anything, of anything."""
+        return Made("", [])
+
+    def state(self, owner: Any, state: Any) -> None:
+        """Anything has any state."""
+
+    def items(self, owner: Any, values: list[Any]) -> None:
+        """Anything has keys."""
+
+    def extend(self, owner: Any, values: list[Any], kind: type[list[Any]] = list) -> None:
+        """Anything has parts."""
+
+
 def names_in(file: IO[bytes], start: int, limit: int) -> tuple[str, ...]:
     """Names that a part of the file asks for if a loader takes it for a pickle; only such as Python
     could import.
     """
     for window in WINDOWS:
         file.seek(start)
-        machine = Machine(
-            file.read(min(window, limit)), 0, REBUILD, lambda pid: _persistent(pid, modules=True)
-        )
+        machine = Listener(file.read(min(window, limit)), {}, {}, lambda pid: None)
         try:
             with memory_capped(MEMORY_AT_LEAST), no_collections():
                 opcodes.run(machine)
@@ -131,99 +156,37 @@ def names_in(file: IO[bytes], start: int, limit: int) -> tuple[str, ...]:
     return ()
 
 
-def _persistent(pid: Any, *, modules: bool) -> Any:
+def _persistent(pid: Any, form: Form) -> Any:
     """A storage of the file."""
-    if (
-        modules
-        and isinstance(pid, tuple)
-        and len(pid) == 4
-        and pid[0] == "module"
-        and isinstance(pid[1], Name)
-    ):
-        return pid[1]  # a module pickled whole: its class, beside its source
-    if not isinstance(pid, tuple) or len(pid) not in (5, 6) or pid[0] != "storage":
+    parts = pid if isinstance(pid, tuple) else ()
+    if form == "legacy" and len(parts) == 4 and parts[0] == "module" and isinstance(parts[1], Name):
+        return parts[1]  # a module pickled whole: its class, beside its source
+    if not form or len(parts) != (5 if form == "zip" else 6) or parts[0] != "storage":
         raise Malformed("it refers to something that is neither a storage nor a module")
-    _, kind, key, place, numel, *view = pid
+    _, kind, key, place, numel, *more = parts
     dtype = (
         allowed.STORAGE_CLASSES.get(kind.full)
         if isinstance(kind, Name) and kind.full != TYPED
         else None
     )
-    if dtype is None or not isinstance(key, (str, int)) or not isinstance(place, str):
+    if dtype is None or not isinstance(key, (str, int)) or not tensors.is_count(numel):
         raise Malformed("a storage is described wrongly")
-    if not isinstance(numel, int) or isinstance(numel, bool) or not 0 <= numel < COUNT:
+    tensors.place_of(place)
+    view = more[0] if more else None
+    if view is None:
+        return Storage(str(key), dtype, numel)
+    if not isinstance(view, tuple) or len(view) != 3 or not all(map(tensors.is_count, view[1:])):
         raise Malformed("a storage is described wrongly")
-    shift = view[0][1] if view and isinstance(view[0], tuple) and len(view[0]) == 3 else 0
-    return Storage(str(key), dtype, numel, shift if isinstance(shift, int) and shift >= 0 else 0)
+    if view[1] + view[2] > numel:
+        raise Malformed("a storage ends behind the one that it is part of")
+    return Storage(str(key), dtype, numel, view[1], view[2])
 
 
-# -- rebuild functions, as marks -------------------------------------------------------------------
-
-
-def _ordered(pairs: Any = (), *rest: Any) -> OrderedDict[Any, Any]:
-    """``collections.OrderedDict`` of a list of pairs, as pickles of protocol 0 and 1 make it."""
-    made: OrderedDict[Any, Any] = OrderedDict()
-    for pair in pairs if isinstance(pairs, (list, tuple)) else ():
-        if not isinstance(pair, (list, tuple)) or len(pair) != 2:
-            raise Malformed("its pickle makes a dict of something that is no pair")
-        made[pair[0] if isinstance(pair[0], PLAIN) else hashable(pair[0])] = pair[1]
-    return made
-
-
-def _size(sizes: Any = (), *rest: Any) -> tuple[Any, ...]:
-    return tuple(sizes) if isinstance(sizes, (list, tuple)) else ()
-
-
-def _tensor(storage: Any, offset: Any, shape: Any, stride: Any, *rest: Any) -> Stored:
-    plain = (
-        isinstance(storage, Storage)
-        and isinstance(offset, int)
-        and isinstance(shape, tuple)
-        and isinstance(stride, tuple)
-    )
-    numbers = [offset, *shape, *stride] if plain else [None]
-    if not all(isinstance(each, int) and 0 <= each < COUNT for each in numbers) or len(
-        shape
-    ) != len(stride):
-        raise Malformed("a tensor is described wrongly")
-    return Stored(storage, storage.dtype, offset + storage.shift, tuple(shape), tuple(stride))
-
-
-def _tensor_v3(*args: Any) -> Stored:
-    named = (
-        allowed.VALUES[each.full]
-        for each in args[4:]
-        if isinstance(each, Name) and each.full in allowed.VALUES
-    )
-    stored = _tensor(*args[:4])
-    return replace(stored, dtype=next(named, stored.dtype))
-
-
-def _parameter(data: Any, *rest: Any) -> Any:
-    return data
-
-
-def _from_type(function: Any, kind: Any, args: Any, state: Any) -> Any:
-    if not isinstance(function, Name) or not isinstance(kind, Name) or not isinstance(args, tuple):
-        raise Malformed("a tensor is described wrongly")
-    rebuild = REBUILD.get(function.full)
-    return Made(function.full, [*args, state]) if rebuild is None else rebuild(*args)
-
-
-REBUILD: dict[str, Callable[..., Any]] = {
-    "builtins.frozenset": group,
-    "builtins.set": group,
-    "collections.OrderedDict": _ordered,
-    "torch.Size": _size,
-    "torch._utils._rebuild_tensor": _tensor,
-    "torch._utils._rebuild_tensor_v2": _tensor,
-    "torch._utils._rebuild_tensor_v3": _tensor_v3,
-    "torch._utils._rebuild_qtensor": _tensor,
-    "torch._utils._rebuild_parameter": _parameter,
-    "torch._utils._rebuild_parameter_with_state": _parameter,
-    "torch._tensor._rebuild_from_type_v2": _from_type,
-}
-"""The functions that make tensors of storages: here they only describe them."""
+CALLS = {**plain.CALLS, **arrays.CALLS, **tensors.CALLS}
+NEW = {**plain.NEW, **tensors.NEW}
+"""What is made of each name, by a call and without ``__init__``. A known name that is in neither is
+a value: nothing may call it.
+"""
 
 
 NODES = 4_000_000
@@ -235,21 +198,33 @@ referred to.
 DEPTH = 100
 """Containers in containers: of real checkpoints some ten. What lies deeper is left out."""
 
+Place = tuple[str | int, ...]
 
-def walk(root: Any) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """All values with their path, containers before what is in them; each container once."""
-    seen: set[int] = set()
-    ahead: list[tuple[tuple[str | int, ...], Any]] = [((), root)]
-    while ahead and len(seen) < NODES:
+
+def walk(
+    root: Any, apart: Callable[[Place], bool] = lambda path: False, left: list[str] | None = None
+) -> Iterator[tuple[Place, Any]]:
+    """All values with their path, containers before what is in them; each container once.
+
+    What lies at places that are ``apart`` and elsewhere too is visited twice. ``left`` grows with
+    sentences about what is left out.
+    """
+    seen: set[tuple[int, bool]] = set()
+    ahead: list[tuple[Place, Any]] = [((), root)]
+    while ahead:
         path, value = ahead.pop()
         inner = _inner(value)
         if inner is not None:
-            if id(value) in seen:
+            mark = id(value), apart(path)
+            if mark in seen:
                 continue
-            seen.add(id(value))
+            seen.add(mark)
         yield path, value
-        if len(path) < DEPTH:
-            ahead.extend(((*path, key), each) for key, each in reversed(inner or ()))
+        if inner and (len(path) >= DEPTH or len(seen) >= NODES):
+            if left is not None:
+                left.append("it has so many values in values that not all of them were looked at")
+            return
+        ahead.extend(((*path, key), each) for key, each in reversed(inner or ()))
 
 
 def _inner(value: Any) -> list[tuple[str | int, Any]] | None:

@@ -6,11 +6,12 @@ import json
 import math
 from functools import partial
 from itertools import pairwise
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from auditor.checkpoints import pickles
 from auditor.checkpoints.container import Container
 from auditor.checkpoints.contents import BYTES, Malformed, Storage, Stored
+from auditor.checkpoints.tensors import contiguous, is_count, shape_of
 from auditor.evidence.snapshot.unpickle import memory_capped
 
 HEADER_LIMIT = 100_000_000
@@ -33,8 +34,11 @@ DTYPES = {
     "U16": "uint16",
     "U8": "uint8",
     "BOOL": "bool",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "F8_E8M0": "float8_e8m0fnu",
 }
-
+"""dtype by its word in the header; of any other the format's own reader makes no tensor."""
 
 MEMORY_PER_BYTE = 12
 """Bytes of memory that reading the header may take, beyond what any header may; real ones take less
@@ -84,19 +88,35 @@ def open_safetensors(file: IO[bytes], size: int) -> Container:
 def _header(raw: bytes) -> dict[str, Any]:
     try:
         with memory_capped(pickles.MEMORY_AT_LEAST + MEMORY_PER_BYTE * len(raw)):
-            header = json.loads(raw, object_pairs_hook=_once)
+            header = json.loads(
+                raw.decode("utf-8"),
+                object_pairs_hook=_once,
+                parse_float=_refused,
+                parse_constant=_refused,
+            )
     except (ValueError, RecursionError):
-        raise Malformed("its header is damaged: it is no JSON") from None
+        raise Malformed("its header is damaged: it is no JSON of the format") from None
     except MemoryError:
         raise Malformed("its header asks for more memory than it can need") from None
     if not isinstance(header, dict):
         raise Malformed("its header is damaged: it is not an object")
-    header.pop("__metadata__", None)
+    metadata = header.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(
+        isinstance(each, str) for each in metadata.values()
+    ):
+        raise Malformed("its metadata are more than words")
     return header
+
+
+def _refused(word: str) -> NoReturn:
+    """Numbers of the format are whole."""
+    raise ValueError(word)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
+    for pair in pairs:
+        "".join(each for each in pair if isinstance(each, str)).encode()  # no halves of characters
     if len(made) < len(pairs):
         raise Malformed("its header has a name twice")
     return made
@@ -106,11 +126,13 @@ def _tensor(name: str, entry: Any, held: int) -> tuple[Stored, tuple[int, int]]:
     described: dict[str, Any] = entry if isinstance(entry, dict) else {}
     shape: Any = described.get("shape")
     ends: Any = described.get("data_offsets")
-    if not _counts(shape) or not _counts(ends) or len(ends) != 2:
+    if not _counts(shape) or not _counts(ends) or len(ends) != 2 or len(described) != 3:
         raise Malformed("is described wrongly in the header")
-    kind = str(described.get("dtype"))
-    dtype, (first, end) = DTYPES.get(kind, kind.lower()), ends
-    numel, width = math.prod(shape), BYTES.get(dtype)
+    kind = described.get("dtype")
+    dtype = DTYPES.get(kind) if isinstance(kind, str) else None
+    if dtype is None:
+        raise Malformed(f"is of {str(kind)[:20]}, which is no dtype of the format that torch has")
+    (first, end), numel, width = ends, math.prod(shape), BYTES[dtype]
     if first > end:
         raise Malformed("ends before it begins")
     if end > held:
@@ -118,18 +140,14 @@ def _tensor(name: str, entry: Any, held: int) -> tuple[Stored, tuple[int, int]]:
             f"ends {end - held} bytes behind the end of the file: it was cut off or not written to "
             "its end"
         )
-    if width is not None and numel * width != end - first:
+    if numel * width != end - first:
         raise Malformed(f"has {end - first} bytes, and its shape of {dtype} needs {numel * width}")
-    strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
-    return Stored(Storage(name, dtype, numel), dtype, 0, tuple(shape), strides), (first, end)
+    sizes = shape_of(shape, width)
+    return Stored(Storage(name, dtype, numel), dtype, 0, sizes, contiguous(sizes)), (first, end)
 
 
 def _counts(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) <= 64
-        and all(isinstance(each, int) and 0 <= each < 2**63 for each in value)
-    )
+    return isinstance(value, list) and len(value) <= 64 and all(map(is_count, value))
 
 
 def _gaps(places: dict[str, tuple[int, int]], held: int) -> list[str]:

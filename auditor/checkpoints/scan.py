@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from auditor.checkpoints import legacy, safetensors, structure, values, zipped
 from auditor.checkpoints.container import Container
 from auditor.checkpoints.contents import (
+    BYTES,
     Format,
     Malformed,
     NotACheckpoint,
@@ -29,8 +29,16 @@ from auditor.checkpoints.contents import (
 from auditor.isolation import ReaderDied, isolated, seconds_for
 from auditor.typed_reading import decoder
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".tar")
 """Files of a folder that are taken for checkpoints."""
+
+WORDS = frozenset(
+    (".json", ".jsonl", ".txt", ".md", ".yaml", ".yml", ".toml", ".py", ".csv", ".log", ".html")
+)
+"""Endings of files beside them that are words, and hold no weights."""
 
 INDEX = ".index.json"
 """End of the name of the file that lists the shards of a checkpoint (Hugging Face)."""
@@ -114,7 +122,9 @@ def _opened(file: IO[bytes], scan: Scan) -> Container:
 
 def _described(empty: Scan, container: Container) -> Scan:
     found = structure.structure(container.tree)
-    tensors = _tallied(container, found, empty.size)
+    container.limits += found.left
+    tensors = [*_tallied(container, found, empty.size), *found.poisoned]
+    _check(container, found)
     if not container.damage:
         container.damage += container.unread()
     return replace(
@@ -130,10 +140,10 @@ def _described(empty: Scan, container: Container) -> Scan:
         schedulers=tuple(
             structure.scheduler_facts(path, state) for path, state in found.schedulers.items()
         ),
-        scaler=found.scaler,
+        scaler=bool(found.scalers),
         rng=found.rng,
         progress=found.progress,
-        protocol=container.protocol,
+        beyond=container.beyond,
     )
 
 
@@ -156,13 +166,56 @@ def _tallied(container: Container, found: structure.Structure, size: int) -> lis
         container.limits.append(
             "its tensors share storages so often that not all of them were looked at"
         )
+    unknown = [each for each in described if each.dtype not in BYTES]
+    if unknown:
+        container.limits.append(
+            f"{unknown[0].name} is of {unknown[0].dtype}, whose numbers are not looked at"
+            + (f", and so are {len(unknown) - 1} more" if len(unknown) > 1 else "")
+        )
     return described
+
+
+def _check(container: Container, found: structure.Structure) -> None:
+    """Whether the indices of sparse and nested tensors point into them, of those also that are made
+    and thrown away.
+    """
+    names = {id(mark): structure.named(path) for path, mark in found.composites.items()}
+
+    def look(stored: Stored) -> NDArray[Any]:
+        return values.integers(
+            stored, _reader(container, stored), big_endian=_swapped(container, stored)
+        )
+
+    for mark in container.made:
+        if mark.check is None:
+            continue
+        try:
+            mark.check(look)
+        except Malformed as problem:
+            container.damage.append(f"{names.get(id(mark), 'a tensor of no name')}: {problem}")
+        except (ValueError, OverflowError, MemoryError) as error:
+            container.damage.append(
+                f"{names.get(id(mark), 'a tensor of no name')}: its indices are damaged "
+                f"({type(error).__name__})"
+            )
+
+
+def _reader(container: Container, stored: Stored) -> values.Read:
+    """Reads its storage, which stands in the file or in the pickle itself."""
+    raw = stored.storage.raw
+    if raw is not None:
+        return lambda first, size: raw[first : first + size]
+    return partial(container.read, stored.storage)
+
+
+def _swapped(container: Container, stored: Stored) -> bool:
+    return container.big_endian and stored.storage.raw is None
 
 
 def _tally(container: Container, path: structure.Path, stored: Stored) -> Tally | None:
     try:
         return values.tally(
-            stored, partial(container.read, stored.storage), big_endian=container.big_endian
+            stored, _reader(container, stored), big_endian=_swapped(container, stored)
         )
     except Malformed as problem:
         container.damage.append(f"{structure.named(path)}: {problem}")
@@ -180,7 +233,7 @@ def _tally(container: Container, path: structure.Path, stored: Stored) -> Tally 
 # -- folders ---------------------------------------------------------------------------------------
 
 
-def checkpoints_in(path: Path) -> Iterable[Path]:
+def checkpoints_in(path: Path) -> tuple[Path, ...]:
     """The checkpoints that a path stands for: itself, or those of a folder (a sharded one is its
     index).
     """
@@ -188,10 +241,23 @@ def checkpoints_in(path: Path) -> Iterable[Path]:
         return (path,)
     files = sorted(each for each in path.iterdir() if each.is_file())
     indexes = [each for each in files if each.name.endswith(INDEX)]
-    shards = {each for index in indexes for each in _shards(index).values()}
+    shards = {each for index in indexes for each in _beside(index)}
     return (
         *indexes,
-        *(each for each in files if each.suffix in SUFFIXES and each.name not in shards),
+        *(each for each in files if each.suffix.lower() in SUFFIXES and each not in shards),
+    )
+
+
+def passed_over(path: Path) -> tuple[str, ...]:
+    """Names of what in a folder is not read, and is not known to be something else."""
+    if not path.is_dir():
+        return ()
+    read = {*checkpoints_in(path)}
+    read |= {shard for index in read if index.name.endswith(INDEX) for shard in _beside(index)}
+    return tuple(
+        each.name + "/" * each.is_dir()
+        for each in sorted(path.iterdir())
+        if each not in read and not each.name.startswith(".") and each.suffix.lower() not in WORDS
     )
 
 
@@ -220,12 +286,16 @@ def _format_by_name(path: Path) -> Format:
     return "safetensors" if path.suffix == ".safetensors" else "torch zip"
 
 
-def _beside(path: Path) -> list[Path]:
-    return (
-        [path.parent / name for name in {*_shards(path).values()}]
-        if path.name.endswith(INDEX)
-        else []
-    )
+def _beside(index: Path) -> list[Path]:
+    """The files that an index lists, if they lie beside it."""
+    if not index.name.endswith(INDEX):
+        return []
+    return [index.parent / name for name in sorted({*_shards(index).values()}) if _plain(name)]
+
+
+def _plain(name: str) -> bool:
+    """True for the name of a file beside the index: a path would lead elsewhere."""
+    return name not in ("", ".", "..") and not {"/", "\\", "\0"} & {*name}
 
 
 def _size(path: Path) -> int:
@@ -240,42 +310,45 @@ def _sharded(index: Path) -> Scan:
     if not listed:
         raise NotACheckpoint("it is no index of shards: it has no weight_map")
     scans, damage = [], []
-    for name in sorted(set(listed.values())):
+    for name in sorted({*listed.values()}):
+        if not _plain(name):
+            damage.append(f"shard {name[:80]!r} does not lie beside its index")
+            continue
         try:
-            scans.append(scan(index.parent / name))
+            found = scan(index.parent / name)
         except NotACheckpoint as problem:
             damage.append(f"shard {name[:80]}: {problem}")
-    damage += [
-        f"shard {Path(each.path).name}: {sentence}" for each in scans for sentence in each.damage
-    ]
-    tensors = tuple(tensor for each in scans for tensor in each.tensors)
-    missing = sorted(set(listed) - {tensor.name for tensor in tensors})
-    if missing and not damage:
-        damage.append(
-            f"{len(missing)} tensors of its index are in no shard, {missing[0][:80]} first"
-        )
+            continue
+        scans.append(found)
+        damage += [f"shard {name[:80]}: {sentence}" for sentence in found.damage]
+        held = {tensor.name for tensor in found.tensors}
+        missing = sorted(each for each, file in listed.items() if file == name and each not in held)
+        if missing and not found.damage:
+            damage.append(
+                f"{len(missing)} tensors of its index are not in shard {name[:80]}, "
+                f"{missing[0][:80]} first"
+            )
     return Scan(
         str(index),
         "sharded",
         sum(each.size for each in scans),
         max((each.modified for each in scans), default=0.0),
-        tensors,
-        tuple(damage),
+        tuple(tensor for each in scans for tensor in each.tensors),
+        tuple(map(printable, damage)),
+        tuple(f"shard {Path(each.path).name}: {limit}" for each in scans for limit in each.limits),
         foreign=tuple(sorted({name for each in scans for name in each.foreign})),
-        protocol=max((each.protocol for each in scans), default=2),
+        beyond=next((each.beyond for each in scans if each.beyond), ""),
     )
 
 
 def _shards(index: Path) -> dict[str, str]:
-    """File of each tensor, by name; only files beside the index."""
+    """File of each tensor, by name."""
     try:
         with index.open("rb") as file:
-            listed = decoder(_Index).decode(file.read(INDEX_LIMIT)).weight_map
+            listed: dict[str, str] = decoder(_Index).decode(file.read(INDEX_LIMIT)).weight_map
     except (OSError, ValueError, RecursionError):
         return {}
-    return {
-        name: file for name, file in listed.items() if "/" not in file and "\\" not in file and file
-    }
+    return listed
 
 
 class _Index(msgspec.Struct):

@@ -4,6 +4,8 @@ keys, as torch names them.
 
 from __future__ import annotations
 
+import cmath
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,11 +13,15 @@ from auditor.checkpoints.contents import (
     COUNT,
     OptimizerFacts,
     SchedulerFacts,
+    Storage,
     Stored,
+    Tally,
     TensorFacts,
     printable,
 )
+from auditor.checkpoints.marks import Composite
 from auditor.checkpoints.pickles import walk
+from auditor.checkpoints.tensors import complete, is_tensor
 
 Path = tuple[str | int, ...]
 
@@ -40,6 +46,31 @@ SCALER = {"scale", "growth_factor", "backoff_factor", "growth_interval"}
 SCHEDULER = ({"last_epoch", "base_lrs"}, {"last_epoch", "_last_lr"})
 MODULE_DICTS = frozenset({"_modules", "_parameters", "_buffers"})
 RNG_WORDS = ("rng", "random_state", "generator")
+METRICS = frozenset(
+    [
+        "metric",
+        "metrics",
+        "early",
+        "earlystopping",
+        "callback",
+        "callbacks",
+        "history",
+        "loss",
+        "losses",
+        "log",
+        "logs",
+        "score",
+        "scores",
+        "stats",
+        "statistics",
+    ]
+)
+"""Words of keys under which results are kept: NaN and infinities are among them, and no damage."""
+
+BOUNDS = frozenset(
+    ["best", "worse", "max", "min", "maximum", "minimum", "clip", "threshold", "bound", "limit"]
+)
+"""Words of keys whose numbers may be infinite: nothing is beyond them."""
 
 
 def named(path: Path) -> str:
@@ -47,7 +78,9 @@ def named(path: Path) -> str:
     ``state_dict`` names it.
     """
     text = "".join(
-        f"[{key}]" if isinstance(key, int) else f".{key}" for key in path if key not in MODULE_DICTS
+        f"[{key}]" if isinstance(key, int) else f".{key}"
+        for key in path
+        if (key and key not in MODULE_DICTS) or key == 0
     )
     return printable(text.removeprefix("."))[:200] or "(the file)"
 
@@ -61,27 +94,67 @@ class Structure:
     weights: set[Path] = field(default_factory=set)
     tensors: list[tuple[Path, Stored]] = field(default_factory=list)
     progress: dict[str, int] = field(default_factory=dict)
-    scaler: bool = False
+    composites: dict[Path, Composite] = field(default_factory=dict)
+    numbers: list[tuple[Path, float]] = field(default_factory=list)
+    scalers: set[Path] = field(default_factory=set)
+    left: list[str] = field(default_factory=list)
     rng: bool = False
 
     def role(self, path: Path) -> str:
         """Whose tensor it is: ``optimizer``, ``model`` or ``other``."""
         if any(path[: len(owner)] == owner for owner in self.optimizers):
             return "optimizer"
-        return "model" if path[:-1] in self.weights and not _is_rng(path) else "other"
+        heads = (path[:length] for length in range(len(path)))
+        path = next((head for head in heads if head in self.composites), path)
+        return "model" if path[:-1] in self.weights and not _of_results(path[:-1]) else "other"
+
+    @property
+    def poisoned(self) -> list[TensorFacts]:
+        """Plain numbers of optimizers, schedulers and scalers that are not finite, and may not be
+        so.
+        """
+        owners = (*self.optimizers, *self.schedulers, *self.scalers)
+        return [
+            TensorFacts(named(path), "float", (), "optimizer", _tally(number), path)
+            for path, number in self.numbers
+            if any(path[: len(owner)] == owner for owner in owners)
+            and (math.isnan(number) or not _words(path) & BOUNDS)
+        ]
+
+
+def _tally(number: float) -> Tally:
+    return Tally(1, int(math.isnan(number)), int(number == math.inf), int(number == -math.inf))
+
+
+def _words(path: Path) -> set[str]:
+    """Words of its last key."""
+    last = next((key for key in reversed(path) if isinstance(key, str)), "")
+    return {*last.lower().split("_")}
+
+
+def _of_results(path: Path) -> bool:
+    return any(isinstance(key, str) and {*key.lower().split("_")} & METRICS for key in path)
 
 
 def structure(tree: Any) -> Structure:
-    """Walk the tree once."""
+    """Walk the tree once; what lies among results and elsewhere too is looked at in both places."""
     found = Structure()
-    for path, value in walk(tree):
+    for path, value in walk(tree, _of_results, found.left):
         found.rng = found.rng or _is_rng(path)
-        if isinstance(value, Stored):
-            found.tensors.append((path, value))
+        if isinstance(value, Storage):
+            found.tensors.append((path, complete(value)))
+        elif isinstance(value, Stored):
+            found.tensors.append((path[:-1] if path[-1:] == ("",) else path, value))
+        elif isinstance(value, Composite):
+            found.composites[path] = value
         elif isinstance(value, dict):
             _sort_in(found, path, value)
         elif _lists_weights(value):
             found.weights.add(path)
+        elif isinstance(value, float) and not math.isfinite(value):
+            found.numbers.append((path, value))
+        elif isinstance(value, complex) and not cmath.isfinite(value):
+            found.numbers.append((path, math.nan))
         elif (
             isinstance(value, int)
             and not isinstance(value, bool)
@@ -101,7 +174,7 @@ def _sort_in(found: Structure, path: Path, value: dict[Any, Any]) -> None:
     elif any(names <= keys for names in SCHEDULER):
         found.schedulers[path] = value
     elif keys >= SCALER:
-        found.scaler = True
+        found.scalers.add(path)
     elif _holds_weights(path, value):
         found.weights.add(path)
 
@@ -110,19 +183,21 @@ def _lists_weights(value: Any) -> bool:
     """A list of tensors that are not all numbers: the shadow weights of an average, but not a
     history of losses.
     """
-    return (
-        isinstance(value, list)
-        and all(isinstance(each, Stored) for each in value)
-        and any(each.shape for each in value)
-    )
+    return isinstance(value, list) and all(map(is_tensor, value)) and any(map(_has_shape, value))
+
+
+def _has_shape(value: Any) -> bool:
+    return isinstance(value, Composite) or bool(value.shape)
 
 
 def _holds_weights(path: Path, value: dict[Any, Any]) -> bool:
-    """A state dict: hardly anything but tensors. At the root its names must have dots, or nothing
-    else is there.
+    """A state dict: hardly anything but tensors, not all of them numbers. At the root its names
+    must have dots, or nothing else is there.
     """
-    tensors = [key for key, each in value.items() if isinstance(each, Stored)]
+    tensors = {key: each for key, each in value.items() if is_tensor(each)}
     if not tensors or len(tensors) < 0.5 * len(value):
+        return False
+    if not any(map(_has_shape, tensors.values())) and _words(path) & BOUNDS:
         return False
     return bool(path) or len(tensors) == len(value) or any("." in str(key) for key in tensors)
 

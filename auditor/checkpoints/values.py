@@ -22,7 +22,15 @@ STRIDED = 2**26
 counted with it.
 """
 
-NAN_CODES = {"float8_e4m3fn": (0x7F, 0xFF), "float8_e4m3fnuz": (0x80,), "float8_e5m2fnuz": (0x80,)}
+INDICES = 2**28
+"""Bytes of indices that are looked at."""
+
+NAN_CODES = {
+    "float8_e4m3fn": (0x7F, 0xFF),
+    "float8_e4m3fnuz": (0x80,),
+    "float8_e5m2fnuz": (0x80,),
+    "float8_e8m0fnu": (0xFF,),
+}
 """Bytes that stand for NaN in formats without infinities (OCP FP8 and the fnuz variants)."""
 
 FLOATING = frozenset(
@@ -32,6 +40,7 @@ FLOATING = frozenset(
         "float16",
         "bfloat16",
         "float8_e5m2",
+        "complex32",
         "complex64",
         "complex128",
         *NAN_CODES,
@@ -91,14 +100,33 @@ def _numbers(dtype: str, raw: bytes, *, big_endian: bool) -> NDArray[Any]:
         return (np.frombuffer(raw, np.uint8).astype(np.uint16) << 8).view(np.float16)
     if dtype in NAN_CODES:
         return np.frombuffer(raw, np.uint8)
+    if dtype == "complex32":
+        return np.frombuffer(raw, order + "f2").astype(np.float32).view(np.complex64)
     kinds = {
         "float64": "f8",
         "float32": "f4",
         "float16": "f2",
         "complex64": "c8",
         "complex128": "c16",
+        "int64": "i8",
+        "int32": "i4",
     }
     return np.frombuffer(raw, order + kinds[dtype])
+
+
+def integers(stored: Stored, read: Read, *, big_endian: bool = False) -> NDArray[Any]:
+    """The numbers of a tensor of ``int64`` or ``int32`` in its shape. Raises :class:`Malformed` if
+    they are too many.
+    """
+    import numpy as np
+
+    width = BYTES[stored.dtype]
+    if stored.span_bytes > INDICES or math.prod(stored.shape) * width > INDICES:
+        raise Malformed("it has more indices than any checkpoint needs")
+    raw = read(stored.offset * width, stored.span_bytes)
+    numbers = _numbers(stored.dtype, raw, big_endian=big_endian)
+    steps = [step * width for step in stored.stride]
+    return np.lib.stride_tricks.as_strided(numbers, stored.shape, steps, writeable=False)
 
 
 def count(numbers: NDArray[Any], dtype: str) -> Tally:

@@ -29,6 +29,9 @@ OWN = (
 TORCHSCRIPT = ("constants.pkl", "code/")
 """Records (and folders) of an archive that holds a program."""
 
+VERSIONS = {str(number).encode() for number in range(1, 11)}
+"""Those of the format that torch reads."""
+
 SMALL = 64
 """Bytes of the records that hold a word or a number, at most."""
 
@@ -43,7 +46,7 @@ def open_zip(file: IO[bytes], size: int) -> Container:
     pickled = records["data.pkl"]
     if pickled.size > pickles.PICKLE_LIMIT:
         raise Malformed(f"its pickle has {pickled.size} bytes: more than any checkpoint needs")
-    loaded = pickles.load(file, pickled.start, pickled.size)
+    loaded = pickles.load(file, pickled.start, pickled.size, "zip")
     if pickled in bad:
         problem = Malformed(
             "the checksum of data.pkl is wrong: which tensors there are cannot be trusted"
@@ -65,7 +68,8 @@ def open_zip(file: IO[bytes], size: int) -> Container:
         partial(_read, file, data),
         foreign,
         big_endian=big,
-        protocol=loaded.protocol,
+        made=loaded.made,
+        beyond=loaded.beyond,
     )
     container.damage += _contradictions(file, listed, records)
     container.damage += [
@@ -115,7 +119,7 @@ def _contradictions(file: IO[bytes], listed: list[Record], records: dict[str, Re
         more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
         said.append(f"it has a record that torch.save never writes: {strange[0][:80]}{more}")
     version = records.get("version") or records.get(".data/version")
-    if version is None or not _word(file, version).strip().isdigit():
+    if version is None or _word(file, version).strip() not in VERSIONS:
         said.append(
             "its record of the format's version is missing or damaged: torch does not load it"
         )

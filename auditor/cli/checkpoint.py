@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from auditor.checkpoints import settings
 from auditor.checkpoints.contents import NotACheckpoint, Scan
 from auditor.checkpoints.recording import CheckpointRecording
-from auditor.checkpoints.scan import checkpoints_in, scan_apart
+from auditor.checkpoints.scan import checkpoints_in, passed_over, scan_apart
 from auditor.cli import console, out_folder, rule_selection, write_results
-from auditor.cli.main import EXIT_IMPOSSIBLE
+from auditor.cli.main import EXIT_FOUND, EXIT_IMPOSSIBLE
 from auditor.errors import AuditProblem
 from auditor.evidence import Checkpoints
 from auditor.evidence.table import Evidence
 from auditor.judging import catalogue, engine
 from auditor.model import Report
 from auditor.rule import Rule
+
+NAMED = 10
+"""Names of files that are not read; the rest are counted."""
 
 
 def checkpoint(
@@ -51,15 +53,21 @@ def checkpoint(
         path = write_results.write(report, evidence, Path(out), ())
         console.say(str(path), err=as_json)
     code = choice.ended(report, "error")
+    if not code and not all(each.good for each in evidence.get(Checkpoints).each):
+        code = EXIT_FOUND
     return EXIT_IMPOSSIBLE if unread else code
 
 
 def _scanned(files: tuple[str, ...]) -> tuple[tuple[Scan, ...], list[str]]:
     scans, unread = [], []
     for file in files:
-        paths: Iterable[Path] = checkpoints_in(Path(file))
+        paths = checkpoints_in(Path(file))
         if Path(file).is_dir() and not paths:
             unread.append(f"{file} holds no checkpoint")
+        over = passed_over(Path(file))
+        if over:
+            more = f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
+            console.say(f"note: not read in {file}: {', '.join(over[:NAMED])}{more}", err=True)
         for path in paths:
             try:
                 scans.append(scan_apart(path))
@@ -89,7 +97,7 @@ def _show(evidence: Evidence, report: Report) -> None:
     found = evidence.get(Checkpoints)
     width = max(len(each.name) for each in found.each)
     for each in found.each:
-        console.say(f"{each.name:{width}}  {'good' if each.good else 'BAD ':4}  {each.said}")
+        console.say(f"{each.name:{width}}  {each.verdict:4}  {each.said}")
     console.say("")
     for finding in report.findings:
         severity = finding.severity.value if finding.severity is not None else ""

@@ -119,10 +119,18 @@ class Checkpoint:
 
     @property
     def good(self) -> bool:
-        """True if it is whole, everything in its weights and optimizer state is finite, and loading
-        it runs no code.
+        """True if it is whole, everything in its weights and optimizer state was looked at and is
+        finite, and loading it runs no code.
         """
-        return not self.scan.damage and not self.poisoned and not self.codes
+        return not (self.scan.damage or self.scan.limits or self.poisoned or self.codes)
+
+    @property
+    def verdict(self) -> str:
+        """In a word or two: ``good``, ``BAD``, or that it was not wholly looked at."""
+        if self.good:
+            return "good"
+        bad = self.scan.damage or self.poisoned or self.codes
+        return "BAD" if bad else "not looked at"
 
     @property
     def weights(self) -> tuple[TensorFacts, ...]:

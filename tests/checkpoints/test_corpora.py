@@ -91,7 +91,7 @@ def test_torch_and_we_agree_on_real_ones(real):
         if path.suffix == ".safetensors":
             continue
         scanned = scan(path)
-        assert loads(path) == (not scanned.foreign and scanned.protocol <= 3), path.name
+        assert loads(path) == (not scanned.foreign and not scanned.beyond), path.name
 
 
 def test_what_torch_refuses_of_the_hostile_ones_is_never_good(hostile):

@@ -39,8 +39,12 @@ def table(*scans: Scan, **settings: Any) -> Checkpoints:
     ("facts", "said", "severity"),
     [
         ({}, None, None),
-        ({"protocol": 3}, None, None),
-        ({"protocol": 4}, "its pickle is of protocol 4", Severity.NOTE),
+        ({"beyond": ""}, None, None),
+        (
+            {"beyond": "the opcode FRAME of protocol 4"},
+            "its pickle has the opcode FRAME",
+            Severity.NOTE,
+        ),
         ({"foreign": ("os.system", "my.Net")}, "it calls os.system", None),
         ({"foreign": ("builtins.eval",)}, "it calls builtins.eval", None),
         ({"foreign": ("builtins.print",)}, "it needs builtins.print", None),
@@ -70,7 +74,11 @@ def test_five_names_are_given(number, end):
 def test_a_long_name_is_cut_and_each_file_is_told():
     found = list(
         CheckpointNeedsCode().detect(
-            table(scan(foreign=("my." + "x" * 90,)), scan(), scan(protocol=5))
+            table(
+                scan(foreign=("my." + "x" * 90,)),
+                scan(),
+                scan(beyond="the opcode FRAME of protocol 4"),
+            )
         )
     )
     assert [len(each.message) for each in found][0] == len(
@@ -382,7 +390,7 @@ def test_fifty_tensors_are_facts():
 @pytest.mark.parametrize(
     ("rule", "bad"),
     [
-        (CheckpointNeedsCode().detect, {"protocol": 4}),
+        (CheckpointNeedsCode().detect, {"beyond": "the opcode FRAME of protocol 4"}),
         (CheckpointCannotResume().in_checkpoint, {**WHOLE, "rng": False}),
     ],
 )

@@ -1,0 +1,241 @@
+"""Arrays, numbers and random states of numpy, made of bytes in the pickle: only numbers and texts,
+never objects.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+from auditor.checkpoints.contents import Malformed, Storage, Stored
+from auditor.checkpoints.marks import Made, Mark, Name
+from auditor.checkpoints.tensors import contiguous, shape_of
+
+KINDS = {
+    "b1": "bool",
+    **{
+        f"{sign}{width}": f"{'u' * (sign == 'u')}int{8 * width}"
+        for sign in "iu"
+        for width in (1, 2, 4, 8)
+    },
+    **{f"f{width}": f"float{8 * width}" for width in (2, 4, 8)},
+    **{f"c{width}": f"complex{8 * width}" for width in (8, 16)},
+}
+"""dtypes by the word that numpy pickles."""
+
+TEXT = re.compile(r"[SU](\d{1,9})")
+WRONG = "an array of numpy is described wrongly, or holds more than numbers and texts"
+
+STATES = {
+    "pos": (0, 624),
+    "buffer_pos": (0, 4),
+    "has_uint32": (0, 1),
+    "has_gauss": (0, 1),
+    "uinteger": (0, 2**32 - 1),
+    "state": (0, 2**128 - 1),
+    "inc": (0, 2**128 - 1),
+}
+"""The smallest and largest of each number in a generator's state: numpy does not check that they
+point into its buffers.
+"""
+
+LENGTHS = {
+    "MT19937": {"key": 624},
+    "Philox": {"counter": 4, "key": 2, "buffer": 4},
+    "PCG64": {},
+    "PCG64DXSM": {},
+}
+"""Numbers of each array in a generator's state."""
+
+GENERATORS = ("__randomstate_ctor", "__bit_generator_ctor", "__generator_ctor")
+SEEDS = "numpy.random.bit_generator.SeedSequence"
+
+
+class Kind(Mark):
+    """A dtype: ``word`` is numpy's (``f4``, ``U3``)."""
+
+    __slots__ = ("big", "width", "word")
+
+    def __init__(self, word: Any, align: Any = False, copy: Any = False) -> None:
+        text = TEXT.fullmatch(word) if isinstance(word, str) else None
+        if not isinstance(align, (bool, int)) or (word not in KINDS and text is None):
+            raise Malformed(WRONG)
+        self.word: str = word
+        self.big = False
+        self.width = (4 if word[0] == "U" else 1) * int(word[1:])
+
+    def build(self, state: Any) -> None:
+        """Its order of bytes; fields and parts are no plain numbers."""
+        if not isinstance(state, tuple) or len(state) != 8 or self.width == 0:
+            raise Malformed(WRONG)
+        version, order, *parts, width, align, flags = state
+        own = {"U": (self.width, 4, 8), "S": (self.width, 1, 0)}.get(self.word[0], (-1, -1, 0))
+        if (version, parts) != (3, [None] * 3) or order not in ("<", ">", "|", "="):
+            raise Malformed(WRONG)
+        if (width, align, flags) != own:
+            raise Malformed(WRONG)
+        self.big = order == ">"
+
+
+class Array(Stored):
+    """An array, whose numbers stand in the pickle itself. It is empty until it has its state."""
+
+    hashable = False
+
+    def build(self, state: Any) -> None:
+        """Its shape, kind and bytes, once. Raises :class:`Malformed`."""
+        if self.storage.raw or not isinstance(state, tuple) or len(state) != 5:
+            raise Malformed(WRONG)
+        _, shape, kind, fortran, raw = state
+        if not isinstance(shape, tuple) or not isinstance(fortran, (bool, int)):
+            raise Malformed(WRONG)
+        self.fill(shape, kind, raw)
+
+    def fill(self, shape: Any, kind: Any, raw: Any) -> None:
+        """Raises :class:`Malformed` where the bytes are not those of so many numbers."""
+        sizes = shape_of(shape)
+        if not isinstance(kind, Kind) or not isinstance(raw, (bytes, bytearray)):
+            raise Malformed(WRONG)
+        if len(raw) != math.prod(sizes) * kind.width or len(sizes) > 32:
+            raise Malformed(WRONG)
+        dtype = KINDS.get(kind.word, "bytes")
+        numbers = (len(raw),) if dtype == "bytes" else sizes
+        found = Storage("", dtype, math.prod(numbers), raw=_little(kind, raw))
+        for field, value in {
+            "storage": found,
+            "dtype": dtype,
+            "shape": numbers,
+            "stride": contiguous(numbers),
+        }.items():
+            object.__setattr__(self, field, value)
+
+
+def _little(kind: Kind, raw: Any) -> bytes:
+    if not kind.big or kind.word not in KINDS:
+        return bytes(raw)
+    import numpy as np
+
+    return np.frombuffer(raw, f">{kind.word}").astype(f"<{kind.word}").tobytes()
+
+
+def _empty() -> Array:
+    return Array(Storage("", "int8", 0, raw=b""), "int8", 0, (0,), (1,))
+
+
+def _reconstruct(kind: Any, shape: Any, code: Any) -> Array:
+    if not isinstance(kind, Name) or kind.full != "numpy.ndarray" or shape != (0,):
+        raise Malformed(WRONG)
+    if code not in (b"b", "b"):
+        raise Malformed(WRONG)
+    return _empty()
+
+
+def _from_buffer(raw: Any, kind: Any, shape: Any, order: Any) -> Array:
+    made = _empty()
+    if order not in ("C", "F") or not isinstance(shape, tuple):
+        raise Malformed(WRONG)
+    made.fill(shape, kind, raw)
+    return made
+
+
+def _scalar(kind: Any, raw: Any) -> Any:
+    """The number or text itself."""
+    import numpy as np
+
+    if not isinstance(kind, Kind) or not isinstance(raw, bytes) or len(raw) != kind.width:
+        raise Malformed(WRONG)
+    return np.frombuffer(raw, f"{'>' if kind.big else '<'}{kind.word}")[0].item()
+
+
+# -- generators of random numbers ------------------------------------------------------------------
+
+
+class Generator(Made):
+    """A generator, or a part of one, by the name of its kind."""
+
+    __slots__ = ()
+
+    def build(self, state: Any) -> None:
+        """Its numbers: they must lie within its buffers. Raises :class:`Malformed`."""
+        for part in state if isinstance(state, tuple) else (state,):
+            if isinstance(part, dict):
+                kind = part.get("bit_generator", self.origin)
+                known = kind in LENGTHS and self.origin in (kind, "RandomState", "Generator")
+                if not known:
+                    raise Malformed(WRONG)
+                _numbers(part, LENGTHS[kind], 0)
+            elif part is not None and not isinstance(part, Generator):
+                raise Malformed(WRONG)
+
+
+def _numbers(state: dict[Any, Any], lengths: dict[str, int], depth: int) -> None:
+    for key, each in state.items():
+        if isinstance(each, dict) and depth < 2:
+            _numbers(each, lengths, depth + 1)
+        elif isinstance(each, Array):
+            if lengths.get(key) != math.prod(each.shape) or not each.dtype.startswith("uint"):
+                raise Malformed(WRONG)
+        elif type(each) is int:
+            low, high = STATES.get(key, (0, -1))
+            if not low <= each <= high:
+                raise Malformed("a random generator's state points outside of its buffers")
+        elif key not in ("bit_generator", "gauss") or not isinstance(each, (str, float)):
+            raise Malformed(WRONG)
+
+
+def _generator(kind: str) -> Callable[..., Generator]:
+    def make(name: Any = "MT19937", *rest: Any) -> Generator:
+        if isinstance(name, Generator):
+            kinds = name.origin
+        else:
+            full = name.full if isinstance(name, Name) else name
+            kinds = full.rpartition(".")[2] if isinstance(full, str) else ""
+        ctors = [each for each in rest if not isinstance(each, Name)]
+        if kinds not in LENGTHS or len(rest) > 1 or ctors:
+            raise Malformed(WRONG)
+        return Generator(kind or kinds, [])
+
+    return make
+
+
+class Seeds(Generator):
+    """A sequence of seeds: its state is its numbers, and a pool of more."""
+
+    __slots__ = ()
+
+    def build(self, state: Any) -> None:
+        """Raises :class:`Malformed` for anything but numbers."""
+        ahead = [state]
+        while ahead:
+            each = ahead.pop()
+            if isinstance(each, (tuple, list)):
+                ahead.extend(each)
+            elif each is not None and type(each) is not int and not isinstance(each, Array):
+                raise Malformed(WRONG)
+
+
+def _seeds(kind: Any, checksum: Any, state: Any) -> Seeds:
+    if not isinstance(kind, Name) or kind.full != SEEDS or type(checksum) is not int:
+        raise Malformed(WRONG)
+    made = Seeds("SeedSequence", [])
+    made.build(state)
+    return made
+
+
+_CORE: dict[str, Callable[..., Any]] = {
+    "multiarray._reconstruct": _reconstruct,
+    "multiarray.scalar": _scalar,
+    "numeric._frombuffer": _from_buffer,
+}
+
+CALLS: dict[str, Callable[..., Any]] = {
+    **{f"numpy.{core}.{name}": make for core in ("core", "_core") for name, make in _CORE.items()},
+    "numpy.dtype": Kind,
+    "numpy.random._pickle.__randomstate_ctor": _generator("RandomState"),
+    "numpy.random._pickle.__generator_ctor": _generator("Generator"),
+    "numpy.random._pickle.__bit_generator_ctor": _generator(""),
+    "numpy.random.bit_generator.__pyx_unpickle_SeedSequence": _seeds,
+}
+"""What stands for the result of each function of numpy."""

@@ -1,0 +1,539 @@
+"""What is called good: torch loads it without running code, and every number was looked at.
+
+Each attack was good once: some crash whoever reads the tensor, others hide a NaN.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from auditor.checkpoints import allowed, opcodes, pickles, tensors
+from auditor.checkpoints.scan import checkpoints_in, passed_over, scan, scan_any
+from auditor.cli.main import main
+from auditor.evidence.checkpoints import Checkpoint
+from fuzz import real_checkpoints
+from fuzz.crafted import REBUILD, Call, Data, Global, archive, data, tensor
+
+NAN = torch.tensor([1.0, math.nan])
+ONES = torch.ones(2)
+
+
+@pytest.fixture
+def judged(tmp_path):
+    def judge(content, name="x.pt"):
+        path = tmp_path / name
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            torch.save(content, path)
+        return Checkpoint(scan(path))
+
+    return judge
+
+
+# -- indexes of shards -----------------------------------------------------------------------------
+
+
+def sharded(folder, **files):
+    """An index beside two shards, one of them poisoned."""
+    (folder / "sub").mkdir()
+    for name, weight in (("a.safetensors", ONES), ("sub/b.safetensors", NAN)):
+        (folder / name).write_bytes(real_checkpoints.safetensors(**{name[-13]: weight}))
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": files}))
+    return Checkpoint(scan_any(index))
+
+
+@pytest.mark.parametrize(
+    "hidden", ["sub/b.safetensors", "../b.safetensors", "/b.safetensors", "", ".", "sub\\b", "c\0"]
+)
+def test_a_shard_that_is_not_beside_its_index_is_damage(tmp_path, hidden):
+    found = sharded(tmp_path, a="a.safetensors", b=hidden)
+    assert not found.good and "does not lie beside its index" in found.scan.damage[0]
+
+
+def test_a_whole_index_is_good_and_its_shards_are_not_read_twice(tmp_path):
+    assert sharded(tmp_path, a="a.safetensors").good
+    assert [each.name for each in checkpoints_in(tmp_path)] == ["model.safetensors.index.json"]
+
+
+def test_a_tensor_must_be_in_the_shard_that_the_index_gives_for_it(tmp_path):
+    (tmp_path / "b.safetensors").write_bytes(real_checkpoints.safetensors(b=ONES))
+    found = sharded(tmp_path, a="b.safetensors", b="a.safetensors")
+    assert len(found.scan.damage) == 2
+
+
+def test_limits_of_a_shard_are_those_of_the_whole(tmp_path):
+    (tmp_path / "w.bin").write_bytes(
+        archive({"w": tensor(ONES), "more": nested_deep(tensor(ONES))})
+    )
+    (tmp_path / "m.index.json").write_text('{"weight_map": {"w": "w.bin"}}')
+    found = Checkpoint(scan_any(tmp_path / "m.index.json"))
+    assert (
+        not found.good and not found.scan.damage and found.scan.limits[0].startswith("shard w.bin")
+    )
+
+
+def nested_deep(value):
+    for _ in range(150):
+        value = [value]
+    return value
+
+
+# -- what crashes whoever reads it -----------------------------------------------------------------
+
+
+def array(code, state):
+    made = Call(np._core.multiarray._reconstruct, np.ndarray, (0,), b"b")
+    made.state = (1, (2,), Call(np.dtype, code, False, True, state=state), False, bytes(16))
+    return made
+
+
+PLAIN = (3, "<", None, None, None, -1, -1, 0)
+
+
+@pytest.mark.parametrize(
+    ("code", "state"),
+    [
+        ("O8", (3, "|", None, None, None, -1, -1, 63)),
+        ("O", PLAIN),
+        ("f8", (3, "|", None, None, None, -1, -1, 63)),
+        ("f8", (3, "<", None, ("a",), {"a": (Call(np.dtype, "O8", False, True), 0)}, 8, 8, 27)),
+        ("f8", (3, "<", (Call(np.dtype, "O8", False, True), (1,)), None, None, 8, 8, 0)),
+        ("V8", (3, "|", None, ("a",), {"a": (Call(np.dtype, "O8", False, True), 0)}, 8, 1, 27)),
+        ("S8", (3, "|", None, None, None, 10**6, 1, 0)),
+        ("M8", (4, "<", None, None, None, -1, -1, 0, {})),
+    ],
+)
+def test_arrays_of_more_than_numbers_are_never_good(judged, code, state):
+    assert not judged(archive({"a": array(code, state)})).good
+
+
+def test_ranges_and_slices_are_good(judged):
+    assert judged({"a": range(3), "b": slice(1, None), "c": {range(2): 1}}).good
+
+
+def test_arrays_of_numbers_and_texts_are_good(judged):
+    kinds = ["f2", "f4", "<f8", ">f8", "i4", ">u2", "?", "c8", "S3", "<U3", ">U3"]
+    content = {kind: np.zeros((2, 3), kind) for kind in kinds}
+    found = judged({**content, "scalar": np.float32(1), "turned": np.ones((2, 3), order="F")})
+    assert found.good and found.scan.foreign
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"bit_generator": "MT19937", "state": {"key": np.zeros(624, "u4"), "pos": 10**6}},
+        {"bit_generator": "MT19937", "state": {"key": np.zeros(3, "u4"), "pos": 0}},
+        {"bit_generator": "MT19937", "state": {"key": np.zeros(624, "u4"), "pos": -5}},
+        {"bit_generator": "PCG64", "state": {"state": 1, "inc": 1}},
+    ],
+)
+def test_generators_that_point_outside_of_their_buffers(judged, state):
+    make = Call(np.random._pickle.__bit_generator_ctor, "MT19937", state=state)
+    assert not judged(archive({"g": make})).good
+
+
+def coo(indices, values=None, size=(3, 3), **more):
+    values = torch.ones(len(indices[0])) if values is None else values
+    where = tensor(torch.tensor(indices, **more))
+    layout = Call(torch.serialization._get_layout, "torch.sparse_coo")
+    return Call(REBUILD._rebuild_sparse_tensor, layout, (where, tensor(values), size, False))
+
+
+def compressed(kind, starts, others, values, size):
+    layout = Call(torch.serialization._get_layout, f"torch.sparse_{kind}")
+    parts = (tensor(torch.tensor(starts)), tensor(torch.tensor(others)), tensor(values), size)
+    return Call(REBUILD._rebuild_sparse_tensor, layout, parts)
+
+
+def quantized(values, scheme, kind="qint8"):
+    stored = Data(bytes(values.numel()), kind, values.numel())
+    shape = tuple(values.shape)
+    return Call(
+        REBUILD._rebuild_qtensor, stored, 0, shape, values.stride(), scheme, False, OrderedDict()
+    )
+
+
+def nested(sizes, strides, offsets, buffer):
+    parts = (tensor(torch.tensor(part)) for part in (sizes, strides, offsets))
+    return Call(REBUILD._rebuild_nested_tensor, tensor(buffer), *parts)
+
+
+CHANNEL = Global("torch.per_channel_affine")
+SCALES, ZEROS = tensor(torch.ones(2).double()), tensor(torch.zeros(2).long())
+CRASHES = {
+    "coo beyond": coo([[0, 10**9], [0, 1]]),
+    "coo negative": coo([[0, -(10**9)], [0, 1]]),
+    "coo of another length": coo([[0, 1], [0, 1]], torch.ones(5)),
+    "coo of 32 bits": coo([[0, 1], [0, 1]], dtype=torch.int32),
+    "csr beyond": compressed("csr", [0, 1, 2], [0, 10**9], ONES, (2, 2)),
+    "csr that ends elsewhere": compressed("csr", [0, 1, 2**40], [0, 1], ONES, (2, 2)),
+    "csr that goes back": compressed("csr", [0, 2, 1], [0, 1], ONES, (2, 2)),
+    "csr of too many rows": compressed("csr", [0, 1, 2], [0, 1], ONES, (3, 2)),
+    "csc beyond": compressed("csc", [0, 1, 2], [0, 7], ONES, (2, 2)),
+    "bsr beyond": compressed("bsr", [0, 1], [5], torch.ones(1, 2, 2), (2, 2)),
+    "bsr of other blocks": compressed("bsr", [0, 1], [0], torch.ones(1, 3, 2), (4, 2)),
+    "nested beyond": nested([[2], [9]], [[1], [1]], [0, 2], torch.ones(5)),
+    "nested begins behind": nested([[2], [3]], [[1], [1]], [0, 2**40], torch.ones(5)),
+    "nested of large steps": nested([[2], [3]], [[1], [2**61]], [0, 2], torch.ones(5)),
+    "channel of few scales": quantized(torch.ones(3, 2), (CHANNEL, SCALES, ZEROS, 0)),
+    "channel of another axis": quantized(torch.ones(2, 2), (CHANNEL, SCALES, ZEROS, 5)),
+}
+WHOLE = {
+    "coo": coo([[0, 1], [0, 2]]),
+    "coo of rows": coo([[0, 1]], torch.ones(2, 3)),
+    "empty coo": coo([[], []], torch.ones(0), dtype=torch.int64),
+    "csr": compressed("csr", [0, 1, 2], [0, 1], ONES, (2, 2)),
+    "csc": compressed("csc", [0, 2, 2], [0, 1], ONES, (2, 2)),
+    "bsr": compressed("bsr", [0, 1], [0], torch.ones(1, 2, 2), (2, 2)),
+    "nested": nested([[2], [3]], [[1], [1]], [0, 2], torch.ones(5)),
+    "channel": quantized(torch.ones(2, 3), (CHANNEL, SCALES, ZEROS, 0)),
+    "affine": quantized(torch.ones(2), (Global("torch.per_tensor_affine"), 0.5, 3)),
+}
+
+
+@pytest.mark.parametrize("name", CRASHES)
+def test_indices_that_point_outside_are_never_good(judged, name):
+    assert not judged(archive({"model": {"w": CRASHES[name]}})).good
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_indices_that_point_inside_are_good(judged, name, tmp_path):
+    assert judged(archive({"model": {"w": WHOLE[name]}})).good
+    torch.load(tmp_path / "x.pt", weights_only=True)
+
+
+def test_a_tensor_that_is_made_and_thrown_away_is_checked(judged):
+    found = judged(archive(Call(OrderedDict, [("a", coo([[0, 10**9], [0, 1]])), ("a", 1)])))
+    assert found.scan.damage == (
+        "a tensor of no name: its indices point outside of it: reading it would crash",
+    )
+
+
+# -- states that change what was looked at ---------------------------------------------------------
+
+
+def changed(value, state):
+    value.state = state
+    return value
+
+
+STATES = {
+    "a tensor's storage": changed(tensor(ONES), (data(NAN), 0, (2,), (1,))),
+    "a sparse tensor's": changed(coo([[0], [0]]), (data(NAN), 0, (2,), (1,))),
+    "a parameter's data": Call(
+        REBUILD._rebuild_parameter_with_state,
+        tensor(ONES),
+        True,
+        OrderedDict(),
+        {"data": tensor(ONES)},
+    ),
+    "a gradient": Call(
+        REBUILD._rebuild_parameter_with_state,
+        tensor(ONES),
+        True,
+        OrderedDict(),
+        {"grad": tensor(ONES)},
+    ),
+    "data by its type": Call(
+        torch._tensor._rebuild_from_type_v2,
+        REBUILD._rebuild_tensor_v2,
+        torch.Tensor,
+        tensor(ONES).args,
+        {"data": tensor(ONES)},
+    ),
+    "a dict's methods": Call(OrderedDict, state={"items": 1}),
+    "a plain dict": Call(dict, state={"items": 1}),
+    "an empty tensor": Call(torch.FloatTensor, state=(data(NAN), 0, (2,), (1,))),
+    "an array, twice": Call(
+        torch._utils._rebuild_device_tensor_from_numpy, array("f8", PLAIN), torch.float64, "x", True
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_states_that_change_a_tensor_are_never_good(judged, name):
+    assert not judged(archive({"model": {"w": STATES[name]}})).good
+
+
+def test_attributes_of_tensors_are_good_and_looked_at(judged):
+    weight = torch.nn.Parameter(torch.ones(2))
+    weight.scale_of = torch.ones(1)
+    assert judged({"model": {"w": weight}}).good
+    weight.scale_of = NAN
+    (poisoned,) = judged({"model": {"w": weight}}).poisoned
+    assert poisoned.name == "model.w.scale_of"
+
+
+def test_names_that_torch_computes_are_its_own():
+    """Attributes that setattr would change in a tensor of the installed torch."""
+    import inspect
+
+    found = {
+        name
+        for name in dir(torch.Tensor)
+        if inspect.isdatadescriptor(inspect.getattr_static(torch.Tensor, name))
+    }
+    assert {name for name in found if not name.startswith("__")} <= tensors.OWN
+
+
+# -- numbers that were not looked at ---------------------------------------------------------------
+
+
+def with_nan(make):
+    return {"model": {"w": make(NAN), "b": ONES}}
+
+
+def e8m0(values):
+    return (values.isnan() * 255).to(torch.uint8).view(torch.float8_e8m0fnu)
+
+
+POISONED = {
+    "coo": lambda w: torch.sparse_coo_tensor([[0, 1]], w),
+    "csr": lambda w: torch.diag(w).to_sparse_csr(),
+    "bsr": lambda w: torch.diag(w).to_sparse_bsr((1, 1)),
+    "nested": lambda w: torch.nested.nested_tensor([w, w]),
+    "jagged": lambda w: torch.nested.nested_tensor([w, w], layout=torch.jagged),
+    "complex32": lambda w: w.to(torch.complex32),
+    "float8_e8m0fnu": e8m0,
+    "float8_e4m3fn": lambda w: w.to(torch.float8_e4m3fn),
+    "numpy": lambda w: w.numpy(),
+    "numpy, big-endian": lambda w: w.numpy().astype(">f8"),
+    "storage": lambda w: torch.FloatStorage(w.tolist()),
+    "scales": lambda w: torch.quantize_per_channel(
+        torch.ones(2, 2), w.double(), torch.zeros(2).long(), 0, torch.qint8
+    ),
+    "list": lambda w: [w, w],
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", POISONED)
+def test_a_nan_is_seen_wherever_it_is(judged, kind):
+    bad = judged(with_nan(POISONED[kind]))
+    assert not bad.good and [each.name for each in bad.poisoned if each.name.startswith("model.w")]
+    whole = {"model": {"w": POISONED[kind](ONES), "b": ONES}}
+    assert judged(whole).good
+
+
+def trainer(**more):
+    optimizer = {
+        "state": {0: {"step": 3.0, "exp_avg": ONES}},
+        "param_groups": [{"lr": 0.1, "betas": (0.9, 0.99), "params": [0]}],
+    }
+    plateau = {"last_epoch": 3, "_last_lr": [0.1], "best": math.inf, "mode_worse": math.inf}
+    scaler = {"scale": 2.0, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 9}
+    content = {"model": {"w": ONES}, "optimizer": optimizer, "plateau": plateau, "scaler": scaler}
+    for path, value in more.items():
+        *ahead, last = path.split("__")
+        owner = content
+        for key in ahead:
+            owner = owner[int(key) if key.isdigit() else key]
+        owner[last] = value
+    return content
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"optimizer__param_groups__0__lr": math.nan},
+        {"optimizer__param_groups__0__lr": np.float64("nan")},
+        {"optimizer__param_groups__0__betas": (0.9, math.inf)},
+        {"optimizer__state__0__step": math.inf},
+        {"plateau___last_lr": [math.nan]},
+        {"plateau__best": math.nan},
+        {"scaler__scale": math.inf},
+    ],
+    ids=str,
+)
+def test_plain_numbers_of_what_trains_are_looked_at(judged, where):
+    assert judged(trainer()).good
+    found = judged(trainer(**where))
+    assert not found.good and len(found.poisoned) == 1
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"early_stopping": {"best": torch.tensor(math.inf), "wait": torch.tensor(1)}},
+        {"early_stopping": {"best_score": torch.tensor(math.inf)}},
+        {"metrics": {"iou": torch.tensor([0.5, math.nan]), "loss": torch.tensor(math.nan)}},
+        {"callbacks": {"a": {"best_model_score": torch.tensor(math.inf)}}},
+        {"best_loss": math.inf, "history": [torch.tensor([math.nan])]},
+    ],
+    ids=str,
+)
+def test_results_may_be_infinite_or_nan(judged, more):
+    assert judged({**trainer(), **more}).good
+
+
+def test_weights_that_lie_among_results_too_are_looked_at(judged):
+    weights = {"w": NAN, "b": ONES}
+    assert not judged({"metrics": weights, "model": weights}).good
+
+
+def test_the_generator_of_two_models_is_a_model(judged):
+    assert not judged({"generator": {"w": NAN}, "discriminator": {"w": ONES}}).good
+
+
+def test_numbers_that_are_not_looked_at_are_said_and_no_good(judged, tmp_path):
+    deep = archive({"model": {"w": nested_deep(tensor(NAN))}})
+    found = judged(deep)
+    assert not found.good and found.scan.limits and not found.scan.damage
+    result = CliRunner().invoke(main, ["checkpoint", str(tmp_path / "x.pt")])
+    assert result.exit_code == 1 and "x.pt  not looked at" in result.output
+
+
+# -- what torch does not load ----------------------------------------------------------------------
+
+BOMBS = {
+    "list of a range": Call(list, range(2**33)),
+    "tuple of a range": Call(tuple, range(2**33)),
+    "fraction": Call(Global("fractions.Fraction"), "1e999999999"),
+    "bytearrays": [Call(bytearray, 2**31 - 1) for _ in range(30)],
+    "bytes of a number": Call(bytes, 2**31 - 1),
+    "float tensor": Call(torch.FloatTensor, 2**30, 2**30),
+    "tensor": Call(torch.Tensor, 2**20),
+    "device": Call(torch.device, "evil"),
+    "device of a large index": Call(torch.device, "cuda:500"),
+    "place": tensor(ONES, storage=data(ONES, place="evil")),
+    "offset beyond": tensor(ONES, offset=5),
+    "empty beyond": tensor(torch.ones(0), storage=data(ONES), offset=50),
+    "gradient of integers": tensor(torch.ones(2).long(), grad=True),
+    "gradient of words": tensor(ONES, grad="yes"),
+    "hooks": tensor(ONES, hooks=OrderedDict({0: Global("torch.Tensor")})),
+    "two kinds of one storage": [
+        tensor(torch.zeros(2).int(), storage=Data(bytes(8), "int32", 2, key="k")),
+        tensor(ONES, storage=Data(bytes(8), "float32", 2, key="k")),
+    ],
+    "size of words": Call(torch.Size, ("a",)),
+    "size that is negative": Call(torch.Size, (-1,)),
+    "made without its pairs": Call(OrderedDict, [("w", tensor(NAN))], new=True),
+    "set without its parts": Call(set, [1], new=True),
+    "encoding": Call(Global("_codecs.encode"), "a" * 50, "idna"),
+    "numbers of words": Call(complex, "1"),
+    "layout": Call(torch.serialization._get_layout, "torch.evil"),
+    "decimal": Call(Global("decimal.Decimal"), "sNaN"),
+    "date": Call(Global("datetime.date"), b"\0\0\1\0"),
+    "trainer": Call(Global("transformers.training_args.TrainingArguments"), "x"),
+    "slots": Call(
+        Global("argparse.Namespace"), new=True, state=(None, {"__class__": Global("torch.Size")})
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_bombs_and_nonsense_are_never_good(judged, name):
+    assert not judged(archive({"a": BOMBS[name], "model": {"w": tensor(ONES)}})).good
+
+
+def test_a_version_that_torch_does_not_know_is_damage(judged):
+    assert judged(archive({})).good
+    assert not judged(archive({}).replace(b"3\n", b"99")).good
+
+
+def test_opcodes_that_torchs_reader_lacks_get_a_note(judged):
+    for protocol, beyond in ((0, "DICT"), (2, ""), (3, "BINBYTES"), (4, "FRAME")):
+        found = judged(archive({"a": b"bytes" if protocol == 3 else 1.5}, protocol=protocol))
+        assert (
+            found.good and beyond in found.scan.beyond and bool(beyond) == bool(found.scan.beyond)
+        )
+
+
+def test_opcodes_are_those_of_torchs_reader():
+    import pickle
+
+    from torch import _weights_only_unpickler as unpickler
+
+    known = {
+        value[0]
+        for name, value in vars(unpickler).items()
+        if name.isupper() and getattr(pickle, name, None) == value
+    }
+    assert known == opcodes.TORCHS
+
+
+def test_each_known_name_is_made_in_one_way_or_never():
+    """What is on a list and has no entry is a value: nothing calls it."""
+    values = {*allowed.VALUES, *allowed.STORAGE_CLASSES, "numpy.ndarray", "typing.Any"}
+    values |= {name for name in allowed.CALLED if name.endswith("Tensor") and "_" not in name}
+    values |= {name for name in allowed.KNOWN if name.startswith("numpy.") and name.count(".") == 1}
+    values |= {
+        name for name in allowed.KNOWN if name.rpartition(".")[2] in ("DTensor", "NestedTensor")
+    }
+    values |= {
+        name for name in allowed.KNOWN if name.startswith("numpy.random._") and "__" not in name
+    }
+    values.add("numpy.random.bit_generator.SeedSequence")
+    made = {*pickles.CALLS, *pickles.NEW}
+    names = {*allowed.CALLED, *allowed.KNOWN}
+    assert made <= names
+    assert names - made <= values
+
+
+# -- safetensors -----------------------------------------------------------------------------------
+
+
+def safe(header, size=8, encoding="utf-8"):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode(encoding)
+    return len(text).to_bytes(8, "little") + text + bytes(size)
+
+
+def entry(**more):
+    return {"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8], **more}}
+
+
+REFUSED = {
+    "metadata of numbers": safe({"__metadata__": {"a": 1}, **entry()}),
+    "metadata of a list": safe({"__metadata__": [], **entry()}),
+    "unknown dtype": safe(entry(dtype="F33")),
+    "dtype in small letters": safe(entry(dtype="f32")),
+    "dtype of six bits": safe(entry(dtype="F6_E2M3", shape=[4], data_offsets=[0, 3]), 3),
+    "bool in a shape": safe(entry(shape=[True, 2])),
+    "overflow": safe(entry(shape=[2**62, 4, 0], data_offsets=[0, 0]), 0),
+    "UTF-16": safe(entry(), encoding="utf-16-le"),
+    "half of a character": safe(b'{"\\ud800":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'),
+    "constant": safe(b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"x":NaN}}'),
+    "no number": safe(b'{"w":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}}'),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_formats_own_reader_refuses_is_never_good(judged, name):
+    pytest.importorskip("safetensors")
+    with pytest.raises(Exception):  # noqa: B017, PT011 - it has many
+        __import__("safetensors.torch").torch.load(REFUSED[name])["w"]
+    from auditor.checkpoints.contents import NotACheckpoint
+
+    try:
+        assert not judged(REFUSED[name], "x.safetensors").good
+    except NotACheckpoint:
+        pass
+
+
+def test_what_it_reads_is_good(judged):
+    faces = safe(b'{"\\ud83d\\ude00":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}')
+    for raw in (safe(entry()), safe({"__metadata__": {"format": "pt"}, **entry()}), faces):
+        assert judged(raw, "x.safetensors").good
+
+
+# -- folders ---------------------------------------------------------------------------------------
+
+
+def test_files_of_a_folder_that_are_not_read_are_named(tmp_path):
+    for name in ("a.pt", "B.PT", "c.pkl", "d.pt2", "config.json", ".hidden"):
+        (tmp_path / name).write_bytes(archive({"step": 1}))
+    (tmp_path / "step-5").mkdir()
+    assert [each.name for each in checkpoints_in(tmp_path)] == ["B.PT", "a.pt"]
+    assert passed_over(tmp_path) == ("c.pkl", "d.pt2", "step-5/")
+    result = CliRunner().invoke(main, ["checkpoint", str(tmp_path)])
+    assert result.exit_code == 0 and "not read in" in result.stderr
+    assert "c.pkl, d.pt2, step-5/" in result.stderr
