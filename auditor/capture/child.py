@@ -19,7 +19,7 @@ from auditor.capture.process import set_up
 from auditor.capture.progress_pipe import ProgressPipe
 from auditor.capture.target.opened_files import OpenedConfigs
 from auditor.capture.target.signal_handlers import undisturbed
-from auditor.capture.target.tracebacks import located, words
+from auditor.capture.target.tracebacks import located, raised_by, words
 from auditor.errors import TargetProblem, fault, traceback_of, type_of
 from auditor.model.devices import CPU, SHADOW
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter
@@ -339,9 +339,17 @@ class Recorder:
     def _failed(self, outcome: str, error: BaseException) -> None:
         with undisturbed():
             self.outcome = outcome
+            under = self.session.under if self.session is not None else []
             if self.session is not None:
                 self.session.broken()
             self._keep(error)
+            if under and self.error is not None and not raised_by(error, self._is_user):
+                self.error["under"] = under
+
+    def _is_user(self, file: str) -> bool:
+        if self._frames is not None:
+            return self._frames.is_user(file)
+        return file.startswith(self.cwd + os.sep)
 
     def _is_user(self, file: str) -> bool:
         if self._frames is not None:

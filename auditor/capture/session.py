@@ -71,7 +71,7 @@ class Session:
         self._pass_began = 0.0
         self._untraced = False
         self.passes: list[Pass] = []
-        self.failures: dict[str, str] = {}
+        self.failures: dict[str, str] = dict(plan.without)
         self._running: list[Probe] = []
         self._child_signal = ChildSignal()
         context.fail = self._failed
@@ -102,6 +102,11 @@ class Session:
     @property
     def _pass(self) -> Pass:
         return self.passes[-1]
+
+    @property
+    def under(self) -> list[str]:
+        """The probes whose modes lie between the program and torch's operators now."""
+        return [probe.name for probe in self._running if probe.watches_operators]
 
     # -- one step ----------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ what its probes wrote by then is on disk, and the manifest is completed from out
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from auditor import redaction
-from auditor.errors import TargetProblem
+from auditor.errors import AuditProblem, TargetProblem
 from auditor.nulldevice.environment import without_null_device
 from auditor.recordings.folder import Recording
 from auditor.runs.finalize import FOLLOWED, add_warning, clear, counted, files_of, seal
@@ -73,10 +74,12 @@ def record(
     sealed recording.
 
     A target that ends before all passes were run (a short script, a generator) is run once more
-    with passes that fit. Raises :class:`TargetProblem` when the target cannot be run at all; never
+    with passes that fit, one that failed under a mode of ours once more without it. Raises :class:`TargetProblem` when the target cannot be run at all; never
     raises for what the target does.
     """
-    recording = record_once(plan, deadline, progress, echo)
+    plan, recording = _blameless(
+        plan, record_once(plan, deadline, progress, echo), deadline, progress
+    )
     if not recording.manifest.get("exhausted"):
         return recording
     total = sum(counted(recording.folder).values())
@@ -90,13 +93,51 @@ def record(
     try:
         recording = record_apart(plan.fitted(total), deadline, progress, echo)
     except NoCopy as why:
-        recording = record_once(plan.fitted(total), deadline, progress, echo)
+        fitted = plan.fitted(total)
+        _, recording = _blameless(
+            fitted, record_once(fitted, deadline, progress, echo), deadline, progress
+        )
         add_warning(recording, f"{IN_PLACE}: {why.message}")
     add_warning(
         recording, f"the target ends after {total} steps, so the passes were shortened to fit"
     )
     return recording
 
+
+def _blameless(
+    plan: Plan, recording: Recording, deadline: float | None, progress: Progress
+) -> tuple[Plan, Recording]:
+    """Run a target again that failed under modes of ours, without the probes that have them.
+
+    Where it gets past the step in which it failed, these were to blame: that run is the one that
+    counts, and what they would have seen is missing. Else the program fails on its own.
+    """
+    error = recording.manifest.get("error") or {}
+    under = error.get("under")
+    if not under:
+        return plan, recording
+    said = f"{error['type']}: {error['message']}".partition("\n")[0][:200]
+    unwatched = replace(plan, without={**plan.without, **dict.fromkeys(under, said)})
+    folder = Path(plan.folder) / UNWATCHED
+    with suppress(AuditProblem):
+        record_apart(replace(unwatched, folder=str(folder)), deadline, progress, lambda text: None)
+    reached = sum(counted(folder).values()) if folder.exists() else 0
+    if reached > sum(counted(recording.folder).values()):
+        clear(recording.folder)
+        shutil.copytree(folder, recording.folder, dirs_exist_ok=True)
+        plan, recording = unwatched, Recording(recording.folder)
+        add_warning(
+            recording,
+            f"under our watch over single operators ({', '.join(under)}) the step failed ({said}), "
+            "and not without it: the target was run again, and what the watch would have seen is "
+            "missing",
+        )
+    shutil.rmtree(folder, ignore_errors=True)
+    return plan, recording
+
+
+UNWATCHED = "unwatched"
+"""Folder of the run without modes of ours, until it takes the place of the one that failed."""
 
 MINIMUM_STEPS = 6
 
@@ -122,6 +163,7 @@ def record_apart(
     """
     with sheltered(plan) as (apart, reached):
         recording = record_once(apart, deadline, progress, echo)
+    _, recording = _blameless(plan, recording, deadline, progress)
     for sentence in reached:
         add_warning(recording, sentence)
     return recording

@@ -296,7 +296,8 @@ class Plan:
     a run on the null device records, ``answers`` the folder of the rehearsal that tells it the
     values, ``variables`` what its environment has more. With ``played`` these ranks of
     ``world_size`` run, one after the other, on a null device, and nobody runs the others.
-    With ``change`` it is a run of ``audit plan``: a few steps for the peak of memory.
+    With ``change`` it is a run of ``audit plan``: a few steps for the peak of memory. Probes in
+    ``without`` do not watch, for the reason that it gives.
     """
 
     target: str
@@ -331,6 +332,7 @@ class Plan:
     variables: Mapping[str, str] | None = None
     played: tuple[int, ...] = ()
     change: Change | None = None
+    without: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def watched(self) -> range:

@@ -218,3 +218,57 @@ def test_steps_after_a_handled_error_count(
         range(20)
     )
     assert recording.manifest["probes"] == {}
+
+
+WATCHED = """
+    import json
+    import torch
+    from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as modes
+
+    model = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    n = 0
+
+    def step():
+        global n
+        n += 1
+        loss = model(torch.ones(4, 8)).exp().sum().log()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    def ours():
+        step()
+        json.loads("" if modes() else "1")
+
+    def theirs():
+        step()
+        json.loads("" if n == 12 else "1")
+
+    def said():
+        step()
+        if modes():
+            raise RuntimeError("not here")
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "outcome", "lost"),
+    [
+        ("ours", "completed", {"numerics"}),
+        ("theirs", "raised", set()),
+        pytest.param("said", "raised", set(), marks=pytest.mark.slow),
+    ],
+)
+def test_a_step_that_fails_only_under_our_watch_is_run_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, outcome: str, lost: set[str]
+) -> None:
+    """What the program raises in its own line, or without a watch too, is the program's."""
+    (tmp_path / "watched.py").write_text(textwrap.dedent(WATCHED))
+    monkeypatch.chdir(tmp_path)
+    plan = Plan(f"watched:{target}", (), 4, 2, "cpu", str(tmp_path / "out"), ("numerics",))
+    recording = extra_runs.record(plan, None, lambda *_: None, lambda text: None)
+    assert recording.outcome == outcome
+    assert set(recording.manifest["probes"]) == lost
+    assert sum("under our watch" in text for text in recording.manifest["warnings"]) == len(lost)
+    assert not (recording.folder / "unwatched").exists()

@@ -6,10 +6,12 @@ import functools
 import inspect
 import warnings
 from collections import Counter
+from contextlib import nullcontext
 
 import pytest
 import torch
 
+from auditor.capture.instruments.dispatch_modes import OperatorMode
 from auditor.capture.shadow import shadow_cuda
 from tests.capture.probes.sync import sync_zoo
 from tests.shadow import constructs
@@ -49,14 +51,15 @@ def of(snippets, name, wanted):
     return Counter({key: times for key, times in wanted.items() if key[0] in lines})
 
 
-def waits(module, snippet, error=None):
+def waits(module, snippet, error=None, around=nullcontext):
     heard = Heard(module.__file__)
     with warnings.catch_warnings(), shadow_cuda(heard):
         warnings.simplefilter("ignore")
         lab = module.Lab("cuda")
         heard.forget()
         if error is None:
-            snippet(lab)
+            with around():
+                snippet(lab)
         else:
             with pytest.raises(error):
                 snippet(lab)
@@ -67,9 +70,17 @@ CONSTRUCTS = {snippet.__name__: snippet for snippet in constructs.SNIPPETS}
 CPU_ZOO = {snippet.__name__: snippet for snippet in sync_zoo.SNIPPETS}
 
 
+def watched():
+    """Under a mode over every operator, as in the precision pass."""
+    return OperatorMode(on_error=lambda error: pytest.fail(str(error)))
+
+
+@pytest.mark.parametrize("around", [nullcontext, watched])
 @pytest.mark.parametrize("name", CONSTRUCTS)
-def test_construct(name):
-    assert waits(constructs, CONSTRUCTS[name]) == of(CONSTRUCTS, name, marked(constructs))
+def test_construct(name, around):
+    assert waits(constructs, CONSTRUCTS[name], around=around) == of(
+        CONSTRUCTS, name, marked(constructs)
+    )
 
 
 def test_there_are_enough_of_both():

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
+from functools import partial
 
 import pytest
 import torch
 from torch.utils import _pytree as pytree
 
+from auditor.capture.instruments.dispatch_modes import OperatorMode
 from auditor.capture.shadow import shadow_cuda
 from tests.shadow import zoo
 
@@ -36,12 +39,21 @@ def on_host(value):
     return (value.to_dense() if value.is_sparse else value).cpu()
 
 
+def watched():
+    """Under a mode over every operator, as in the precision pass. Torch takes some formulas apart
+    there (``prod``), so that the last bits may differ.
+    """
+    return OperatorMode(on_error=lambda error: pytest.fail(str(error)))
+
+
+@pytest.mark.parametrize("around", [nullcontext, watched])
 @pytest.mark.parametrize("name", zoo.SNIPPETS)
-def test_same_result(name):
+def test_same_result(name, around):
     snippet = zoo.SNIPPETS[name]
     wanted = [on_host(value) for value in run(snippet, "cpu")]
     with shadow_cuda():
-        values = run(snippet, "cuda")
+        with around():
+            values = run(snippet, "cuda")
         tensors = [
             value
             for value in values
@@ -55,7 +67,12 @@ def test_same_result(name):
         if isinstance(theirs, torch.Tensor):
             assert mine.dtype == theirs.dtype
             assert mine.shape == theirs.shape
-            assert torch.equal(mine.nan_to_num(7), theirs.nan_to_num(7))
+            same = (
+                torch.equal
+                if around is nullcontext
+                else partial(torch.allclose, rtol=1e-3, atol=1e-4)
+            )
+            assert same(mine.nan_to_num(7), theirs.nan_to_num(7))
         else:
             assert mine == theirs
 

@@ -15,7 +15,7 @@ from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private import dispatch
 from auditor.capture.instruments.torch_private.autograd import has_dynamo
 from auditor.capture.instruments.torch_private.dispatch import DispatchMode, schema_of
-from auditor.capture.instruments.torch_private.look_up import Missing
+from auditor.capture.instruments.torch_private.look_up import Missing, require
 
 
 def run_compiled_code_eagerly(patches: Patches) -> None:
@@ -30,6 +30,14 @@ def run_compiled_code_eagerly(patches: Patches) -> None:
     patches.on_undo(lambda: stance.__exit__(None, None, None))
 
 
+def run_operator(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Run the operator that a mode was handed. Subclasses had their say where the program, or the
+    autograd engine, called it: without a mode they are not asked once more as for a function.
+    """
+    with dispatch.DisableTorchFunctionSubclass():
+        return func(*args, **kwargs)
+
+
 class OperatorMode(DispatchMode):
     """Base of the watches over single operators: results are those of the operators, untouched,
     whatever we get wrong.
@@ -38,6 +46,7 @@ class OperatorMode(DispatchMode):
     supports_higher_order_operators = True
 
     def __init__(self, on_error: Callable[[Exception], None]) -> None:
+        require("torch._C.DisableTorchFunctionSubclass")
         if not dispatch.HAS_SCHEMAS:
             raise Missing("torch._ops.OpOverload._schema")
         super().__init__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
@@ -54,9 +63,9 @@ class OperatorMode(DispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if not self.watches(func):
-            return func(*args, **kwargs)
+            return run_operator(func, args, kwargs)
         call = self._guarded(lambda: self.before(func, args, kwargs))
-        result = func(*args, **kwargs)
+        result = run_operator(func, args, kwargs)
         if call is not None:
             self._guarded(lambda: self.after(call, args, result))
         return result

@@ -107,6 +107,9 @@ class Probe:
     after: ClassVar[tuple[str, ...]] = ()
     """Names of probes that are started, and asked at each step, before this one; they are stopped
     after it. Others come in the order of their modules' names."""
+    watches_operators: bool = False
+    """True if a mode of it lies between the program and torch's operators: where that makes the
+    program fail, it is no fault of the program's."""
     always: ClassVar[bool] = False
     """True if it watches whatever the rules need."""
     in_runs: ClassVar[bool] = True

@@ -51,6 +51,8 @@ class OperatorProbe(Probe):
     def enter(self, watch: OperatorMode) -> None:
         """Enter a watch; it is left when the patches are undone."""
         enter_dispatch(self._patches, watch)
+        self.watches_operators = True
+        self._patches.on_undo(lambda: setattr(self, "watches_operators", False))
 
     def here(self) -> int | None:
         """The user's line that an operator runs for."""

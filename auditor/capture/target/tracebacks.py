@@ -49,6 +49,12 @@ def located(error: BaseException, is_user: Callable[[str], bool], cwd: str) -> d
     return found
 
 
+def raised_by(error: BaseException, is_user: Callable[[str], bool]) -> bool:
+    """Whether the user's own line raised ``error``, and nothing that it called."""
+    frames = extract_tb(error.__traceback__)
+    return bool(frames) and is_user(frames[-1].filename)
+
+
 def words(error: BaseException, is_user: Callable[[str], bool]) -> dict[str, str]:
     """Message and traceback of an error; of a target that was stopped, the user's own lines, for
     nothing went wrong in the others.

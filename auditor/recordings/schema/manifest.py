@@ -29,6 +29,7 @@ class _Error(TypedDict, total=False):
     line: int
     function: str
     time_us: float
+    under: list[str]
 
 
 class _Rerun(TypedDict, total=False):

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from auditor.capture.instruments.dispatch_modes import OperatorMode
+from auditor.capture.instruments.dispatch_modes import OperatorMode, run_operator
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.operator_probe import OperatorProbe
 from auditor.capture.shadow.tensor import Rooms
@@ -287,9 +287,9 @@ class _Watch(OperatorMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if not self.watches(func) or not _on_device((*args, *kwargs.values())):
-            return func(*args, **kwargs)
+            return run_operator(func, args, kwargs)
         before = self._guarded(self._begin)
-        result = func(*args, **kwargs)
+        result = run_operator(func, args, kwargs)
         if before is None:
             return result
         place = self._guarded(lambda: self._end(before, func, args, kwargs, result))

@@ -36,6 +36,7 @@ class OriginProbe(Probe):
 
     name = "origin"
     parts = ("reads",)
+    watches_operators = True
     passes = frozenset({"origin"})
     after = ("reads",)  # over whose kernels the modes are entered
 

@@ -12,12 +12,14 @@ from typing import Any, Final
 import torch
 from torch.overrides import TorchFunctionMode
 
+from auditor.capture.instruments.dispatch_modes import run_operator
 from auditor.capture.instruments.torch_private.dispatch import (
     DispatchMode,
     has_default_device,
     made_on_default_device,
     schema_of,
 )
+from auditor.capture.instruments.torch_private.look_up import require
 from auditor.capture.probes.sync.origin_marks import DERIVED, HOST, HOST_DEVICE, Origins
 from auditor.capture.probes.sync.reads_source import says_cpu
 from auditor.capture.probes.sync.reads_stack import Stack
@@ -109,6 +111,7 @@ class Propagation(DispatchMode):
     supports_higher_order_operators = True
 
     def __init__(self, origins: Origins, on_error: OnError) -> None:
+        require("torch._C.DisableTorchFunctionSubclass")
         super().__init__()  # type: ignore[no-untyped-call]
         self._origins = origins
         self._on_error = on_error
@@ -118,12 +121,12 @@ class Propagation(DispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if not self.live or os.getpid() != self._process:
-            return func(*args, **kwargs)
+            return run_operator(func, args, kwargs)
         origins, before = self._origins, self._origins.computing
         inputs, derived = self._look((*args, *kwargs.values()))
         origins.computing = inputs if derived and getattr(func, "namespace", "") == "aten" else None
         try:
-            result = func(*args, **kwargs)
+            result = run_operator(func, args, kwargs)
         finally:
             origins.computing = before
         try:
