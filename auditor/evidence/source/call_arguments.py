@@ -10,7 +10,15 @@ from dataclasses import dataclass
 
 from auditor.evidence.source.argument_origin import Home, home_of_value, reads_of
 from auditor.evidence.source.config_values import Configs
-from auditor.evidence.source.files import Source, Span, lines_of, name_of, span_of, the_only
+from auditor.evidence.source.files import (
+    Source,
+    Span,
+    lines_of,
+    name_of,
+    span_of,
+    the_only,
+    unparsed,
+)
 from auditor.model import Edit, Site
 from auditor.syntax.qualified_names import OPTIONS, kept_as, last_key
 
@@ -160,7 +168,7 @@ def given(
         site,
         call,
         span,
-        ast.unparse(written),
+        unparsed(written),
         set_at,
         _why(value, ran),
         home,
@@ -415,8 +423,8 @@ def _why(value: ast.expr | None, ran: object) -> str:
     devices = [each for each in sides if name_of(each).lower().endswith("device")]
     if len(devices) != 1 or kinds != ["cuda"]:
         return ""
-    code = ast.unparse(devices[0])
+    code = unparsed(devices[0])
     return (
-        f'`{ast.unparse(value)}` is False for torch.device("cuda") and for "cuda:0": compare '
+        f'`{unparsed(value)}` is False for torch.device("cuda") and for "cuda:0": compare '
         f"torch.device({code}).type."
     )

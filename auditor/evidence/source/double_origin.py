@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from auditor.evidence.source.files import Function, Source, lines_of, name_of
+from auditor.evidence.source.files import Function, Source, lines_of, name_of, unparsed
 from auditor.model import Site
 
 Width = Literal["wide", "narrow", "unknown"]
@@ -184,15 +184,11 @@ def _reaches(origin: Origin, file: str, line: int) -> bool:
 
 
 def _of_file(source: Source, file: str) -> Iterator[Origin]:
-    nodes = list(source.nodes(file))
-    if not nodes:
+    tree, parents = source.index(file).tree, source.index(file).parents
+    if tree is None:
         return
-    tree = nodes[0]
-    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    for node in nodes:
-        if not isinstance(node, ast.Call):
-            continue
-        if name_of(node.func) == "set_default_dtype" and "64" in ast.unparse(node):
+    for node in source.index(file).of(ast.Call):
+        if name_of(node.func) == "set_default_dtype" and "64" in unparsed(node):
             yield Origin(source.site_of(file, node), "wide")
         if not _is_torch(node):
             continue
@@ -212,7 +208,7 @@ def _is_torch(call: ast.Call) -> bool:
 
 
 def _dtype(call: ast.Call) -> str | None:
-    return next((ast.unparse(each.value) for each in call.keywords if each.arg == "dtype"), None)
+    return next((unparsed(each.value) for each in call.keywords if each.arg == "dtype"), None)
 
 
 def _tensor_width(call: ast.Call, parents: dict[ast.AST, ast.AST]) -> Width:
@@ -264,7 +260,7 @@ def _width(value: ast.expr, parents: dict[ast.AST, ast.AST], depth: int) -> Widt
 def _call_width(call: ast.Call, parents: dict[ast.AST, ast.AST], depth: int) -> Width:
     name, asked = name_of(call.func), _dtype(call)
     if name == "astype" and call.args:
-        asked = ast.unparse(call.args[0])
+        asked = unparsed(call.args[0])
     if asked is not None:
         return "wide" if WIDE_NAMES.search(asked) else "narrow"
     if name in NARROWS or name in MAKES_WHOLE:
@@ -305,14 +301,14 @@ def _is_module(value: ast.expr) -> bool:
 
 
 def _of_torch(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "torch"
+    return isinstance(call.func, ast.Attribute) and unparsed(call.func.value) == "torch"
 
 
 def _assigned(value: ast.Name | ast.Attribute, parents: dict[ast.AST, ast.AST]) -> ast.expr | None:
     """What a name was given last before it is read in its function or else in its file, and an
     attribute anywhere in its class.
     """
-    wanted, scope = ast.unparse(value), parents.get(value)
+    wanted, scope = unparsed(value), parents.get(value)
     homes = ast.ClassDef if isinstance(value, ast.Attribute) else Function
     while scope is not None:
         if isinstance(scope, homes | ast.Module):
@@ -320,7 +316,7 @@ def _assigned(value: ast.Name | ast.Attribute, parents: dict[ast.AST, ast.AST]) 
                 node
                 for node in ast.walk(scope)
                 if isinstance(node, ast.Assign)
-                and any(ast.unparse(each) == wanted for each in node.targets)
+                and any(unparsed(each) == wanted for each in node.targets)
                 and node.value is not value
                 and (isinstance(value, ast.Attribute) or node.lineno < value.lineno)
             ]
@@ -338,7 +334,7 @@ def _narrowed(call: ast.Call, parents: dict[ast.AST, ast.AST]) -> bool:
     while isinstance(above := parents.get(node), ast.Attribute | ast.Call | ast.Subscript):
         if isinstance(above, ast.Call) and above.func is node:
             name = name_of(above.func)
-            given = [ast.unparse(each) for each in above.args] + [_dtype(above) or ""]
+            given = [unparsed(each) for each in above.args] + [_dtype(above) or ""]
             kinds = [each for each in given if "torch." in each and "device" not in each]
             if name in NARROWS or (name in CONVERTS and any(map(_is_narrow, kinds))):
                 return True
