@@ -315,12 +315,8 @@ def _attributes(source: Source, key: str) -> Iterator[Place]:
 
 def _options(source: Source, key: str) -> Iterator[Place]:
     for file in source.texts:
-        for node in source.nodes(file):
-            if (
-                isinstance(node, ast.Call)
-                and name_of(node.func) in OPTIONS
-                and kept_as(node) == key
-            ):
+        for node in source.index(file).of(ast.Call):
+            if name_of(node.func) in OPTIONS and kept_as(node) == key:
                 yield file, node, None
 
 
@@ -331,11 +327,7 @@ def _configured(configs: Configs, key: str) -> Site | None:
 def _functions_around(source: Source, file: str, at: ast.AST) -> list[Function]:
     """Innermost first."""
     line = getattr(at, "lineno", 0)
-    around = [
-        node
-        for node in source.nodes(file)
-        if isinstance(node, Function) and line in lines_of(node)[1:]
-    ]
+    around = [node for node in source.index(file).around(line) if line in lines_of(node)[1:]]
     return sorted(around, key=lambda node: node.lineno, reverse=True)
 
 

@@ -34,9 +34,8 @@ def compile_call(source: Source, site: Site) -> CompileCall | None:
     """
     statements = [
         node
-        for node in source.nodes(site.file)
+        for node in source.index(site.file).on(site.line, ast.stmt)
         if isinstance(node, ast.Expr | _Assignment)
-        and node.lineno <= site.line <= (node.end_lineno or node.lineno)
         and isinstance(node.value, ast.Call)
         and name_of(node.value.func) == "compile"
     ]

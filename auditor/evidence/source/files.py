@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
 
 from auditor.evidence.source.index import (
+    Function,
     Index,
     Span,
     index_of,
@@ -64,8 +65,6 @@ DEVICES = re.compile(r"\b(?:cuda|device|devices|device_map|accelerator|xpu|Train
 choice, or who makes it.
 """
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-
 T = TypeVar("T")
 
 
@@ -108,7 +107,7 @@ class Source(Table):
 
     def calls_at(self, site: Site) -> Iterator[ast.Call]:
         """Calls whose text covers the site's line, outermost first."""
-        yield from self.index(site.file).calls_on.get(site.line, ())
+        return self.index(site.file).on(site.line, ast.Call)
 
     def call_with_keyword(self, site: Site, keyword: str) -> str:
         """Last name of the call on the site's line that is given ``keyword``; empty if there is
@@ -217,7 +216,9 @@ class Source(Table):
     def stands_alone(self, site: Site, name: str) -> bool:
         """True if the line is a statement that only calls ``name``: nobody uses what it returns."""
         statements = (
-            node for node in self.index(site.file).of(ast.Expr) if node.lineno == site.line
+            node
+            for node in self.index(site.file).on(site.line, ast.Expr)
+            if node.lineno == site.line
         )
         return any(
             isinstance(node.value, ast.Call) and name_of(node.value.func) == name
@@ -228,9 +229,7 @@ class Source(Table):
         """Where the statement on the site's line logs to, if it does nothing but call a log, or
         what is named like one; else None.
         """
-        statements = (
-            node for node in self.index(site.file).of(ast.Expr) if site.line in lines_of(node)
-        )
+        statements = (node for node in self.index(site.file).on(site.line, ast.Expr))
         calls = [node.value for node in statements if isinstance(node.value, ast.Call)]
         kinds = (
             log_kind(call) or ("screen" if name_of(call.func) in LOGS else None) for call in calls
@@ -242,7 +241,8 @@ class Source(Table):
         ask a value for its truth.
         """
         return any(
-            _asks_truth(node) for node in self.nodes(site.file) if _begins_at(node, site.line)
+            getattr(node, "lineno", 0) == site.line and _asks_truth(node)
+            for node in self.index(site.file).on(site.line, ast.AST)
         )
 
     def move_in_function(self, file: str, line: int) -> int | None:
@@ -314,10 +314,6 @@ def _sets_attribute(node: ast.AST, path: str) -> bool:
     )
     written = (unparsed(target) for target in targets if isinstance(target, ast.Attribute))
     return any(text == path or text.endswith(f".{path}") for text in written)
-
-
-def _begins_at(node: ast.AST, line: int) -> bool:
-    return getattr(node, "lineno", None) == line
 
 
 def _asks_truth(node: ast.AST) -> bool:

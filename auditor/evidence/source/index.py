@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
@@ -18,6 +18,9 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 _texts: WeakKeyDictionary[ast.AST, str] = WeakKeyDictionary()
+
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Span(NamedTuple):
@@ -54,9 +57,32 @@ class Index:
         return grouped((name_of(call.func), call) for call in self.of(ast.Call))
 
     @cached_property
-    def calls_on(self) -> Mapping[int, Sequence[ast.Call]]:
-        """Calls by each line that they cover: outer ones first."""
-        return grouped((line, call) for call in self.of(ast.Call) for line in lines_of(call))
+    def _on(self) -> Mapping[int, Sequence[ast.AST]]:
+        """What covers a line, by line: outer ones first."""
+        placed = (node for node in self.nodes if hasattr(node, "lineno"))
+        return grouped((line, node) for node in placed for line in lines_of(node))  # type: ignore[arg-type]
+
+    @cached_property
+    def assigned(self) -> Mapping[str, Sequence[ast.Assign]]:
+        """Plain assignments by the text of each target."""
+        return grouped((unparsed(to), node) for node in self.of(ast.Assign) for to in node.targets)
+
+    def on(self, line: int, *kinds: type[N]) -> Iterator[N]:
+        """Nodes of these kinds that cover a line, outer ones first."""
+        return (node for node in self._on.get(line, ()) if isinstance(node, kinds))
+
+    def scope_at(self, line: int) -> Function | ast.Module | None:
+        """The innermost function around a line; the module where there is none."""
+        return max(self.around(line), key=lambda node: node.lineno, default=self.tree)
+
+    def around(self, line: int) -> list[Function]:
+        """Functions and methods around a line, outer ones first."""
+        return [node for node in self.on(line, ast.stmt) if isinstance(node, Function)]
+
+    @cached_property
+    def functions(self) -> Sequence[Function]:
+        """Functions and methods, outer ones first."""
+        return [node for node in self.nodes if isinstance(node, Function)]
 
     @cached_property
     def expressions(self) -> Mapping[Span, ast.expr]:

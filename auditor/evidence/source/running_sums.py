@@ -8,7 +8,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
-from auditor.evidence.source.files import Source, Span, lines_of, name_of, span_of
+from auditor.evidence.source.files import Source, Span, name_of, span_of
 from auditor.model import Site
 
 SINKS = frozenset({"print", "float", "str", "format", "add_scalar", "info", "debug"})
@@ -31,12 +31,8 @@ def summed_read(source: Source, site: Site) -> Span | None:
     take the number's place.
     """
     scopes = _Scopes(source.index(site.file).parents)
-    for node in scopes.parents:
-        if (
-            isinstance(node, ast.AugAssign)
-            and isinstance(node.op, ast.Add)
-            and site.line in lines_of(node)
-        ):
+    for node in source.index(site.file).on(site.line, ast.AugAssign):
+        if isinstance(node.op, ast.Add):
             reads = [
                 call
                 for call in ast.walk(node.value)

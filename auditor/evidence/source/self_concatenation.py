@@ -89,7 +89,11 @@ def joined_lists(source: Source) -> Iterator[tuple[Site, str]]:
 
 def _lists_of(source: Source, file: str) -> Iterator[tuple[Site, str]]:
     index = source.index(file)
-    assigned = _assignments(index).to
+    begun_once = {
+        name
+        for name, begun in _assignments(index).to.items()
+        if all(each.once and isinstance(each.value, ast.List) for each in begun)
+    }
     cut = {
         unparsed(target.value)
         for node in index.of(ast.Delete)
@@ -100,15 +104,10 @@ def _lists_of(source: Source, file: str) -> Iterator[tuple[Site, str]]:
     joined: set[str] = set().union(
         *(_names(arg) for name in JOINS for call in index.calls.get(name, ()) for arg in call.args)
     )
+    growing = (joined & begun_once) - cut
     for call in index.of(ast.Call):
         name = _owner(call) if name_of(call.func) in ADDS else ""
-        begun = assigned.get(name, ())
-        if (
-            name in joined
-            and name not in cut
-            and begun
-            and all(each.once and isinstance(each.value, ast.List) for each in begun)
-        ):
+        if name in growing:
             yield source.site_of(file, call), name
 
 
@@ -134,6 +133,8 @@ def _grown(each: _Assigned, found: _Assignments) -> Accumulated | None:
     but its value.
     """
     joined = _joined(each.value)
+    if not joined:
+        return None
     keeping = (other.target for other in found.keeping.get(each.target, ()) if other is not each)
     kept = next((name for name in (each.target, *keeping) if name in joined), None)
     return None if kept is None else Accumulated(kept, not _bounded(kept, each, found))
