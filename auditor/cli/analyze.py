@@ -6,7 +6,9 @@ from pathlib import Path
 
 from auditor.cli import dask as cluster
 from auditor.cli import out_folder, progress_display, rule_selection, write_results
+from auditor.cli.deferred_signals import Ending
 from auditor.cli.open_input import require_exists
+from auditor.cli.usage import EXIT_INTERRUPTED
 from auditor.errors import AuditProblem
 from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.table import Evidence
@@ -55,16 +57,20 @@ def analyze(
     choice = choice.against(baseline, update=update_baseline)
     choice = choice.with_figures(interactive=interactive_figures)
     keep_freed_memory()
-    codes = []
+    codes, ending = [], Ending()
     for path in paths:
         with progress_display.working(f"reading {Path(path).name or path}", quiet=quiet):
             evidence = _open(Path(path), dask)
             folder = Path(out) if out else _home(evidence.recording)
             out_folder.refuse_others_files(folder)
-            report = choice.judged(evidence)
-        write_results.deliver(
-            report, evidence, folder, formats, quiet=quiet, tensorboard=tensorboard
-        )
+            with ending.after_the_report():
+                report = choice.judged(evidence, ending.is_asked)
+        with ending.after_the_report():
+            write_results.deliver(
+                report, evidence, folder, formats, quiet=quiet, tensorboard=tensorboard
+            )
+        if ending.asked:
+            return EXIT_INTERRUPTED
         codes.append(choice.ended(report, fail_on))
     return max(codes)
 

@@ -20,6 +20,10 @@ class Ending:
     def __init__(self) -> None:
         self.asked = False
 
+    def is_asked(self) -> bool:
+        """The same, for those who ask again and again."""
+        return self.asked
+
     def _heard(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
             raise KeyboardInterrupt

@@ -51,13 +51,15 @@ def fix(
             "the audit",
             err=True,
         )
+    _require_here(path, root, mine)
     standing = _standing(judged, mine, recorded, root)
     for reason in dict.fromkeys(standing.refused):
         console.say(f"audit: not patched: {reason}", err=True)
-    if apply and standing.changed:
+    if (apply or check) and standing.changed:
         raise AuditProblem(
-            f"{', '.join(standing.changed)} changed since the audit; nothing was patched",
-            "run audit again on the files as they are now",
+            f"{', '.join(standing.changed)} changed since the audit; nothing was "
+            + ("patched" if apply else "checked"),
+            _way_there(path, root) or "run audit again on the files as they are now",
         )
     if not standing.plan.files:
         console.say(f"audit: {_nothing(standing, unsafe=unsafe)}", err=True)
@@ -69,6 +71,25 @@ def fix(
         return 0
     _apply(standing, root, (path if path.is_dir() else path.parent) / UNDO)
     return 0
+
+
+def _require_here(report: Path, root: Path, edits: Iterable[Edit]) -> None:
+    """Raise :class:`AuditProblem` in a folder that holds none of the files which are to be
+    patched.
+    """
+    files = dict.fromkeys(edit.site.file for edit in edits)
+    if files and all(_read(root, file) is None for file in files):
+        raise AuditProblem(
+            f"{next(iter(files))} is not in {root}, and nothing else of what is to be patched",
+            _way_there(report, root) or "give the command in the folder in which the audit ran",
+        )
+
+
+def _way_there(report: Path, root: Path) -> str:
+    """The command that leads to where the audit ran; empty where that is here, or is not known."""
+    recording = open_input.recording_of(report)
+    there = recording.cwd if recording is not None else ""
+    return f"cd {there}" if there and Path(there) != root else ""
 
 
 def _listed(chosen: Iterable[Finding], plan: Plan) -> int:

@@ -5,6 +5,7 @@ judges.
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -48,9 +49,11 @@ class Choice:
             )
         return replace(self, settings=replace(self.settings, interactive_figures=True))
 
-    def judged(self, evidence: Evidence) -> Report:
-        """The report on a recording, without its charts, its findings marked by the baseline."""
-        report = write_results.judge(evidence, self.rules, self.settings, self.broken)
+    def judged(self, evidence: Evidence, stop: Callable[[], bool] = lambda: False) -> Report:
+        """The report on a recording, without its charts, its findings marked by the baseline. No
+        further rule is asked when ``stop`` becomes true.
+        """
+        report = write_results.judge(evidence, self.rules, self.settings, self.broken, stop)
         return report if self.baseline is None else self.baseline.marked(report)
 
     def ended(self, report: Report, fail_on: str | None) -> int:

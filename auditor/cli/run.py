@@ -103,7 +103,7 @@ def run(
     ending, evidence = Ending(), Evidence(recording)
     try:
         with ending.after_the_report(), progress_display.working("judging", quiet=quiet):
-            report = choice.judged(evidence)
+            report = choice.judged(evidence, ending.is_asked)
         if verify and report.run.outcome == "completed" and not ending.asked:
             report = _with_verification(report, evidence, folder, args, budget, quiet=quiet)
         with ending.after_the_report():

@@ -10,7 +10,7 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,17 +32,21 @@ def judge(
     rules: tuple[type[Rule], ...],
     settings: Settings,
     broken: Iterable[str] = (),
+    stop: Callable[[], bool] = lambda: False,
 ) -> Report:
     """The report on a recording, without its charts; ``broken`` are sentences on rule packs that
-    were left out.
+    were left out. No further rule is asked when ``stop`` becomes true.
     """
-    with (
-        no_collections()
-    ):  # evidence can be millions of rows, all of them alive until the report is made
+    below = settings.note_below
+    with no_collections():  # rows and syntax are millions of objects, alive until the report is
         judgement = engine.judge(
-            evidence, rules, knobs=settings.knobs, per_file_ignores=settings.per_file_ignores
+            evidence,
+            rules,
+            knobs=settings.knobs,
+            per_file_ignores=settings.per_file_ignores,
+            stop=stop,
         )
-    report = build_report.report(evidence, judgement, rules, broken, note_below=settings.note_below)
+        report = build_report.report(evidence, judgement, rules, broken, note_below=below)
     return shown_with(report, evidence.recording, settings)
 
 

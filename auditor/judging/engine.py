@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import traceback
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
@@ -25,6 +25,9 @@ from auditor.permit import outside
 from auditor.recordings.folder import Recording
 from auditor.rule import SEE, NotLooked, Rule
 from auditor.runs.plan import REHEARSAL
+
+INTERRUPTED = "judging was interrupted before this rule was asked"
+"""Why a rule is *skipped* that nobody asked any more."""
 
 SILENCE = re.compile(r"#\s*audit:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
 
@@ -70,8 +73,10 @@ def judge(
     *,
     knobs: Mapping[str, Mapping[str, Any]] | None = None,
     per_file_ignores: Mapping[str, tuple[str, ...]] | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Judgement:
     """Ask every rule; a rule that raises becomes a *failed* verdict and never stops the others.
+    Those that were not asked when ``stop`` became true are *skipped*.
 
     Where the recording holds a rehearsal of the GPU path, that decides the rules which a CPU
     cannot; and the run on the null device beside it those that torch's own code tells better.
@@ -84,6 +89,9 @@ def judge(
     told: set[str] = set()  # what is silenced is known, too
     chosen = tuple(rules)
     for rule in sorted(chosen, key=_asks_about_others):
+        if stop():
+            verdicts.append(Verdict(rule.code, rule.name(), "skipped", INTERRUPTED))
+            continue
         evidence.tell(Others(frozenset(one.code for one in verdicts), frozenset(told)))
         verdict, found = _ask(rule, evidence, rehearsed, null, (knobs or {}).get(rule.code, {}))
         told.update(finding.code for finding in found)
@@ -92,13 +100,20 @@ def judge(
             verdict = replace(verdict, status="clean", reason="silenced in the source")
         verdicts.append(verdict)
         findings.extend(loud)
-    unused = silence.unused({rule.code for rule in chosen})
+    unused = silence.unused({one.code for one in verdicts if one.reason != INTERRUPTED})
     place = {rule.code: number for number, rule in enumerate(chosen)}
     verdicts.sort(key=lambda verdict: place[verdict.code])
     whole = merging.joined(
         _distinct(prices.in_order(findings)), merging.causes_of(chosen), statements
     )
-    return Judgement(tuple(verdicts), prices.in_order(_pointing(whole)), unused)
+    warnings = (*_unasked(verdicts), *unused)
+    return Judgement(tuple(verdicts), prices.in_order(_pointing(whole)), warnings)
+
+
+def _unasked(verdicts: Iterable[Verdict]) -> Iterator[str]:
+    unasked = sum(verdict.reason == INTERRUPTED for verdict in verdicts)
+    if unasked:
+        yield f"judging was interrupted: {unasked} rules were not asked"
 
 
 def _asks_about_others(rule: type[Rule]) -> bool:

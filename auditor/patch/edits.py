@@ -42,16 +42,24 @@ def apply_edits(raw: bytes, edits: Sequence[Edit]) -> bytes:
         if not all(edit.action == "set_value" for edit in edits):
             raise Refused("a configuration file takes no edits of Python")
         return set_values(raw, edits)
-    source = SourceText.from_bytes(raw)
-    module = Module(source)
-    changes = _changes(module, list({edit_key(edit): edit for edit in edits}.values()))
-    splices = [splice for change in changes for splice in change.splices]
-    _expect_disjoint(splices)
-    result = source.splice(splices)
+    module = _untouched.pop(raw, None) or Module(SourceText.from_bytes(raw))
+    try:
+        changes = _changes(module, list({edit_key(edit): edit for edit in edits}.values()))
+        splices = [splice for change in changes for splice in change.splices]
+        _expect_disjoint(splices)
+    except Refused:
+        _untouched.clear()
+        _untouched[raw] = module
+        raise
+    result = module.source.splice(splices)
     for change in changes:
         change.rewrite()
     _expect_same(parse(result), module.tree)
     return result
+
+
+_untouched: dict[bytes, Module] = {}
+"""The file of the last refusal: its tree is as it was parsed, and the next edit is of it mostly."""
 
 
 @dataclass

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from auditor.model import Edit
 from auditor.patch.source import Refused, SourceText, Splice, parse
+from auditor.syntax.family import parents_of
 
 Node = TypeVar("Node", bound=ast.AST)
 
@@ -34,11 +35,7 @@ class Module:
     def __init__(self, source: SourceText) -> None:
         self.source = source
         self.tree = parse(source.raw)
-        self.parents: dict[ast.AST, ast.AST] = {
-            child: parent
-            for parent in ast.walk(self.tree)
-            for child in ast.iter_child_nodes(parent)
-        }
+        self.parents = parents_of(self.tree)
 
     @cached_property
     def _calls(self) -> list[ast.Call]:

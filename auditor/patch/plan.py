@@ -4,7 +4,6 @@ asks for it.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import posixpath
 import shutil
@@ -110,16 +109,23 @@ def _readable(path: str, file: str, read: Callable[[str], bytes | None], cwd: st
 def _apply_what_can_be(
     before: bytes, wanted: Sequence[Edit]
 ) -> tuple[bytes, tuple[Edit, ...], list[tuple[Edit, str]]]:
-    with contextlib.suppress(Refused):
-        return apply_edits(before, wanted), tuple(wanted), []
+    """With every edit that goes with those before it. What is refused together is tried in halves:
+    a file is parsed as often as edits are refused, and not as often as there are edits.
+    """
     after = before
     made: tuple[Edit, ...] = ()
     refused: list[tuple[Edit, str]] = []
-    for edit in wanted:
+    waiting = [tuple(wanted)]
+    while waiting:
+        block = waiting.pop()
         try:
-            after, made = apply_edits(before, [*made, edit]), (*made, edit)
+            after, made = apply_edits(before, [*made, *block]), (*made, *block)
         except Refused as reason:
-            refused.append((edit, str(reason)))
+            half = len(block) // 2
+            if half:
+                waiting += [block[half:], block[:half]]
+            else:
+                refused.extend((edit, str(reason)) for edit in block)
     return after, made, refused
 
 

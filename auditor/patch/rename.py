@@ -9,6 +9,7 @@ from functools import partial
 from auditor.model import Edit
 from auditor.patch.module import Change, Module, same
 from auditor.patch.source import Refused, Splice, parse_expression
+from auditor.syntax.family import parents_of
 
 
 def rename_call(module: Module, call: ast.Call, edit: Edit) -> Change:
@@ -50,9 +51,7 @@ def _prefixed(expression: ast.expr, name: ast.Name, prefix: ast.expr | None) -> 
     reached = ast.Attribute(value=prefix, attr=name.id, ctx=ast.Load())
     if expression is name:
         return reached
-    parents = {
-        child: parent for parent in ast.walk(expression) for child in ast.iter_child_nodes(parent)
-    }
+    parents = parents_of(expression)
     setattr(parents[name], "func" if isinstance(parents[name], ast.Call) else "value", reached)
     return expression
 

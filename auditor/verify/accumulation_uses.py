@@ -35,14 +35,7 @@ class Code:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self._parents = {
-            file: {
-                child: parent
-                for parent in source.nodes(file)
-                for child in ast.iter_child_nodes(parent)
-            }
-            for file in source.texts
-        }
+        self._parents = {file: source.index(file).parents for file in source.texts}
 
     def nodes(self) -> Iterator[tuple[str, ast.AST]]:
         """All nodes with their files."""

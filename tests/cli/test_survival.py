@@ -23,14 +23,18 @@ from auditor.capture.target.signal_handlers import ChildSignal, undisturbed
 from auditor.capture.target.tracebacks import words
 from auditor.cli import out_folder
 from auditor.cli.deferred_signals import Ending
+from auditor.cli.main import main as command
 from auditor.cli.usage import AuditGroup
 from auditor.errors import WORDS_LIMIT, AuditProblem, fault, plain, traceback_of, words_of
+from auditor.judging import engine
+from auditor.judging.engine import INTERRUPTED
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter
 from auditor.recordings.sources import on_disk, store_sources
 from auditor.recordings.writer import encoded
 from auditor.runs import finalize, leftover_processes
 from auditor.runs.plan import Copied, Plan
 from auditor.runs.project_copy import NoCopy, sheltered
+from tests.judging.test_linear import recording
 
 # -- errors that cannot be described ---------------------------------------------------------------
 
@@ -319,6 +323,28 @@ def test_the_first_signal_waits_for_the_report_and_the_second_does_not(capsys):
             time.sleep(0.1)
     assert signal.getsignal(signal.SIGINT) is before
     assert "the report is finished first" in capsys.readouterr().err
+
+
+def test_ctrl_c_while_judging_reports_what_is_judged(tmp_path, monkeypatch, capsys):
+    """Rules that were not asked are skipped for that reason; the exit code is 130."""
+    asked, ask = [], engine._ask
+
+    def slow(rule, *given):
+        asked.append(rule.code)
+        if len(asked) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return ask(rule, *given)
+
+    monkeypatch.setattr(engine, "_ask", slow)
+    made = recording(tmp_path, 2, "stopped")
+    with pytest.raises(SystemExit) as ended:
+        command(["analyze", str(made.folder), "--out", str(tmp_path / "out"), "--quiet"])
+    assert ended.value.code == 130
+    assert len(asked) == 3
+    told = json.loads((tmp_path / "out" / "report.json").read_text())
+    reasons = [each["reason"] for each in told["verdicts"] if each["reason"] == INTERRUPTED]
+    assert len(reasons) == len(told["verdicts"]) - 3
+    assert any("judging was interrupted" in each for each in told["warnings"])
 
 
 @pytest.mark.parametrize("ignored", [False, True])

@@ -292,3 +292,14 @@ def test_growth_of_the_host_has_the_line_that_grows_on_the_simulated_device(rate
     assert [each.site for each in found] == [line, line, *([] if placed else [None])]
     assert found[1].severity is (None if placed else Severity.NOTE)
     assert (("measured on the CPU", "host memory grows") in found[1].facts) is placed
+
+
+def test_rules_that_are_not_asked_any_more_are_skipped_and_the_others_stand(recording):
+    asked = iter([False, True, True, True])
+    judged = engine.judge(
+        Evidence(recording()), (SlowClock, Moody, Broken), stop=lambda: next(asked)
+    )
+    assert [verdict.status for verdict in judged.verdicts] == ["found", "skipped", "skipped"]
+    assert {verdict.reason for verdict in judged.verdicts[1:]} == {engine.INTERRUPTED}
+    assert judged.warnings == ("judging was interrupted: 2 rules were not asked",)
+    assert len(judged.findings) == 2

@@ -127,6 +127,39 @@ def test_a_file_that_changed_is_refused_and_stays_as_it_is(project: Path, before
     assert _fix().stdout == ""
 
 
+@pytest.mark.parametrize("word", [(), ("--check",), ("--apply",)])
+@pytest.mark.parametrize("recorded", [True, False])
+def test_another_folder_is_not_a_file_that_changed(
+    project: Path, word: tuple[str, ...], recorded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not recorded:
+        (project / "audit" / "recording" / "manifest.json").unlink()
+    (project / "elsewhere").mkdir()
+    monkeypatch.chdir(project / "elsewhere")
+    refused = CliRunner().invoke(main, ["fix", str(project / "audit"), *word])
+    assert refused.exit_code == 2
+    assert f"train.py is not in {project / 'elsewhere'}" in refused.stderr
+    where = f"cd {project}" if recorded else "in which the audit ran"
+    assert where in refused.stderr
+    assert refused.stdout == ""
+
+
+def test_a_check_of_a_file_that_changed_is_not_green(project: Path) -> None:
+    (project / "train.py").write_bytes(SOURCE + b"print('new')\n")
+    refused = _fix("--check")
+    assert refused.exit_code == 2
+    assert "train.py changed since the audit; nothing was checked" in refused.stderr
+
+
+def test_a_copy_of_the_project_elsewhere_is_patched_there(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "checkout").mkdir()
+    (project / "checkout" / "train.py").write_bytes(SOURCE)
+    monkeypatch.chdir(project / "checkout")
+    assert CliRunner().invoke(main, ["fix", str(project / "audit"), "--check"]).exit_code == 1
+
+
 def test_a_patch_that_breaks_the_result_is_left_out(project: Path) -> None:
     broken = Verified(
         "broken", 1.0, None, None, None, None, same_result=False, note="loss 1 is 2 instead of 1"

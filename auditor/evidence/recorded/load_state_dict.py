@@ -4,12 +4,11 @@ brought back.
 
 from __future__ import annotations
 
-import ast
 import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from auditor.evidence.source.files import Source, lines_of, name_of, parsed
+from auditor.evidence.source.files import Source, name_of
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.recordings.schema import LoadRow, OptimizerLoadRow
@@ -101,11 +100,8 @@ def _gives_rate(evidence: Evidence, site: Site, owner: str) -> bool:
     """The line makes an optimizer of this class and names its rate, by name or as the second
     argument.
     """
-    tree = parsed(evidence.get(Source).texts.get(site.file, ""))
-    calls = (
-        [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
-    )
-    here = [call for call in calls if site.line in lines_of(call) and name_of(call.func) == owner]
+    calls = evidence.get(Source).calls_at(site)
+    here = [call for call in calls if name_of(call.func) == owner]
     return bool(here) and all(
         len(call.args) > 1 or any(given.arg == "lr" for given in call.keywords) for call in here
     )

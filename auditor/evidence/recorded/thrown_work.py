@@ -101,11 +101,7 @@ def handed_on(source: Source, site: Site) -> bool:
     """True if the statement gives a name to what the function that trains then returns: its caller
     may read it, in a run that is not this one.
     """
-    around = [
-        node
-        for node in source.nodes(site.file)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and site.line in lines_of(node)
-    ]
+    around = source.index(site.file).around(site.line)
     if not around:
         return False
     function = max(around, key=lambda node: node.lineno)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from auditor.evidence.source.files import Function, Source, name_of
+from auditor.evidence.source.files import Function, Source, name_of, unparsed
 from auditor.model import Site
 
 PLAIN = frozenset({"object", "Generic", "ABC"})
@@ -53,7 +53,7 @@ def _made_by(value: ast.expr | None, function: ast.AST) -> str:
             node.value
             for node in ast.walk(function)
             if isinstance(node, ast.Assign)
-            and any(ast.unparse(each) == value.id for each in node.targets)
+            and any(unparsed(each) == value.id for each in node.targets)
         ]
         value = given[0] if len(given) == 1 else None
     return name_of(value.func) if isinstance(value, ast.Call) else ""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from auditor.evidence.source.files import Source, name_of
+from auditor.evidence.source.files import Source, name_of, unparsed
 from auditor.evidence.source.self_concatenation import JOINS, LOOPS, SAME, joins
 
 CUTS = frozenset(
@@ -114,9 +114,9 @@ def _longer(target: ast.expr, value: ast.expr) -> bool:
         and value.func.attr in SAME
     ):
         value = value.func.value
-    name = ast.unparse(target)
+    name = unparsed(target)
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
-        return name in (ast.unparse(value.left), ast.unparse(value.right))
+        return name in (unparsed(value.left), unparsed(value.right))
     return isinstance(value, ast.Call) and name_of(value.func) in JOINS and joins(name, value)
 
 

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from auditor.evidence.source.files import Function, name_of
+from auditor.evidence.source.files import Function, name_of, unparsed
 
 BROAD = frozenset({"Exception", "BaseException", "RuntimeError"})
 """Classes that an out-of-memory error is one of, and a wrong shape or a failed assertion as well."""
@@ -116,16 +116,16 @@ def _halves(node: ast.AST) -> bool:
         return _by_two(node.target, node.op, node.value)
     if not isinstance(node, ast.Assign):
         return False
-    names = {ast.unparse(target) for target in node.targets}
+    names = {unparsed(target) for target in node.targets}
     return any(
-        _by_two(each.left, each.op, each.right) and ast.unparse(each.left) in names
+        _by_two(each.left, each.op, each.right) and unparsed(each.left) in names
         for each in ast.walk(node.value)
         if isinstance(each, ast.BinOp)
     )
 
 
 def _by_two(sized: ast.expr, op: ast.operator, value: ast.expr) -> bool:
-    if not isinstance(op, ast.FloorDiv | ast.Mult) or ast.unparse(value) != "2":
+    if not isinstance(op, ast.FloorDiv | ast.Mult) or unparsed(value) != "2":
         return False
     return SIZES.search(name_of(sized)) is not None
 

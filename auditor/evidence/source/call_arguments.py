@@ -10,7 +10,15 @@ from dataclasses import dataclass
 
 from auditor.evidence.source.argument_origin import Home, home_of_value, reads_of
 from auditor.evidence.source.config_values import Configs
-from auditor.evidence.source.files import Source, Span, lines_of, name_of, span_of, the_only
+from auditor.evidence.source.files import (
+    Source,
+    Span,
+    lines_of,
+    name_of,
+    span_of,
+    the_only,
+    unparsed,
+)
 from auditor.model import Edit, Site
 from auditor.syntax.qualified_names import OPTIONS, kept_as, last_key
 
@@ -160,7 +168,7 @@ def given(
         site,
         call,
         span,
-        ast.unparse(written),
+        unparsed(written),
         set_at,
         _why(value, ran),
         home,
@@ -307,12 +315,8 @@ def _attributes(source: Source, key: str) -> Iterator[Place]:
 
 def _options(source: Source, key: str) -> Iterator[Place]:
     for file in source.texts:
-        for node in source.nodes(file):
-            if (
-                isinstance(node, ast.Call)
-                and name_of(node.func) in OPTIONS
-                and kept_as(node) == key
-            ):
+        for node in source.index(file).of(ast.Call):
+            if name_of(node.func) in OPTIONS and kept_as(node) == key:
                 yield file, node, None
 
 
@@ -323,11 +327,7 @@ def _configured(configs: Configs, key: str) -> Site | None:
 def _functions_around(source: Source, file: str, at: ast.AST) -> list[Function]:
     """Innermost first."""
     line = getattr(at, "lineno", 0)
-    around = [
-        node
-        for node in source.nodes(file)
-        if isinstance(node, Function) and line in lines_of(node)[1:]
-    ]
+    around = [node for node in source.index(file).around(line) if line in lines_of(node)[1:]]
     return sorted(around, key=lambda node: node.lineno, reverse=True)
 
 
@@ -415,8 +415,8 @@ def _why(value: ast.expr | None, ran: object) -> str:
     devices = [each for each in sides if name_of(each).lower().endswith("device")]
     if len(devices) != 1 or kinds != ["cuda"]:
         return ""
-    code = ast.unparse(devices[0])
+    code = unparsed(devices[0])
     return (
-        f'`{ast.unparse(value)}` is False for torch.device("cuda") and for "cuda:0": compare '
+        f'`{unparsed(value)}` is False for torch.device("cuda") and for "cuda:0": compare '
         f"torch.device({code}).type."
     )

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence.source.files import Source, name_of
+from auditor.evidence.source.files import Source, name_of, unparsed
 from auditor.model import Site
 
 _Assignment = ast.Assign | ast.AnnAssign
@@ -34,9 +34,8 @@ def compile_call(source: Source, site: Site) -> CompileCall | None:
     """
     statements = [
         node
-        for node in source.nodes(site.file)
+        for node in source.index(site.file).on(site.line, ast.stmt)
         if isinstance(node, ast.Expr | _Assignment)
-        and node.lineno <= site.line <= (node.end_lineno or node.lineno)
         and isinstance(node.value, ast.Call)
         and name_of(node.value.func) == "compile"
     ]
@@ -45,11 +44,11 @@ def compile_call(source: Source, site: Site) -> CompileCall | None:
     (statement,) = statements
     call = statement.value
     assert isinstance(call, ast.Call)
-    argument = ast.unparse(call.args[0]) if call.args else ""
+    argument = unparsed(call.args[0]) if call.args else ""
     targets = _targets(statement)
     if len(targets) != 1 or not isinstance(targets[0], ast.Name | ast.Attribute):
         return CompileCall("", argument, replaces=False, read=False)
-    target = ast.unparse(targets[0])
+    target = unparsed(targets[0])
     return CompileCall(
         target, argument, target == argument, _read(source, site.file, statement, targets[0])
     )

@@ -6,7 +6,7 @@ import ast
 import re
 
 from auditor.evidence.source.compile_calls import compile_call
-from auditor.evidence.source.files import Source
+from auditor.evidence.source.files import Source, unparsed
 from auditor.model import Site
 
 PREFIX = "_orig_mod"
@@ -40,6 +40,6 @@ def loads_into_compiled(source: Source, site: Site) -> bool:
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "load_state_dict"
         and node.lineno > site.line
-        and ast.unparse(node.func.value) == call.target
+        and unparsed(node.func.value) == call.target
         for node in source.nodes(site.file)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from auditor.evidence.source.files import Source, lines_of, name_of
+from auditor.evidence.source.files import Source, name_of
 from auditor.model import Site
 
 ADDS_ITEM = frozenset({"append", "appendleft", "add", "put"})
@@ -21,11 +21,7 @@ def stores_at_depth(source: Source, site: Site, depth: int) -> bool:
     ``kept.append(loss)`` stores at depth 1; if tensors are found at depth 2 there, what it appends
     is a list or a dict of them.
     """
-    here = (
-        node
-        for node in source.nodes(site.file)
-        if isinstance(node, ast.stmt) and site.line in lines_of(node)
-    )
+    here = source.index(site.file).on(site.line, ast.stmt)
     return any(depth == found for statement in here for found in _depths(statement))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from auditor.evidence.source.files import Function, Source, lines_of, name_of
+from auditor.evidence.source.files import Function, Index, Source, lines_of, name_of, unparsed
 from auditor.model import Site
 
 Width = Literal["wide", "narrow", "unknown"]
@@ -184,22 +184,16 @@ def _reaches(origin: Origin, file: str, line: int) -> bool:
 
 
 def _of_file(source: Source, file: str) -> Iterator[Origin]:
-    nodes = list(source.nodes(file))
-    if not nodes:
-        return
-    tree = nodes[0]
-    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    for node in nodes:
-        if not isinstance(node, ast.Call):
-            continue
-        if name_of(node.func) == "set_default_dtype" and "64" in ast.unparse(node):
+    index = source.index(file)
+    for node in index.of(ast.Call):
+        if name_of(node.func) == "set_default_dtype" and "64" in unparsed(node):
             yield Origin(source.site_of(file, node), "wide")
         if not _is_torch(node):
             continue
-        width = _tensor_width(node, parents)
-        if width != "narrow" and not _narrowed(node, parents):
-            names = frozenset(_names(node, parents))
-            yield Origin(source.site_of(file, node), width, names, _lines_of(node, parents))
+        width = _tensor_width(node, index)
+        if width != "narrow" and not _narrowed(node, index):
+            names = frozenset(_names(node, index))
+            yield Origin(source.site_of(file, node), width, names, _lines_of(node, index))
 
 
 def _is_torch(call: ast.Call) -> bool:
@@ -212,16 +206,16 @@ def _is_torch(call: ast.Call) -> bool:
 
 
 def _dtype(call: ast.Call) -> str | None:
-    return next((ast.unparse(each.value) for each in call.keywords if each.arg == "dtype"), None)
+    return next((unparsed(each.value) for each in call.keywords if each.arg == "dtype"), None)
 
 
-def _tensor_width(call: ast.Call, parents: dict[ast.AST, ast.AST]) -> Width:
+def _tensor_width(call: ast.Call, index: Index) -> Width:
     asked = _dtype(call)
     if asked is not None:
         return "wide" if WIDE_NAMES.search(asked) else "narrow"
     if not call.args:
         return "narrow"
-    width = _width(call.args[0], parents, 8)
+    width = _width(call.args[0], index, 8)
     if width == "unknown" and name_of(call.func) != "from_numpy":
         return "unknown" if _speaks_of_arrays(call.args[0]) else "narrow"
     return width
@@ -233,14 +227,14 @@ def _speaks_of_arrays(value: ast.expr) -> bool:
     )
 
 
-def _width(value: ast.expr, parents: dict[ast.AST, ast.AST], depth: int) -> Width:
+def _width(value: ast.expr, index: Index, depth: int) -> Width:
     """How wide the numbers of an expression are."""
     if depth <= 0:
         return "unknown"
     if isinstance(value, ast.Call):
-        return _call_width(value, parents, depth)
+        return _call_width(value, index, depth)
     if isinstance(value, ast.BinOp):
-        sides = [_width(each, parents, depth - 1) for each in (value.left, value.right)]
+        sides = [_width(each, index, depth - 1) for each in (value.left, value.right)]
         sides = [
             side
             for side, each in zip(sides, (value.left, value.right), strict=True)
@@ -249,22 +243,22 @@ def _width(value: ast.expr, parents: dict[ast.AST, ast.AST], depth: int) -> Widt
         return _widest(sides)
     if isinstance(value, ast.Subscript | ast.UnaryOp | ast.Starred):
         inner = value.operand if isinstance(value, ast.UnaryOp) else value.value
-        return _width(inner, parents, depth - 1)
+        return _width(inner, index, depth - 1)
     if isinstance(value, ast.Attribute) and value.attr in ("values", "T"):
-        inside = _width(value.value, parents, depth - 1)
+        inside = _width(value.value, index, depth - 1)
         return "wide" if value.attr == "values" and inside == "unknown" else inside
     if isinstance(value, ast.Name | ast.Attribute):
-        given = _assigned(value, parents)
-        return "unknown" if given is None else _width(given, parents, depth - 1)
+        given = _assigned(value, index)
+        return "unknown" if given is None else _width(given, index, depth - 1)
     if isinstance(value, ast.Constant | ast.List | ast.Tuple | ast.ListComp):
         return "narrow"  # torch takes Python's own numbers at its default dtype
     return "unknown"
 
 
-def _call_width(call: ast.Call, parents: dict[ast.AST, ast.AST], depth: int) -> Width:
+def _call_width(call: ast.Call, index: Index, depth: int) -> Width:
     name, asked = name_of(call.func), _dtype(call)
     if name == "astype" and call.args:
-        asked = ast.unparse(call.args[0])
+        asked = unparsed(call.args[0])
     if asked is not None:
         return "wide" if WIDE_NAMES.search(asked) else "narrow"
     if name in NARROWS or name in MAKES_WHOLE:
@@ -276,21 +270,21 @@ def _call_width(call: ast.Call, parents: dict[ast.AST, ast.AST], depth: int) -> 
         if isinstance(call.func, ast.Attribute) and not _is_module(call.func.value):
             inner = [call.func.value]
         if inner and isinstance(inner[0], ast.List | ast.ListComp | ast.Tuple | ast.GeneratorExp):
-            return _elements(inner[0], parents, depth)
-        return _width(inner[0], parents, depth - 1) if inner else "unknown"
+            return _elements(inner[0], index, depth)
+        return _width(inner[0], index, depth - 1) if inner else "unknown"
     return "unknown"
 
 
 def _elements(
     value: ast.List | ast.ListComp | ast.Tuple | ast.GeneratorExp,
-    parents: dict[ast.AST, ast.AST],
+    index: Index,
     depth: int,
 ) -> Width:
     """Of the array that NumPy makes of a list: Python's floats become float64."""
     inner = [value.elt] if isinstance(value, ast.ListComp | ast.GeneratorExp) else value.elts
     if any(isinstance(each, ast.Constant) and isinstance(each.value, float) for each in inner):
         return "wide"
-    return _widest([_width(each, parents, depth - 1) for each in inner])
+    return _widest([_width(each, index, depth - 1) for each in inner])
 
 
 def _widest(widths: list[Width]) -> Width:
@@ -305,40 +299,40 @@ def _is_module(value: ast.expr) -> bool:
 
 
 def _of_torch(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "torch"
+    return isinstance(call.func, ast.Attribute) and unparsed(call.func.value) == "torch"
 
 
-def _assigned(value: ast.Name | ast.Attribute, parents: dict[ast.AST, ast.AST]) -> ast.expr | None:
+def _assigned(value: ast.Name | ast.Attribute, index: Index) -> ast.expr | None:
     """What a name was given last before it is read in its function or else in its file, and an
     attribute anywhere in its class.
     """
-    wanted, scope = ast.unparse(value), parents.get(value)
+    wanted, scope = unparsed(value), index.parents.get(value)
     homes = ast.ClassDef if isinstance(value, ast.Attribute) else Function
     while scope is not None:
         if isinstance(scope, homes | ast.Module):
+            within = None if isinstance(scope, ast.Module) else lines_of(scope)
             found = [
                 node
-                for node in ast.walk(scope)
-                if isinstance(node, ast.Assign)
-                and any(ast.unparse(each) == wanted for each in node.targets)
+                for node in index.assigned.get(wanted, ())
+                if (within is None or node.lineno in within)
                 and node.value is not value
                 and (isinstance(value, ast.Attribute) or node.lineno < value.lineno)
             ]
             if found:
                 return max(found, key=lambda node: node.lineno).value
-        scope = parents.get(scope)
+        scope = index.parents.get(scope)
     return None
 
 
-def _narrowed(call: ast.Call, parents: dict[ast.AST, ast.AST]) -> bool:
+def _narrowed(call: ast.Call, index: Index) -> bool:
     """``.float()``, ``.to(torch.float32)`` or ``dtype=`` behind the call, in the same
     expression.
     """
     node: ast.AST = call
-    while isinstance(above := parents.get(node), ast.Attribute | ast.Call | ast.Subscript):
+    while isinstance(above := index.parents.get(node), ast.Attribute | ast.Call | ast.Subscript):
         if isinstance(above, ast.Call) and above.func is node:
             name = name_of(above.func)
-            given = [ast.unparse(each) for each in above.args] + [_dtype(above) or ""]
+            given = [unparsed(each) for each in above.args] + [_dtype(above) or ""]
             kinds = [each for each in given if "torch." in each and "device" not in each]
             if name in NARROWS or (name in CONVERTS and any(map(_is_narrow, kinds))):
                 return True
@@ -352,7 +346,7 @@ def _is_narrow(kind: str) -> bool:
     return not WIDE_NAMES.search(kind)
 
 
-def _names(call: ast.Call, parents: dict[ast.AST, ast.AST]) -> Iterator[str]:
+def _names(call: ast.Call, index: Index) -> Iterator[str]:
     """Variables and attributes that the result goes to, and the name of a buffer."""
     node: ast.AST | None = call
     while node is not None and not isinstance(node, ast.stmt):
@@ -365,7 +359,7 @@ def _names(call: ast.Call, parents: dict[ast.AST, ast.AST]) -> Iterator[str]:
                 for each in node.args
                 if isinstance(each, ast.Constant) and isinstance(each.value, str)
             )
-        node = parents.get(node)
+        node = index.parents.get(node)
     if isinstance(node, ast.Assign):
         for each in (inner for target in node.targets for inner in ast.walk(target)):
             if isinstance(each, ast.Attribute):
@@ -374,9 +368,9 @@ def _names(call: ast.Call, parents: dict[ast.AST, ast.AST]) -> Iterator[str]:
                 yield each.id
 
 
-def _lines_of(call: ast.Call, parents: dict[ast.AST, ast.AST]) -> range | None:
+def _lines_of(call: ast.Call, index: Index) -> range | None:
     """Lines of the innermost function around the call."""
     node: ast.AST | None = call
     while node is not None and not isinstance(node, Function):
-        node = parents.get(node)
+        node = index.parents.get(node)
     return None if node is None else lines_of(node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from auditor.evidence.source.files import Function, Source, name_of, parsed
+from auditor.evidence.source.files import Function, Source, name_of
 from auditor.model import Site
 
 OFF = frozenset({"no_grad", "inference_mode", "set_grad_enabled"})
@@ -16,10 +16,9 @@ def evaluates(source: Source, site: Site) -> bool:
     """True if the line's function turns gradients off as a whole or in a block behind the line, or
     calls a function there that does.
     """
-    tree = parsed(source.texts.get(site.file, ""))
-    if tree is None:
+    function = source.index(site.file).scope_at(site.line)
+    if function is None:
         return False
-    function = around(tree, site.line)
     if isinstance(function, Function) and is_decorated_off(function):
         return True
     behind = [node for node in ast.walk(function) if getattr(node, "lineno", 0) >= site.line]
@@ -29,19 +28,9 @@ def evaluates(source: Source, site: Site) -> bool:
     return any(each.name in called and _is_off(each) for each in _functions(source))
 
 
-def around(tree: ast.Module, line: int) -> ast.AST:
-    """The innermost function around a line; the module where there is none."""
-    found = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, Function) and node.lineno <= line <= (node.end_lineno or node.lineno)
-    ]
-    return max(found, key=lambda node: node.lineno, default=tree)
-
-
 def _functions(source: Source) -> Iterator[Function]:
     for file in source.texts:
-        yield from (node for node in source.nodes(file) if isinstance(node, Function))
+        yield from source.index(file).functions
 
 
 def _is_off(function: Function) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 from functools import lru_cache
 
+from auditor.evidence.source.index import index_of
 from auditor.model import Excerpt, Site
 from auditor.recordings.folder import Recording
 
@@ -35,14 +36,10 @@ def _heads(text: str, line: int) -> list[int]:
 
 @lru_cache(maxsize=16)
 def _blocks(text: str) -> tuple[tuple[int, int], ...]:
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
     kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     found = (
         (node.lineno, node.end_lineno or node.lineno)
-        for node in ast.walk(tree)
+        for node in index_of(text).nodes
         if isinstance(node, kinds)
     )
     return tuple(sorted(found, key=lambda block: (block[0], -block[1])))

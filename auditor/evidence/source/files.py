@@ -6,14 +6,37 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, TypeVar
 
+from auditor.evidence.source.index import (
+    Function,
+    Index,
+    Span,
+    index_of,
+    lines_of,
+    name_of,
+    parsed,
+    span_of,
+    unparsed,
+)
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
 from auditor.recordings.sources import decode_source
 from auditor.syntax.config_files import suffix_of
 from auditor.syntax.logging_calls import Kind, log_kind
+
+__all__ = [
+    "Function",
+    "Index",
+    "Source",
+    "Span",
+    "lines_of",
+    "name_of",
+    "parsed",
+    "span_of",
+    "the_only",
+    "unparsed",
+]
 
 DTYPES = ("float", "int", "long", "half", "bfloat", "double", "bool", "uint")
 """How the names of torch's dtypes begin: ``torch.float32``."""
@@ -42,20 +65,7 @@ DEVICES = re.compile(r"\b(?:cuda|device|devices|device_map|accelerator|xpu|Train
 choice, or who makes it.
 """
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-
 T = TypeVar("T")
-
-
-class Span(NamedTuple):
-    """A stretch of source as Python reports it, and edits have it: 1-based lines, 0-based UTF-8
-    byte columns.
-    """
-
-    line: int
-    end_line: int
-    col: int
-    end_col: int
 
 
 @dataclass(frozen=True)
@@ -93,16 +103,11 @@ class Source(Table):
 
     def node_at(self, file: str, span: Span) -> ast.expr | None:
         """The expression that spans exactly these bytes."""
-        for node in self.nodes(file):
-            if isinstance(node, ast.expr) and span_of(node) == span:
-                return node
-        return None
+        return self.index(file).expressions.get(span)
 
     def calls_at(self, site: Site) -> Iterator[ast.Call]:
         """Calls whose text covers the site's line, outermost first."""
-        for node in self.nodes(site.file):
-            if isinstance(node, ast.Call) and site.line in lines_of(node):
-                yield node
+        return self.index(site.file).on(site.line, ast.Call)
 
     def call_with_keyword(self, site: Site, keyword: str) -> str:
         """Last name of the call on the site's line that is given ``keyword``; empty if there is
@@ -130,13 +135,7 @@ class Source(Table):
     def first_call(self, name: str) -> Site | None:
         """Where ``name`` is called first in the recorded files; None if nowhere."""
         for file, text in self.texts.items():
-            if name not in text:
-                continue
-            calls = [
-                node
-                for node in self.nodes(file)
-                if isinstance(node, ast.Call) and name_of(node.func) == name
-            ]
+            calls = self.index(file).calls.get(name) if name in text else None
             if calls:
                 return self.site_of(file, min(calls, key=lambda call: call.lineno))
         return None
@@ -147,9 +146,8 @@ class Source(Table):
         """
         found: dict[tuple[str, int], ast.Call] = {}
         for file, text in self.texts.items():
-            for node in self.nodes(file) if name in text else ():
-                if isinstance(node, ast.Call) and name_of(node.func) == name:
-                    found[file, node.lineno] = node
+            for node in self.index(file).calls.get(name, ()) if name in text else ():
+                found[file, node.lineno] = node
         if len(found) != 1:
             return None
         (((file, _), call),) = found.items()
@@ -165,8 +163,7 @@ class Source(Table):
         return the_only(
             (self.site_of(file, item.value), name_of(call.func))
             for file, text in self.texts.items()
-            for call in (self.nodes(file) if keyword in text else ())
-            if isinstance(call, ast.Call)
+            for call in (self.index(file).of(ast.Call) if keyword in text else ())
             for item in call.keywords
             if item.arg == keyword
             and (not isinstance(item.value, ast.Constant) or item.value.value is True)
@@ -211,25 +208,17 @@ class Source(Table):
         values.
         """
         for file, text in self.texts.items():
-            calls = (
-                (node for node in self.nodes(file) if isinstance(node, ast.Call))
-                if name in text
-                else ()
-            )
-            for call in calls:
-                if name_of(call.func) == name:
-                    yield from (
-                        (given.arg, ast.unparse(given.value))
-                        for given in call.keywords
-                        if given.arg
-                    )
+            for call in self.index(file).calls.get(name, ()) if name in text else ():
+                yield from (
+                    (given.arg, unparsed(given.value)) for given in call.keywords if given.arg
+                )
 
     def stands_alone(self, site: Site, name: str) -> bool:
         """True if the line is a statement that only calls ``name``: nobody uses what it returns."""
         statements = (
             node
-            for node in self.nodes(site.file)
-            if isinstance(node, ast.Expr) and node.lineno == site.line
+            for node in self.index(site.file).on(site.line, ast.Expr)
+            if node.lineno == site.line
         )
         return any(
             isinstance(node.value, ast.Call) and name_of(node.value.func) == name
@@ -240,11 +229,7 @@ class Source(Table):
         """Where the statement on the site's line logs to, if it does nothing but call a log, or
         what is named like one; else None.
         """
-        statements = (
-            node
-            for node in self.nodes(site.file)
-            if isinstance(node, ast.Expr) and site.line in lines_of(node)
-        )
+        statements = (node for node in self.index(site.file).on(site.line, ast.Expr))
         calls = [node.value for node in statements if isinstance(node.value, ast.Call)]
         kinds = (
             log_kind(call) or ("screen" if name_of(call.func) in LOGS else None) for call in calls
@@ -256,7 +241,8 @@ class Source(Table):
         ask a value for its truth.
         """
         return any(
-            _asks_truth(node) for node in self.nodes(site.file) if _begins_at(node, site.line)
+            getattr(node, "lineno", 0) == site.line and _asks_truth(node)
+            for node in self.index(site.file).on(site.line, ast.AST)
         )
 
     def move_in_function(self, file: str, line: int) -> int | None:
@@ -279,8 +265,7 @@ class Source(Table):
     def moves_at(self, file: str, line: int) -> bool:
         """True if the line moves something to a device, or makes it there."""
         return any(
-            isinstance(node, ast.Call) and node.lineno == line and _places(node)
-            for node in self.nodes(file)
+            call.lineno == line and _places(call) for call in self.calls_at(Site(file, line))
         )
 
     def _functions_from(self, file: str, line: int) -> list[Function | ast.Lambda]:
@@ -300,26 +285,11 @@ class Source(Table):
 
     def nodes(self, file: str) -> Iterator[ast.AST]:
         """All syntax nodes of a file; none if it was not kept or does not parse."""
-        tree = parsed(self.texts.get(file, ""))
-        return ast.walk(tree) if tree is not None else iter(())
+        return iter(self.index(file).nodes)
 
-
-@lru_cache(maxsize=64)
-def parsed(text: str) -> ast.Module | None:
-    """The tree of a source text, shared between those who ask; None if it is no Python of this
-    version.
-    """
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
-def name_of(callee: ast.expr) -> str:
-    """Last name of a called expression: ``backward`` for ``loss.backward``."""
-    if isinstance(callee, ast.Attribute):
-        return callee.attr
-    return callee.id if isinstance(callee, ast.Name) else ""
+    def index(self, file: str) -> Index:
+        """What is known of a file's syntax; empty if it was not kept or does not parse."""
+        return index_of(self.texts.get(file, ""))
 
 
 def the_only(found: Iterable[T]) -> T | None:
@@ -328,18 +298,6 @@ def the_only(found: Iterable[T]) -> T | None:
         case [only]:
             return only
     return None
-
-
-def lines_of(node: ast.stmt | ast.expr | ast.ExceptHandler) -> range:
-    """Lines that a part of a file covers."""
-    assert node.end_lineno is not None  # only of what no parser made
-    return range(node.lineno, node.end_lineno + 1)
-
-
-def span_of(node: ast.expr) -> Span:
-    """Where an expression stands."""
-    assert node.end_lineno is not None and node.end_col_offset is not None
-    return Span(node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
 
 
 def _first_line(node: Function | ast.ClassDef) -> int:
@@ -354,12 +312,8 @@ def _sets_attribute(node: ast.AST, path: str) -> bool:
         if isinstance(node, ast.AugAssign)
         else []
     )
-    written = (ast.unparse(target) for target in targets if isinstance(target, ast.Attribute))
+    written = (unparsed(target) for target in targets if isinstance(target, ast.Attribute))
     return any(text == path or text.endswith(f".{path}") for text in written)
-
-
-def _begins_at(node: ast.AST, line: int) -> bool:
-    return getattr(node, "lineno", None) == line
 
 
 def _asks_truth(node: ast.AST) -> bool:

@@ -8,7 +8,7 @@ import ast
 import operator
 import re
 
-from auditor.evidence.source.files import Source, lines_of, name_of
+from auditor.evidence.source.files import Source, lines_of, name_of, unparsed
 from auditor.model import Site
 
 OPERATORS = {
@@ -47,16 +47,16 @@ def multiplies_by_norm(source: Source, site: Site) -> bool:
     """
     scope = _scope(source, site)
     given = {
-        ast.unparse(call.args[0])
+        unparsed(call.args[0])
         for call in source.calls_at(site)
         if name_of(call.func) == "mul_" and call.args
     }
     if scope is None or not given:
         return False
     made = [
-        ast.unparse(node.value)
+        unparsed(node.value)
         for node in ast.walk(scope)
-        if isinstance(node, ast.Assign) and given & {ast.unparse(target) for target in node.targets}
+        if isinstance(node, ast.Assign) and given & {unparsed(target) for target in node.targets}
     ]
     divided = [text for text in (*given, *made) if "/" in text]
     return any(BY_NORM.search(text) for text in divided)
@@ -92,7 +92,7 @@ def _number(value: ast.expr) -> float | None:
             return float(OPERATORS[type(value.op)](left, right))
         except (OverflowError, ZeroDivisionError):
             return float("inf")
-    return float("inf") if NEVER.match(ast.unparse(value)) else None
+    return float("inf") if NEVER.match(unparsed(value)) else None
 
 
 def unscale_call(source: Source, site: Site) -> str:
@@ -107,7 +107,7 @@ def unscale_call(source: Source, site: Site) -> str:
         if (scope := _scope(source, site))
         else []
     )
-    steps = {(_owner(call), ast.unparse(call.args[0])) for call in calls if _is_scaler_step(call)}
+    steps = {(_owner(call), unparsed(call.args[0])) for call in calls if _is_scaler_step(call)}
     scaled = {_owner(call) for call in calls if name_of(call.func) == "scale"}
     if len(steps) != 1 or any(name_of(call.func) == "unscale_" for call in calls):
         return ""
@@ -120,7 +120,7 @@ def unscale_calls(tree: ast.Module, call: ast.Call | None) -> set[str]:
     steps = (
         node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_scaler_step(node)
     )
-    return {f"{_owner(step)}.unscale_({ast.unparse(step.args[0])})" for step in steps}
+    return {f"{_owner(step)}.unscale_({unparsed(step.args[0])})" for step in steps}
 
 
 def _scope(source: Source, site: Site) -> ast.AST | None:
@@ -145,4 +145,4 @@ def _is_path(node: ast.expr) -> bool:
 
 
 def _owner(call: ast.Call) -> str:
-    return ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    return unparsed(call.func.value) if isinstance(call.func, ast.Attribute) else ""

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from auditor.evidence.source.files import name_of
+from auditor.evidence.source.files import name_of, unparsed
 
 STEPS = frozenset({"optim", "opt", "scaler"})
 """Parts of a name that its ``step()`` is an optimizer's or a GradScaler's."""
@@ -42,7 +42,7 @@ def ends(body: list[ast.stmt]) -> bool:
 def names(node: ast.AST) -> set[str]:
     """Variables, and attributes as they are written: ``self.failed``."""
     return {
-        ast.unparse(each)
+        unparsed(each)
         for each in within([node], ast.expr)
         if isinstance(each, ast.Name | ast.Attribute)
     }
@@ -52,7 +52,7 @@ def assigned(body: Iterable[ast.AST]) -> set[str]:
     """Variables and attributes that these statements assign, as they are written."""
     kinds = ast.Name | ast.Attribute
     return {
-        ast.unparse(each)
+        unparsed(each)
         for each in within(body, ast.expr)
         if isinstance(each, kinds) and isinstance(each.ctx, ast.Store)
     }

@@ -7,8 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from auditor.evidence.source.evaluations import around
-from auditor.evidence.source.files import Function, Source, lines_of, name_of, parsed
+from auditor.evidence.source.files import Function, Source, lines_of, name_of
 from auditor.evidence.source.self_concatenation import JOINS, SAME, Accumulated
 from auditor.model import Site
 
@@ -17,8 +16,8 @@ def handed_back_at(source: Source, site: Site) -> Accumulated | None:
     """What the line lets grow: the parameter of its function that holds the tensors of before.
     ``unbounded`` where nothing in the file cuts it, and no loop begins it anew.
     """
-    tree = parsed(source.texts.get(site.file, ""))
-    function = None if tree is None else around(tree, site.line)
+    index = source.index(site.file)
+    tree, function = index.tree, index.scope_at(site.line)
     if tree is None or not isinstance(function, Function):
         return None
     for new, joined in _appended(function, site.line):

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from auditor.evidence.source.files import Source, parsed
+from auditor.evidence.source.files import Index, Source
 
 FILLS = frozenset(("append", "extend"))
 """Methods that put something at the end of a list."""
@@ -28,23 +28,20 @@ class LastItems:
             return False  # it cannot be told
         files = self._source.texts if "." in variable else (file,)
         last = re.split(r"\W+", variable)[-1]
-        trees = [parsed(self._source.texts[one]) for one in files]
-        uses = {use for tree in trees for use in (_uses(tree, last) if tree else [None])}
+        indices = [self._source.index(one) for one in files]
+        uses = {use for each in indices for use in (_uses(each, last) if each.tree else [None])}
         return None not in uses and True in uses
 
 
-def _uses(tree: ast.AST, name: str) -> Iterator[bool | None]:
+def _uses(index: Index, name: str) -> Iterator[bool | None]:
     """Of each use: True where it reads last items, False where it reads none, None where it may
     read any.
     """
-    above: dict[ast.AST, ast.AST] = {}
-    for node in ast.walk(tree):
-        for child in ast.iter_child_nodes(node):
-            above[child] = node
+    for node in index.nodes:
         if _may_name(node, name):
             yield None
         elif _named(node, name):
-            yield _use(node, above)
+            yield _use(node, index.parents)
 
 
 def _named(node: ast.AST, name: str) -> bool:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from auditor.evidence.source.files import Function, Source, name_of
+from auditor.evidence.source.files import Source, name_of
 from auditor.model import Site
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -22,8 +22,9 @@ def loop_around(source: Source, site: Site) -> int | None:
     if there is none.
     """
     innermost: ast.AST | None = None
-    for node in source.nodes(site.file):
-        if isinstance(node, (*LOOPS, *COMPREHENSIONS, *FUNCTIONS)) and _covers(node, site.line):
+    kinds = (*LOOPS, *COMPREHENSIONS, *FUNCTIONS)
+    for node in source.index(site.file).on(site.line, *kinds):
+        if _covers(node, site.line):
             innermost = node  # ast.walk goes by depth: later is further inside
     if innermost is None or isinstance(innermost, FUNCTIONS):
         return None
@@ -58,10 +59,10 @@ def loop_of_epochs(source: Source, stack: Sequence[Site]) -> Site | None:
 def _loops_around(source: Source, site: Site) -> list[ast.For | ast.AsyncFor | ast.While]:
     """The loops around a line, of its innermost function, the innermost last."""
     found: list[ast.For | ast.AsyncFor | ast.While] = []
-    for node in source.nodes(site.file):
+    for node in source.index(site.file).on(site.line, *FUNCTIONS, *LOOPS):
         if isinstance(node, FUNCTIONS) and _covers(node, site.line):
             found = []
-        elif isinstance(node, LOOPS) and _covers(node, site.line):
+        elif isinstance(node, LOOPS):
             found.append(node)
     return found
 
@@ -77,9 +78,7 @@ def trains(source: Source, file: str, head: int) -> bool:
     """True if the loop that begins there runs a backward in each turn, itself or in a function of
     the program: it is the training's.
     """
-    bodies = [
-        node for node in source.nodes(file) if isinstance(node, LOOPS) and node.lineno == head
-    ]
+    bodies = [node for node in source.index(file).on(head, *LOOPS) if node.lineno == head]
     return any(_runs_backward(source, body, DEEPEST) for body in bodies)
 
 
@@ -129,9 +128,7 @@ def exhausts(source: Source, site: Site) -> bool:
     loop or what it goes over short.
     """
     heads = [
-        node
-        for node in source.nodes(site.file)
-        if isinstance(node, ast.For) and node.lineno == site.line
+        node for node in source.index(site.file).on(site.line, ast.For) if node.lineno == site.line
     ]
     return len(heads) == 1 and _whole(heads[0].iter) and not _left(heads[0].body)
 
@@ -176,6 +173,6 @@ def _runs_backward(source: Source, body: ast.AST, depth: int) -> bool:
     return depth > 0 and any(
         _runs_backward(source, node, depth - 1)
         for file in source.texts
-        for node in source.nodes(file)
-        if isinstance(node, Function) and node.name in called and node is not body
+        for node in source.index(file).functions
+        if node.name in called and node is not body
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from auditor.evidence.source.files import Function, Source, name_of
+from auditor.evidence.source.files import Function, Source, name_of, unparsed
 from auditor.model import Site
 
 Kind = Literal["division", "logarithm", "missing", "written", "handed"]
@@ -109,14 +109,14 @@ def prepared(source: Source) -> Leak | None:
     """
     found = {
         (file, node.lineno): Leak(
-            source.site_of(file, node), "logarithm", ast.unparse(node), each=False
+            source.site_of(file, node), "logarithm", unparsed(node), each=False
         )
         for file in source.texts
         for function in source.nodes(file)
         if isinstance(function, Function)
         for node in ast.walk(function)
         if isinstance(node, ast.Call)
-        and ast.unparse(node.func) in NUMPY_LOGS
+        and unparsed(node.func) in NUMPY_LOGS
         and _is_bare(node, function)
     }
     return next(iter(found.values())) if len(found) == 1 else None
@@ -179,7 +179,7 @@ def _in_function(source: Source, file: str, function: ast.AST) -> Iterator[Leak]
         elif isinstance(node, ast.Call) and name_of(node.func) in LOGS:
             kind = "logarithm" if _is_bare(node, function) else None
         if kind is not None and isinstance(node, ast.expr | ast.stmt):
-            yield Leak(source.site_of(file, node), kind, ast.unparse(node), not once, weak)
+            yield Leak(source.site_of(file, node), kind, unparsed(node), not once, weak)
 
 
 def _may_be_zero(value: ast.expr, function: ast.AST, depth: int = 3) -> bool:
@@ -192,7 +192,7 @@ def _may_be_zero(value: ast.expr, function: ast.AST, depth: int = 3) -> bool:
     if isinstance(value, ast.Call):
         return name_of(value.func) in SPREADS
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Sub):
-        said = ast.unparse(value).lower()
+        said = unparsed(value).lower()
         return "max" in said and "min" in said
     return isinstance(value, ast.Subscript) and _may_be_zero(value.value, function, depth - 1)
 
@@ -202,7 +202,7 @@ def _is_data(value: ast.expr, function: ast.AST) -> bool:
     setting, no length.
     """
     if isinstance(value, ast.Subscript):
-        return ast.unparse(value.value).rpartition(".")[2] not in ("shape", "size")
+        return unparsed(value.value).rpartition(".")[2] not in ("shape", "size")
     if not isinstance(value, ast.Name) or value.id.isupper():
         return False
     made = _given(value, function)
@@ -229,7 +229,7 @@ def _parameters(function: ast.AST) -> set[str]:
 
 def _is_bare(call: ast.Call, function: ast.AST) -> bool:
     """Nothing keeps what the logarithm is given above zero."""
-    own = isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) not in (
+    own = isinstance(call.func, ast.Attribute) and unparsed(call.func.value) not in (
         "np",
         "numpy",
         "torch",
@@ -252,7 +252,7 @@ def _guarded(value: ast.expr) -> bool:
             return True
         if isinstance(node, ast.Call) and name_of(node.func) in GUARDS - {"max"}:
             return True
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "max" and len(node.args) > 1:
+        if isinstance(node, ast.Call) and unparsed(node.func) == "max" and len(node.args) > 1:
             return True
         if isinstance(node, ast.BoolOp | ast.IfExp):
             return True
@@ -263,21 +263,21 @@ def _given(value: ast.expr, function: ast.AST) -> ast.expr | None:
     """What the name was given last before the line in the function; None where that is not one
     plain value, or a later one changed it.
     """
-    wanted = ast.unparse(value)
+    wanted = unparsed(value)
     found = [
         node
         for node in ast.walk(function)
         if isinstance(node, ast.Assign | ast.AugAssign) and node.lineno < value.lineno
         for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
         for each in (target.elts if isinstance(target, ast.Tuple) else [target])
-        if ast.unparse(getattr(each, "value", each) if isinstance(each, ast.Subscript) else each)
+        if unparsed(getattr(each, "value", each) if isinstance(each, ast.Subscript) else each)
         == wanted
     ]
     last = max(found, key=lambda node: node.lineno, default=None)
     if not isinstance(last, ast.Assign) or isinstance(last.targets[0], ast.Subscript):
         return None
     if isinstance(last.targets[0], ast.Tuple):
-        names = [ast.unparse(each) for each in last.targets[0].elts]
+        names = [unparsed(each) for each in last.targets[0].elts]
         values = last.value.elts if isinstance(last.value, ast.Tuple) else []
         return values[names.index(wanted)] if len(values) == len(names) else None
     return last.value
@@ -287,14 +287,14 @@ def _missing(source: Source, file: str, nodes: list[ast.AST]) -> Iterator[Leak]:
     """The tensors that are made of a table which was read and not searched for missing values."""
     for node in nodes:
         if isinstance(node, ast.Call) and name_of(node.func) in TENSORS and node.args:
-            said = ast.unparse(node.args[0])
+            said = unparsed(node.args[0])
             if re.search(r"\.values\b|\.to_numpy\(|\bframe|\bdf\b", said) and not _is_whole(node):
-                yield Leak(source.site_of(file, node), "missing", ast.unparse(node), each=True)
+                yield Leak(source.site_of(file, node), "missing", unparsed(node), each=True)
 
 
 def _is_whole(call: ast.Call) -> bool:
     """It is asked for whole numbers, which cannot be missing, or for the label's column."""
-    said = ast.unparse(call)
+    said = unparsed(call)
     return bool(re.search(r"int|long|bool|label|target|\.pop\(", said))
 
 
@@ -303,6 +303,6 @@ def _written(source: Source, file: str, function: ast.AST) -> Iterator[Leak]:
         if (
             isinstance(node, ast.Assign)
             and isinstance(node.targets[0], ast.Subscript)
-            and NOT_A_NUMBER.match(ast.unparse(node.value))
+            and NOT_A_NUMBER.match(unparsed(node.value))
         ):
-            yield Leak(source.site_of(file, node), "written", ast.unparse(node), each=True)
+            yield Leak(source.site_of(file, node), "written", unparsed(node), each=True)

@@ -8,7 +8,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from auditor.evidence.source.files import Function, name_of
+from auditor.evidence.source.files import Function, name_of, unparsed
 
 FAILED = object()
 """The value of what a handler assigns where the source does not show whether it is true."""
@@ -112,7 +112,7 @@ def _is_range(over: ast.expr) -> bool:
     """``range(attempts)``; of two and more where the number is written there."""
     if not isinstance(over, ast.Call) or name_of(over.func) != "range":
         return False
-    return not (len(over.args) == 1 and ast.unparse(over.args[0]) in ("0", "1"))
+    return not (len(over.args) == 1 and unparsed(over.args[0]) in ("0", "1"))
 
 
 def _gives_up(statement: ast.stmt, read: set[str]) -> bool:
@@ -127,7 +127,7 @@ def _gives_up(statement: ast.stmt, read: set[str]) -> bool:
 def _read(tried: ast.Try) -> set[str]:
     """Names, attributes and items that the try reads."""
     return {
-        ast.unparse(node)
+        unparsed(node)
         for each in tried.body
         for node in ast.walk(each)
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
@@ -163,7 +163,7 @@ def _leaves_as_is(statement: ast.stmt, read: set[str]) -> bool:
             isinstance(value, ast.Call) and name_of(value.func) in HARMLESS
         )
     if isinstance(statement, ast.AugAssign):
-        target = ast.unparse(statement.target)
+        target = unparsed(statement.target)
         return (
             isinstance(statement.op, ast.Add)
             and COUNTS.search(target) is not None
@@ -196,14 +196,14 @@ def _told(handler: ast.ExceptHandler) -> Iterator[tuple[str, object]]:
         if isinstance(statement, ast.Assign):
             given = statement.value
             value = given.value if isinstance(given, ast.Constant) else FAILED
-            yield from ((ast.unparse(each), value) for each in statement.targets)
+            yield from ((unparsed(each), value) for each in statement.targets)
 
 
 def _of_caller(function: Function | ast.Module, name: str) -> Iterator[list[ast.stmt]]:
     """What runs where a call of this function came back without a result."""
     own = list(_own(function))
     results = {
-        ast.unparse(target)
+        unparsed(target)
         for node in own
         if isinstance(node, ast.Assign) and _is_call(node.value, name)
         for target in node.targets
@@ -215,7 +215,7 @@ def _of_caller(function: Function | ast.Module, name: str) -> Iterator[list[ast.
             calls = (part for part in ast.walk(node.test) if isinstance(part, ast.Call))
             for call in calls:
                 if _is_call(call, name):
-                    yield from _branch(node, ast.unparse(call), None)
+                    yield from _branch(node, unparsed(call), None)
 
 
 def _own(function: Function | ast.Module) -> Iterator[ast.AST]:
@@ -249,9 +249,9 @@ def _holds(test: ast.expr, name: str, value: object) -> bool | None:
         if decides in parts:
             return decides
         return None if parts == {None} else not decides
-    if ast.unparse(test) == name:
+    if unparsed(test) == name:
         return bool(value)
-    if isinstance(test, ast.Compare) and ast.unparse(test.left) == name and len(test.ops) == 1:
+    if isinstance(test, ast.Compare) and unparsed(test.left) == name and len(test.ops) == 1:
         return _compares(test, value)
     return None
 

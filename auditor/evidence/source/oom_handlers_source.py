@@ -16,7 +16,7 @@ from auditor.evidence.source.broad_handlers import (
     shrinks,
     swallows,
 )
-from auditor.evidence.source.files import Function, lines_of, name_of
+from auditor.evidence.source.files import Function, lines_of, name_of, unparsed
 from auditor.evidence.source.gradient_statements import (
     assigned,
     clearings,
@@ -29,6 +29,7 @@ from auditor.evidence.source.gradient_statements import (
     within,
 )
 from auditor.evidence.source.oom_answers import answers, attempts_in_vain, repeats_unchanged
+from auditor.syntax.family import parents_of
 
 BACKWARD = frozenset({"backward", "manual_backward"})
 KEEPS = frozenset({"append", "appendleft", "add", "put", "extend", "setdefault"})
@@ -184,7 +185,7 @@ class Guard:
             node
             for node in within(region, ast.Call)
             if name_of(node.func) in BACKWARD
-            or ast.unparse(node.func) in again
+            or unparsed(node.func) in again
             or self._tries(node.func, again)
         ]
         if not calls:
@@ -205,13 +206,13 @@ class Guard:
         """A function of the program's that runs a backward, or calls what was tried: by its bare
         name, or one of the object's own methods.
         """
-        own = isinstance(called, ast.Attribute) and ast.unparse(called.value) == "self"
+        own = isinstance(called, ast.Attribute) and unparsed(called.value) == "self"
         function = self.definitions.get(name_of(called))
         return (
             (own or isinstance(called, ast.Name))
             and function is not None
             and any(
-                name_of(node.func) in BACKWARD or ast.unparse(node.func) in again
+                name_of(node.func) in BACKWARD or unparsed(node.func) in again
                 for node in within([function], ast.Call)
             )
         )
@@ -261,7 +262,7 @@ class Guard:
             else asked
         )
         done = [*self.tried.body, *self.tried.orelse]
-        return isinstance(flag, ast.Name | ast.Attribute) and ast.unparse(flag) in assigned(done)
+        return isinstance(flag, ast.Name | ast.Attribute) and unparsed(flag) in assigned(done)
 
     @cached_property
     def _calls_tried(self) -> frozenset[str]:
@@ -273,8 +274,8 @@ class Guard:
         ]
         if BACKWARD.intersection(name_of(node.func) for node in calls):
             return frozenset()
-        tried = frozenset(ast.unparse(node.func) for node in within(self.tried.body, ast.Call))
-        return frozenset(ast.unparse(node.func) for node in calls) & tried
+        tried = frozenset(unparsed(node.func) for node in within(self.tried.body, ast.Call))
+        return frozenset(unparsed(node.func) for node in calls) & tried
 
     def _clears_in(self, body: Iterable[ast.stmt]) -> bool:
         """True also where a function of the program that is called here clears them (an
@@ -300,9 +301,14 @@ def guards(
     """Handlers around any of these lines that are meant for memory, or else the first that catches
     everything. ``text``: of the file, with its comments.
     """
-    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     wanted = sorted(set(lines))
-    for tried in (node for node in ast.walk(tree) if isinstance(node, ast.Try)):
+    around = [
+        node
+        for node in (ast.walk(tree) if wanted else ())
+        if isinstance(node, ast.Try) and any(line in lines_of(node) for line in wanted)
+    ]
+    parents = parents_of(tree) if around else {}
+    for tried in around:
         scope, following = _scope(tried, parents), _following(tried, parents)
         told = {each: tuple(answers(tree, scope, each, following)) for each in tried.handlers}
         meant = [
@@ -317,8 +323,8 @@ def guards(
         if handler is not None and ran:
             loop = _loop(tried, parents)
             behind = () if loop is None else _following(loop, parents)
-            around = following, definitions, loop, told[handler]
-            yield Guard(scope, tried, handler, ran, *around, not meant, behind)
+            beside = following, definitions, loop, told[handler]
+            yield Guard(scope, tried, handler, ran, *beside, not meant, behind)
 
 
 def _covers(nodes: Iterable[ast.stmt | ast.expr], line: int) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from auditor.evidence.source.files import LOGS, Function, Source, name_of
+from auditor.evidence.source.files import LOGS, Function, Source, name_of, unparsed
 from auditor.evidence.source.saved_parts import Save, calls_of, innermost, is_save, saves_of
 from auditor.evidence.source.trained_names import (
     OPTIMIZER,
@@ -121,7 +121,7 @@ def _resumed(source: Source, saves: list[Save] | tuple[()]) -> Iterator[_Resume]
 
 
 def _is_load(value: ast.expr) -> bool:
-    return isinstance(value, ast.Call) and ast.unparse(value.func) == "torch.load"
+    return isinstance(value, ast.Call) and unparsed(value.func) == "torch.load"
 
 
 def _in_scope(
@@ -136,7 +136,7 @@ def _in_scope(
         and name_of(node.func) == "load_state_dict"
         and any(key in states_of for each in node.args for key in _keys_read(each, loaded))
     ]
-    weights = [line for line in lines if not OTHERS.search(ast.unparse(line.func))]
+    weights = [line for line in lines if not OTHERS.search(unparsed(line.func))]
     if not weights:
         return
     for counter in keys:
@@ -309,7 +309,7 @@ def _has_state(nodes: list[ast.AST], saves: list[Save], known: TrainedNames) -> 
     loose, likely = loose_names(nodes), OPTIMIZER if known.what == "optimizer" else SCHEDULER
     for method in ("state_dict", "load_state_dict"):
         for asked in states(nodes, method):
-            text = ast.unparse(asked)
+            text = unparsed(asked)
             if likely.search(text) or known.among(asked) or _unknown(asked, loose):
                 return True
     saved = [node.args[0] for node in nodes if isinstance(node, ast.Call) and is_save(node)]

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from auditor.evidence.source.files import Source, Span, lines_of, name_of, span_of
+from auditor.evidence.source.files import Source, Span, name_of, span_of
 from auditor.model import Site
 
 SINKS = frozenset({"print", "float", "str", "format", "add_scalar", "info", "debug"})
@@ -30,13 +30,9 @@ def summed_read(source: Source, site: Site) -> Span | None:
     """Where the ``.item()`` of a running sum on the site's line stands; None if a tensor could not
     take the number's place.
     """
-    scopes = _Scopes(source.nodes(site.file))
-    for node in scopes.parents:
-        if (
-            isinstance(node, ast.AugAssign)
-            and isinstance(node.op, ast.Add)
-            and site.line in lines_of(node)
-        ):
+    scopes = _Scopes(source.index(site.file).parents)
+    for node in source.index(site.file).on(site.line, ast.AugAssign):
+        if isinstance(node.op, ast.Add):
             reads = [
                 call
                 for call in ast.walk(node.value)
@@ -55,8 +51,8 @@ def summed_read(source: Source, site: Site) -> Span | None:
 class _Scopes:
     """The nodes of one file with their parents: who else uses a name."""
 
-    def __init__(self, nodes: Iterator[ast.AST]) -> None:
-        self.parents = {child: parent for parent in nodes for child in ast.iter_child_nodes(parent)}
+    def __init__(self, parents: Mapping[ast.AST, ast.AST]) -> None:
+        self.parents = parents
 
     def up(self, node: ast.AST) -> Iterator[ast.AST]:
         while (parent := self.parents.get(node)) is not None:

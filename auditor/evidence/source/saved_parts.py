@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from auditor.evidence.source.files import Function, Source, name_of
+from auditor.evidence.source.files import Function, Source, name_of, unparsed
 from auditor.evidence.source.trained_names import functions_of, given, parameters, targets
 
 ELSEWHERE = frozenset(
@@ -65,7 +65,7 @@ def is_save(call: ast.Call) -> bool:
     """True of a call that writes a Python object to a file."""
     if name_of(call.func) not in ("save", "dump"):
         return False
-    return ast.unparse(call.func) in ("torch.save", "pickle.dump", "dill.dump", "joblib.dump")
+    return unparsed(call.func) in ("torch.save", "pickle.dump", "dill.dump", "joblib.dump")
 
 
 def calls_of(source: Source, file: str) -> Iterator[tuple[ast.Call, Function | None]]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence.source.evaluations import around, is_decorated_off, turns_off
-from auditor.evidence.source.files import Function, Source, lines_of, name_of, parsed
+from auditor.evidence.source.evaluations import is_decorated_off, turns_off
+from auditor.evidence.source.files import Function, Source, lines_of, name_of
 from auditor.model import Site
 
 SCORES = frozenset(
@@ -70,8 +70,7 @@ def scored(source: Source, site: Site, *, whole: bool = False) -> Scored | None:
     """What is known of a call on the site's line, made with gradients off; ``whole``: in all of its
     function. None where nothing is compared, or the comparison serves more than a report.
     """
-    tree = parsed(source.texts.get(site.file, ""))
-    function = None if tree is None else around(tree, site.line)
+    function = source.index(site.file).scope_at(site.line)
     block = None if function is None else _block(function, site.line, whole=whole)
     if function is None or block is None or _wanted(function, block, site.line):
         return None
@@ -308,6 +307,5 @@ def calls_of(source: Source, name: str) -> int:
 
 def function_of(source: Source, site: Site) -> str:
     """Name of the function around a line; empty where there is none."""
-    tree = parsed(source.texts.get(site.file, ""))
-    found: Iterable[ast.AST] = () if tree is None else (around(tree, site.line),)
-    return next((each.name for each in found if isinstance(each, Function)), "")
+    scope = source.index(site.file).scope_at(site.line)
+    return scope.name if isinstance(scope, Function) else ""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
-from auditor.evidence.source.files import Source, lines_of, name_of
+from auditor.evidence.source.files import Source, lines_of, name_of, unparsed
+from auditor.evidence.source.index import Index, grouped
 from auditor.model import Site
 
 JOINS = frozenset(
@@ -46,12 +48,15 @@ class Accumulated:
 
 
 class _Assigned(NamedTuple):
-    """One assignment; ``once`` where its statement runs a single time."""
+    """One assignment; ``once`` where its statement runs a single time, ``unchanged`` the name that it
+    keeps whole.
+    """
 
     target: str
     value: ast.expr
     lines: range
     once: bool
+    unchanged: str
 
 
 def accumulated_at(source: Source, site: Site) -> Accumulated | None:
@@ -59,23 +64,19 @@ def accumulated_at(source: Source, site: Site) -> Accumulated | None:
     as it is (``context = torch.cat([self.memory, h]); self.memory = context.detach()``); None where
     it does neither.
     """
-    found = list(_assigned(source.nodes(site.file)))
-    for each in found:
-        if site.line in each.lines:
-            kept = next((kept for kept in _kept_as(each, found) if joins(kept, each.value)), None)
-            if kept is not None:
-                return Accumulated(kept, not _bounded(kept, each, found))
-    return None
+    assigned = _assignments(source.index(site.file))
+    found = (_grown(each, assigned) for each in assigned.on.get(site.line, ()))
+    return next((each for each in found if each is not None), None)
 
 
 def accumulated(source: Source) -> Iterator[tuple[Site, str]]:
     """Where the recorded files put a tensor behind itself that nothing cuts, with its name."""
     for file in source.texts:
-        found = list(_assigned(source.nodes(file)))
-        for each in found:
-            kept = accumulated_at(source, Site(file, each.lines.start)) if not each.once else None
-            if kept is not None and kept.unbounded:
-                yield source.site_of(file, each.value), kept.name
+        assigned = _assignments(source.index(file))
+        for each in assigned.all:
+            grown = _grown(each, assigned) if not each.once else None
+            if grown is not None and grown.unbounded:
+                yield source.site_of(file, each.value), grown.name
 
 
 def joined_lists(source: Source) -> Iterator[tuple[Site, str]]:
@@ -87,59 +88,65 @@ def joined_lists(source: Source) -> Iterator[tuple[Site, str]]:
 
 
 def _lists_of(source: Source, file: str) -> Iterator[tuple[Site, str]]:
-    assigned = list(_assigned(source.nodes(file)))
-    calls = [node for node in source.nodes(file) if isinstance(node, ast.Call)]
+    index = source.index(file)
+    begun_once = {
+        name
+        for name, begun in _assignments(index).to.items()
+        if all(each.once and isinstance(each.value, ast.List) for each in begun)
+    }
     cut = {
-        ast.unparse(target.value)
-        for node in source.nodes(file)
-        if isinstance(node, ast.Delete)
+        unparsed(target.value)
+        for node in index.of(ast.Delete)
         for target in node.targets
         if isinstance(target, ast.Subscript)
     }
-    cut.update(_owner(call) for call in calls if _method(call) in CUTS)
-    for call in calls:
-        if _method(call) not in ADDS:
-            continue
-        name = _owner(call)
-        begun = [each for each in assigned if each.target == name]
-        joined = any(
-            name_of(other.func) in JOINS and any(_names(arg, name) for arg in other.args)
-            for other in calls
-        )
-        if (
-            joined
-            and name not in cut
-            and begun
-            and all(each.once and isinstance(each.value, ast.List) for each in begun)
-        ):
+    cut.update(_owner(call) for name in CUTS for call in index.calls.get(name, ()))
+    joined: set[str] = set().union(
+        *(_names(arg) for name in JOINS for call in index.calls.get(name, ()) for arg in call.args)
+    )
+    growing = (joined & begun_once) - cut
+    for call in index.of(ast.Call):
+        name = _owner(call) if name_of(call.func) in ADDS else ""
+        if name in growing:
             yield source.site_of(file, call), name
 
 
-def _method(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else ""
-
-
 def _owner(call: ast.Call) -> str:
-    return ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    return unparsed(call.func.value) if isinstance(call.func, ast.Attribute) else ""
 
 
-def _bounded(name: str, each: _Assigned, found: Sequence[_Assigned]) -> bool:
-    """Whether something in the file cuts what the assignment lets grow, or begins it anew."""
-    others = [other for other in found if other.target == name and other != each]
-    return isinstance(each.value, ast.Subscript) or any(
-        _names(other.value, name) or not (other.once or _unchanged(other.value) == each.target)
-        for other in others
-    )
+class _Assignments:
+    """The plain assignments of one file: by line, by target and by what they keep whole."""
+
+    def __init__(self, index: Index) -> None:
+        self.all = list(_assigned(index.tree))
+        self.on = grouped((line, each) for each in self.all for line in each.lines)
+        self.to = grouped((each.target, each) for each in self.all)
+        self.keeping = grouped((each.unchanged, each) for each in self.all if each.unchanged)
 
 
-def _kept_as(each: _Assigned, found: Sequence[_Assigned]) -> Iterator[str]:
-    """Names under which the value of an assignment is kept whole: its own, and those that are given
-    nothing but it.
+_assignments = lru_cache(maxsize=1024)(_Assignments)
+
+
+def _grown(each: _Assigned, found: _Assignments) -> Accumulated | None:
+    """What an assignment puts behind itself, under its own name or under one that is given nothing
+    but its value.
     """
-    yield each.target
-    for other in found:
-        if other != each and _unchanged(other.value) == each.target:
-            yield other.target
+    joined = _joined(each.value)
+    if not joined:
+        return None
+    keeping = (other.target for other in found.keeping.get(each.target, ()) if other is not each)
+    kept = next((name for name in (each.target, *keeping) if name in joined), None)
+    return None if kept is None else Accumulated(kept, not _bounded(kept, each, found))
+
+
+def _bounded(name: str, each: _Assigned, found: _Assignments) -> bool:
+    """Whether something in the file cuts what the assignment lets grow, or begins it anew."""
+    return isinstance(each.value, ast.Subscript) or any(
+        not (other.once or other.unchanged == each.target) or name in _names(other.value)
+        for other in found.to.get(name, ())
+        if other is not each
+    )
 
 
 def _unchanged(value: ast.expr) -> str:
@@ -150,14 +157,12 @@ def _unchanged(value: ast.expr) -> str:
         and value.func.attr in SAME
     ):
         value = value.func.value
-    return ast.unparse(value) if isinstance(value, (ast.Name, ast.Attribute)) else ""
+    return unparsed(value) if isinstance(value, (ast.Name, ast.Attribute)) else ""
 
 
-def _assigned(nodes: Iterator[ast.AST]) -> Iterator[_Assigned]:
+def _assigned(tree: ast.Module | None) -> Iterator[_Assigned]:
     """Every plain assignment of a file, a target each."""
-    waiting: list[tuple[ast.AST, str, bool]] = [
-        (node, "", False) for node in nodes if isinstance(node, ast.Module)
-    ]
+    waiting: list[tuple[ast.AST, str, bool]] = [] if tree is None else [(tree, "", False)]
     while waiting:
         node, function, again = waiting.pop()
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -170,16 +175,20 @@ def _assigned(nodes: Iterator[ast.AST]) -> Iterator[_Assigned]:
             targets, value = [node.target], node.value
         else:
             continue
+        once, unchanged = not again and function in ONCE, _unchanged(value)
         for target in targets:
-            yield _Assigned(
-                ast.unparse(target), value, lines_of(node), not again and function in ONCE
-            )
+            yield _Assigned(unparsed(target), value, lines_of(node), once, unchanged)
 
 
 def joins(target: str, value: ast.expr) -> bool:
     """Whether an expression joins ``target`` and more to one tensor, sliced or not."""
+    return target in _joined(value)
+
+
+def _joined(value: ast.expr) -> frozenset[str]:
+    """The names that an expression joins to one tensor, sliced or not."""
     if isinstance(value, ast.IfExp):
-        return joins(target, value.body) or joins(target, value.orelse)
+        return _joined(value.body) | _joined(value.orelse)
     joined = value.value if isinstance(value, ast.Subscript) else value
     while (  # torch.cat([bank, z]).detach()
         isinstance(joined, ast.Call)
@@ -188,15 +197,15 @@ def joins(target: str, value: ast.expr) -> bool:
         and name_of(joined.func) not in JOINS
     ):
         joined = joined.func.value
-    return (
-        isinstance(joined, ast.Call)
-        and name_of(joined.func) in JOINS
-        and any(_names(each, target) for each in joined.args)
-    )
+    if not isinstance(joined, ast.Call) or name_of(joined.func) not in JOINS:
+        return frozenset()
+    return frozenset().union(*(_names(each) for each in joined.args))
 
 
-def _names(value: ast.expr, target: str) -> bool:
-    return any(
-        isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and ast.unparse(node) == target
+@lru_cache(maxsize=65536)
+def _names(value: ast.expr) -> frozenset[str]:
+    return frozenset(
+        unparsed(node)
         for node in ast.walk(value)
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
     )

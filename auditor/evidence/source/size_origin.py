@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from auditor.evidence.source.files import Function, Source, lines_of, name_of
+from auditor.evidence.source.files import Function, Source, name_of
 from auditor.model import Site
 
 MOVES = frozenset(("to", "cuda"))
@@ -234,10 +234,6 @@ def _parts(index: ast.expr) -> Iterable[ast.expr]:
 
 def _scope(source: Source, site: Site) -> Scope:
     """The innermost function around the site's line, else its whole file."""
-    around: list[Scope] = [
-        node
-        for node in source.nodes(site.file)
-        if isinstance(node, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef))
-        and (isinstance(node, ast.Module) or site.line in lines_of(node))
-    ]
-    return around[-1]
+    scope = source.index(site.file).scope_at(site.line)
+    assert scope is not None  # the line was recorded in it
+    return scope

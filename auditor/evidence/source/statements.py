@@ -6,7 +6,8 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
-from auditor.evidence.source.files import lines_of, parsed
+from auditor.evidence.source.files import lines_of
+from auditor.evidence.source.index import index_of
 from auditor.model import Site
 
 LONGEST_TEXT = 60
@@ -34,10 +35,8 @@ class Statements:
 
 @lru_cache(maxsize=16)
 def _statements(text: str) -> Mapping[int, range]:
-    tree, found = parsed(text), dict[int, range]()
-    for node in (
-        ast.walk(tree) if tree is not None else ()
-    ):  # outer ones come first, so the innermost stays
+    found = dict[int, range]()
+    for node in index_of(text).nodes:  # outer ones come first, so the innermost stays
         if isinstance(node, ast.stmt):
             lines = _own_lines(node)
             found.update(dict.fromkeys(lines, lines))

@@ -1,0 +1,144 @@
+"""One walk through a source file, and what is asked of it again and again: its nodes by kind, its
+calls by name and by line, its expressions by span, and the text of each of them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
+
+from auditor.syntax.family import family_of
+
+N = TypeVar("N", bound=ast.AST)
+T = TypeVar("T")
+V = TypeVar("V")
+
+_texts: WeakKeyDictionary[ast.AST, str] = WeakKeyDictionary()
+
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Span(NamedTuple):
+    """A stretch of source as Python reports it, and edits have it: 1-based lines, 0-based UTF-8
+    byte columns.
+    """
+
+    line: int
+    end_line: int
+    col: int
+    end_col: int
+
+
+class Index:
+    """The nodes of one file, an outer one before those inside it as in ``ast.walk``. Each mapping is
+    made when it is asked for first, in time that grows with the file and not with the questions.
+    """
+
+    def __init__(self, tree: ast.Module | None) -> None:
+        self.tree = tree
+        self.nodes, self.parents = family_of(tree) if tree is not None else ([], {})
+
+    @cached_property
+    def _by_kind(self) -> Mapping[type, Sequence[ast.AST]]:
+        return grouped((type(node), node) for node in self.nodes)
+
+    def of(self, kind: type[N]) -> Sequence[N]:
+        """Nodes of exactly this class."""
+        return self._by_kind.get(kind, ())  # type: ignore[return-value]
+
+    @cached_property
+    def calls(self) -> Mapping[str, Sequence[ast.Call]]:
+        """Calls by the last name of what they call; by an empty one where that has none."""
+        return grouped((name_of(call.func), call) for call in self.of(ast.Call))
+
+    @cached_property
+    def _on(self) -> Mapping[int, Sequence[ast.AST]]:
+        """What covers a line, by line: outer ones first."""
+        placed = (node for node in self.nodes if hasattr(node, "lineno"))
+        return grouped((line, node) for node in placed for line in lines_of(node))  # type: ignore[arg-type]
+
+    @cached_property
+    def assigned(self) -> Mapping[str, Sequence[ast.Assign]]:
+        """Plain assignments by the text of each target."""
+        return grouped((unparsed(to), node) for node in self.of(ast.Assign) for to in node.targets)
+
+    def on(self, line: int, *kinds: type[N]) -> Iterator[N]:
+        """Nodes of these kinds that cover a line, outer ones first."""
+        return (node for node in self._on.get(line, ()) if isinstance(node, kinds))
+
+    def scope_at(self, line: int) -> Function | ast.Module | None:
+        """The innermost function around a line; the module where there is none."""
+        return max(self.around(line), key=lambda node: node.lineno, default=self.tree)
+
+    def around(self, line: int) -> list[Function]:
+        """Functions and methods around a line, outer ones first."""
+        return [node for node in self.on(line, ast.stmt) if isinstance(node, Function)]
+
+    @cached_property
+    def functions(self) -> Sequence[Function]:
+        """Functions and methods, outer ones first."""
+        return [node for node in self.nodes if isinstance(node, Function)]
+
+    @cached_property
+    def expressions(self) -> Mapping[Span, ast.expr]:
+        """Expressions by span: the outermost where several have the same."""
+        found = (node for node in reversed(self.nodes) if isinstance(node, ast.expr))
+        return {span_of(node): node for node in found}
+
+
+def grouped(pairs: Iterable[tuple[T, V]]) -> dict[T, list[V]]:
+    """Values by key, in the order in which they come."""
+    found: dict[T, list[V]] = defaultdict(list)
+    for key, value in pairs:
+        found[key].append(value)
+    return dict(found)
+
+
+@lru_cache(maxsize=1024)
+def index_of(text: str) -> Index:
+    """The index of a source text, shared between those who ask; one without nodes where it is no
+    Python of this version.
+    """
+    try:
+        return Index(ast.parse(text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return Index(None)
+
+
+def parsed(text: str) -> ast.Module | None:
+    """The tree of a source text, shared between those who ask; None if it is no Python."""
+    return index_of(text).tree
+
+
+def unparsed(node: ast.AST) -> str:
+    """What ``ast.unparse`` makes of a node, once for each. Nobody changes a node of an index."""
+    if isinstance(node, ast.Name):
+        return node.id
+    text = _texts.get(node)
+    if text is None:
+        text = _texts[node] = ast.unparse(node)
+    return text
+
+
+def name_of(callee: ast.expr) -> str:
+    """Last name of a called expression: ``backward`` for ``loss.backward``."""
+    if isinstance(callee, ast.Attribute):
+        return callee.attr
+    return callee.id if isinstance(callee, ast.Name) else ""
+
+
+def lines_of(node: ast.stmt | ast.expr | ast.ExceptHandler) -> range:
+    """Lines that a part of a file covers."""
+    assert node.end_lineno is not None  # only of what no parser made
+    return range(node.lineno, node.end_lineno + 1)
+
+
+def span_of(node: ast.expr) -> Span:
+    """Where an expression stands."""
+    assert node.end_lineno is not None and node.end_col_offset is not None
+    return Span(node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
