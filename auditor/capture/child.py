@@ -351,11 +351,6 @@ class Recorder:
             return self._frames.is_user(file)
         return file.startswith(self.cwd + os.sep)
 
-    def _is_user(self, file: str) -> bool:
-        if self._frames is not None:
-            return self._frames.is_user(file)
-        return file.startswith(self.cwd + os.sep)
-
     def own_fault(self, error: Exception) -> TargetProblem:
         """What to say of an error of our own code, unless it comes from a function of the program's
         that our code got in place of Python's.
@@ -390,17 +385,16 @@ class Recorder:
         """Write down what is known of an error: first where it is, then its words, in which the
         program's own code runs.
         """
-        is_user = self._is_user
         self.error = {
             "type": type_of(error),
             "message": "",
             "traceback": "",
-            **located(error, is_user, self.cwd),
+            **located(error, self._is_user, self.cwd),
         }
         if self.context is not None and self.session is not None and self.session.passes:
             self.error.update(step=self.context.step, pass_name=self.context.pass_name)
         self.save()
-        self.error.update(words(error, is_user))
+        self.error.update(words(error, self._is_user))
         if self.outcome == "raised" and self.session is not None:  # torch is there
             from auditor.capture.probes.memory.snapshot import is_oom
 
