@@ -163,14 +163,14 @@ class Planning:
             name, batch = f"batch x{times}", setting.size * times
             change = f"{setting.said}: {batch}"
             why = self._refused(batch)
-            found = None
-            if not why:
-                found, why = self._run(name, Wanted(batch=batch))
-            if found is not None:
-                why = setting.obeyed(base, found, batch)
-            if found is None or why:
+            found = Refused(why) if why else self._run(name, Wanted(batch=batch))
+            if isinstance(found, Refused):
+                self.rows[name] = PlanRow(name, change, why=found.why)
+                return
+            why = setting.obeyed(base, found, batch)
+            if why:
                 self.rows[name] = PlanRow(name, change, why=why)
-                if times == TIMES[0] and found is not None:  # larger ones would not be, either
+                if times == TIMES[0]:  # larger ones would not be, either
                     self.batch_of, self.reruns.setting = why, None
                     self._points.pop(AS_IT_IS, None)
                 return
@@ -183,11 +183,11 @@ class Planning:
         if option.why:
             self.rows[option.name] = PlanRow(option.name, why=option.why)
             return False
-        found, why = self._run(option.name, Wanted(option.change, allocator=option.allocator))
-        if found is not None and option.needed and option.needed not in found.changed:
-            found, why = None, "the re-run did not come to what was to be changed"
-        if found is None:
-            self.rows[option.name] = PlanRow(option.name, option.text, why=why)
+        found = self._run(option.name, Wanted(option.change, allocator=option.allocator))
+        if isinstance(found, Measured) and option.needed and option.needed not in found.changed:
+            found = Refused("the re-run did not come to what was to be changed")
+        if isinstance(found, Refused):
+            self.rows[option.name] = PlanRow(option.name, option.text, why=found.why)
             return False
         if self._size is not None:
             self._note_point(option.name, self._size, found)
@@ -215,8 +215,8 @@ class Planning:
             return
         wanted = Wanted(option.change, allocator=option.allocator)
         batch = setting.size * TIMES[-1]
-        found, _ = self._run(f"{option.name}, batch {batch}", replace(wanted, batch=batch))
-        if found is not None and not setting.obeyed(base, found, batch):
+        found = self._run(f"{option.name}, batch {batch}", replace(wanted, batch=batch))
+        if isinstance(found, Measured) and not setting.obeyed(base, found, batch):
             self._note_point(option.name, batch, found)
             self._largest(option.name, wanted)
 
@@ -239,9 +239,9 @@ class Planning:
         why = self._refused(batch)
         if why:
             return Refused(why)
-        found, why = self._run(f"{name}, batch {batch}", replace(wanted, batch=batch))
-        if found is None:
-            return Refused(why, failed=why != NO_TIME)
+        found = self._run(f"{name}, batch {batch}", replace(wanted, batch=batch))
+        if isinstance(found, Refused):
+            return found
         setting, base = self.reruns.setting, self._base
         why = setting.obeyed(base, found, batch) if setting is not None and base is not None else ""
         if why:
@@ -251,18 +251,18 @@ class Planning:
 
     # -- re-runs -----------------------------------------------------------------------------------
 
-    def _run(self, name: str, wanted: Wanted) -> tuple[Measured | None, str]:
+    def _run(self, name: str, wanted: Wanted) -> Measured | Refused:
         """What it measured, or why there is nothing."""
         if self.left_s < self._takes(wanted.batch or self._size or 1):
-            return None, NO_TIME
+            return Refused(NO_TIME)
         self.tell(name, max(self._expected, self.reruns.n + 1))
         self.reruns.deadline = time.monotonic() + max(LEAST_S, SHARE * self.left_s)
         try:
             found = self.reruns.run(wanted)
         except Failed as problem:
-            return None, str(problem)
+            return Refused(str(problem), failed=not problem.ours)
         self._runs.append((wanted.batch or self._size or 1, found))
-        return found, ""
+        return found
 
     @property
     def left_s(self) -> float:

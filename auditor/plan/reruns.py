@@ -158,6 +158,10 @@ class Reruns:
             raise Failed(f"the rehearsal cannot do it: {limit.reason}", ours=True)
         steps = sum(row["steps"] for row in manifest.get("passes", ()))
         if steps < WARMUP + 1:
+            if manifest["outcome"] == "timeout":  # of a batch whose memory nobody has seen
+                raise Failed(
+                    "the time given was used up before a step was complete (--budget)", ours=True
+                )
             raise Failed(_why(manifest))
         used = recording.rows(DeviceUseRow)
         if used and not any(row.n for row in used):
@@ -176,8 +180,6 @@ def _why(manifest: Row) -> str:
         ranks = any(word in said for word in RANKS)
         hint = "; audit run --world N rehearses a program of several ranks" if ranks else ""
         return f"the program ended with {said}{where}{hint}"
-    if manifest["outcome"] == "timeout":
-        return "the time given was used up before a step was complete"
     return f"the program took fewer than {WARMUP + 1} steps"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -101,6 +102,31 @@ def test_without_time_what_was_not_run_is_estimated():
     assert all(
         "--budget" in rows(result)[name].why for name in (changes.CHECKPOINTED, changes.AUTOCAST)
     )
+
+
+@pytest.mark.parametrize("outcome", ["timeout", "raised"])
+def test_a_time_out_is_no_lack_of_memory(outcome, monkeypatch):
+    """Of a batch that was too slow to be rehearsed nothing is known: it stays predicted. One that
+    the program cannot take is the end.
+    """
+    reruns = formula(linear)
+    run = reruns.run
+
+    def refuse(wanted):
+        if (wanted.batch or 0) > 32:
+            manifest = {"outcome": outcome, "error": {"type": "Timeout", "message": "x"}}
+            reruns._refuse(SimpleNamespace(manifest=manifest, rows=lambda row: []))
+        return run(wanted)
+
+    monkeypatch.setattr(reruns, "run", refuse)
+    result = planned(reruns)
+    largest = rows(result)[AS_IT_IS].largest["T4"]
+    if outcome == "timeout":
+        assert (largest.basis, largest.batch) == ("estimated", 144)
+        assert "--budget" in largest.why
+    else:
+        assert (largest.basis, largest.batch) == ("rehearsed", 32)
+        assert "the program ended with Timeout" in largest.why
 
 
 def test_an_interrupt_tells_what_is_known():
