@@ -10,6 +10,7 @@ from dataclasses import replace
 from statistics import median
 
 from auditor import amounts
+from auditor.evidence.recorded.steps import device_times, step_of
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace.facts import TraceFacts
 from auditor.model.charts import Series
@@ -38,14 +39,14 @@ the program's own.
 
 
 def step_series(evidence: Evidence, steps: Sequence[StepRow]) -> tuple[Series, ...]:
-    """Step times of the passes without instruments, then device and host memory at the end of each
-    step.
+    """Step times of the passes without instruments, as the report's other times without waiting for
+    the processor, then device and host memory at the end of each step.
 
     All know the step that did not complete, where one ended the run.
     """
     ended = _ended(evidence)
     timed = not evidence.recording.device.simulated
-    times = _times(steps, _waits(evidence)) if timed else ()
+    times = _times(steps, _waits(evidence), device_times(evidence)) if timed else ()
     return tuple(replace(line, ended=ended) for line in (*times, *_memory(steps)))
 
 
@@ -78,14 +79,19 @@ def traced_series(facts: TraceFacts | None) -> tuple[Series, ...]:
     return (Series("in the trace", "us", tuple(map(float, numbers)), us),) if us else ()
 
 
-def _times(steps: Sequence[StepRow], waits: Mapping[int, float]) -> Iterator[Series]:
+def _times(
+    steps: Sequence[StepRow], waits: Mapping[int, float], timed: Mapping[tuple[str, int], float]
+) -> Iterator[Series]:
     for name, said in TIMED.items():
-        numbered = [(number, row) for number, row in enumerate(steps) if row.pass_name == name]
+        numbered = [
+            (number, row, step_of(row, timed).own_us)
+            for number, row in enumerate(steps)
+            if row.pass_name == name
+        ]
         marks = tuple(_marks(numbered, waits))[:MARKS] if name == "quiet" else ()
         if numbered:
-            yield Series(
-                said, "us", _x(numbered), tuple(float(row.us) for _, row in numbered), marks
-            )
+            numbers, _, own_us = zip(*numbered, strict=True)
+            yield Series(said, "us", tuple(map(float, numbers)), own_us, marks)
 
 
 def _memory(steps: Sequence[StepRow]) -> Iterator[Series]:
@@ -111,27 +117,23 @@ def _memory(steps: Sequence[StepRow]) -> Iterator[Series]:
             yield Series(label, "bytes", tuple(map(float, numbers)), held_bytes)
 
 
-def _x(numbered: Sequence[tuple[int, StepRow]]) -> tuple[float, ...]:
-    return tuple(float(number) for number, _ in numbered)
-
-
 def _marks(
-    numbered: Sequence[tuple[int, StepRow]], waits: Mapping[int, float]
+    numbered: Sequence[tuple[int, StepRow, float]], waits: Mapping[int, float]
 ) -> Iterator[tuple[float, str]]:
     """Steps that took much longer than the median of their pass, with the cause that took most of
     the difference.
     """
     if not numbered:
         return
-    usual = median(row.us for _, row in numbered)
+    usual = median(own_us for _, _, own_us in numbered)
+    rows = [row for _, row, _ in numbered]
     causes = [
-        _causes(row, before, waits)
-        for (_, row), (_, before) in zip(numbered, [numbered[0], *numbered], strict=False)
+        _causes(row, before, waits) for row, before in zip(rows, [rows[0], *rows], strict=False)
     ]
     usual_causes = {cause: median(each[cause] for each in causes) for cause in causes[0]}
-    for (number, row), taken in zip(numbered, causes, strict=True):
-        extra = row.us - usual
-        if extra >= LEAST_US and row.us >= SLOW * usual:
+    for (number, _, own_us), taken in zip(numbered, causes, strict=True):
+        extra = own_us - usual
+        if extra >= LEAST_US and own_us >= SLOW * usual:
             yield (
                 float(number),
                 _explained(extra, {cause: taken[cause] - usual_causes[cause] for cause in taken}),
@@ -147,7 +149,6 @@ def _causes(row: StepRow, before: StepRow, waits: Mapping[int, float]) -> dict[s
     return {
         "garbage collection": row.gc_us,
         "waiting for the loader": waits.get(row.step, 0.0),
-        "waiting for the processor": row.queued_us,
         "torch.compile compiled": row.us if row.compiles else 0.0,
         "the allocator gave cached memory back to the device": row.us if retried else 0.0,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -98,7 +98,7 @@ class Steps(Table):
     def build(cls, evidence: Evidence) -> Steps:
         """From the ``steps`` part; where device events timed the step, theirs is its time."""
         rows = rows_of(evidence, StepRow)
-        device_us = {(row.pass_name, row.step): row.us for row in evidence.rows(DeviceTimeRow)}
+        device_us = device_times(evidence)
         quiet, loud, anomaly_off, eager_held = (
             _steps_of(rows, name, device_us)
             for name in ("quiet", "loud", "anomaly_off", "eager_held")
@@ -148,15 +148,22 @@ def _saved(more: Sequence[Step], less: Sequence[Step]) -> Estimate | None:
     return difference(own_times(more), own_times(less), busy=busy)
 
 
-_Times = dict[tuple[str, int], float]
+_Times = Mapping[tuple[str, int], float]
 
 
 def _steps_of(rows: list[StepRow], pass_name: str, device_us: _Times) -> tuple[Step, ...]:
     mine = (row for row in rows if row.pass_name == pass_name)
-    return tuple(_step(row, device_us.get((pass_name, row.step))) for row in mine)
+    return tuple(step_of(row, device_us) for row in mine)
 
 
-def _step(row: StepRow, device_us: float | None) -> Step:
+def device_times(evidence: Evidence) -> _Times:
+    """Us of the steps that device events timed, by pass and number in it."""
+    return {(row.pass_name, row.step): row.us for row in evidence.rows(DeviceTimeRow)}
+
+
+def step_of(row: StepRow, timed: _Times) -> Step:
+    """A row as a step; ``timed`` holds the times by device events."""
+    device_us = timed.get((row.pass_name, row.step))
     host_us = max(0.0, float(row.us))
     us = host_us if device_us is None else max(0.0, device_us)
     # Older recordings read the count outside the step's time, so that it could be the larger of the
