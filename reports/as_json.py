@@ -22,7 +22,7 @@ Object = dict[str, Any]
 UNWRITTEN = ("hints", "joined_facts", "changes")
 """Fields of a finding that are for rules and charts, and for nobody else."""
 
-UNWRITTEN_OF_REPORT = ("editor_links", "interactive_figures")
+UNWRITTEN_OF_REPORT = ("editor_links", "folder", "interactive_figures")
 """Fields of the report that mean nothing on another machine."""
 
 CHARTS = ("series", "layers", "lanes")

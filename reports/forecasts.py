@@ -35,22 +35,19 @@ class Row:
 
 def rows(report: Report, micro: str = "us") -> tuple[Row, ...]:
     """The table of GPUs, the chosen one first; none without a forecast, and none where nothing can
-    be said of any of them for the same reasons: then a sentence says it.
+    be said of any of them: then a sentence says it.
     """
     found = report.forecast
-    if found is None or not _differ(found):
+    if found is None or not _known(found):
         return ()
     return tuple(
         _row(each, micro, chosen=not number, among=found) for number, each in enumerate(found.gpus)
     )
 
 
-def _differ(found: Forecast) -> bool:
-    """Whether there is more to say than why nothing can be said of any."""
-    return (
-        any(each.low_us is not None for each in found.gpus)
-        or len({each.reasons for each in found.gpus}) > 1
-    )
+def _known(found: Forecast) -> bool:
+    """Whether an interval is known for any GPU."""
+    return any(each.low_us is not None for each in found.gpus)
 
 
 def _row(each: GpuForecast, micro: str, *, chosen: bool, among: Forecast) -> Row:
@@ -113,10 +110,13 @@ def _sentences(found: Forecast, micro: str) -> Iterator[str]:
     name = text.one_line(first.gpu, _GPU_LIMIT)
     chosen = "--gpu" if found.asked else "by default; --gpu NAME chooses another"
     if first.low_us is None:
-        why = tuple(_why(first))
+        others = 0 if _known(found) else len(found.gpus) - 1
+        more, kept = (
+            (f" and {amounts.count(others, 'other GPU')}", "them") if others else ("", "it")
+        )
         yield (
-            f"Forecast for {name} ({chosen}): cannot say how long a step would keep it busy: "
-            f"{'; '.join(why)}."
+            f"Forecast for {name} ({chosen}){more}: cannot say how long a step would keep {kept} "
+            f"busy: {'; '.join(_why(first))}."
         )
         return
     mfu = f", at most {amounts.percent(first.mfu_at_most)} MFU" if first.mfu_at_most else ""
@@ -125,7 +125,7 @@ def _sentences(found: Forecast, micro: str) -> Iterator[str]:
         f"step{mfu}; {amounts.percent(first.covered)} of the predicted time is in classes of "
         "operators that were fitted to measurements."
     )
-    sheets = _differ(found) and any(not each.fitted for each in found.gpus)
+    sheets = any(not each.fitted for each in found.gpus)
     yield (
         f"A forecast is from the shapes of {amounts.digits(found.operators)} operators a step, not "
         f"measured: its interval is meant to hold in {amounts.percent(found.nominal)} of programs. "

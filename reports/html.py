@@ -185,6 +185,7 @@ def _fixing(report: Report) -> dict[str, Any]:
         "next_commands": next_steps.commands(report),
         "next_unmeasured": next_steps.unmeasured(report),
         "folder_word": next_steps.FOLDER,
+        "folder": report.folder,
         "fixes": what_ifs.rows(report, "µs"),
         "fixes_said": what_ifs.sentences(report, "µs"),
         "forecasts": forecasts.rows(report, "µs"),

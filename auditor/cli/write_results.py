@@ -88,6 +88,7 @@ def _write_report(report: Report, recording: Recording, out: Path) -> None:
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
+        report = replace(report, folder=out.resolve().name)
         for name, file in (("json", "report.json"), ("html", "report.html")):
             write_whole(out / file, catalogue.renderer(name).render(report))
         _write_patch(report, recording, out / "fixes.patch")

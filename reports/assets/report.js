@@ -80,15 +80,17 @@
     }
   }
 
-  // A page that was opened from a disk knows its folder: the commands name it as a shell takes it.
+  // A page that was opened from a disk knows its folder: the commands name it as a shell takes it. A
+  // page that was copied out of the audit's folder does not: what stands beside it is no report.
   function nameFolder() {
     const own = decodeURIComponent(location.pathname);
     if (location.protocol !== "file:" || !own.startsWith("/") || /[\u0000-\u001f]/.test(own)) return;
     const folder = own.slice(0, Math.max(1, own.lastIndexOf("/")));
+    const said = document.getElementById("folder-said");
+    if (!said || folder.slice(folder.lastIndexOf("/") + 1) !== said.dataset.folder) return;
     const quoted = /^[\w@%+=:,./-]+$/.test(folder) ? folder : `'${folder.replaceAll("'", `'"'"'`)}'`;
     for (const each of document.querySelectorAll(".commands .folder")) each.textContent = quoted;
-    const said = document.getElementById("folder-said");
-    if (said) said.textContent = "Run the commands where the audit ran.";
+    said.textContent = "Run the commands where the audit ran.";
   }
 
   nameFolder();

@@ -316,12 +316,22 @@ def test_commands_name_the_pages_own_folder_as_a_shell_takes_it(
 ) -> None:
     home = tmp_path / folder
     home.mkdir()
-    rendered = renderer("html").render(golden.rich_report())
+    rendered = renderer("html").render(replace(golden.rich_report(), folder=folder))
     assert isinstance(rendered, str)
     (home / "report.html").write_text(rendered, "utf-8")
     browser.get((home / "report.html").as_uri())
     said = wait(browser, "return document.querySelector('#command-1').textContent")
     assert said.strip() == f"audit fix {shlex.quote(str(home))}"
+
+
+def test_a_page_that_was_copied_names_no_folder(browser: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    """Beside the copy stands no report: its folder in a command would be a wrong path."""
+    rendered = renderer("html").render(replace(golden.rich_report(), folder="trainer-step-1"))
+    assert isinstance(rendered, str)
+    (tmp_path / "report.html").write_text(rendered, "utf-8")
+    browser.get((tmp_path / "report.html").as_uri())
+    said = wait(browser, "return document.querySelector('#command-1').textContent")
+    assert said.strip() == "audit fix FOLDER"
 
 
 # ---- the list of findings ------------------------------------------------------------------------

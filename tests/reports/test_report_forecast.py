@@ -60,10 +60,19 @@ def test_a_default_is_said_to_be_one():
 def test_reasons_stand_in_the_place_of_an_interval():
     (only,) = forecasts.sentences(report(NOTHING))
     assert only == (
-        "Forecast for H200 (by default; --gpu NAME chooses another): cannot say how long a step "
-        f"would keep it busy: {SMALL}."
+        "Forecast for H200 (by default; --gpu NAME chooses another) and 1 other GPU: cannot say how "
+        f"long a step would keep them busy: {SMALL}."
     )
     assert forecasts.rows(report(NOTHING)) == ()
+
+
+def test_ten_rows_of_cannot_say_are_one_sentence():
+    """Also where the GPUs' reasons are not the same."""
+    other = replace(B200, gpu="L4", reasons=("recurrent layers",))
+    silent = report(replace(FORECAST, gpus=(B200, other, replace(other, gpu="T4"))))
+    assert forecasts.rows(silent) == ()
+    (only,) = forecasts.sentences(silent)
+    assert " and 2 other GPUs: cannot say how long a step would keep them busy: " in only
 
 
 def test_the_table_has_reasons_too():
