@@ -60,6 +60,20 @@ def _is_generated(file: str) -> bool:
     )
 
 
+PASSED_ON = (
+    "POP_JUMP_",
+    "JUMP_IF_",
+    "TO_BOOL",
+    "UNARY_NOT",
+    "COPY",
+    "CACHE",
+    "NOP",
+    "EXTENDED_ARG",
+    "NOT_TAKEN",
+)
+"""Instructions that test the value on top of the stack, or leave it there."""
+
+
 def _opnames(code: CodeType) -> dict[int, str]:
     """Instruction names by every offset that lies in them: a frame may stand in an instruction's
     inline cache (3.11+).
@@ -213,11 +227,21 @@ class Frames:
         spans = self._spans.get(code)
         if spans is None:
             spans = self._spans[code] = list(positions())
-        index = lasti // 2
+        index = self._tested(code, lasti) // 2
         if not 0 <= index < len(spans) or None in spans[index]:
             return None
         line, end_line, col, end_col = spans[index]
         return {"first_line": line, "end_line": end_line, "col": col, "end_col": end_col}
+
+    def _tested(self, code: CodeType, lasti: int) -> int:
+        """The instruction that made what the one at ``lasti`` tests for truth, itself for any other:
+        a jump stands where the whole condition or its first operand stands
+        (``p is not None and ok.all()``), not where the tensor does.
+        """
+        at = lasti
+        while at > 0 and self._opcode(code, at).startswith(PASSED_ON):
+            at -= 2
+        return at
 
     @staticmethod
     def library_name(frame: FrameType) -> str:

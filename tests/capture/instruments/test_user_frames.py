@@ -4,9 +4,12 @@ own package is the user's.
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from types import ModuleType
 
+import pytest
 import torch
 
 from auditor.capture.instruments.user_frames import Frames
@@ -74,3 +77,42 @@ def test_what_the_compiler_writes_is_not_the_users(tmp_path, monkeypatch):
     assert not frames.is_user("/tmp/torchinductor_me/ab/cab.py")
     assert frames.is_user(str(tmp_path / "compiled_model.py"))
     assert frames.is_user(str(tmp_path / "home" / "train.py"))
+
+
+class _Asked:
+    """Stands where a tensor would: notes where its truth is asked."""
+
+    def __init__(self, frames):
+        self.frames, self.seen = frames, []
+
+    def __bool__(self):
+        self.seen.append(self.frames.number(sys._getframe(1)))
+        return True
+
+    def all(self):
+        return self
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="columns of expressions came with 3.11")
+@pytest.mark.parametrize(
+    ("condition", "operand"),
+    [
+        ("if x.all(): pass", "x.all()"),
+        ("if n is not None and not x.all(): pass", "x.all()"),
+        ("if n > 2 and x: pass", "x"),
+        ("y = 1 if x.all() else 0", "x.all()"),
+        ("y = x.all() and 3", "x.all()"),
+        ("y = not x", "x"),
+        ("assert n and x.all(), 'text'", "x.all()"),
+        ("while n > 8 or x.all(): break", "x.all()"),
+        ("y = [1 for z in (1,) if n and x.all()]", "x.all()"),
+    ],
+)
+def test_a_truth_test_stands_at_its_operand(tmp_path, condition, operand):
+    """CPython gives the jump the place of the whole condition, or of its first operand."""
+    writer = RecordingWriter(tmp_path / "r")
+    asked = _Asked(Frames(writer))
+    exec(compile(condition, str(tmp_path / "train.py"), "exec"), {"x": asked, "n": 5})
+    writer.close()
+    rows = [json.loads(line) for line in (tmp_path / "r/sites.jsonl").read_text().splitlines()]
+    assert {condition[row["col"] : row["end_col"]] for row in rows} == {operand}
