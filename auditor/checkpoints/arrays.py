@@ -28,28 +28,18 @@ KINDS = {
 TEXT = re.compile(r"[SU](\d{1,9})")
 WRONG = "an array of numpy is described wrongly, or holds more than numbers and texts"
 
-STATES = {
-    "pos": (0, 624),
-    "buffer_pos": (0, 4),
-    "has_uint32": (0, 1),
-    "has_gauss": (0, 1),
-    "uinteger": (0, 2**32 - 1),
-    "state": (0, 2**128 - 1),
-    "inc": (0, 2**128 - 1),
+_WORD = {"has_uint32": (0, 1), "uinteger": (0, 2**32 - 1)}
+_PCG = {"state": {"state": (0, 2**128 - 1), "inc": (0, 2**128 - 1)}, **_WORD}
+STATES: dict[str, dict[str, Any]] = {
+    "MT19937": {"state": {"key": 624, "pos": (0, 624)}},
+    "Philox": {"state": {"counter": 4, "key": 2}, "buffer": 4, "buffer_pos": (0, 4), **_WORD},
+    "PCG64": _PCG,
+    "PCG64DXSM": _PCG,
 }
-"""The smallest and largest of each number in a generator's state: numpy does not check that they
-point into its buffers.
+"""The state of each generator: of a number its smallest and largest, of an array its length. numpy
+does not check that they point into its buffers.
 """
 
-LENGTHS = {
-    "MT19937": {"key": 624},
-    "Philox": {"counter": 4, "key": 2, "buffer": 4},
-    "PCG64": {},
-    "PCG64DXSM": {},
-}
-"""Numbers of each array in a generator's state."""
-
-GENERATORS = ("__randomstate_ctor", "__bit_generator_ctor", "__generator_ctor")
 SEEDS = "numpy.random.bit_generator.SeedSequence"
 
 
@@ -60,7 +50,11 @@ class Kind(Mark):
 
     def __init__(self, word: Any, align: Any = False, copy: Any = False) -> None:
         text = TEXT.fullmatch(word) if isinstance(word, str) else None
-        if not isinstance(align, (bool, int)) or (word not in KINDS and text is None):
+        if (
+            not isinstance(align, bool)
+            or not isinstance(copy, bool)
+            or (word not in KINDS and text is None)
+        ):
             raise Malformed(WRONG)
         self.word: str = word
         self.big = False
@@ -74,9 +68,14 @@ class Kind(Mark):
         own = {"U": (self.width, 4, 8), "S": (self.width, 1, 0)}.get(self.word[0], (-1, -1, 0))
         if (version, parts) != (3, [None] * 3) or order not in ("<", ">", "|", "="):
             raise Malformed(WRONG)
-        if (width, align, flags) != own:
+        if (width, align, flags) != own or not _whole(version, width, align, flags):
             raise Malformed(WRONG)
         self.big = order == ">"
+
+
+def _whole(*numbers: Any) -> bool:
+    """True if all are integers: 1.0 and True are as much, and numpy does not take them."""
+    return all(type(number) is int for number in numbers)
 
 
 class Array(Stored):
@@ -88,8 +87,13 @@ class Array(Stored):
         """Its shape, kind and bytes, once. Raises :class:`Malformed`."""
         if self.storage.raw or not isinstance(state, tuple) or len(state) != 5:
             raise Malformed(WRONG)
-        _, shape, kind, fortran, raw = state
-        if not isinstance(shape, tuple) or not isinstance(fortran, (bool, int)):
+        version, shape, kind, fortran, raw = state
+        if (
+            version != 1
+            or not _whole(version)
+            or not isinstance(shape, tuple)
+            or not isinstance(fortran, bool)
+        ):
             raise Malformed(WRONG)
         self.fill(shape, kind, raw)
 
@@ -125,7 +129,7 @@ def _empty() -> Array:
 
 
 def _reconstruct(kind: Any, shape: Any, code: Any) -> Array:
-    if not isinstance(kind, Name) or kind.full != "numpy.ndarray" or shape != (0,):
+    if not isinstance(kind, Name) or kind.full != "numpy.ndarray" or shape_of(shape) != (0,):
         raise Malformed(WRONG)
     if code not in (b"b", "b"):
         raise Malformed(WRONG)
@@ -159,30 +163,34 @@ class Generator(Made):
 
     def build(self, state: Any) -> None:
         """Its numbers: they must lie within its buffers. Raises :class:`Malformed`."""
-        for part in state if isinstance(state, tuple) else (state,):
-            if isinstance(part, dict):
-                kind = part.get("bit_generator", self.origin)
-                known = kind in LENGTHS and self.origin in (kind, "RandomState", "Generator")
-                if not known:
-                    raise Malformed(WRONG)
-                _numbers(part, LENGTHS[kind], 0)
-            elif part is not None and not isinstance(part, Generator):
+        first, *rest = state if isinstance(state, tuple) and state else (state,)
+        if isinstance(first, dict):
+            numbers = dict(first)
+            kind = numbers.pop("bit_generator", "")
+            gauss, has = numbers.pop("gauss", 0.0), numbers.pop("has_gauss", 0)
+            if self.origin not in (kind, "RandomState") or kind not in STATES:
                 raise Malformed(WRONG)
-
-
-def _numbers(state: dict[Any, Any], lengths: dict[str, int], depth: int) -> None:
-    for key, each in state.items():
-        if isinstance(each, dict) and depth < 2:
-            _numbers(each, lengths, depth + 1)
-        elif isinstance(each, Array):
-            if lengths.get(key) != math.prod(each.shape) or not each.dtype.startswith("uint"):
+            if has not in (0, 1) or not _whole(has) or type(gauss) not in (float, int):
                 raise Malformed(WRONG)
-        elif type(each) is int:
-            low, high = STATES.get(key, (0, -1))
-            if not low <= each <= high:
-                raise Malformed("a random generator's state points outside of its buffers")
-        elif key not in ("bit_generator", "gauss") or not isinstance(each, (str, float)):
+            _numbers(numbers, STATES[kind])
+        elif first is not None or self.origin != "Generator":
             raise Malformed(WRONG)
+        if len(rest) > 1 or not all(isinstance(each, Seeds) for each in rest):
+            raise Malformed(WRONG)
+
+
+def _numbers(state: Any, known: dict[str, Any]) -> None:
+    if not isinstance(state, dict) or {*state} != {*known}:
+        raise Malformed(WRONG)
+    for key, each in state.items():
+        allowed = known[key]
+        if isinstance(allowed, dict):
+            _numbers(each, allowed)
+        elif isinstance(allowed, int):
+            if not isinstance(each, Array) or each.shape != (allowed,) or each.dtype[:4] != "uint":
+                raise Malformed(WRONG)
+        elif type(each) is not int or not allowed[0] <= each <= allowed[1]:
+            raise Malformed("a random generator's state points outside of its buffers")
 
 
 def _generator(kind: str) -> Callable[..., Generator]:
@@ -193,7 +201,7 @@ def _generator(kind: str) -> Callable[..., Generator]:
             full = name.full if isinstance(name, Name) else name
             kinds = full.rpartition(".")[2] if isinstance(full, str) else ""
         ctors = [each for each in rest if not isinstance(each, Name)]
-        if kinds not in LENGTHS or len(rest) > 1 or ctors:
+        if kinds not in STATES or len(rest) > 1 or ctors:
             raise Malformed(WRONG)
         return Generator(kind or kinds, [])
 

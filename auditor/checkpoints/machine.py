@@ -16,7 +16,7 @@ from typing import Any
 
 from auditor.checkpoints import allowed
 from auditor.checkpoints.contents import Malformed, printable
-from auditor.checkpoints.marks import PLAIN, Made, Name, group, hashable
+from auditor.checkpoints.marks import PLAIN, Foreign, Made, Name, group, hashable
 
 NUMBER = 1 << 16
 """Bytes of one integer at most."""
@@ -137,7 +137,7 @@ class Machine:
             except TypeError:
                 raise Malformed(f"its pickle gives {function.full} wrong arguments") from None
         elif allowed.runs_code(function.full):
-            made = Made(function.full, list(arguments))
+            made = Foreign(function.full, list(arguments))
         else:
             raise Malformed(f"its pickle calls {function.full} in a way that nothing saves")
         self.made.append(made)
@@ -182,4 +182,4 @@ MAPPINGS = ("yacs.config.CfgNode", *allowed.LIGHTNING)
 
 def _grows(owner: Any, names: tuple[str, ...]) -> bool:
     """True for objects that may have more parts: those of these classes, and of any unknown one."""
-    return isinstance(owner, Made) and (owner.origin in names or allowed.runs_code(owner.origin))
+    return isinstance(owner, Foreign) or (isinstance(owner, Made) and owner.origin in names)

@@ -57,7 +57,17 @@ class Made(Mark):
 
     def build(self, state: Any) -> None:
         """Its attributes; those that Python itself uses are nobody's to set."""
-        self.parts.extend(attributes(state) if isinstance(state, (dict, tuple)) else [state])
+        self.parts.extend(attributes(state))
+
+
+class Foreign(Made):
+    """An object of a class that may run code: its state may be anything."""
+
+    __slots__ = ()
+
+    def build(self, state: Any) -> None:
+        """Anything."""
+        self.parts.append(state)
 
 
 class Composite(Made):

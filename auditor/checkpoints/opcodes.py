@@ -66,7 +66,7 @@ def _old_text(form: Struct) -> Operation:
     def push(machine: Machine) -> None:
         if (size := machine.number(form)) < 0:
             raise Malformed("its pickle has a text of negative length")
-        machine.push(machine.take(size).decode("utf-8", "replace"))
+        machine.push(machine.take(size).decode("utf-8"))
 
     return push
 
@@ -98,7 +98,7 @@ def _quoted(machine: Machine) -> None:
     line = machine.line()
     if len(line) < 2 or line[:1] != line[-1:] or line[:1] not in (b"'", b'"'):
         raise Malformed("its pickle has a text without quotes")
-    machine.push(line[1:-1].decode("utf-8", "replace"))
+    machine.push(line[1:-1].decode("utf-8"))
 
 
 def _tuple(size: int) -> Operation:

@@ -56,20 +56,26 @@ def _default(factory: Any = None) -> dict[Any, Any]:
     return {}
 
 
+class Fixed(Made):
+    """What has parts and no attributes."""
+
+    __slots__ = ()
+
+    def build(self, state: Any) -> None:
+        """It has no attributes."""
+        demand(state is None)
+
+
 def _deque(values: Any = (), most: Any = None) -> Made:
     demand(isinstance(values, (list, tuple)) and (most is None or _count(most)))
     return Queue("collections.deque", list(values))
 
 
-class Queue(Made):
+class Queue(Fixed):
     """A deque."""
 
     __slots__ = ()
     hashable = False
-
-    def build(self, state: Any) -> None:
-        """It has no attributes."""
-        demand(state is None)
 
 
 def _count(value: Any) -> bool:
@@ -180,6 +186,17 @@ def _member(value: Any) -> Value:
     return Value("enumeration")
 
 
+class Range(Mark):
+    """A range of sizes that torch.compile was given: a dimension and its ends."""
+
+    __slots__ = ()
+
+    def build(self, state: Any) -> None:
+        """These three."""
+        demand(isinstance(state, list) and len(state) == 3)
+        demand(all(part is None or type(part) is int for part in state))
+
+
 class Identity(Mark):
     """A UUID: a number, which is its state."""
 
@@ -197,8 +214,9 @@ def _object(name: str) -> Made:
     return Made(name, [])
 
 
-def _tuple(name: str, *args: Any) -> Made:
-    return Made(name, list(args))
+def _tuple(size: int, *args: Any) -> Made:
+    demand(len(args) == size)
+    return Fixed("tuple", list(args))
 
 
 OBJECTS = (
@@ -206,13 +224,14 @@ OBJECTS = (
     *allowed.LIGHTNING,
     *allowed.TENSOR_PACKAGE,
     *allowed.TRAINER,
-    "torch._dynamo.decorators._DimRange",
 )
 """Classes whose objects are made empty, and then get their attributes."""
 
-TUPLES = tuple(
-    f"torch.distributed.tensor._dtensor_spec.{name}" for name in ("ShardOrderEntry", "TensorMeta")
-)
+TUPLES = {
+    "torch.distributed.tensor._dtensor_spec.ShardOrderEntry": 2,
+    "torch.distributed.tensor._dtensor_spec.TensorMeta": 3,
+}
+"""Tuples with names, and their number of parts."""
 
 CALLS: dict[str, Callable[..., Any]] = {
     "collections.OrderedDict": _ordered,
@@ -247,8 +266,9 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 NEW: dict[str, Callable[..., Any]] = {
     **{name: partial(_object, name) for name in OBJECTS},
-    **{name: partial(_tuple, name) for name in TUPLES},
+    **{name: partial(_tuple, size) for name, size in TUPLES.items()},
     "torch.torch_version.TorchVersion": _version,
+    "torch._dynamo.decorators._DimRange": Range,
     "uuid.UUID": Identity,
     "builtins.complex": _complex,
 }

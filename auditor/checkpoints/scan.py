@@ -6,7 +6,7 @@ import stat
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,7 +18,6 @@ from auditor.checkpoints.contents import (
     Malformed,
     NotACheckpoint,
     OptimizerFacts,
-    Role,
     Scan,
     SchedulerFacts,
     Stored,
@@ -156,11 +155,10 @@ def _tallied(container: Container, found: structure.Structure, size: int) -> lis
         if stored not in known:
             bytes_left -= min(stored.span_bytes, size)
             known[stored] = _tally(container, path, stored) if bytes_left > 0 else None
-        role = cast("Role", found.role(path))
+        tally = known[stored]
+        role = found.role_of(path, tally)
         described.append(
-            TensorFacts(
-                structure.named(path), stored.dtype, stored.shape, role, known[stored], path
-            )
+            TensorFacts(structure.named(path), stored.dtype, stored.shape, role, tally, path)
         )
     if bytes_left <= 0:
         container.limits.append(

@@ -12,6 +12,7 @@ from typing import Any
 from auditor.checkpoints.contents import (
     COUNT,
     OptimizerFacts,
+    Role,
     SchedulerFacts,
     Storage,
     Stored,
@@ -100,13 +101,24 @@ class Structure:
     left: list[str] = field(default_factory=list)
     rng: bool = False
 
-    def role(self, path: Path) -> str:
+    def role(self, path: Path) -> Role:
         """Whose tensor it is: ``optimizer``, ``model`` or ``other``."""
         if any(path[: len(owner)] == owner for owner in self.optimizers):
             return "optimizer"
         heads = (path[:length] for length in range(len(path)))
         path = next((head for head in heads if head in self.composites), path)
+        while len(path) > 1 and isinstance(path[-1], int) and path[:-1] not in self.weights:
+            path = path[:-1]  # in a list among weights
+            if _of_results(path):
+                return "other"
         return "model" if path[:-1] in self.weights and not _of_results(path[:-1]) else "other"
+
+    def role_of(self, path: Path, tally: Tally | None) -> Role:
+        """As :meth:`role`; a bound is nobody's weight while it is infinite (of observers that saw
+        nothing).
+        """
+        unset = tally is not None and tally.nonfinite > tally.nan == 0
+        return "other" if unset and _words(path) & BOUNDS else self.role(path)
 
     @property
     def poisoned(self) -> list[TensorFacts]:
@@ -127,9 +139,9 @@ def _tally(number: float) -> Tally:
 
 
 def _words(path: Path) -> set[str]:
-    """Words of its last key."""
+    """Words of the last part of its last key."""
     last = next((key for key in reversed(path) if isinstance(key, str)), "")
-    return {*last.lower().split("_")}
+    return {*last.rpartition(".")[2].lower().split("_")}
 
 
 def _of_results(path: Path) -> bool:

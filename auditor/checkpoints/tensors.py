@@ -12,7 +12,7 @@ from typing import Any
 
 from auditor.checkpoints import allowed
 from auditor.checkpoints.contents import BYTES, COUNT, Malformed, Storage, Stored
-from auditor.checkpoints.marks import Composite, Look, Made, Name, Value, attributes
+from auditor.checkpoints.marks import Composite, Foreign, Look, Name, Value, attributes
 
 DEVICES = (
     "cpu|cuda|ipu|xpu|mkldnn|opengl|opencl|ideep|hip|ve|fpga|maia|xla|lazy|vulkan|mps|meta|hpu|mtia"
@@ -145,6 +145,7 @@ def _tensor_v3(  # noqa: PLR0917 - the arguments that torch gives it
 ) -> Stored:
     dtype = dtype_of(kind)
     _demand(isinstance(storage, Storage) and not dtype.startswith("q"))
+    _demand(grad is False)  # with a gradient torch cannot make it
     _graded(grad, hooks, dtype)
     _bits(bits, dtype)
     return view(storage, dtype, offset, shape, stride)
@@ -166,23 +167,21 @@ def _quantized(  # noqa: PLR0917 - the arguments that torch gives it
     _demand(name in PER_CHANNEL and len(scheme) == 4)
     _, scales, zeros, axis = scheme
     _demand(type(axis) is int and 0 <= axis < len(stored.shape))
-    for each, kind in zip((scales, zeros), PER_CHANNEL[name], strict=True):
+    for each, kinds in zip((scales, zeros), PARAMETERS, strict=True):
         if isinstance(each, list):
             _demand(len(each) == stored.shape[axis])
             _demand(all(type(number) in (int, float) for number in each))
         else:
-            _demand(isinstance(each, Stored) and each.dtype == kind)
+            _demand(isinstance(each, Stored) and each.dtype in kinds)
             _demand(each.shape == (stored.shape[axis],))
     for scale in scales if isinstance(scales, list) else ():
         _scale(scale)
     return Composite("quantized", {"": stored, "scales": scales, "zero_points": zeros})
 
 
-PER_CHANNEL = {
-    "torch.per_channel_affine": ("float64", "int64"),
-    "torch.per_channel_affine_float_qparams": ("float32", "float32"),
-}
-"""dtypes of the scales and zero points of a quantized tensor, by its scheme."""
+PER_CHANNEL = ("torch.per_channel_affine", "torch.per_channel_affine_float_qparams")
+PARAMETERS = (("float64", "float32"), ("int64", "int32", "float32"))
+"""dtypes of the scales and of the zero points of a quantized tensor."""
 
 
 def _scale(scale: Any) -> None:
@@ -361,13 +360,14 @@ def _with(data: Any, state: Any) -> Any:
     parts = {key: each for part in attributes(state) for key, each in part.items()}
     if OWN & {*parts}:
         raise Malformed(f"its pickle changes a tensor's {min(OWN & {*parts})} after it was made")
-    return Composite("attributes", {"": data, **parts}) if parts else data
+    check = data.check if isinstance(data, Composite) else None
+    return Composite("attributes", {"": data, **parts}, check) if parts else data
 
 
 def _from_type(function: Any, kind: Any, args: Any, state: Any) -> Any:
     _demand(isinstance(function, Name) and isinstance(kind, Name) and isinstance(args, tuple))
     if allowed.runs_code(function.full) or allowed.runs_code(kind.full):
-        return Made(function.full, [*args, state])
+        return Foreign(function.full, [*args, state])
     _demand(function.full in REBUILT and kind.full in SUBCLASSES)
     return _with(REBUILT[function.full](*args), state)
 
@@ -393,7 +393,7 @@ def _wrapper(  # noqa: PLR0917 - the arguments that torch gives it
 ) -> Any:
     _demand(isinstance(kind, Name))
     if allowed.runs_code(kind.full):
-        return Made(kind.full, [])
+        return Foreign(kind.full, [])
     _demand(kind.full in SUBCLASSES[2:] and is_count(offset) and isinstance(layout, Name))
     place_of(device.kind if isinstance(device, Value) else device)
     return _meta(dtype, shape, stride, grad)

@@ -17,7 +17,7 @@ from auditor.checkpoints.scan import scan
 from auditor.cli.main import main
 from auditor.evidence.checkpoints import Checkpoint
 from auditor.isolation import ReaderDied, isolated
-from fuzz import hostile_checkpoints, real_checkpoints
+from fuzz import attacks, hostile_checkpoints, oracle, real_checkpoints
 
 CRASH = ("deep-", "squared-", "huge-")
 """Files that torch itself dies of, hangs at, or takes all memory for."""
@@ -92,6 +92,46 @@ def test_torch_and_we_agree_on_real_ones(real):
             continue
         scanned = scan(path)
         assert loads(path) == (not scanned.foreign and not scanned.beyond), path.name
+
+
+def test_what_torch_refuses_or_finds_poisoned_is_never_good(tmp_path):
+    """A sample of ``python -m fuzz.attacks``, twelve kinds; torch itself says what each is."""
+    counts, wrong = attacks.compare(tmp_path, seed=17, number=480)
+    assert not wrong
+    assert all(each["good"] >= 2 and each["not good"] >= 2 for each in counts.values())
+
+
+def test_two_hundred_states_of_layers_optimizers_and_schedules_are_good(tmp_path):
+    bad = {}
+    for number, (name, content) in enumerate(real_checkpoints.many()):
+        path = tmp_path / f"{name}.pt"
+        path.write_bytes(
+            real_checkpoints.saved(content, _use_new_zipfile_serialization=number % 4 != 3)
+        )
+        found = judged(path)
+        if found is None or not found.good:
+            bad[name] = found and (found.scan.damage, found.scan.limits, found.poisoned)
+    assert not bad and number >= 199
+
+
+def test_the_oracle_sees_what_it_should(tmp_path):
+    """Of files that are whole, poisoned, nonsense, and that crash whoever reads them."""
+    layout = attacks.Call(torch.serialization._get_layout, "torch.sparse_csr")
+    parts = (attacks._integers([0, 2**40, 2**41]), attacks._integers([0, 1]))
+    crash = attacks.Call(
+        torch._utils._rebuild_sparse_tensor, layout, (*parts, attacks.tensor(torch.ones(2)), (2, 2))
+    )
+    trees = (
+        attacks.tensor(torch.ones(2)),
+        attacks.tensor(torch.tensor([float("nan")])),
+        attacks.Call(torch.device, "evil"),
+        crash,
+    )
+    files = []
+    for number, tree in enumerate(trees):
+        (tmp_path / f"{number}.pt").write_bytes(attacks.archive(tree))
+        files.append((tmp_path / f"{number}.pt", False))
+    assert oracle.verdicts(files) == [oracle.FIT, oracle.POISONED, oracle.REFUSED, oracle.DIED]
 
 
 def test_what_torch_refuses_of_the_hostile_ones_is_never_good(hostile):

@@ -196,6 +196,9 @@ WHOLE = {
     "bsr": compressed("bsr", [0, 1], [0], torch.ones(1, 2, 2), (2, 2)),
     "nested": nested([[2], [3]], [[1], [1]], [0, 2], torch.ones(5)),
     "channel": quantized(torch.ones(2, 3), (CHANNEL, SCALES, ZEROS, 0)),
+    "channel of 32 bits": quantized(
+        torch.ones(2, 3), (CHANNEL, tensor(torch.ones(2)), tensor(torch.zeros(2)), 0)
+    ),
     "affine": quantized(torch.ones(2), (Global("torch.per_tensor_affine"), 0.5, 3)),
 }
 
