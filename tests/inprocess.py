@@ -184,11 +184,16 @@ def judge_checkpoints(
 
 
 def judge(
-    folder: Path, make: Callable[[], Callable[[], Any]], rules: tuple[type[Rule], ...], **more: Any
+    folder: Path,
+    make: Callable[[], Callable[[], Any]],
+    rules: tuple[type[Rule], ...],
+    beside: tuple[type[Rule], ...] = (),
+    **more: Any,
 ) -> tuple[list[Finding], list[Verdict]]:
-    """Record and judge with these rules; of rules on checkpoints, what the step saved (if a run can
-    answer too: if it did).
+    """Record, also what the rules ``beside`` these need, and judge with these rules; of rules on
+    checkpoints, what the step saved (if a run can answer too: if it did).
     """
+    parts = engine.parts_of((*rules, *beside))
     played = more.get("device") == "rehearse"  # such a step needs the device
     if rules and not played and all(asks_for_checkpoints(rule) for rule in rules):
         judged = judge_checkpoints(folder / "saved", make, rules)
@@ -196,10 +201,8 @@ def judge(
             return judged
     several = more.pop("ranks", False)
     if several:
-        recording: Recording = record_ranks(
-            folder, make, engine.parts_of(rules), roots=more["roots"]
-        )
+        recording: Recording = record_ranks(folder, make, parts, roots=more["roots"])
     else:
-        recording = record(folder, make, engine.parts_of(rules), **more)
+        recording = record(folder, make, parts, **more)
     judgement = engine.judge(Evidence(recording), rules)
     return list(judgement.findings), list(judgement.verdicts)

@@ -14,6 +14,7 @@ from typing import Any
 from auditor.capture.held_eager import HeldEager
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.instruments.live_objects import one_look
+from auditor.capture.instruments.monkeypatch import LOOKING
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.memory.snapshot import MemoryHistory, in_use
 from auditor.capture.probes.numerics.debug_modes import DebugModesProbe
@@ -424,7 +425,8 @@ class Session:
         user's.
         """
         try:
-            do()
+            with LOOKING:
+                do()
         except Exception as error:
             self._failed(name, error)
 

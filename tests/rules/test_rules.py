@@ -38,7 +38,7 @@ from auditor.judging.manual import SECTIONS, page
 from auditor.model import Finding, Severity, Verdict
 from auditor.recordings.folder import TRACE
 from auditor.recordings.standalone_trace import RankedTraces, TraceRecording
-from auditor.rule import FAMILIES
+from auditor.rule import FAMILIES, Rule
 from auditor.timeline import fleet, trace_files
 from tests import recordings
 from tests.inprocess import judge
@@ -96,7 +96,9 @@ def give_back() -> None:
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
-def reported(code: str, path: Path, name: str, folder: Path) -> tuple[set[int], list[str]]:
+def reported(
+    code: str, path: Path, name: str, folder: Path, beside: tuple[type[Rule], ...] = ()
+) -> tuple[set[int], list[str]]:
     """Lines reported for a case (relative to its own first line), and what is louder than a note
     (or than nothing, for a rule of notes).
     """
@@ -115,6 +117,7 @@ def reported(code: str, path: Path, name: str, folder: Path) -> tuple[set[int], 
                 folder,
                 getattr(load(path), name),
                 (RULES[code],),
+                beside,
                 roots=[path],
                 device=device,
                 ranks=name.endswith("__processes"),
@@ -169,12 +172,17 @@ def replayed(code: str, path: Path, name: str, folder: Path) -> tuple[list[Findi
     return list(judgement.findings), list(judgement.verdicts)
 
 
+def marked_in(path: Path, code: str, name: str) -> set[int]:
+    """Lines of a case that must be reported."""
+    first, last = factories(path)[name]
+    lines = path.read_text().splitlines()
+    return {n for n in range(first, last + 1) if f"# {code}" in lines[n - 1]}
+
+
 @pytest.mark.parametrize(("code", "name"), cases("fires"))
 def test_fires_on_the_very_line(code: str, name: str, tmp_path: Path) -> None:
     path = HERE / code.lower() / "fires.py"
-    first, last = factories(path)[name]
-    lines = path.read_text().splitlines()
-    marked = {n for n in range(first, last + 1) if f"# {code}" in lines[n - 1]}
+    marked = marked_in(path, code, name)
     found, loud = reported(code, path, name, tmp_path / "recording")
     assert found == (marked or {0})
     assert loud or not name.endswith(TRACED), "a trace that fires must do so louder than a note"
@@ -184,6 +192,38 @@ def test_fires_on_the_very_line(code: str, name: str, tmp_path: Path) -> None:
 def test_stays_silent(code: str, name: str, tmp_path: Path) -> None:
     _, loud = reported(code, HERE / code.lower() / "silent.py", name, tmp_path / "recording")
     assert not loud
+
+
+ODD = {
+    "handed_on_beside_the_module_and_called_by_nobody": "reads the file of this harness, too",
+    "resized_at_random__rehearsal": "its small memory is enlarged, and that of our probes with it",
+}
+"""Cases that tell more of the harness than of the probes."""
+
+
+def recorded(kind: str) -> list[pytest.param]:
+    """Cases that are recorded here: the first of some rules, all where tests may take minutes."""
+    endings, seen, found = (*TRACED, "__cuda", "__processes"), set[str](), []
+    for code, name in (case.values for case in cases(kind)):
+        if name.endswith(endings) or name in ODD:
+            continue
+        quick = kind == "fires" and code.startswith(("WASTE", "NUM", "GRAPH", "OPT"))
+        first = quick and (code not in seen or name.startswith("gan_"))
+        seen.add(code)
+        marks = () if first else pytest.mark.slow
+        found.append(pytest.param(kind, code, name, marks=marks, id=f"{code}-{kind}-{name}"))
+    return found
+
+
+@pytest.mark.parametrize(("kind", "code", "name"), recorded("fires") + recorded("silent"))
+def test_no_probe_silences_another(kind: str, code: str, name: str, tmp_path: Path) -> None:
+    """With the probes of all rules, each case gives what it gives with those of its own rule."""
+    path = HERE / code.lower() / f"{kind}.py"
+    found, loud = reported(code, path, name, tmp_path / "recording", tuple(RULES.values()))
+    if kind == "fires":
+        assert found == (marked_in(path, code, name) or {0})
+    else:
+        assert not loud
 
 
 @pytest.mark.parametrize("code", RULES)

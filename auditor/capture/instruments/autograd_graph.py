@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 
 import torch
 
-from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.monkeypatch import LOOKING, Patches
 from auditor.capture.instruments.torch_private import autograd
 from auditor.capture.instruments.torch_private.compiler import is_traced
 from auditor.capture.instruments.torch_private.tensors import base_of
@@ -292,7 +292,8 @@ class BackwardHooks:
         watchers = () if traced else tuple(self._watchers)
         for watcher in watchers:
             try:
-                watcher.backward_begins(call)
+                with LOOKING:
+                    watcher.backward_begins(call)
             except Exception as error:
                 self._lose(watcher, error)
         call.let_go()
@@ -307,7 +308,8 @@ class BackwardHooks:
             self._depth -= 1
             for watcher in watchers:
                 try:
-                    watcher.backward_ends(call)
+                    with LOOKING:
+                        watcher.backward_ends(call)
                 except Exception as error:
                     self._lose(watcher, error)
             call.let_go()

@@ -5,13 +5,12 @@ code.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.monkeypatch import LOOKING, Patches
 from auditor.capture.instruments.torch_private import dispatch
 from auditor.capture.instruments.torch_private.autograd import has_dynamo
 from auditor.capture.instruments.torch_private.dispatch import DispatchMode, schema_of
@@ -55,9 +54,11 @@ class OperatorMode(DispatchMode):
         self.live = True
 
     def watches(self, func: Any) -> bool:
-        """False once the watch is over, in a process that was forked, and for operators without a
-        schema.
+        """False once the watch is over, in a process that was forked, for operators without a schema
+        and for those of a look of ours.
         """
+        if LOOKING.depth:
+            return False
         return self.live and os.getpid() == self._process and schema_of(func) is not None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -70,15 +71,6 @@ class OperatorMode(DispatchMode):
             self._guarded(lambda: self.after(call, args, result))
         return result
 
-    @contextmanager
-    def aside(self) -> Iterator[None]:
-        """What runs meanwhile is ours, and is not watched."""
-        live, self.live = self.live, False
-        try:
-            yield
-        finally:
-            self.live = live
-
     def before(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call is about to run. What this returns is given to :meth:`after`; None: nothing to
         look at then.
@@ -89,7 +81,8 @@ class OperatorMode(DispatchMode):
 
     def _guarded(self, do: Callable[[], Any]) -> Any:
         try:
-            return do()
+            with LOOKING:
+                return do()
         except Exception as error:  # the user's step goes on
             self._on_error(error)
             return None

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import itertools
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -22,6 +23,24 @@ SWAPPED = "<audit>"
 """The file that swapped code says it is of."""
 
 _NUMBERS = itertools.count(1)
+
+
+class Looking(threading.local):
+    """Inside, what this thread runs is a look of ours, and none of our watches takes it for the
+    program's. May be entered again.
+    """
+
+    depth = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.depth -= 1
+
+
+LOOKING = Looking()
+"""Whether a look of ours is under way in this thread."""
 
 
 class Patches:
@@ -174,7 +193,8 @@ def guarded(
 
     def call(*args: Any, **kwargs: Any) -> None:
         try:
-            hook(*args, **kwargs)
+            with LOOKING:
+                hook(*args, **kwargs)
         except Exception as error:
             if missed is not None:
                 with contextlib.suppress(

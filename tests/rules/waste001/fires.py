@@ -8,7 +8,12 @@ from torch import nn
 def _gan():
     g = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 128))
     d = nn.Sequential(nn.Linear(128, 64), nn.LeakyReLU(0.2), nn.Linear(64, 1))
-    return g, d, torch.optim.Adam(g.parameters(), lr=1e-3), torch.optim.Adam(d.parameters(), lr=1e-3)
+    return (
+        g,
+        d,
+        torch.optim.Adam(g.parameters(), lr=1e-3),
+        torch.optim.Adam(d.parameters(), lr=1e-3),
+    )
 
 
 def gan_generator_fills_discriminator():
@@ -55,8 +60,28 @@ def gan_fake_not_detached():
     return step
 
 
+def gan_of_sigmoids_and_logarithms():
+    g, d, g_opt, d_opt = _gan()
+
+    def step():
+        d_opt.zero_grad()
+        on_real = torch.log(torch.sigmoid(d(torch.randn(32, 128))))
+        on_fake = d(g(torch.randn(32, 16)))  # WASTE001
+        (-on_real.mean() - torch.log(1 - torch.sigmoid(on_fake)).mean()).backward()
+        d_opt.step()
+        g_opt.zero_grad()
+        fake = g(torch.randn(32, 16))
+        (-torch.log(torch.sigmoid(d(fake)))).mean().backward()  # WASTE001
+        g_opt.step()
+
+    return step
+
+
 def critic_of_an_actor():
-    actor, critic = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 2)), nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 1))
+    actor, critic = (
+        nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 2)),
+        nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 1)),
+    )
     a_opt, c_opt = torch.optim.Adam(actor.parameters()), torch.optim.Adam(critic.parameters())
 
     def step():
@@ -76,7 +101,9 @@ def critic_of_an_actor():
 def wgan_convolutions_zeroed_in_place():
     class _ConvGan:
         def __init__(self):
-            self.g = nn.Sequential(nn.ConvTranspose2d(8, 16, 4), nn.ReLU(), nn.ConvTranspose2d(16, 3, 4, 2))
+            self.g = nn.Sequential(
+                nn.ConvTranspose2d(8, 16, 4), nn.ReLU(), nn.ConvTranspose2d(16, 3, 4, 2)
+            )
             self.d = nn.Sequential(nn.Conv2d(3, 16, 3, 2), nn.LeakyReLU(0.2), nn.Conv2d(16, 1, 3))
             self.g_opt = torch.optim.RMSprop(self.g.parameters(), lr=1e-4)
             self.d_opt = torch.optim.RMSprop(self.d.parameters(), lr=1e-4)
@@ -105,7 +132,9 @@ def wgan_convolutions_zeroed_in_place():
 
 def discriminator_of_convolutions_cleared_before_its_own_backward():
     generator = nn.Conv2d(4, 8, 3, padding=1)
-    critic = nn.Sequential(nn.Conv2d(8, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1))
+    critic = nn.Sequential(
+        nn.Conv2d(8, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1)
+    )
     g_opt = torch.optim.SGD(generator.parameters(), lr=0.01)
     d_opt = torch.optim.SGD(critic.parameters(), lr=0.01)
 

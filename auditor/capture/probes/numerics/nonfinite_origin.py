@@ -4,7 +4,6 @@ user's line of each birth.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import sys
@@ -172,10 +171,9 @@ class NonfiniteOriginProbe(Probe):
         if self._done or self.context.step + 1 < min(self.context.watched, default=0):
             return
         dataset = dataset_class(dataset_of(iterator))
-        with contextlib.nullcontext() if self._mode is None else self._mode.aside():
-            for tensor in tensors_in(batch, BATCH):
-                if tensor.is_floating_point() and not finite(tensor):
-                    self._log.note_batch(tensor, dataset.__name__)
+        for tensor in tensors_in(batch, BATCH):
+            if tensor.is_floating_point() and not finite(tensor):
+                self._log.note_batch(tensor, dataset.__name__)
 
     def step_begin(self) -> None:
         """Watch the step if it is one of those."""
@@ -211,14 +209,12 @@ class NonfiniteOriginProbe(Probe):
 
     def _look_at_norms(self, watch: NonfiniteOriginMode) -> None:
         def begins(module: torch.nn.Module, *_: Any, **__: Any) -> None:
-            with watch.aside():
-                if not _all_finite(module):
-                    self._spoiled.add(module)
+            if not _all_finite(module):
+                self._spoiled.add(module)
 
         def ran(_: Any, module: torch.nn.Module, given: Any, *__: Any) -> None:
-            with watch.aside():
-                if self._given is None and module not in self._spoiled and not _all_finite(module):
-                    self._given = self._log.of(given)
+            if self._given is None and module not in self._spoiled and not _all_finite(module):
+                self._given = self._log.of(given)
 
         if BatchNorm is not None:
             self._patches.around(BatchNorm, "forward", before=begins, after=ran)

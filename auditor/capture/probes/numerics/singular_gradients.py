@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from auditor.capture.instruments.autograd_graph import Backward, Node
+from auditor.capture.instruments.monkeypatch import LOOKING
 from auditor.capture.instruments.torch_private.autograd import next_number, number_of
 from auditor.capture.probes.numerics.op_ranges_log import CallFacts, Entry
 from auditor.recordings.schema import NumericRow
@@ -157,6 +158,7 @@ class SingularGradients:
     ) -> Any:
         def ran(outgoing: Any, incoming: Any) -> None:
             with (
+                LOOKING,
                 contextlib.suppress(Exception),
                 torch.no_grad(),
             ):  # gradients are the user's, and so is this backward

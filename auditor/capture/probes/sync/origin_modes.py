@@ -13,6 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from auditor.capture.instruments.dispatch_modes import run_operator
+from auditor.capture.instruments.monkeypatch import LOOKING
 from auditor.capture.instruments.torch_private.dispatch import (
     DispatchMode,
     has_default_device,
@@ -55,7 +56,7 @@ class Births(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        if not self.live or os.getpid() != self._process:
+        if LOOKING.depth or not self.live or os.getpid() != self._process:
             return result
         try:
             return self._seen(func, args, kwargs, result)
@@ -120,7 +121,7 @@ class Propagation(DispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not self.live or os.getpid() != self._process:
+        if LOOKING.depth or not self.live or os.getpid() != self._process:
             return run_operator(func, args, kwargs)
         origins, before = self._origins, self._origins.computing
         inputs, derived = self._look((*args, *kwargs.values()))

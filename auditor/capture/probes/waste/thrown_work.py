@@ -18,6 +18,7 @@ import torch
 
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
 from auditor.capture.instruments.module_stack import live_modules
+from auditor.capture.instruments.monkeypatch import LOOKING
 from auditor.capture.instruments.torch_private.training import own_buffers
 from auditor.capture.instruments.user_frames import OWN
 from auditor.capture.probes.base import Context
@@ -174,6 +175,7 @@ class ThrownWorkProbe(OperatorProbe):
             if (
                 mode is not None
                 and mode.live
+                and not LOOKING.depth
                 and args
                 and isinstance(args[0], torch.Tensor)
                 and not by.startswith(OWN)
