@@ -329,7 +329,7 @@ def unpriced(report: Report) -> str:
 
 def _headline(report: Report) -> Iterator[str]:
     best = proven(report)
-    if said := verified.headline(report) or verified.nothing_proven(report):
+    if said := verified.headline(report):
         yield said
     elif best is not None and best.verified is not None:
         before, after = best.verified.step_us_before or 0.0, best.verified.step_us_after or 0.0
@@ -350,6 +350,8 @@ def _headline(report: Report) -> Iterator[str]:
             f"{part.basis}: {_price(report, part)} could come back, from "
             f"{amounts.count(part.findings, 'finding')}{apart}"
         )
+    if said := verified.nothing_proven(report):
+        yield said
 
 
 def _price(report: Report, part: Recoverable) -> str:

@@ -96,8 +96,8 @@ def settled(finding: Finding) -> bool:
 
 
 def nothing_proven(report: Report) -> str:
-    """The headline where patches were timed again and none is proven to be better; empty where one
-    is, or none was timed.
+    """What stands below the prices where patches were timed again and none is proven to be better;
+    empty where one is, or none was timed. A price that runs did not settle stays what it is.
     """
     verification, tried = (
         report.verification,
@@ -112,7 +112,7 @@ def nothing_proven(report: Report) -> str:
         return ""
     runs = amounts.count(verification.runs, "run")
     if any(each.status == "inconclusive" for each in tried):
-        return f"re-run: nothing is proven after {runs}; give audit verify a larger --budget"
+        return f"re-run: {runs} were too few to confirm it; give audit verify a larger --budget"
     return (
         f"re-run: no patch is proven to be better, by {runs}"
         if any(each.ratio is not None for each in tried)

@@ -16,7 +16,7 @@ from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 NOT_WAITING = Permit(
-    "set_keyword", (".to", ".cuda"), "non_blocking", "True", safe=True, elsewhere=True
+    "set_keyword", (".to", ".cuda", ".type"), "non_blocking", "True", safe=True, elsewhere=True
 )
 """The one edit that several rules about copies ask for."""
 

@@ -27,6 +27,7 @@ class Hints(Moves):
     pinned: CallArgument | None = None
     library: str = ""  # the library that moves them
     batch: str = ""  # the user's class that torch does not pin
+    waits: str = ""  # a line whose copy waits all the same, and cannot be edited
 
 
 @dataclass(frozen=True)
@@ -126,18 +127,34 @@ class LoaderWithoutPinnedMemory(CopyRule):
                 f"device{'' if made_at is None else _lines(places)} on {place.pattern}, "
                 f"from memory that is not pinned{decided}",
                 severity=Severity.NOTE if all(map(self._is_small, places)) else None,
-                hints=Hints(
-                    made_at=made_at,
-                    pinned=pinned,
-                    moves=tuple(
-                        move
-                        for each in places
-                        if not each.library
-                        for move in self.waiting_moves(each, source, configs)
-                    ),
-                    library=place.library,
-                ),
+                hints=self._hints(places, made_at, pinned, source, configs),
             )
+
+    def _hints(
+        self,
+        places: Sequence[CopySite],
+        made_at: Site | None,
+        pinned: CallArgument,
+        source: Source,
+        configs: Configs,
+    ) -> Hints:
+        """What the patch needs: all copies of the loader's batches stop to wait, or none is
+        touched.
+        """
+        own = [each for each in places if not each.library]
+        moves = {str(each.site): self.waiting_moves(each, source, configs) for each in own}
+        waits = (
+            str(each.site)
+            for each in own
+            if each.waits_elsewhere or any(move.refused for move in moves[str(each.site)])
+        )
+        return Hints(
+            made_at=made_at,
+            pinned=pinned,
+            moves=tuple(move for each in moves.values() for move in each),
+            library=places[0].library,
+            waits=next(waits, ""),
+        )
 
     def _is_small(self, place: CopySite) -> bool:
         return place.bytes_per_step <= self.small * place.per_step
@@ -168,6 +185,11 @@ class LoaderWithoutPinnedMemory(CopyRule):
         pinned = hints.pinned
         if hints.made_at is None or pinned is None:
             return Remedy(text)
+        if hints.waits:
+            text += (
+                f" Pinned memory alone gains little: the copy at {hints.waits} waits all the same."
+            )
+            return Remedy(text + pinned.advice, refused=pinned.refused)
         first = pinned.edits("True", safe=True, reason=PINNED)
         edits = tuple(dict.fromkeys((*first, *self.without_waiting(finding)))) if first else ()
         return Remedy(text + pinned.advice, edits, refused=pinned.refused)

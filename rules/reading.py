@@ -105,7 +105,7 @@ class ReadingRule(Rule):
             # A line that runs several times in a step stands in a loop of its own, which no counter
             # of the steps is for.
             logs = source.logs_at(site) if hints.once and site is not None else None
-            summed = None if site is None else summed_read(source, site)
+            summed = None if site is None else summed_read(source, site, within=not hints.once)
             yield replace(finding, hints=replace(hints, logs=logs, summed=summed))
 
     @staticmethod

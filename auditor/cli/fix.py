@@ -332,6 +332,8 @@ def _stands_in(text: str, node: ast.expr) -> bool:
 def _plain(node: ast.AST) -> bool:
     if isinstance(node, ast.UnaryOp):
         node = node.operand
+    if isinstance(node, ast.Attribute):  # torch.bfloat16
+        return isinstance(node.value, ast.Name) and node.value.id == "torch"
     return isinstance(node, ast.Name) or (
         isinstance(node, ast.Constant) and not isinstance(node.value, (str, bytes))
     )

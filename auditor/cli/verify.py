@@ -122,16 +122,16 @@ def verified(
             for number, finding in enumerate(report.findings)
         ]
         notes, proposals = [*verification.notes, *asked.notes], list[Proposal]()
-        if asked.sizes is not None:
-            proposal, note = asked.sizes.run(laboratory, whole.part(1 / asked.searches), say)
-            proposals += [proposal] if proposal is not None else []
-            notes.append(note)
-        later = range(asked.searches - (asked.sizes is not None), 0, -1)
+        later = range(len(asked.loaders) + (asked.sizes is not None), 0, -1)
         for left, (number, present) in zip(later, asked.loaders.items(), strict=False):
             findings[number], note = loaders.search(
                 laboratory, findings[number], present, whole.part(1 / left), say
             )
             findings[number] = loaders.with_diff(findings[number], recording)
+            notes.append(note)
+        if asked.sizes is not None:
+            proposal, note = asked.sizes.run(laboratory, whole.part(1.0), say)
+            proposals += [proposal] if proposal is not None else []
             notes.append(note)
         if asked.compiling is not None:
             proposal, note = asked.compiling.run(laboratory, whole.part(1.0), say)
@@ -170,24 +170,24 @@ class _Asked:
 
     @property
     def values(self) -> int:
-        """How many values they try at least."""
+        """How many values they try at least. torch.compile has what all others leave."""
         sizes = 1 + len(self.sizes.settings) if self.sizes is not None else 0
-        sizes += self.compiling.values if self.compiling is not None else 0
         return sizes + sum(map(loaders.values_to_try, self.loaders.values()))
 
     @property
     def share(self) -> float:
-        """Of the budget for the patches: half of it at least. What they leave, the searches
-        have; a patch without an interval by then goes before them.
+        """Of the budget for the patches: half of it at least, and all where nothing but torch.compile
+        is searched beside them. What they leave, the searches have; a patch without an interval by
+        then goes before them.
         """
-        return (
-            max(0.5, len(self.patches) / (len(self.patches) + self.values)) if self.patches else 0.0
-        )
+        tried = len(self.patches)
+        return max(0.5, tried / (tried + self.values)) if tried else 0.0
 
     @property
     def runs(self) -> int:
         """How many runs all of it takes at least."""
-        return LEAST_PAIRS * (len(self.patches) + 2 * bool(self.patches) + self.values)
+        compiled = self.compiling.values if self.compiling is not None else 0
+        return LEAST_PAIRS * (len(self.patches) + 2 * bool(self.patches) + self.values + compiled)
 
 
 def _asked(report: Report, evidence: Evidence, select: Collection[str], *, unsafe: bool) -> _Asked:

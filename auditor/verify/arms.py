@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
 
+from auditor import amounts
 from auditor.model.verification import Status, Verified
 from auditor.verify.candidates import Candidate
 from auditor.verify.intervals import MOST_PAIRS, Interval, of_pairs
@@ -56,7 +57,16 @@ class Arm:
         assert self.agreement is not None
         self.broken = (
             f"with the patch the target computes something else: {self.agreement.note}{doubt}"
+            f"{self._took()}"
         )
+
+    def _took(self) -> str:
+        """The time that was seen all the same, in a clause; empty where none was."""
+        if not self.timed:
+            return ""
+        before = _typical(one.step_us for one, _ in self.pairs) or 0.0
+        after = _typical(other.step_us for _, other in self.pairs) or 0.0
+        return f"; its step took {amounts.duration(after)} instead of {amounts.duration(before)}"
 
     @property
     def timed(self) -> bool:

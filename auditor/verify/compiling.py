@@ -36,6 +36,10 @@ a step pays for that after 45,000 of them."""
 NO_FASTER = 1.05
 """What is so much slower in its first run, with everything compiled, is not run again."""
 
+FEWEST_RUNS = 2 + 2 * LEAST_PAIRS
+"""The first compilation of one part, the run before it, and the pairs of an interval: what is not
+likely to get so far is not begun."""
+
 DROPPED = "dropped"
 
 COMPILERS = ("g++", "clang++", "c++", "cl")
@@ -112,8 +116,8 @@ class Search:
         self, laboratory: Laboratory, budget: Budget, say: Callable[[str], None]
     ) -> tuple[Proposal | None, str]:
         """The best part with what it buys, where one is proven; and what came out in a sentence."""
-        if not budget.fits(1):
-            return None, f"{TITLE}: not tried, the budget was spent before"
+        if not budget.fits(FEWEST_RUNS):
+            return None, f"{TITLE}: not tried, the budget left no time for it"
         say(self._announced(budget))
         before = budget.measured(lambda: laboratory.run(compiling=Compiling("unpatched")))
         if before.failed or not before.step_us:

@@ -179,6 +179,42 @@ def test_all_lines_that_move_a_loaders_batch_stop_to_wait_when_it_is_pinned():
     assert patched("DATA003", finding, APART) == wanted
 
 
+def pinned_loader(*lines: str, calls: tuple[str, ...]):
+    """What DATA003 does to a loop over a loader whose batches these lines copy, by these calls."""
+    text = "batches = DataLoader(data, shuffle=True)\nfor images in batches:\n" + "".join(
+        f"    {line}\n" for line in lines
+    )
+    copies = tuple(
+        Copy(Site("t.py", 3 + at, "", lines[at]), "batch", step, bytes=9**6, loader=0, call=call)
+        for at, call in enumerate(calls)
+        for step in range(12)
+    )
+    seen = Copies("rehearsal", 12, copies, {0: Loader(0, made_at=Site("t.py", 1))})
+    (finding,) = RULES["DATA003"]().detect(seen, Source({"t.py": text}), Configs())
+    return text, patched("DATA003", finding, text), RULES["DATA003"]().remedy(finding).text
+
+
+def test_a_batch_that_is_moved_by_its_type_stops_to_wait_too():
+    text, after, _ = pinned_loader("real = images.type(Tensor)", calls=("type",))
+    assert after == text.replace("shuffle=True", "shuffle=True, pin_memory=True").replace(
+        "(Tensor)", "(Tensor, non_blocking=True)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "calls"),
+    [
+        (["buffer[:] = images"], ("",)),
+        (["x = images.to(device)", "buffer[:] = images"], ("to", "")),
+        (["x = images.to(device, non_blocking=wanted())"], ("to",)),
+    ],
+)
+def test_memory_is_not_pinned_for_a_copy_that_waits_all_the_same(lines, calls):
+    _, after, advice = pinned_loader(*lines, calls=calls)
+    assert after is None
+    assert f"the copy at t.py:{2 + len(calls)} waits all the same" in advice
+
+
 def test_nothing_is_made_on_the_device_where_something_else_moves():
     source = Source(
         {

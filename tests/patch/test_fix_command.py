@@ -291,3 +291,24 @@ def test_what_no_rule_writes_there_is_not(value: str) -> None:
                 )
             ],
         )
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("torch.bfloat16", True),
+        ("True", True),
+        ("-4", True),
+        ("os.environ", False),
+        ("torch.hub.load", False),
+        ("torch.load(x)", False),
+        ("'text'", False),
+    ],
+)
+def test_what_a_keyword_may_be_given(value: str, written: bool) -> None:
+    edit = Edit(Site("a.py", 1, text="f(x)"), "set_keyword", "f", "dtype", value)
+    if written:
+        require_plain_values("r", [edit])
+    else:
+        with pytest.raises(AuditProblem, match="not what a rule would write"):
+            require_plain_values("r", [edit])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import pytest
 
 from auditor.model import Finding, Remedy
 from auditor.rule import Rule
+from tests.inprocess import require_own
 
 HEARD = Path(__file__).with_name("heard.json")
 METHODS = ("detect", "in_trace", "in_snapshot", "in_checkpoint")
@@ -84,6 +86,9 @@ class Hearing:
         def overheard(rule: Rule, *tables: Any, **named: Any) -> Iterator[Finding]:
             for finding in method(rule, *tables, **named):
                 self.found.append(words(rule, finding))
+                remedy = rule.remedy(finding)
+                own = replace(finding, code=rule.code, severity=rule.severity, remedy=remedy)
+                require_own((own,), (type(rule),))
                 yield finding
 
         return overheard

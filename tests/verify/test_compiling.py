@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -168,7 +169,7 @@ def test_a_program_that_does_not_run_any_more_ends_the_search() -> None:
 @pytest.mark.parametrize(
     ("budget", "said"),
     [
-        (0.0, "not tried, the budget was spent before"),
+        (0.0, "not tried, the budget left no time for it"),
         (10.0, "the model: dropped: the budget was spent before"),
         (35.0, "the budget was spent after 0 of 3 rounds"),
     ],
@@ -178,6 +179,17 @@ def test_the_budget_bounds_it(budget: float, said: str) -> None:
     assert done.proposal is None
     assert said in done.note
     assert 10.0 * len(done.asked) <= budget
+
+
+def test_it_is_not_begun_where_patches_took_all_but_a_few_runs() -> None:
+    """47 s are left and a run takes 16 s: no interval could come of that."""
+    laboratory, search = Laboratory(), search_for(Evidence(recording()))
+    assert search is not None
+    for left, begun in ((47.0, False), (8 * 16.0, True)):
+        budget = Budget(left, lambda: laboratory.now, {False: deque([16.0]), True: deque()})
+        _, note = search.run(laboratory, budget, lambda _: None)
+        assert bool(laboratory.asked) is begun
+        assert ("not tried, the budget left no time for it" in note) is not begun
 
 
 def test_a_first_compilation_is_ended_with_the_budget_and_later_runs_as_any() -> None:

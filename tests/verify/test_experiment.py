@@ -259,11 +259,14 @@ def test_without_a_second_unpatched_run_nobody_knows_whether_results_repeat() ->
 
 def test_another_result_breaks_a_patch_and_keeps_it_out_of_the_rest() -> None:
     done = verify(
-        lambda applied, run: {"results": OTHER if "second" in applied else STEADY},
+        lambda applied, run: (
+            {"results": OTHER, "step_us": 500.0} if "second" in applied else {"results": STEADY}
+        ),
         candidate(0),
         candidate(1),
     )
     broken = done.found[1]
+    assert "; its step took 500 us instead of 1 ms" in broken.note.replace("1.0 ms", "1 ms")
     assert broken.status == "broken"
     assert broken.same_result is False
     assert "loss 2 is 0.6 instead of 0.5" in broken.note

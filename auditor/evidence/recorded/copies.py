@@ -27,7 +27,7 @@ What = Literal["constant", "made on the host", "batch", "tensor"]
 batch; any other tensor.
 """
 
-MOVES = frozenset({"to", "cuda"})
+MOVES = frozenset({"to", "cuda", "type"})
 OF_ONE = frozenset({"abs", "cos", "diag", "exp", "flip", "log", "sin", "sqrt", "tril", "triu"})
 """Functions of torch that make a tensor out of one other."""
 
@@ -110,13 +110,20 @@ class CopySite:
 
     @property
     def moves(self) -> tuple[tuple[Site, str, Span | None], ...]:
-        """The ``.to(...)`` and ``.cuda()`` calls that block: line, name and place of each."""
+        """The ``.to(...)``, ``.cuda()`` and ``.type(torch.cuda.FloatTensor)`` calls that block: line,
+        name and place of each.
+        """
         made = (
             (copy.site, copy.call, copy.span)
             for copy in self.copies
             if copy.blocking and copy.call in MOVES
         )
         return tuple(sorted(set(made), key=str))
+
+    @property
+    def waits_elsewhere(self) -> bool:
+        """Some of it blocks in what is no such call: a copy into a slice, ``torch.tensor(...)``."""
+        return any(copy.blocking and copy.call not in MOVES for copy in self.copies)
 
     @property
     def indexes(self) -> bool:
@@ -273,6 +280,7 @@ def _before(node: ast.expr | None) -> ast.Call | None:
 
 def _node(source: Source, site: Site, where: SiteRow) -> ast.expr | None:
     if where.col is None or where.end_col is None:
-        return next((call for call in source.calls_at(site) if name_of(call.func) in MOVES), None)
+        moving = (call for call in source.calls_at(site) if name_of(call.func) in ("to", "cuda"))
+        return next(moving, None)  # type() may change nothing but the type
     first = where.first_line or where.line
     return source.node_at(site.file, Span(first, where.end_line or first, where.col, where.end_col))

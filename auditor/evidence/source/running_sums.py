@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 
 from auditor.evidence.source.files import Source, Span, name_of, span_of
 from auditor.model import Site
@@ -26,9 +27,10 @@ followed.
 """
 
 
-def summed_read(source: Source, site: Site) -> Span | None:
+def summed_read(source: Source, site: Site, *, within: bool = False) -> Span | None:
     """Where the ``.item()`` of a running sum on the site's line stands; None if a tensor could not
-    take the number's place.
+    take the number's place, or another line would read it on each step instead. ``within``: the
+    line runs several times in a step, so that its own loop is not the training's.
     """
     scopes = _Scopes(source.index(site.file).parents)
     for node in source.index(site.file).on(site.line, ast.AugAssign):
@@ -42,7 +44,7 @@ def summed_read(source: Source, site: Site) -> Span | None:
                 len(reads) == 1
                 and not reads[0].args
                 and scopes.only_arithmetic(reads[0], node)
-                and scopes.takes_a_tensor(node)
+                and scopes.takes_a_tensor(node, within=within)
             ):
                 return span_of(reads[0])
     return None
@@ -73,12 +75,14 @@ class _Scopes:
             between.append(up)
         return False
 
-    def takes_a_tensor(self, summing: ast.AugAssign) -> bool:
+    def takes_a_tensor(self, summing: ast.AugAssign, *, within: bool) -> bool:
         """True if all other uses of the sum do, and none of them reads it on every step."""
         if not isinstance(summing.target, ast.Name):
             return False  # who else reads an attribute or an element cannot be seen
         scope = next(up for up in self.up(summing) if isinstance(up, SCOPES))
-        loop = next((up for up in self.up(summing) if isinstance(up, LOOPS)), None)
+        around = takewhile(lambda up: up is not scope, self.up(summing))
+        loops = [up for up in around if isinstance(up, LOOPS)]
+        loop = loops[-1 if within else 0] if loops else None
         if loop is None or summing.target.id in _shared(scope):
             return False
         return self._all_fine(summing.target.id, scope, loop, DEEPEST)
@@ -124,12 +128,34 @@ class _Scopes:
         return isinstance(parent, (ast.FormattedValue, ast.Compare))
 
     def _on_every_step(self, use: ast.AST, loop: ast.AST) -> bool:
+        inside: ast.AST = use
         for up in self.up(use):
             if up is loop:
                 return True
-            if isinstance(up, ast.If):
+            if isinstance(up, ast.If) and inside in up.body and _is_seldom(up.test):
                 return False
+            inside = up
         return False
+
+
+def _is_seldom(test: ast.expr) -> bool:
+    """``i % 100 == 0``, ``not i % 100``, ``i + 1 == len(loader)``, and more with them: what holds on
+    few steps. A flag, a rank or a value may hold on each.
+    """
+    if isinstance(test, ast.BoolOp):
+        some = any if isinstance(test.op, ast.And) else all
+        return some(map(_is_seldom, test.values))
+    if isinstance(test, ast.UnaryOp):
+        return isinstance(test.op, ast.Not) and _is_modulo(test.operand)
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
+        return False
+    sides = (test.left, *test.comparators)
+    ends = (part for each in sides for part in ast.walk(each) if isinstance(part, ast.Call))
+    return any(map(_is_modulo, sides)) or any(name_of(call.func) == "len" for call in ends)
+
+
+def _is_modulo(value: ast.expr) -> bool:
+    return isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod)
 
 
 def _is_math(callee: ast.expr) -> bool:

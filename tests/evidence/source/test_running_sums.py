@@ -24,6 +24,10 @@ TAKEN = {
     "its exponential is printed": LOOP.format("loss.item()")
     + "        if i % 9 == 0:\n            mean = total / 9\n    "
     "        print('{:.2f} {:.2f}'.format(mean, math.exp(mean)))\n",
+    "printed at the end of the loader": LOOP.format("loss.item()")
+    + "        if verbose and i + 1 == len(loader):\n            print(total)\n",
+    "printed by a counter of its own": LOOP.format("loss.item()")
+    + "        if not i % every:\n            print(total)\n",
     "at the top of a script": "n = 0\nfor x in l:\n    n += 0\n    n += loss.item()\nprint(n)\n",
 }
 
@@ -36,6 +40,16 @@ LEFT = {
     + "    mean = total / 5\n    history.append(mean)\n",
     "shown on every step": LOOP.format("loss.item()") + "        print(total)\n",
     "shown by a bar": LOOP.format("loss.item()") + "        bar.set_postfix(loss=total)\n",
+    "compared on every step": LOOP.format("loss.item()")
+    + "        if total > best:\n            best = 1\n",
+    "shown on every step where somebody wants it": LOOP.format("loss.item()")
+    + "        if verbose:\n            print(f'{total:.3f}')\n",
+    "shown on every step of one rank": LOOP.format("loss.item()")
+    + "        if rank == 0:\n            print(f'{total:.3f}')\n",
+    "shown on all steps but a few": LOOP.format("loss.item()")
+    + "        if i % 100:\n            print(f'{total:.3f}')\n",
+    "shown otherwise": LOOP.format("loss.item()")
+    + "        if i % 100 == 0:\n            pass\n        else:\n            print(total)\n",
     "floored": LOOP.format("loss.item() // 2") + "    print(total)\n",
     "turned into something else first": LOOP.format("math.exp(loss.item())") + "    print(total)\n",
     "two reads": LOOP.format("a.item() + b.item()") + "    print(total)\n",
@@ -47,9 +61,10 @@ LEFT = {
 }
 
 
-def read_of(text: str):
+def read_of(text: str, *, within: bool = False):
     line = next(n for n, row in enumerate(text.split("\n"), 1) if ".item()" in row)
-    return summed_read(Source({"t.py": text}), Site("t.py", line)), text.split("\n")[line - 1]
+    span = summed_read(Source({"t.py": text}), Site("t.py", line), within=within)
+    return span, text.split("\n")[line - 1]
 
 
 @pytest.mark.parametrize("name", TAKEN)
@@ -62,3 +77,19 @@ def test_a_tensor_could_take_the_place(name):
 @pytest.mark.parametrize("name", LEFT)
 def test_a_tensor_could_not(name):
     assert read_of(LEFT[name])[0] is None
+
+
+MICRO = """\
+def train(loader):
+    for i, batches in enumerate(loader):
+        total = 0.0
+        for x in batches:
+            total += loss.item()
+        {}print(total)
+"""
+
+
+@pytest.mark.parametrize(("seldom", "takes"), [("", False), ("if i % 9 == 0: ", True)])
+def test_a_sum_of_micro_batches_is_read_once_in_each_step(seldom, takes):
+    assert bool(read_of(MICRO.format(seldom), within=True)[0]) is takes
+    assert read_of(MICRO.format(seldom))[0] is not None  # the outer loop's turns are epochs
