@@ -20,6 +20,11 @@ PORTS = 20
 THREADS = 8
 """Requests that are answered at a time; others wait in waitress's queue, none is reset."""
 
+CONNECTIONS, SILENT_S = 1000, 10
+"""Connections that are open at a time, and seconds after which one that sends nothing is closed: at
+waitress's own 100 and 120 s a hundred half-open ones keep everybody else out.
+"""
+
 
 def start(root: Path, port: int | None) -> str:
     """Serve the pages of ``root`` in a thread of its own and return the address.
@@ -47,7 +52,15 @@ def _bound(application: _OurHostsOnly, port: int | None) -> Any:
     for candidate in candidates:
         try:
             return create_server(
-                application, host=HOST, port=candidate, threads=THREADS, ident=None
+                application,
+                host=HOST,
+                port=candidate,
+                threads=THREADS,
+                ident=None,
+                connection_limit=CONNECTIONS,
+                channel_timeout=SILENT_S,
+                cleanup_interval=SILENT_S // 2,
+                asyncore_use_poll=True,  # select() ends at descriptor 1,023
             )
         except OSError as error:
             problem = error

@@ -297,6 +297,19 @@ def test_two_hundred_requests_at_once_are_all_answered(folder: Path) -> None:
     assert first == [b"HTTP/1.1 200"] * 200
 
 
+def test_requests_that_never_end_keep_nobody_out(folder: Path) -> None:
+    with viewing(str(folder), "--trace", "--port", "0", cwd=folder) as (_, url):
+        where = urlsplit(url)
+        address = (where.hostname or "", where.port or 0)
+        with contextlib.ExitStack() as stack:
+            for _ in range(200):
+                client = stack.enter_context(socket.create_connection(address, timeout=60))
+                client.sendall(b"GET /runs HTTP/1.1\r\n")
+            late = stack.enter_context(socket.create_connection(address, timeout=20))
+            late.sendall(f"GET /runs HTTP/1.1\r\nHost: {where.netloc}\r\n\r\n".encode())
+            assert late.recv(12) == b"HTTP/1.1 200"
+
+
 @pytest.mark.parametrize("words", [("--trace",), ()], ids=["alone", "tensorboard"])
 def test_a_port_that_is_taken_is_one_sentence(
     folder: Path, audit: functools.partial[Any], words: tuple[str, ...]
