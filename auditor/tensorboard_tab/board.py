@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
-import multiprocessing
+import multiprocessing.util
 import os
 import sys
 from pathlib import Path
@@ -36,6 +36,9 @@ def start(root: Path, port: int | None, *, talkative: bool = False) -> str:
     if not talkative:
         logging.getLogger("tensorboard").setLevel(logging.ERROR)
         _keep_stderr_to_ourselves()
+    # Processes of plugins inherit this folder for their sockets, and it goes when we leave. A process
+    # that is ended leaves one of its own behind.
+    multiprocessing.util.get_temp_dir()
     # Our own class instead of the one that the entry point may name: this also works from a
     # checkout.
     others = [

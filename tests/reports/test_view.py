@@ -246,7 +246,11 @@ def get(url: str, path: str, host: str | None = None) -> tuple[int, bytes]:
 @pytest.mark.parametrize("words", [("--trace",), ()], ids=["alone", "tensorboard"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_serves_and_ends_with_all_that_it_started(
-    folder: Path, words: tuple[str, ...], number: int
+    folder: Path,
+    words: tuple[str, ...],
+    number: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     for worker in range(
         3
@@ -254,6 +258,7 @@ def test_it_serves_and_ends_with_all_that_it_started(
         exported = folder / "one" / "tensorboard" / "step" / f"host_{worker}.1.pt.trace.json.gz"
         exported.parent.mkdir(parents=True, exist_ok=True)
         exported.write_bytes((folder / "one" / "recording" / "trace.json.gz").read_bytes())
+    monkeypatch.setenv("TMPDIR", str(kept := tmp_path_factory.mktemp("t")))
     with viewing(str(folder), "--port", "0", *words, cwd=folder) as (process, url):
         prefix = "/" if words else "/data/plugin/audit/"
         assert get(url, f"{prefix}runs")[0] == 200
@@ -264,6 +269,7 @@ def test_it_serves_and_ends_with_all_that_it_started(
         assert not survivors(process.pid)
         assert process.stderr is not None
         assert process.stderr.read() == "Ctrl-C ends it.\n"
+    assert not list(kept.glob("pymp-*"))
 
 
 @pytest.mark.parametrize("words", [("--trace",), ()], ids=["alone", "tensorboard"])
