@@ -47,10 +47,13 @@ def open_zip(file: IO[bytes], size: int) -> Container:
     if pickled.size > pickles.PICKLE_LIMIT:
         raise Malformed(f"its pickle has {pickled.size} bytes: more than any checkpoint needs")
     loaded = pickles.load(file, pickled.start, pickled.size, "zip")
-    if pickled in bad:
-        problem = Malformed(
-            "the checksum of data.pkl is wrong: which tensors there are cannot be trusted"
-        )
+    wrong = (
+        "the checksum of data.pkl is wrong: which tensors there are cannot be trusted"
+        if pickled in bad
+        else "there are bytes behind its pickle, which torch.save never writes"
+    )
+    if pickled in bad or loaded.end != pickled.start + pickled.size:
+        problem = Malformed(wrong)
         problem.foreign = loaded.foreign
         raise problem
     data = {

@@ -5,6 +5,7 @@ Each attack was good once: some crash whoever reads the tensor, others hide a Na
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections import OrderedDict
@@ -19,7 +20,7 @@ from auditor.checkpoints.scan import checkpoints_in, passed_over, scan, scan_any
 from auditor.cli.main import main
 from auditor.evidence.checkpoints import Checkpoint
 from fuzz import real_checkpoints
-from fuzz.crafted import REBUILD, Call, Data, Global, archive, data, tensor
+from fuzz.crafted import REBUILD, Again, Call, Data, Global, archive, data, tensor
 
 NAN = torch.tensor([1.0, math.nan])
 ONES = torch.ones(2)
@@ -288,6 +289,66 @@ def test_names_that_torch_computes_are_its_own():
     assert {name for name in found if not name.startswith("__")} <= tensors.OWN
 
 
+def test_a_dtype_is_not_changed_once_it_is_in_use(judged):
+    made = array("f8", PLAIN)
+    kind = made.state[2]
+    assert judged(archive([made])).good
+    turned = Call(kind.function, *kind.args, state=PLAIN)
+    later = Again(turned, (3, ">", *PLAIN[2:]))
+    assert not judged(archive([turned, later])).good
+
+
+def test_a_jagged_tensor_keeps_what_it_was_made_of(judged, monkeypatch):
+    weight = torch.nested.nested_tensor([ONES, torch.ones(3)], layout=torch.jagged)
+    assert judged({"model": {"w": weight}}).good
+    weight._offsets = torch.tensor([0, 10**9, 2 * 10**9])
+    plain = torch.nested._internal.nested_tensor.NestedTensor.__reduce_ex__
+
+    def other(self, protocol):
+        rebuild, (function, kind, args, state) = plain(self, protocol)
+        return rebuild, (function, kind, ({**args[0], "offsets": torch.tensor([0, 2, 5])},), state)
+
+    monkeypatch.setattr(torch.nested._internal.nested_tensor.NestedTensor, "__reduce_ex__", other)
+    assert not judged({"model": {"w": weight}}).good
+
+
+def test_a_layout_is_nothing_to_call(judged):
+    layout = Call(torch.serialization._get_layout, "torch.strided")
+    assert judged(archive([layout])).good
+    assert not judged(archive([Call(layout)])).good
+
+
+def test_numbers_of_the_old_format_are_little_endian_whatever_it_says(judged):
+    raw = real_checkpoints.saved({"model": {"w": NAN}}, _use_new_zipfile_serialization=False)
+    head, mark, rest = raw.partition(b"little_endian")
+    lying = head + mark + rest.replace(b"\x88", b"\x89", 1)
+    assert lying != raw
+    assert torch.load(io.BytesIO(lying))["model"]["w"].isnan().any()
+    assert not judged(lying).good
+
+
+def test_weights_of_any_container_are_looked_at(judged):
+    import argparse
+    from collections import defaultdict, deque
+
+    for kept in (
+        argparse.Namespace(w=NAN),
+        deque([NAN]),
+        (NAN, ONES),
+        defaultdict(None, {"w": NAN}),
+        {"w": [NAN]},
+    ):
+        assert not judged({"model": kept, "step": 3}).good, kept
+    node = Call(Global("yacs.config.CfgNode"), new=True)
+    node.state = {"__immutable__": False, "_name": "x"}
+    assert judged(archive({"config": node})).good
+
+
+def test_weights_among_callbacks_are_looked_at(judged):
+    average = {"callbacks": {"EMA": {"state_dict": {"a.weight": NAN, "a.bias": ONES}}}}
+    assert not judged(average).good
+
+
 # -- numbers that were not looked at ---------------------------------------------------------------
 
 
@@ -408,6 +469,18 @@ BOMBS = {
     "device": Call(torch.device, "evil"),
     "device of a large index": Call(torch.device, "cuda:500"),
     "place": tensor(ONES, storage=data(ONES, place="evil")),
+    "no place": tensor(ONES, storage=data(ONES, place="meta")),
+    "quantized without end": Call(
+        REBUILD._rebuild_qtensor,
+        Data(b"a", "qint8", 1),
+        0,
+        (2**40,),
+        (0,),
+        (Global("torch.per_tensor_affine"), 0.5, 3),
+        False,
+        OrderedDict(),
+    ),
+    "slice as a key": {Call(slice, None, 1, None): 1},
     "offset beyond": tensor(ONES, offset=5),
     "empty beyond": tensor(torch.ones(0), storage=data(ONES), offset=50),
     "gradient of integers": tensor(torch.ones(2).long(), grad=True),
