@@ -178,7 +178,7 @@ class Generator(Made):
             _numbers(numbers, STATES[kind])
         elif first is not None or self.origin != "Generator":
             raise Malformed(WRONG)
-        if len(rest) > 1 or not all(isinstance(each, Seeds) for each in rest):
+        if len(rest) > 1 or not all(each is None or isinstance(each, Seeds) for each in rest):
             raise Malformed(WRONG)
 
 

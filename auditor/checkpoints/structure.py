@@ -43,6 +43,9 @@ COUNTERS = frozenset(
 EPOCHS = frozenset({"epoch", "epochs", "current_epoch"})
 """Keys (and those of ``COUNTERS``) under which trainers save how far they are."""
 
+MODELS = tuple((key,) for key in ("model", "state_dict", "model_state_dict", "module", "net"))
+"""Last keys of paths to weights, whatever else is among them."""
+
 SCALER = {"scale", "growth_factor", "backoff_factor", "growth_interval"}
 SCHEDULER = ({"last_epoch", "base_lrs"}, {"last_epoch", "_last_lr"})
 MODULE_DICTS = frozenset({"_modules", "_parameters", "_buffers"})
@@ -111,7 +114,7 @@ class Structure:
             path = path[:-1]  # in a list among weights
             if _of_results(path):
                 return "other"
-        return "model" if path[:-1] in self.weights else "other"
+        return "model" if not path or path[:-1] in self.weights else "other"
 
     def role_of(self, path: Path, tally: Tally | None) -> Role:
         """As :meth:`role`; a bound is nobody's weight while it is infinite (of observers that saw
@@ -218,7 +221,10 @@ def _holds_weights(path: Path, value: dict[Any, Any]) -> bool:
     if _of_results(path) and not any(_of_layer(key) for key in value):
         return False
     tensors = {key: each for key, each in value.items() if is_tensor(each)}
-    if not tensors or len(tensors) < 0.5 * len(value):
+    if any(map(_of_layer, tensors)):
+        return True
+    few = len(tensors) < 0.5 * len(value) and path[-1:] not in MODELS
+    if not tensors or few:
         return False
     if not any(map(_has_shape, tensors.values())) and _words(path) & BOUNDS:
         return False

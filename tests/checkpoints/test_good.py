@@ -142,6 +142,13 @@ def test_generators_that_point_outside_of_their_buffers(judged, state):
     assert not judged(archive({"g": make})).good
 
 
+def test_generators_as_numpy_saves_them_are_good(judged):
+    kinds = (np.random.MT19937, np.random.PCG64, np.random.PCG64DXSM, np.random.Philox)
+    bare = [kind(1) for kind in kinds]
+    wrapped = [np.random.Generator(each) for each in bare]
+    assert judged({"bare": bare, "wrapped": wrapped, "old": np.random.RandomState(0)}).good
+
+
 def coo(indices, values=None, size=(3, 3), **more):
     values = torch.ones(len(indices[0])) if values is None else values
     where = tensor(torch.tensor(indices, **more))
@@ -342,6 +349,24 @@ def test_weights_of_any_container_are_looked_at(judged):
     node = Call(Global("yacs.config.CfgNode"), new=True)
     node.state = {"__immutable__": False, "_name": "x"}
     assert judged(archive({"config": node})).good
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        NAN,
+        torch.nn.Parameter(NAN),
+        NAN.numpy(),
+        [NAN],
+        {"weight": NAN, "step": 1, "epoch": 2, "rate": 0.1},
+        {"model": {"w": NAN, "width": 1, "depth": 2, "heads": 3}},
+        {"model": {0: NAN, 1: ONES}},
+        {"model": {"w": [[NAN]], "b": ONES}},
+    ],
+    ids=str,
+)
+def test_weights_are_known_by_their_names_or_by_what_is_beside_them(judged, content):
+    assert not judged(content).good
 
 
 def test_weights_among_callbacks_are_looked_at(judged):
