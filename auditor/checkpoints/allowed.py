@@ -151,7 +151,7 @@ with the installed one).
 """
 
 TENSOR_PACKAGE = (
-    "torch.distributed.tensor.DTensor",
+    "torch.distributed.tensor.DTensor",  # the tensor, then what describes it
     "torch.distributed.tensor._dtensor_spec.DTensorSpec",
     "torch.distributed.tensor._dtensor_spec.ShardOrderEntry",
     "torch.distributed.tensor._dtensor_spec.TensorMeta",

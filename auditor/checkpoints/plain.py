@@ -240,7 +240,7 @@ def _tuple(size: int, *args: Any) -> Made:
 
 OBJECTS = (
     *allowed.OPTIONS,
-    *allowed.TENSOR_PACKAGE,
+    *allowed.TENSOR_PACKAGE[1:],
     *allowed.TRAINER,
 )
 """Classes whose objects are made empty, and then get their attributes."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import zipfile
 from collections import OrderedDict
 
 import numpy as np
@@ -525,6 +526,7 @@ BOMBS = {
     "decimal": Call(Global("decimal.Decimal"), "sNaN"),
     "date": Call(Global("datetime.date"), b"\0\0\1\0"),
     "trainer": Call(Global("transformers.training_args.TrainingArguments"), "x"),
+    "tensor of a mesh without parts": Call(Global("torch.distributed.tensor.DTensor"), new=True),
     "slots": Call(
         Global("argparse.Namespace"), new=True, state=(None, {"__class__": Global("torch.Size")})
     ),
@@ -539,6 +541,25 @@ def test_bombs_and_nonsense_are_never_good(judged, name):
 def test_a_version_that_torch_does_not_know_is_damage(judged):
     assert judged(archive({})).good
     assert not judged(archive({}).replace(b"3\n", b"99")).good
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "good"),
+    [
+        (".storage_alignment", b"64", True),
+        (".storage_alignment", b"6*", False),
+        (".storage_alignment", b"0", False),
+        (".data/serialization_id", b"1234", True),
+        (".data/serialization_id", b"\xff", False),
+        (".format_version", b"1", True),
+    ],
+)
+def test_small_records_hold_what_torch_writes(judged, name, content, good):
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as file:
+        for own, value in (("data.pkl", b"\x80\x02}."), ("version", b"3\n"), (name, content)):
+            file.writestr(f"a/{own}", value)
+    assert judged(made.getvalue()).good == good
 
 
 def test_opcodes_that_torchs_reader_lacks_get_a_note(judged):
