@@ -45,6 +45,13 @@ class Call:
         self.function, self.args, self.state, self.new = function, args, state, new
 
 
+class Again:
+    """What was made before, and gets a state now."""
+
+    def __init__(self, made: Call, state: Any) -> None:
+        self.made, self.state = made, state
+
+
 class Data:
     """A storage of the file. ``said`` is the number of elements that the pickle gives it."""
 
@@ -76,6 +83,10 @@ class Writer(pickle._Pickler):  # the one of Python can be taught more
         if isinstance(value, Global):
             module, _, name = value.full.rpartition(".")
             self.write(f"c{module}\n{name}\n".encode())
+        elif isinstance(value, Again):
+            self.save(value.made)
+            self.save(value.state)
+            self.write(pickle.BUILD)
         elif isinstance(value, Call):
             known = self.memo.get(id(value))
             if known is not None:

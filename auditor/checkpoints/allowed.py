@@ -151,7 +151,7 @@ with the installed one).
 """
 
 TENSOR_PACKAGE = (
-    "torch.distributed.tensor.DTensor",
+    "torch.distributed.tensor.DTensor",  # the tensor, then what describes it
     "torch.distributed.tensor._dtensor_spec.DTensorSpec",
     "torch.distributed.tensor._dtensor_spec.ShardOrderEntry",
     "torch.distributed.tensor._dtensor_spec.TensorMeta",
@@ -185,7 +185,6 @@ PATHS = tuple(
 OPTIONS = (
     "argparse.Namespace",
     "types.SimpleNamespace",
-    "yacs.config.CfgNode",
     "omegaconf.dictconfig.DictConfig",
     "omegaconf.listconfig.ListConfig",
     "omegaconf.base.ContainerMetadata",
@@ -201,6 +200,9 @@ LIGHTNING = (
     "pytorch_lightning.utilities.parsing.AttributeDict",
 )
 """Hyper-parameters of Lightning: dicts with attributes."""
+
+MAPPINGS = ("yacs.config.CfgNode", *LIGHTNING)
+"""Classes that are dicts with attributes."""
 
 ENUMERATIONS = (
     "transformers.training_args.OptimizerNames",
@@ -265,7 +267,7 @@ _FRAMEWORKS: dict[str, tuple[str, ...]] = {
         "torch.torch_version.TorchVersion",
     ),
     _PATH: PATHS,
-    _OPTIONS: (*OPTIONS, "typing.Any"),
+    _OPTIONS: (*OPTIONS, MAPPINGS[0], "typing.Any"),
     _LIGHTNING: LIGHTNING,
     _TRAINER: (*TRAINER, *ENUMERATIONS),
 }

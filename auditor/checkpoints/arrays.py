@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from auditor.checkpoints.contents import Malformed, Storage, Stored
+from auditor.checkpoints.described import contiguous, shape_of
 from auditor.checkpoints.marks import Made, Mark, Name
-from auditor.checkpoints.tensors import contiguous, shape_of
 
 KINDS = {
     "b1": "bool",
@@ -46,7 +46,7 @@ SEEDS = "numpy.random.bit_generator.SeedSequence"
 class Kind(Mark):
     """A dtype: ``word`` is numpy's (``f4``, ``U3``)."""
 
-    __slots__ = ("big", "width", "word")
+    __slots__ = ("big", "settled", "width", "word")
 
     def __init__(self, word: Any, align: Any = False, copy: Any = False) -> None:
         text = TEXT.fullmatch(word) if isinstance(word, str) else None
@@ -57,13 +57,14 @@ class Kind(Mark):
         ):
             raise Malformed(WRONG)
         self.word: str = word
-        self.big = False
+        self.big = self.settled = False
         self.width = (4 if word[0] == "U" else 1) * int(word[1:])
 
     def build(self, state: Any) -> None:
         """Its order of bytes; fields and parts are no plain numbers."""
-        if not isinstance(state, tuple) or len(state) != 8 or self.width == 0:
-            raise Malformed(WRONG)
+        if not isinstance(state, tuple) or len(state) != 8 or self.settled or not self.width:
+            raise Malformed(WRONG)  # of one that is in use numpy would change what arrays hold
+        self.settled = True
         version, order, *parts, width, align, flags = state
         own = {"U": (self.width, 4, 8), "S": (self.width, 1, 0)}.get(self.word[0], (-1, -1, 0))
         if (version, parts) != (3, [None] * 3) or order not in ("<", ">", "|", "="):
@@ -106,6 +107,7 @@ class Array(Stored):
             raise Malformed(WRONG)
         dtype = KINDS.get(kind.word, "bytes")
         numbers = (len(raw),) if dtype == "bytes" else sizes
+        kind.settled = True
         found = Storage("", dtype, math.prod(numbers), raw=_little(kind, raw))
         for field, value in {
             "storage": found,
@@ -150,6 +152,7 @@ def _scalar(kind: Any, raw: Any) -> Any:
 
     if not isinstance(kind, Kind) or not isinstance(raw, bytes) or len(raw) != kind.width:
         raise Malformed(WRONG)
+    kind.settled = True
     return np.frombuffer(raw, f"{'>' if kind.big else '<'}{kind.word}")[0].item()
 
 
@@ -175,7 +178,7 @@ class Generator(Made):
             _numbers(numbers, STATES[kind])
         elif first is not None or self.origin != "Generator":
             raise Malformed(WRONG)
-        if len(rest) > 1 or not all(isinstance(each, Seeds) for each in rest):
+        if len(rest) > 1 or not all(each is None or isinstance(each, Seeds) for each in rest):
             raise Malformed(WRONG)
 
 

@@ -8,7 +8,7 @@ from typing import IO, Any
 from auditor.checkpoints import pickles
 from auditor.checkpoints.container import Container
 from auditor.checkpoints.contents import BYTES, Malformed, Storage
-from auditor.checkpoints.tensors import NESTED
+from auditor.checkpoints.indexed import NESTED
 
 MAGIC, VERSION = 0x1950A86A20F9469CFC6C, 1001
 """The first two pickles of the file: torch.serialization.MAGIC_NUMBER and PROTOCOL_VERSION."""
@@ -66,12 +66,11 @@ def _opened(file: IO[bytes], size: int, foreign: set[str]) -> Container:
         raise Malformed("it begins like a pickle, and is not one that torch.save wrote")
     if following().tree != VERSION:
         raise Malformed("its version of the format is unknown: torch does not load it")
-    system = following().tree
+    following()  # of the machine that wrote it; the numbers are little-endian, whatever it says
     content = following("legacy")
     keys = following().tree
     if not isinstance(keys, list) or not all(isinstance(key, (str, int)) for key in keys):
         raise Malformed("the list of its storages is damaged")
-    big = isinstance(system, dict) and system.get("little_endian") is False
     storages = {storage.key: storage for storage in content.storages}
     names = [str(key) for key in keys]
     places, damage = _places(file, at, names, storages, size)
@@ -83,7 +82,6 @@ def _opened(file: IO[bytes], size: int, foreign: set[str]) -> Container:
         read,
         named,
         damage,
-        big_endian=big,
         made=content.made,
         beyond=content.beyond,
     )

@@ -21,6 +21,8 @@ from auditor.checkpoints.marks import PLAIN, Foreign, Made, Name, group, hashabl
 NUMBER = 1 << 16
 """Bytes of one integer at most."""
 
+DEQUE = "collections.deque"
+
 NAME = 200
 """Characters of a foreign name that are kept."""
 
@@ -158,7 +160,7 @@ class Machine:
         """Put keys and values into a mapping."""
         if len(values) % 2:
             raise Malformed("its pickle has a key without a value")
-        if _grows(owner, MAPPINGS):
+        if isinstance(owner, Foreign):
             owner.parts.extend(values[1::2])
         elif isinstance(owner, dict):
             for key, value in zip(values[::2], values[1::2], strict=True):
@@ -168,18 +170,9 @@ class Machine:
 
     def extend(self, owner: Any, values: list[Any], kind: type[list[Any]] = list) -> None:
         """Append to a list, add to a set, or either to an object that has its way."""
-        if _grows(owner, ("collections.deque",)):
+        if isinstance(owner, Foreign) or (isinstance(owner, Made) and owner.origin == DEQUE):
             owner.parts.extend(values)
         elif type(owner) is kind:
             owner.extend(values if kind is list else group(values))
         else:
             raise Malformed("its pickle adds to something that cannot have more")
-
-
-MAPPINGS = ("yacs.config.CfgNode", *allowed.LIGHTNING)
-"""Classes of frameworks that are dicts."""
-
-
-def _grows(owner: Any, names: tuple[str, ...]) -> bool:
-    """True for objects that may have more parts: those of these classes, and of any unknown one."""
-    return isinstance(owner, Foreign) or (isinstance(owner, Made) and owner.origin in names)

@@ -50,6 +50,7 @@ class Made(Mark):
     """An object of another program's class: remembers its parts, and does nothing."""
 
     __slots__ = ("origin", "parts")
+    hashable = False
 
     def __init__(self, origin: str, parts: list[Any]) -> None:
         self.origin = origin
@@ -77,6 +78,7 @@ class Composite(Made):
     """
 
     __slots__ = ("check",)
+    hashable = True
 
     def __init__(
         self, origin: str, parts: dict[str, Any], check: Callable[[Look], None] | None = None
@@ -87,6 +89,14 @@ class Composite(Made):
     def build(self, state: Any) -> None:
         """It has no state: what replaces its numbers would not be looked at."""
         raise Malformed("its pickle changes a tensor after it was made")
+
+
+class Attributed(dict[Any, Any]):
+    """A dict of a framework, which has attributes, too."""
+
+    def build(self, state: Any) -> None:
+        """Raises :class:`Malformed` for those that none has."""
+        attributes(state)
 
 
 class Ordered(OrderedDict[Any, Any]):
@@ -110,6 +120,10 @@ class Group(list[Any]):
     """A set: what is in it, which need not be hashable here."""
 
 
+class Frozen(Group):
+    """A set that can be a key."""
+
+
 KEY_PARTS = 1000
 """Parts of a tuple that is a key at most: hashing a deep one overflows the stack of the loading
 process.
@@ -126,7 +140,8 @@ def hashable(key: Any) -> Any:
     while ahead:
         each = ahead.pop()
         parts += 1
-        if isinstance(each, (list, dict, bytearray)) or not getattr(each, "hashable", True):
+        plain = isinstance(each, (list, dict, bytearray)) and not isinstance(each, Frozen)
+        if plain or not getattr(each, "hashable", True):
             raise Malformed("its pickle has a list or a dict as a key")
         if parts > KEY_PARTS:
             raise Malformed(f"its pickle has a key of more than {KEY_PARTS} parts")
@@ -146,6 +161,15 @@ def group(values: Any = ()) -> Group:
     return made
 
 
+def frozen(values: Any = ()) -> Frozen:
+    """A set that stays as it is."""
+    return Frozen(group(values))
+
+
+PYTHONS = frozenset({*dir(Mark), *dir(type("", (), {})), "__slots__"})
+"""Attributes that Python itself uses."""
+
+
 def attributes(state: Any) -> list[dict[str, Any]]:
     """The dicts of an object's state: of its attributes, and of its slots. Raises
     :class:`Malformed`.
@@ -154,7 +178,7 @@ def attributes(state: Any) -> list[dict[str, Any]]:
     found = [part for part in parts if part is not None]
     for part in found:
         if not isinstance(part, dict) or not all(
-            isinstance(key, str) and not key.startswith("__") for key in part
+            isinstance(key, str) and key not in PYTHONS for key in part
         ):
             raise Malformed("its pickle gives an object attributes that none has")
     return found

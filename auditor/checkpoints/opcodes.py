@@ -9,7 +9,7 @@ from typing import Any
 
 from auditor.checkpoints.contents import Malformed
 from auditor.checkpoints.machine import NUMBER, Machine, Short
-from auditor.checkpoints.marks import Group, group
+from auditor.checkpoints.marks import Group, frozen
 
 OPERATIONS = 12_000_000
 """Opcodes of one pickle at most. 100,000 tensors with an optimizer's state have 5 million."""
@@ -273,7 +273,7 @@ TABLE: dict[int, Operation] = {
     pickle.TUPLE2[0]: _tuple(2),
     pickle.TUPLE3[0]: _tuple(3),
     pickle.LIST[0]: lambda machine: machine.push(machine.marked()),
-    pickle.FROZENSET[0]: lambda machine: machine.push(group(machine.marked())),
+    pickle.FROZENSET[0]: lambda machine: machine.push(frozen(machine.marked())),
     pickle.DICT[0]: _pairs,
     pickle.APPEND[0]: _append,
     pickle.APPENDS[0]: _extend,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO, Any, Literal
 
-from auditor.checkpoints import allowed, arrays, opcodes, plain, tensors
+from auditor.checkpoints import allowed, arrays, described, opcodes, plain, tensors
 from auditor.checkpoints.contents import Malformed, Storage
 from auditor.checkpoints.machine import Machine, Short
 from auditor.checkpoints.marks import Composite, Made, Name
@@ -169,13 +169,14 @@ def _persistent(pid: Any, form: Form) -> Any:
         if isinstance(kind, Name) and kind.full != TYPED
         else None
     )
-    if dtype is None or not isinstance(key, (str, int)) or not tensors.is_count(numel):
+    if dtype is None or not isinstance(key, (str, int)) or not described.is_count(numel):
         raise Malformed("a storage is described wrongly")
-    tensors.place_of(place)
+    if described.place_of(place) == "meta":
+        raise Malformed("a storage has no place: its numbers would not be loaded")
     view = more[0] if more else None
     if view is None:
         return Storage(str(key), dtype, numel)
-    if not isinstance(view, tuple) or len(view) != 3 or not all(map(tensors.is_count, view[1:])):
+    if not isinstance(view, tuple) or len(view) != 3 or not all(map(described.is_count, view[1:])):
         raise Malformed("a storage is described wrongly")
     if view[1] + view[2] > numel:
         raise Malformed("a storage ends behind the one that it is part of")

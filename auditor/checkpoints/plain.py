@@ -9,7 +9,18 @@ from typing import Any
 
 from auditor.checkpoints import allowed
 from auditor.checkpoints.contents import Malformed
-from auditor.checkpoints.marks import PLAIN, Made, Mark, Name, Ordered, Value, group, hashable
+from auditor.checkpoints.marks import (
+    PLAIN,
+    Attributed,
+    Made,
+    Mark,
+    Name,
+    Ordered,
+    Value,
+    frozen,
+    group,
+    hashable,
+)
 
 DIGITS = 300
 """Characters of a number that is saved as text."""
@@ -60,6 +71,7 @@ class Fixed(Made):
     """What has parts and no attributes."""
 
     __slots__ = ()
+    hashable = True
 
     def build(self, state: Any) -> None:
         """It has no attributes."""
@@ -82,7 +94,7 @@ def _count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 63
 
 
-def _bytes(text: Any = "", encoding: Any = "latin1") -> bytes:
+def _bytes(text: Any, encoding: Any) -> bytes:
     """Bytes as protocol 2 writes them: a text of as many characters."""
     demand(isinstance(text, str) and encoding in ("latin1", "latin-1"))
     try:
@@ -92,10 +104,10 @@ def _bytes(text: Any = "", encoding: Any = "latin1") -> bytes:
 
 
 def _bytearray(*parts: Any) -> bytearray:
-    if len(parts) == 1 and isinstance(parts[0], bytes):
-        return bytearray(parts[0])
-    demand(not parts or len(parts) == 2)
-    return bytearray(_bytes(*parts))
+    if len(parts) == 2:
+        return bytearray(_bytes(*parts))
+    demand(len(parts) <= 1 and all(isinstance(part, bytes) for part in parts))
+    return bytearray(*parts)
 
 
 def _complex(*parts: Any) -> complex:
@@ -121,7 +133,14 @@ def _range(*ends: Any) -> Value:
 
 def _slice(*ends: Any) -> Value:
     demand(len(ends) == 3 and all(end is None or type(end) is int for end in ends))
-    return Value("builtins.slice")
+    return Unhashable("builtins.slice")
+
+
+class Unhashable(Value):
+    """What is no key."""
+
+    __slots__ = ()
+    hashable = False
 
 
 def _moment(name: str, sizes: tuple[int, ...], raw: Any, zone: Any = None) -> Value:
@@ -221,8 +240,7 @@ def _tuple(size: int, *args: Any) -> Made:
 
 OBJECTS = (
     *allowed.OPTIONS,
-    *allowed.LIGHTNING,
-    *allowed.TENSOR_PACKAGE,
+    *allowed.TENSOR_PACKAGE[1:],
     *allowed.TRAINER,
 )
 """Classes whose objects are made empty, and then get their attributes."""
@@ -242,7 +260,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "builtins.bytearray": _bytearray,
     "builtins.complex": _complex,
     "builtins.set": group,
-    "builtins.frozenset": group,
+    "builtins.frozenset": frozen,
     "builtins.list": partial(_sequence, list),
     "builtins.tuple": partial(_sequence, tuple),
     **{
@@ -266,6 +284,7 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 NEW: dict[str, Callable[..., Any]] = {
     **{name: partial(_object, name) for name in OBJECTS},
+    **dict.fromkeys(allowed.MAPPINGS, Attributed),
     **{name: partial(_tuple, size) for name, size in TUPLES.items()},
     "torch.torch_version.TorchVersion": _version,
     "torch._dynamo.decorators._DimRange": Range,

@@ -11,7 +11,7 @@ from typing import IO, Any, NoReturn
 from auditor.checkpoints import pickles
 from auditor.checkpoints.container import Container
 from auditor.checkpoints.contents import BYTES, Malformed, Storage, Stored
-from auditor.checkpoints.tensors import contiguous, is_count, shape_of
+from auditor.checkpoints.described import contiguous, is_count, shape_of
 from auditor.evidence.snapshot.unpickle import memory_capped
 
 HEADER_LIMIT = 100_000_000

@@ -20,9 +20,9 @@ from auditor.checkpoints.contents import (
     TensorFacts,
     printable,
 )
-from auditor.checkpoints.marks import Composite
+from auditor.checkpoints.described import complete, is_tensor
+from auditor.checkpoints.marks import Composite, Made
 from auditor.checkpoints.pickles import walk
-from auditor.checkpoints.tensors import complete, is_tensor
 
 Path = tuple[str | int, ...]
 
@@ -42,6 +42,9 @@ COUNTERS = frozenset(
 )
 EPOCHS = frozenset({"epoch", "epochs", "current_epoch"})
 """Keys (and those of ``COUNTERS``) under which trainers save how far they are."""
+
+MODELS = tuple((key,) for key in ("model", "state_dict", "model_state_dict", "module", "net"))
+"""Last keys of paths to weights, whatever else is among them."""
 
 SCALER = {"scale", "growth_factor", "backoff_factor", "growth_interval"}
 SCHEDULER = ({"last_epoch", "base_lrs"}, {"last_epoch", "_last_lr"})
@@ -111,7 +114,7 @@ class Structure:
             path = path[:-1]  # in a list among weights
             if _of_results(path):
                 return "other"
-        return "model" if path[:-1] in self.weights and not _of_results(path[:-1]) else "other"
+        return "model" if not path or path[:-1] in self.weights else "other"
 
     def role_of(self, path: Path, tally: Tally | None) -> Role:
         """As :meth:`role`; a bound is nobody's weight while it is infinite (of observers that saw
@@ -159,9 +162,9 @@ def structure(tree: Any) -> Structure:
             found.tensors.append((path[:-1] if path[-1:] == ("",) else path, value))
         elif isinstance(value, Composite):
             found.composites[path] = value
-        elif isinstance(value, dict):
-            _sort_in(found, path, value)
-        elif _lists_weights(value):
+        elif isinstance(value, (dict, Made)):
+            _sort_in(found, path, value if isinstance(value, dict) else _parts(value))
+        elif not _of_results(path) and _lists_weights(value):
             found.weights.add(path)
         elif isinstance(value, float) and not math.isfinite(value):
             found.numbers.append((path, value))
@@ -177,6 +180,14 @@ def structure(tree: Any) -> Structure:
             found.progress[str(path[-1])] = value
     found.progress = {name: n for name, n in found.progress.items() if 0 <= n < COUNT}
     return found
+
+
+def _parts(made: Made) -> dict[Any, Any]:
+    """Attributes of an object, and the values in it by their number."""
+    parts: dict[Any, Any] = {}
+    for number, part in enumerate(made.parts):
+        parts.update(part if isinstance(part, dict) else {number: part})
+    return parts
 
 
 def _sort_in(found: Structure, path: Path, value: dict[Any, Any]) -> None:
@@ -195,7 +206,8 @@ def _lists_weights(value: Any) -> bool:
     """A list of tensors that are not all numbers: the shadow weights of an average, but not a
     history of losses.
     """
-    return isinstance(value, list) and all(map(is_tensor, value)) and any(map(_has_shape, value))
+    several = isinstance(value, (list, tuple))
+    return several and all(map(is_tensor, value)) and any(map(_has_shape, value))
 
 
 def _has_shape(value: Any) -> bool:
@@ -204,14 +216,23 @@ def _has_shape(value: Any) -> bool:
 
 def _holds_weights(path: Path, value: dict[Any, Any]) -> bool:
     """A state dict: hardly anything but tensors, not all of them numbers. At the root its names
-    must have dots, or nothing else is there.
+    must have dots, or nothing else is there; among results one must be that of a layer.
     """
+    if _of_results(path) and not any(_of_layer(key) for key in value):
+        return False
     tensors = {key: each for key, each in value.items() if is_tensor(each)}
-    if not tensors or len(tensors) < 0.5 * len(value):
+    if any(map(_of_layer, tensors)):
+        return True
+    few = len(tensors) < 0.5 * len(value) and path[-1:] not in MODELS
+    if not tensors or few:
         return False
     if not any(map(_has_shape, tensors.values())) and _words(path) & BOUNDS:
         return False
     return bool(path) or len(tensors) == len(value) or any("." in str(key) for key in tensors)
+
+
+def _of_layer(key: Any) -> bool:
+    return isinstance(key, str) and key.rpartition(".")[2] in ("weight", "bias")
 
 
 def _is_rng(path: Path) -> bool:

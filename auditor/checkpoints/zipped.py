@@ -4,6 +4,7 @@ for each storage.
 
 from __future__ import annotations
 
+import re
 import zlib
 from functools import partial
 from typing import IO
@@ -15,22 +16,20 @@ from auditor.checkpoints.directory import Record, records_of
 
 PIECE = 2**22
 
-OWN = (
-    "data.pkl",
-    "version",
-    "byteorder",
-    ".format_version",
-    ".storage_alignment",
-    ".data/version",
-    ".data/serialization_id",
-)
-"""Records of torch.save beside the storages, which are ``data/0``, ``data/1`` ..."""
+OWN = {
+    "version": rb"([1-9]|10)\s*",
+    ".data/version": rb"([1-9]|10)\s*",
+    ".format_version": rb"\d{1,4}\s*",
+    "byteorder": rb"little|big",
+    ".storage_alignment": rb"[1-9]\d{0,8}",
+    ".data/serialization_id": rb"[!-~]{1,64}",
+}
+"""Records of torch.save beside the pickle and the storages, which are ``data/0``, ``data/1`` ...:
+what each may hold. Of versions torch reads the first ten.
+"""
 
 TORCHSCRIPT = ("constants.pkl", "code/")
 """Records (and folders) of an archive that holds a program."""
-
-VERSIONS = {str(number).encode() for number in range(1, 11)}
-"""Those of the format that torch reads."""
 
 SMALL = 64
 """Bytes of the records that hold a word or a number, at most."""
@@ -47,10 +46,13 @@ def open_zip(file: IO[bytes], size: int) -> Container:
     if pickled.size > pickles.PICKLE_LIMIT:
         raise Malformed(f"its pickle has {pickled.size} bytes: more than any checkpoint needs")
     loaded = pickles.load(file, pickled.start, pickled.size, "zip")
-    if pickled in bad:
-        problem = Malformed(
-            "the checksum of data.pkl is wrong: which tensors there are cannot be trusted"
-        )
+    wrong = (
+        "the checksum of data.pkl is wrong: which tensors there are cannot be trusted"
+        if pickled in bad
+        else "there are bytes behind its pickle, which torch.save never writes"
+    )
+    if pickled in bad or loaded.end != pickled.start + pickled.size:
+        problem = Malformed(wrong)
         problem.foreign = loaded.foreign
         raise problem
     data = {
@@ -118,19 +120,18 @@ def _contradictions(file: IO[bytes], listed: list[Record], records: dict[str, Re
     if strange:
         more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
         said.append(f"it has a record that torch.save never writes: {strange[0][:80]}{more}")
-    version = records.get("version") or records.get(".data/version")
-    if version is None or _word(file, version).strip() not in VERSIONS:
-        said.append(
-            "its record of the format's version is missing or damaged: torch does not load it"
-        )
-    order = records.get("byteorder")
-    if order is not None and _word(file, order) not in (b"little", b"big"):
-        said.append("its record of the byte order is damaged: torch does not load it")
+    if not {"version", ".data/version"} & {*records}:
+        said.append("its record of the format's version is missing: torch does not load it")
+    said += [
+        f"its record {name} is damaged: torch does not load it"
+        for name, form in OWN.items()
+        if name in records and not re.fullmatch(form, _word(file, records[name]))
+    ]
     return said[:10]
 
 
 def _expected(name: str) -> bool:
-    return name in OWN or (name.startswith("data/") and name.count("/") == 1)
+    return name in OWN or name == "data.pkl" or (name.startswith("data/") and name.count("/") == 1)
 
 
 def _word(file: IO[bytes], record: Record | None) -> bytes:

@@ -194,7 +194,7 @@ def _is_mask(tensor: TensorFacts) -> bool:
     tally = tensor.tally
     if tally is None or tensor.role != "model" or tally.nan or tally.positive_inf:
         return False
-    return tally.low == tally.high == 0.0 and len(tensor.shape) > 1
+    return tally.low == tally.high == 0.0 and len(tensor.shape) > 1 and tensor.shape[-1] > 1
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,10 @@ Each attack was good once: some crash whoever reads the tensor, others hide a Na
 
 from __future__ import annotations
 
+import io
 import json
 import math
+import zipfile
 from collections import OrderedDict
 
 import numpy as np
@@ -19,7 +21,7 @@ from auditor.checkpoints.scan import checkpoints_in, passed_over, scan, scan_any
 from auditor.cli.main import main
 from auditor.evidence.checkpoints import Checkpoint
 from fuzz import real_checkpoints
-from fuzz.crafted import REBUILD, Call, Data, Global, archive, data, tensor
+from fuzz.crafted import REBUILD, Again, Call, Data, Global, archive, data, tensor
 
 NAN = torch.tensor([1.0, math.nan])
 ONES = torch.ones(2)
@@ -139,6 +141,13 @@ def test_arrays_of_numbers_and_texts_are_good(judged):
 def test_generators_that_point_outside_of_their_buffers(judged, state):
     make = Call(np.random._pickle.__bit_generator_ctor, "MT19937", state=state)
     assert not judged(archive({"g": make})).good
+
+
+def test_generators_as_numpy_saves_them_are_good(judged):
+    kinds = (np.random.MT19937, np.random.PCG64, np.random.PCG64DXSM, np.random.Philox)
+    bare = [kind(1) for kind in kinds]
+    wrapped = [np.random.Generator(each) for each in bare]
+    assert judged({"bare": bare, "wrapped": wrapped, "old": np.random.RandomState(0)}).good
 
 
 def coo(indices, values=None, size=(3, 3), **more):
@@ -288,6 +297,84 @@ def test_names_that_torch_computes_are_its_own():
     assert {name for name in found if not name.startswith("__")} <= tensors.OWN
 
 
+def test_a_dtype_is_not_changed_once_it_is_in_use(judged):
+    made = array("f8", PLAIN)
+    kind = made.state[2]
+    assert judged(archive([made])).good
+    turned = Call(kind.function, *kind.args, state=PLAIN)
+    later = Again(turned, (3, ">", *PLAIN[2:]))
+    assert not judged(archive([turned, later])).good
+
+
+def test_a_jagged_tensor_keeps_what_it_was_made_of(judged, monkeypatch):
+    weight = torch.nested.nested_tensor([ONES, torch.ones(3)], layout=torch.jagged)
+    assert judged({"model": {"w": weight}}).good
+    weight._offsets = torch.tensor([0, 10**9, 2 * 10**9])
+    plain = torch.nested._internal.nested_tensor.NestedTensor.__reduce_ex__
+
+    def other(self, protocol):
+        rebuild, (function, kind, args, state) = plain(self, protocol)
+        return rebuild, (function, kind, ({**args[0], "offsets": torch.tensor([0, 2, 5])},), state)
+
+    monkeypatch.setattr(torch.nested._internal.nested_tensor.NestedTensor, "__reduce_ex__", other)
+    assert not judged({"model": {"w": weight}}).good
+
+
+def test_a_layout_is_nothing_to_call(judged):
+    layout = Call(torch.serialization._get_layout, "torch.strided")
+    assert judged(archive([layout])).good
+    assert not judged(archive([Call(layout)])).good
+
+
+def test_numbers_of_the_old_format_are_little_endian_whatever_it_says(judged):
+    raw = real_checkpoints.saved({"model": {"w": NAN}}, _use_new_zipfile_serialization=False)
+    head, mark, rest = raw.partition(b"little_endian")
+    lying = head + mark + rest.replace(b"\x88", b"\x89", 1)
+    assert lying != raw
+    assert torch.load(io.BytesIO(lying))["model"]["w"].isnan().any()
+    assert not judged(lying).good
+
+
+def test_weights_of_any_container_are_looked_at(judged):
+    import argparse
+    from collections import defaultdict, deque
+
+    for kept in (
+        argparse.Namespace(w=NAN),
+        deque([NAN]),
+        (NAN, ONES),
+        defaultdict(None, {"w": NAN}),
+        {"w": [NAN]},
+    ):
+        assert not judged({"model": kept, "step": 3}).good, kept
+    node = Call(Global("yacs.config.CfgNode"), new=True)
+    node.state = {"__immutable__": False, "_name": "x"}
+    assert judged(archive({"config": node})).good
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        NAN,
+        torch.nn.Parameter(NAN),
+        NAN.numpy(),
+        [NAN],
+        {"weight": NAN, "step": 1, "epoch": 2, "rate": 0.1},
+        {"model": {"w": NAN, "width": 1, "depth": 2, "heads": 3}},
+        {"model": {0: NAN, 1: ONES}},
+        {"model": {"w": [[NAN]], "b": ONES}},
+    ],
+    ids=str,
+)
+def test_weights_are_known_by_their_names_or_by_what_is_beside_them(judged, content):
+    assert not judged(content).good
+
+
+def test_weights_among_callbacks_are_looked_at(judged):
+    average = {"callbacks": {"EMA": {"state_dict": {"a.weight": NAN, "a.bias": ONES}}}}
+    assert not judged(average).good
+
+
 # -- numbers that were not looked at ---------------------------------------------------------------
 
 
@@ -408,6 +495,18 @@ BOMBS = {
     "device": Call(torch.device, "evil"),
     "device of a large index": Call(torch.device, "cuda:500"),
     "place": tensor(ONES, storage=data(ONES, place="evil")),
+    "no place": tensor(ONES, storage=data(ONES, place="meta")),
+    "quantized without end": Call(
+        REBUILD._rebuild_qtensor,
+        Data(b"a", "qint8", 1),
+        0,
+        (2**40,),
+        (0,),
+        (Global("torch.per_tensor_affine"), 0.5, 3),
+        False,
+        OrderedDict(),
+    ),
+    "slice as a key": {Call(slice, None, 1, None): 1},
     "offset beyond": tensor(ONES, offset=5),
     "empty beyond": tensor(torch.ones(0), storage=data(ONES), offset=50),
     "gradient of integers": tensor(torch.ones(2).long(), grad=True),
@@ -427,6 +526,7 @@ BOMBS = {
     "decimal": Call(Global("decimal.Decimal"), "sNaN"),
     "date": Call(Global("datetime.date"), b"\0\0\1\0"),
     "trainer": Call(Global("transformers.training_args.TrainingArguments"), "x"),
+    "tensor of a mesh without parts": Call(Global("torch.distributed.tensor.DTensor"), new=True),
     "slots": Call(
         Global("argparse.Namespace"), new=True, state=(None, {"__class__": Global("torch.Size")})
     ),
@@ -441,6 +541,25 @@ def test_bombs_and_nonsense_are_never_good(judged, name):
 def test_a_version_that_torch_does_not_know_is_damage(judged):
     assert judged(archive({})).good
     assert not judged(archive({}).replace(b"3\n", b"99")).good
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "good"),
+    [
+        (".storage_alignment", b"64", True),
+        (".storage_alignment", b"6*", False),
+        (".storage_alignment", b"0", False),
+        (".data/serialization_id", b"1234", True),
+        (".data/serialization_id", b"\xff", False),
+        (".format_version", b"1", True),
+    ],
+)
+def test_small_records_hold_what_torch_writes(judged, name, content, good):
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as file:
+        for own, value in (("data.pkl", b"\x80\x02}."), ("version", b"3\n"), (name, content)):
+            file.writestr(f"a/{own}", value)
+    assert judged(made.getvalue()).good == good
 
 
 def test_opcodes_that_torchs_reader_lacks_get_a_note(judged):
