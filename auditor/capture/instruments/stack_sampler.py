@@ -44,8 +44,9 @@ DEEPEST = 200
 
 
 LATE_NS = 200_000
-"""A look that waited so long for a processor meets the program where it gave up its own; one that
-waited so long for the interpreter, where the program let go of that.
+"""A look that waited so long for a processor, and for half of the time that it stands for, meets
+the program where it gave up its own; one that waited so long for the interpreter, where the program
+let go of that.
 """
 
 PERIOD_US = 1e6 * sum(INTERVALS_S) / len(INTERVALS_S)
@@ -123,7 +124,8 @@ class StackSampler:
         covered, self._covered_us = self._covered_us, defaultdict(float)
         for key, known_us in covered.items():
             us = sum(each[0] for (whose, _), each in seen.items() if whose == key)
-            seen[key, ()][0] += us * max(0.0, inside[key] / known_us - 1)
+            if us:
+                seen[key, ()][0] += us * max(0.0, inside[key] / known_us - 1)
         return {where: (us, int(looks)) for where, (us, looks) in seen.items()}
 
     def _look_on(self, over: threading.Lock) -> None:
@@ -170,10 +172,13 @@ class StackSampler:
 
     def _note(self, met: Met, due_ns: int, queued_ns: int) -> None:
         """Keep it, unless the look came late and the time may be another line's."""
-        late_ns = met.now_ns - due_ns - queued_ns
-        if queued_ns > LATE_NS or (late_ns > LATE_NS and _in_doubt(met.places)):
+        ns, late_ns = met.now_ns - met.since_ns, met.now_ns - due_ns - queued_ns
+        us = ns / 1e3
+        if queued_ns > max(LATE_NS, ns / 2):  # whose time it is has nothing to do with that
+            self._covered_us[met.key] += us
             return
-        us = (met.now_ns - met.since_ns) / 1e3
+        if late_ns > LATE_NS and _in_doubt(met.places):
+            return
         seen = self._us[met.key, tuple(place[:2] for place in met.places)]
         seen[0] += us
         seen[1] += 1

@@ -11,7 +11,13 @@ from types import SimpleNamespace
 import pytest
 
 from auditor.capture.instruments import stack_sampler
-from auditor.capture.instruments.stack_sampler import SWITCH_S, StackSampler, _in_doubt, line_of
+from auditor.capture.instruments.stack_sampler import (
+    SWITCH_S,
+    Met,
+    StackSampler,
+    _in_doubt,
+    line_of,
+)
 
 
 def asleep(seconds: float) -> None:
@@ -121,6 +127,17 @@ def test_time_that_no_look_stands_for_is_nobodys() -> None:
     sampler._inside_us["key"], sampler._covered_us["key"] = 5_000.0, 6_000.0
     sampler._us["key", stack] = [4_000.0, 2]
     assert sampler.taken()["key", ()] == (0.0, 0)
+
+
+@pytest.mark.parametrize(("queued_us", "looks"), [(100, 1), (900, 1), (1100, 0)])
+def test_a_look_that_waited_for_a_processor_counts_neither_way(queued_us, looks) -> None:
+    sampler, stack = StackSampler(), ((busy.__code__, 1, 0),)
+    sampler._inside_us["key"] = 6_000.0
+    sampler._note(Met("key", 0, 2_000_000, stack), 2_000_000, queued_us * 1000)
+    sampler._note(Met("key", 2_000_000, 6_000_000, stack), 6_000_000, 0)
+    (_, (us, seen)), *rest = sampler.taken().items()
+    assert (us, seen) == (4_000.0 + 2_000.0 * looks, 1 + looks)
+    assert [unseen for _, unseen in rest] == [(0.0, 0)]
 
 
 def product(number, text):
