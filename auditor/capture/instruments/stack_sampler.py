@@ -13,8 +13,11 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from types import CodeType, FrameType
+from typing import NamedTuple
+
+from auditor.capture.instruments.kept_open import KeptOpen
 
 Stack = tuple[tuple[CodeType, int], ...]
 """Code and line of each frame, innermost first, down to the watched call without it."""
@@ -40,11 +43,38 @@ DEEPEST = 200
 """Frames of a stack above which it is not followed to the watched call."""
 
 
+LATE_NS = 200_000
+"""A look that waited so long for a processor, and for half of the time that it stands for, meets
+the program where it gave up its own; one that waited so long for the interpreter, where the program
+let go of that.
+"""
+
+PERIOD_US = 1e6 * sum(INTERVALS_S) / len(INTERVALS_S)
+"""What one look stands for at least."""
+
+TURNS = ("CALL", "RESUME", "JUMP_BACKWARD", "JUMP_ABSOLUTE")
+"""Beginnings of the instructions at which threads take turns."""
+
+LONG = (
+    "BINARY",
+    "INPLACE",
+    "COMPARE",
+    "CONTAINS",
+    "STORE_SUBSCR",
+    "UNPACK",
+    "UNARY",
+    "LIST_EXTEND",
+)
+"""The same of others that may keep the interpreter for long."""
+
+
 class StackSampler:
     """Looks at one thread at a time; the time since the last look goes to the stack that is seen.
 
-    C code that keeps the interpreter to itself is seen when it returns, with the time that it
-    took. The thread that looks lives from the first :meth:`begin` to :meth:`rest`.
+    C code that keeps the interpreter to itself is seen when it returns, with the time that it took.
+    A look counts for nothing where the program went on meanwhile, or where the time may be another
+    line's. What no look stands for is the time of the empty stack, so that a share is one of all
+    the time. The thread that looks lives from the first :meth:`begin` to :meth:`rest`.
     """
 
     def __init__(self) -> None:
@@ -54,6 +84,8 @@ class StackSampler:
         self._over = threading.Lock()
         self._usual_s = 0.0
         self._us: defaultdict[tuple[Hashable, Stack], list[float]] = defaultdict(lambda: [0.0, 0.0])
+        self._inside_us: defaultdict[Hashable, float] = defaultdict(float)
+        self._covered_us: defaultdict[Hashable, float] = defaultdict(float)
 
     def begin(self, key: Hashable) -> None:
         """The caller's frame begins the watched call; what is seen is kept under ``key``."""
@@ -71,9 +103,10 @@ class StackSampler:
 
     def end(self) -> None:
         """The watched call is over."""
-        if self._watched is not None:
-            self._watched = None
+        watched, self._watched = self._watched, None
+        if watched is not None:
             sys.setswitchinterval(self._usual_s)
+            self._inside_us[watched[2]] += (time.perf_counter_ns() - watched[3]) / 1e3
 
     def rest(self) -> None:
         """End the thread that looks, so that this process may fork; the next :meth:`begin` starts
@@ -87,36 +120,134 @@ class StackSampler:
     def taken(self) -> dict[tuple[Hashable, Stack], tuple[float, int]]:
         """Us and looks by key and stack since the last call."""
         seen, self._us = self._us, defaultdict(lambda: [0.0, 0.0])
+        inside, self._inside_us = self._inside_us, defaultdict(float)
+        covered, self._covered_us = self._covered_us, defaultdict(float)
+        for key, known_us in covered.items():
+            us = sum(each[0] for (whose, _), each in seen.items() if whose == key)
+            if us:
+                seen[key, ()][0] += us * max(0.0, inside[key] / known_us - 1)
         return {where: (us, int(looks)) for where, (us, looks) in seen.items()}
 
     def _look_on(self, over: threading.Lock) -> None:
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, ctypes.c_ulong(1), 0, 0, 0)
+        queue = KeptOpen(f"/proc/self/task/{threading.get_native_id()}/schedstat")
+        queued_ns = _queued_ns(queue)
         for seconds in itertools.cycle(INTERVALS_S):
+            due_ns = time.perf_counter_ns() + int(1e9 * seconds)
             if over.acquire(timeout=seconds):
-                return
+                break
             if self._watched is not None:
                 sys.setswitchinterval(LOOK_S)
-                self._look()
+                known = self._meet()
+                before_ns, queued_ns = queued_ns, _queued_ns(queue)
+                if known is not None:
+                    self._note(known, due_ns, queued_ns - before_ns)
                 sys.setswitchinterval(self._usual_s if self._watched is None else SWITCH_S)
+            else:
+                queued_ns = _queued_ns(queue)
+        queue.close()
 
-    def _look(self) -> None:
+    def _meet(self) -> Met | None:
+        """Where the thread is. None where the call has ended, or went on meanwhile: the thread that
+        looks may lose the interpreter between two frames.
+        """
         watched = self._watched
         if watched is None:
-            return
+            return None
         door, thread, key, since_ns = watched
-        frame = sys._current_frames().get(thread)
-        now = time.perf_counter_ns()
-        stack: list[tuple[CodeType, int]] = []
-        while frame is not None and frame is not door and len(stack) < DEEPEST:
-            stack.append((frame.f_code, line_of(frame)))
-            frame = frame.f_back
-        if frame is not door:  # the call ended meanwhile
+        top = sys._current_frames().get(thread)
+        frames = _chain(top)
+        since_ns, now_ns = max(since_ns, self._looked_ns), time.perf_counter_ns()
+        inside = list(itertools.takewhile(lambda each: each is not door, frames))
+        if len(inside) == len(frames):
+            return None
+        self._looked_ns = now_ns
+        met = [(each, line_of(each), each.f_lasti) for each in inside]
+        if sys._current_frames().get(thread) is not top or any(
+            each.f_lasti != at for each, _, at in met
+        ):
+            return None
+        return Met(key, since_ns, now_ns, tuple((each.f_code, *where) for each, *where in met))
+
+    def _note(self, met: Met, due_ns: int, queued_ns: int) -> None:
+        """Keep it, unless the look came late and the time may be another line's."""
+        ns, late_ns = met.now_ns - met.since_ns, met.now_ns - due_ns - queued_ns
+        us = ns / 1e3
+        if queued_ns > max(LATE_NS, ns / 2):  # whose time it is has nothing to do with that
+            self._covered_us[met.key] += us
             return
-        seen = self._us[key, tuple(stack)]
-        seen[0] += (now - max(since_ns, self._looked_ns)) / 1e3
+        if late_ns > LATE_NS and _in_doubt(met.places):
+            return
+        seen = self._us[met.key, tuple(place[:2] for place in met.places)]
+        seen[0] += us
         seen[1] += 1
-        self._looked_ns = now
+        self._covered_us[met.key] += max(us, PERIOD_US)
+
+
+class Met(NamedTuple):
+    """What one look shows: code, line and instruction of each frame, innermost first."""
+
+    key: Hashable
+    since_ns: int
+    now_ns: int
+    places: tuple[tuple[CodeType, int, int], ...]
+
+
+def _chain(top: FrameType | None) -> list[FrameType]:
+    """A frame of another thread and those around it, in one call of C: in between that thread does
+    not run, and no frame ends.
+    """
+    frames: list[FrameType] = []
+    with contextlib.suppress(AttributeError):  # None has no frame around it
+        frames.extend(
+            itertools.accumulate(itertools.repeat("f_back", DEEPEST), getattr, initial=top)  # type: ignore[arg-type]
+        )
+    return frames
+
+
+def _queued_ns(queue: KeptOpen) -> int:
+    """How long the calling thread has waited for a processor; 0 where the kernel does not tell."""
+    words = queue.words()
+    return int(words[1]) if len(words) > 1 else 0
+
+
+def _in_doubt(places: Iterable[tuple[CodeType, int, int]]) -> bool:
+    """Whether what kept the interpreter may be in the line before, at whose end no other thread got
+    it.
+    """
+    for code, line, offset in places:
+        before = _before(code, offset)
+        if any(each.line not in (0, line) for each in before if each.name.startswith(LONG)):
+            return True
+        if not before or before[-1].name != "RESUME":  # else it has just been called
+            return False
+    return False
+
+
+class _Instruction(NamedTuple):
+    name: str
+    line: int
+
+
+@functools.lru_cache(maxsize=4096)
+def _before(code: CodeType, offset: int) -> tuple[_Instruction, ...]:
+    """The instructions before that at ``offset``, last first, up to one at which threads take
+    turns, which is the last of these.
+    """
+    found: list[_Instruction] = []
+    lines = {start: line or 0 for start, _, line in code.co_lines()}
+    known, run = 0, []
+    for each in dis.get_instructions(code):
+        known = lines.get(each.offset, known)
+        if each.offset >= offset:
+            break
+        run.append(_Instruction(each.opname, known))
+    for instruction in reversed(run):
+        found.append(instruction)
+        if instruction.name.startswith(TURNS):
+            break
+    return tuple(found)
 
 
 def line_of(frame: FrameType) -> int:

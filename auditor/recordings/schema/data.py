@@ -88,7 +88,8 @@ class BatchRow(PassRow, kw_only=True):
 
 class LoadingRow(PassRow, kw_only=True):
     """Time in which one stack was seen inside the loading, as an observer met it every few ms.
-    Written at the end of the pass.
+    Written at the end of the pass. An empty stack that was never seen has the time for which no
+    look can answer.
     """
 
     part = "loading"

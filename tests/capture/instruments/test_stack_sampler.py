@@ -10,7 +10,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from auditor.capture.instruments.stack_sampler import SWITCH_S, StackSampler, line_of
+from auditor.capture.instruments import stack_sampler
+from auditor.capture.instruments.stack_sampler import (
+    SWITCH_S,
+    Met,
+    StackSampler,
+    _in_doubt,
+    line_of,
+)
 
 
 def asleep(seconds: float) -> None:
@@ -43,7 +50,7 @@ def test_time_goes_to_the_function_that_takes_it() -> None:
         assert all(stack[-1][0] is what.__code__ for _, stack in seen if stack), (
             "the frame that begins is the end of each stack, without itself"
         )
-        assert 0.0 < sum(us for us, _ in seen.values()) <= took_us
+        assert 0.0 < sum(us for us, looks in seen.values() if looks) <= took_us
         assert sum(looks for _, looks in seen.values()) >= 2
     sampler.rest()
 
@@ -75,9 +82,88 @@ def test_a_look_after_the_call_has_ended_counts_for_nothing() -> None:
         return kept
 
     sampler._watched = call()
-    sampler._look()
-    assert sampler.taken() == {}
+    assert sampler._meet() is None
     sampler.rest()
+
+
+def test_a_stack_whose_frames_moved_during_the_look_counts_for_nothing(monkeypatch) -> None:
+    """The innermost frame is met in one line, its callers in another."""
+    sampler, go, met = StackSampler(), threading.Event(), threading.Event()
+
+    def call() -> None:
+        sampler.begin("key")
+        met.set()
+        go.wait()
+        busy(0.2)
+        sampler.end()
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    met.wait()
+    looker, sampler._looker = sampler._looker, None  # only the test looks
+    sampler._over.release()
+    looker.join()
+    sampler.taken()
+    time.sleep(0.01)
+    assert sampler._meet().places[-1][0] is threading.Event.wait.__code__
+
+    def while_it_goes_on(frame) -> int:
+        go.set()
+        time.sleep(0.02)
+        return frame.f_lineno
+
+    monkeypatch.setattr(stack_sampler, "line_of", while_it_goes_on)
+    assert sampler._meet() is None
+    thread.join()
+    assert sampler.taken() == {}
+
+
+def test_time_that_no_look_stands_for_is_nobodys() -> None:
+    sampler = StackSampler()
+    sampler._inside_us["key"], sampler._covered_us["key"] = 50_000.0, 5_000.0
+    stack = ((busy.__code__, 1),)
+    sampler._us["key", stack] = [4_000.0, 2]
+    assert sampler.taken() == {("key", stack): (4_000.0, 2), ("key", ()): (36_000.0, 0)}
+    sampler._inside_us["key"], sampler._covered_us["key"] = 5_000.0, 6_000.0
+    sampler._us["key", stack] = [4_000.0, 2]
+    assert sampler.taken()["key", ()] == (0.0, 0)
+
+
+@pytest.mark.parametrize(("queued_us", "looks"), [(100, 1), (900, 1), (1100, 0)])
+def test_a_look_that_waited_for_a_processor_counts_neither_way(queued_us, looks) -> None:
+    sampler, stack = StackSampler(), ((busy.__code__, 1, 0),)
+    sampler._inside_us["key"] = 6_000.0
+    sampler._note(Met("key", 0, 2_000_000, stack), 2_000_000, queued_us * 1000)
+    sampler._note(Met("key", 2_000_000, 6_000_000, stack), 6_000_000, 0)
+    (_, (us, seen)), *rest = sampler.taken().items()
+    assert (us, seen) == (4_000.0 + 2_000.0 * looks, 1 + looks)
+    assert [unseen for _, unseen in rest] == [(0.0, 0)]
+
+
+def product(number, text):
+    square = number * number
+    return text.upper(), square
+
+
+def search(number, text):
+    found = text.count("x")
+    return text.upper(), found
+
+
+def in_one_line(number, text):
+    return text.upper(), number * number, text.lower()
+
+
+@pytest.mark.parametrize(
+    ("function", "doubted"), [(product, True), (search, False), (in_one_line, False)]
+)
+def test_a_late_look_may_meet_the_line_after(function, doubted) -> None:
+    """Threads take turns behind calls, not behind products."""
+    code = function.__code__
+    calls = [each.offset for each in dis.get_instructions(code) if each.opname.startswith("CALL")]
+    assert _in_doubt([(code, code.co_firstlineno + 2 - (function is in_one_line), calls[-1])]) == (
+        doubted
+    )
 
 
 def nested(noise):
