@@ -293,6 +293,8 @@ def _environment() -> jinja2.Environment:
         "rehearsed": summary.rehearsed,
         "severities": summary.severities,
         "usual_step": shares.usual_step,
+        "beside_step": shares.beside_step,
+        "one_by_one": shares.one_by_one,
         "step_axis": shares.step_axis,
         "looked": summary.looked,
         "reasons": summary.reasons,

@@ -344,7 +344,7 @@ def _headline(report: Report) -> Iterator[str]:
         apart = (
             ""
             if part.alone_us is None
-            else f" together (one by one {amounts.duration(part.alone_us)}: they overlap)"
+            else f" together ({shares.one_by_one(part.us_per_step, part.alone_us)})"
         )
         yield (
             f"{part.basis}: {_price(report, part)} could come back, from "
@@ -359,7 +359,7 @@ def _price(report: Report, part: Recoverable) -> str:
     if report.run.step_us is None or part.share is None:
         return lost
     if part.share > 1:
-        return f"{lost}, more than the whole {shares.usual_step(report)} (these findings overlap),"
+        return f"{lost} ({shares.beside_step(part.us_per_step, report, part.findings)})"
     return (
         f"{lost} of {amounts.duration(usual_us(report.run.step_us))} "
         f"({amounts.percent(part.share)})"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.model import Finding, Report
+from auditor.model.prices import usual_us
 from auditor.model.what_if import OVERLAPS, WhatIf
 
 from . import text
@@ -63,10 +64,10 @@ def _rows(report: Report, found: WhatIf, micro: str) -> Iterator[Row]:
 
 def sentences(report: Report, micro: str = "us") -> tuple[str, ...]:
     """Whether the single prices overlap, and how true the replay is; or why there is none."""
-    return tuple(_sentences(report.what_if, micro)) if report.what_if is not None else ()
+    return tuple(_sentences(report, report.what_if, micro)) if report.what_if is not None else ()
 
 
-def _sentences(found: WhatIf, micro: str) -> Iterator[str]:
+def _sentences(report: Report, found: WhatIf, micro: str) -> Iterator[str]:
     if found.reason:
         yield (
             f"No what-if by a replay of the trace: {text.one_line(found.reason, 300)}. Each price "
@@ -75,16 +76,27 @@ def _sentences(found: WhatIf, micro: str) -> Iterator[str]:
         return
     if len(found.fixes) > 1 and found.overlap:
         more = "less" if found.joint_us < found.alone_us else "more"
+        how = "overlap" if more == "less" else "do not add up"
         yield (
-            f"Single prices overlap: one by one they come to "
+            f"Single prices {how}: one by one they come to "
             f"{amounts.duration(found.alone_us, micro)} per step, all fixes together buy {more}, "
             f"{amounts.duration(found.joint_us, micro)}."
         )
     yield (
         f"Prices are by a replay of the trace, which with nothing changed takes "
         f"{amounts.duration(found.replayed_us, micro)} per step where "
-        f"{amounts.duration(found.recorded_us, micro)} were recorded."
+        f"{amounts.duration(found.recorded_us, micro)} were recorded{_played(report, found, micro)}."
     )
+
+
+def _played(report: Report, found: WhatIf, micro: str) -> str:
+    """That the steps of the replay are not all of those whose mean is shown; empty where these take
+    as long.
+    """
+    mean = usual_us(report.run.step_us)
+    if not mean or abs(mean - found.recorded_us) <= OVERLAPS * mean:
+        return ""
+    return f" in the steps that it plays (the mean of all is {amounts.duration(mean, micro)})"
 
 
 @dataclass(frozen=True)

@@ -408,7 +408,13 @@ class Report:
     """
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "findings", prices.in_order(self.findings))
+        object.__setattr__(self, "findings", self._ordered())
+
+    def _ordered(self) -> tuple[Finding, ...]:
+        chosen = self.forecast.gpus[0] if self.forecast is not None and self.forecast.gpus else None
+        longest = None if chosen is None else chosen.step_high_us or chosen.high_us
+        scale = prices.Scale.of(self.run, self.environment, longest or 0.0)
+        return prices.in_order(self.findings, scale)
 
     def worst(self) -> Severity | None:
         """Severity of the worst finding that is not in the baseline, or None."""

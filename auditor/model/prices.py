@@ -6,16 +6,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from auditor.model import Finding, Severity, StepTimes
+    from auditor.model import Finding, Run, Severity, StepTimes
 
 NOTE_BELOW = 0.001
 """Share of the step (of the peak, for memory) below which a priced finding is a note:
 ``note-below`` in ``[tool.audit]``. Ours: what comes back is then less than the difference between
 two steps of any machine that we measured."""
+
+LONG_RUN = 100_000
+"""Steps that a training may take: memory that grows is weighed by what it fills by then. Ours."""
+
+USUAL_MEMORY = 16 << 30
+"""Bytes of a device or a host of which nothing is known."""
 
 OPENS = frozenset({"MEM015"})
 """Rules whose findings a report opens with: they say why the run ended."""
@@ -59,14 +65,62 @@ def usual_us(times: StepTimes | None) -> float:
     return times.median if times.mean is None else times.mean
 
 
-def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """By price: the dearest in time first, then by forecast, then in memory, then what has no
-    price, the worst first; negligible ones close.
-
-    Errors without a price open: where the run ended or what was trained is worthless, everything is
-    lost. A consequence stands behind the dearest finding of its cause, whatever its own price.
+@dataclass(frozen=True)
+class Scale:
+    """What prices in time and in memory are shares of: us of the mean step and of the forecast one,
+    bytes that the device and the host have and that were used at the peak; 0 where not known.
     """
-    ranked = sorted(findings, key=_rank)
+
+    step_us: float = 0.0
+    forecast_us: float = 0.0
+    device: int = 0
+    device_peak: int = 0
+    host: int = 0
+    host_peak: int = 0
+
+    @classmethod
+    def of(cls, run: Run, environment: Mapping[str, str], forecast_us: float = 0.0) -> Scale:
+        """That of a report."""
+        device, host = (environment.get(name, "") for name in ("device_memory", "host_memory"))
+        return cls(
+            usual_us(run.step_us),
+            forecast_us,
+            int(device) if device.isdecimal() else 0,
+            run.peak_bytes.device or 0,
+            int(host) if host.isdecimal() else 0,
+            run.peak_bytes.host or 0,
+        )
+
+    def worth(self, finding: Finding) -> float:
+        """What comes back as a share of what there is, the larger one of time and memory: of the
+        step, of the memory, and of a leak the part of the free memory that it fills in
+        :data:`LONG_RUN` steps. What is 1 or more the run does not survive.
+        """
+        us, at_least = finding.proven_us or 0.0, forecast_us(finding)
+        return max(
+            us / self.step_us if self.step_us > 0 else float(us > 0),
+            at_least / self.forecast_us if self.forecast_us > 0 else 0.0,
+            self._of_memory(finding),
+        )
+
+    def _of_memory(self, finding: Finding) -> float:
+        on_host = finding.seen_on == "cpu"
+        used = self.host_peak if on_host else self.device_peak
+        there = (self.host if on_host else self.device) or max(USUAL_MEMORY, used)
+        held = finding.lost_bytes or 0
+        return held * LONG_RUN / max(there - used, 1) if finding.grows else held / there
+
+
+def in_order(findings: Iterable[Finding], scale: Scale | None = None) -> tuple[Finding, ...]:
+    """By what comes back, time and memory as shares (:meth:`Scale.worth`), then what has no price,
+    the worst first; negligible ones close.
+
+    Errors open that are about no price: where the run ended or what was trained is worthless,
+    everything is lost. One that lets memory grow opens where the run does not survive it. A
+    consequence stands behind the first finding of its cause, whatever its own price.
+    """
+    scale = scale or Scale()
+    ranked = sorted(findings, key=lambda finding: _rank(finding, scale))
     first: dict[str, Finding] = {}
     for finding in ranked:
         if not finding.follows:
@@ -80,17 +134,21 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     )
 
 
-def _rank(finding: Finding) -> tuple[Any, ...]:
+def _rank(finding: Finding, scale: Scale) -> tuple[Any, ...]:
     us, held = (
         finding.proven_us or 0.0,
         finding.lost_bytes or 0,
     )  # what is not proven orders nothing
     place = (finding.site.file, finding.site.line) if finding.site is not None else ("", 0)
-    all_lost = not us and not held and finding.severity == "error"
+    worth = scale.worth(finding)
+    if finding.severity == "error" and not (us or held or finding.grows):
+        worth = math.inf
+    all_lost = finding.severity == "error" and worth >= 1.0 and not us
     return (
         finding.code not in OPENS,
         not all_lost,
         finding.negligible,
+        -worth,
         -us,
         -forecast_us(finding),
         -held,

@@ -1,5 +1,5 @@
 """Makes a tensor where it is used: ``torch.zeros(n).to(device)`` becomes ``torch.zeros(n,
-device=device)``.
+device=device)``, also below what keeps its place and values: ``torch.tril(torch.ones(n, n))``.
 """
 
 from __future__ import annotations
@@ -7,9 +7,9 @@ from __future__ import annotations
 import ast
 
 from auditor.patch.keywords import KeywordEdits, change_keywords
-from auditor.patch.module import Change, Module
+from auditor.patch.module import Change, Module, last_name
 from auditor.patch.source import Refused, Splice
-from auditor.syntax.tensor_factories import FACTORIES
+from auditor.syntax.tensor_factories import FACTORIES, made_by
 
 _MOVE_OPTIONS = frozenset({"device", "non_blocking"})
 
@@ -18,41 +18,33 @@ def make_on_device(module: Module, move: ast.Call) -> Change:
     """The change that hands the device to the function which makes the tensor. Raises
     :class:`Refused`.
     """
-    made = _made(move)
+    receiver, made = _made(move)
     if module.quoted_in(move) is not None:
         raise Refused("the call stands inside an f-string")
     device = _device(module, move)
     given = change_keywords(module, made, KeywordEdits(sets={"device": device}))
-    cut = Splice(module.source.span(made)[1], module.source.span(move)[1])
+    cut = Splice(module.source.span(receiver)[1], module.source.span(move)[1])
     gone = module.source.text[cut.start : cut.end]
     if not gone.lstrip(" \t\n\\").startswith(".") or "#" in gone:
         raise Refused("between the two calls stands more than a dot")
 
     def rewrite() -> None:
         given.rewrite()
-        module.replace(move, made)
+        module.replace(move, receiver)
 
     return Change((*given.splices, cut), rewrite)
 
 
-def _made(move: ast.Call) -> ast.Call:
-    """The call of a factory of torch whose result is moved."""
-    made = (
-        move.func.value
-        if isinstance(move.func, ast.Attribute) and move.func.attr in ("to", "cuda")
-        else None
-    )
-    if (
-        not isinstance(made, ast.Call)
-        or not isinstance(made.func, ast.Attribute)
-        or made.func.attr not in FACTORIES
-    ):
-        raise Refused("what is moved is not made by a function of torch that takes a device")
-    if not isinstance(made.func.value, ast.Name) or made.func.value.id != "torch":
+def _made(move: ast.Call) -> tuple[ast.expr, ast.Call]:
+    """What is moved, and the call of a factory of torch that makes it."""
+    moves = isinstance(move.func, ast.Attribute) and move.func.attr in ("to", "cuda")
+    receiver = move.func.value if moves and isinstance(move.func, ast.Attribute) else None
+    made = made_by(receiver)
+    if receiver is None or made is None or last_name(made.func) not in FACTORIES:
         raise Refused("what is moved is not made by a function of torch that takes a device")
     if any(item.arg in ("device", "pin_memory", "out", "requires_grad") for item in made.keywords):
         raise Refused("the function is told more than that another device could keep")
-    return made
+    return receiver, made
 
 
 def _device(module: Module, move: ast.Call) -> str:

@@ -4,6 +4,8 @@ them, patches move them.
 
 from __future__ import annotations
 
+import ast
+
 FACTORIES = frozenset(
     [
         "arange",
@@ -27,3 +29,40 @@ FACTORIES = frozenset(
         "zeros_like",
     ]
 )
+
+KEEPING = frozenset(
+    [
+        "bool",
+        "diag",
+        "expand",
+        "flip",
+        "float",
+        "int",
+        "logical_not",
+        "long",
+        "reshape",
+        "squeeze",
+        "t",
+        "transpose",
+        "tril",
+        "triu",
+        "unsqueeze",
+        "view",
+    ]
+)
+"""Functions and methods whose result lies where their one tensor does, and is the same on any
+device.
+"""
+
+
+def made_by(value: ast.expr | None) -> ast.Call | None:
+    """The call ``torch.<name>(...)`` whose tensor this is, as made or as :data:`KEEPING` leaves it:
+    ``torch.ones(n, n)`` of ``torch.tril(torch.ones(n, n)).bool()``; None for any other value.
+    """
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        owner = value.func.value
+        of_torch = isinstance(owner, ast.Name) and owner.id == "torch"
+        if value.func.attr not in KEEPING:
+            return value if of_torch else None
+        value = (value.args[0] if value.args else None) if of_torch else owner
+    return None

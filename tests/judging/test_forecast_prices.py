@@ -147,7 +147,8 @@ def test_the_order_follows_it() -> None:
     small = found(line=9, basis="forecast", lost_us_per_step_low=20.0)
     measured = found("DATA007", basis="measured", lost_us_per_step=5.0, seen_on="cpu")
     held = found("MEM003", lost_bytes=1 << 20, basis="estimated")
-    ordered = prices.in_order((WAIT, held, small, measured, FORECAST))
+    scale = prices.Scale(forecast_us=13_000.0)
+    ordered = prices.in_order((WAIT, held, small, measured, FORECAST), scale)
     assert ordered == (measured, FORECAST, small, held, WAIT)
 
 

@@ -143,6 +143,19 @@ def test_a_tensor_is_made_on_the_device(makes, safe):
     assert RULES["SYNC010"]().remedy(finding).safe is safe
 
 
+def test_a_mask_is_cut_on_the_device():
+    text = "mask = torch.tril(torch.ones(8, 8)).to(device)\n"
+    copies = tuple(
+        Copy(Site("t.py", 1, "", text.strip()), "made on the host", step, call="to")
+        for step in range(12)
+    )
+    seen = Copies(device="rehearsal", copies=copies, steps=12)
+    (finding,) = RULES["SYNC010"]().detect(seen, Source({"t.py": text}))
+    wanted = "mask = torch.tril(torch.ones(8, 8, device=device))\n"
+    assert patched("SYNC010", finding, text) == wanted
+    assert RULES["SYNC010"]().remedy(finding).safe
+
+
 APART = """\
 batches = DataLoader(data, shuffle=True)
 def train():

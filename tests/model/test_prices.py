@@ -212,9 +212,12 @@ def test_a_consequence_stands_behind_its_cause_and_in_no_headline():
     smaller = finding("GRAPH001", Severity.ERROR, lost_bytes=1 << 20, grows=True)
     growth = finding("MEM003", Severity.NOTE, lost_bytes=4 << 20, grows=True, follows="GRAPH001")
     dear = finding("NUM009", lost_us_per_step=50.0)
-    assert prices.in_order((growth, smaller, dear, cause)) == (dear, cause, growth, smaller)
+    found = (growth, smaller, dear, cause)
+    roomy = prices.Scale(step_us=100.0, host=1 << 50)
+    assert prices.in_order(found, roomy) == (dear, cause, growth, smaller)
+    assert prices.in_order(found) == (cause, growth, smaller, dear)  # memory is full before
     alone = replace(growth, follows="GRAPH002")  # whose cause was silenced, or not selected
-    assert prices.in_order((cause, alone)) == (alone, cause)
+    assert prices.in_order((cause, alone), roomy) == (alone, cause)
     report = Report(
         Run("t:step", 3, 0, 1, "cpu", "completed", None, TIMES, PeakBytes(), "2", "3", "now"),
         (),
@@ -228,3 +231,55 @@ def test_a_consequence_stands_behind_its_cause_and_in_no_headline():
     assert prices.in_order((nameless, dear)) == (dear, nameless)
     again = as_json.load(as_json.Json().render(report))
     assert [each.follows for each in again.findings] == ["", "GRAPH001"]
+
+
+GIB = 1 << 30
+ROOM = prices.Scale(step_us=100.0, device=80 * GIB, device_peak=30 * GIB, host=64 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("found", "worth"),
+    [
+        (finding(lost_us_per_step=55.0), 0.55),
+        (finding(lost_us_per_step=55.0, lost_us_per_step_low=-1.0), 0.0),
+        (finding(lost_bytes=20 * GIB, seen_on="cuda"), 0.25),
+        (finding(lost_bytes=16 * GIB), 0.25),
+        (finding(lost_us_per_step=10.0, lost_bytes=16 * GIB), 0.25),
+        (finding(lost_bytes=GIB // 100_000, grows=True, seen_on="cuda"), 0.02),
+        (finding(lost_bytes=GIB // 1000, grows=True, seen_on="cuda"), 2.0),
+        (finding(grows=True), 0.0),
+        (finding(basis="forecast", lost_us_per_step_low=30.0), 0.0),
+    ],
+)
+def test_time_and_memory_are_shares_of_what_there_is(found, worth):
+    assert ROOM.worth(found) == pytest.approx(worth, rel=1e-3)
+
+
+def test_a_forecast_is_a_share_of_the_forecast_step():
+    found = finding(basis="forecast", lost_us_per_step_low=30.0)
+    assert replace(ROOM, forecast_us=60.0).worth(found) == 0.5
+
+
+def test_an_error_opens_only_where_the_run_does_not_survive_it():
+    error = Severity.ERROR
+    graph = finding("GRAPH001", error, grows=True, basis="none")  # saved tensors held 0 B
+    leak = finding("MEM003", error, grows=True, lost_bytes=GIB // 500)
+    trickle = finding("MEM011", error, grows=True, lost_bytes=1000)
+    collect = finding("MEM006", lost_us_per_step=56.0)
+    loader = finding("DATA007", lost_us_per_step=55.0)
+    worthless = finding("NUM013", error)
+    found = (graph, trickle, loader, collect, worthless, leak)
+    assert prices.in_order(found, ROOM) == (worthless, leak, collect, loader, trickle, graph)
+
+
+def test_a_report_is_the_scale_of_its_findings():
+    run = replace(unsorted().run, peak_bytes=PeakBytes(None, 2 * GIB))
+    scale = prices.Scale.of(run, {"host_memory": str(64 * GIB), "device_memory": "?"}, 7.0)
+    assert scale == prices.Scale(100.0, 7.0, 0, 0, 64 * GIB, 2 * GIB)
+    held, slow = finding("MEM003", lost_bytes=32 * GIB), finding("DATA007", lost_us_per_step=40.0)
+    report = replace(unsorted(), run=run, findings=(slow, held))
+    assert report.findings == (held, slow)
+    roomy = replace(report, environment={"host_memory": str(64 * GIB)}, findings=(slow, held))
+    assert [each.code for each in roomy.findings] == ["MEM003", "DATA007"]  # 50 % and 40 %
+    roomy = replace(roomy, environment={"host_memory": str(640 * GIB)})
+    assert [each.code for each in roomy.findings] == ["DATA007", "MEM003"]

@@ -97,6 +97,18 @@ MADE |= {
         CUDA,
         'f(torch.empty(device="cuda"))\n',
     ),
+    "cut to a triangle": (
+        "m = torch.tril(torch.ones(T, T)).to(device)\n",
+        1,
+        TO,
+        "m = torch.tril(torch.ones(T, T, device=device))\n",
+    ),
+    "cut, cast and shaped": (
+        "m = torch.ones(T, T).triu(1).bool().view(1, T, T).to(device)\n",
+        1,
+        TO,
+        "m = torch.ones(T, T, device=device).triu(1).bool().view(1, T, T)\n",
+    ),
     "made over several lines": (
         "m = torch.full(\n    (2,),  # two\n    1.0,\n).to(\n    device=device\n)\n",
         1,
@@ -132,6 +144,18 @@ REFUSED = {
         "more than name a device",
     ),
     "numpy's": ("m = np.zeros(2).to(device)\n", 1, TO, "not made by a function of torch"),
+    "rounded on the way": (
+        "m = torch.exp(torch.ones(2)).to(device)\n",
+        1,
+        TO,
+        "not made by a function of torch",
+    ),
+    "a triangle of another tensor": (
+        "m = torch.tril(x).to(device)\n",
+        1,
+        TO,
+        "not made by a function of torch",
+    ),
     "another tensor": ("m = x.to(device)\n", 1, TO, "not made by a function of torch"),
     "pinned on purpose": (
         "m = torch.zeros(2, pin_memory=True).to(device)\n",

@@ -226,7 +226,7 @@ def test_the_contract_fields_stand_first_and_in_order() -> None:
         "refused": None,
         "edits": [],
     }
-    assert written["findings"][3]["site"] is None
+    assert written["findings"][1]["site"] is None
     assert written["run"]["error"] is None
 
 

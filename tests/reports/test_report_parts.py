@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from auditor.reports import charts, manual, summary, text
+from auditor.reports import charts, manual, shares, summary, text
+from auditor.reports.html import Html
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -166,18 +167,20 @@ def test_any_markdown_ends_and_lets_no_markup_through(markdown: str) -> None:
     assert "<" not in page.replace('<pre tabindex="0">', "").replace("</pre>", "")
 
 
-def test_shares_above_one_say_that_findings_overlap() -> None:
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [(1, "some of it"), (2, "their prices share time, or some of it")],
+)
+def test_shares_above_one_say_why(number: int, why: str) -> None:
     report = golden.rich_report()
-    report = replace(
-        report, findings=(replace(report.findings[0], lost_us_per_step=90_000.0, verified=None),)
-    )
-    assert summary.headline(report) == (
-        (
-            "measured: 90 ms per step, more than the whole median step (these findings overlap), "
-            "could "
-            "come back, from 1 finding"
-        ),
-    )
+    dear = replace(report.findings[0], lost_us_per_step=90_000.0, verified=None)
+    found = tuple(replace(dear, key=str(each)) for each in range(number))
+    report = replace(report, findings=found)
+    shown = f"more than the whole median step: {why} is no time of the steps"
+    (said,) = summary.headline(report)
+    assert said.startswith(f"measured: {90 * number} ms per step ({shown}) could come back, from ")
+    assert f": {shown}" in Html().render(report)
+    assert shares.share(dear, report) == "more than 100%"
 
 
 def test_findings_without_a_price_are_counted_by_severity() -> None:

@@ -53,7 +53,16 @@ def test_the_headline_is_what_they_buy_together():
     assert (part.us_per_step, part.alone_us, part.findings) == (2000.0, 500.0, 2)
     (words,) = summary.headline(report())
     assert words.startswith("estimated: 2 ms per step")
-    assert words.endswith("from 2 findings together (one by one 500 us: they overlap)")
+    assert words.endswith("from 2 findings together (one by one 500 us: together they buy more)")
+
+
+def test_prices_that_come_to_more_than_all_together_overlap():
+    fixes = (FIXES[0], replace(FIXES[1], alone_us=500.0, after_us=100.0))
+    found = tuple(replace(each, lost_us_per_step=500.0) for each in FOUND)
+    less = replace(report(replace(WHAT_IF, joint_us=600.0, alone_us=1000.0, fixes=fixes)))
+    (words,) = summary.headline(replace(less, findings=found))
+    assert words.endswith("from 2 findings together (one by one 1 ms: they overlap)")
+    assert what_ifs.sentences(less)[0].startswith("Single prices overlap: one by one they come to")
 
 
 def test_prices_that_no_replay_gives_are_added():
@@ -73,13 +82,15 @@ def test_prices_that_add_up_are_not_said_to_overlap():
 def test_the_sentences():
     overlap, replayed = what_ifs.sentences(report())
     assert overlap == (
-        "Single prices overlap: one by one they come to 500 us per step, all fixes together buy "
-        "more, 2 ms."
+        "Single prices do not add up: one by one they come to 500 us per step, all fixes together "
+        "buy more, 2 ms."
     )
     assert replayed == (
         "Prices are by a replay of the trace, which with nothing changed takes 10.1 ms per step "
-        "where 10 ms were recorded."
+        "where 10 ms were recorded in the steps that it plays (the mean of all is 38.2 ms)."
     )
+    even = replace(WHAT_IF, recorded_us=38_000.0)
+    assert what_ifs.sentences(report(even))[1].endswith("where 38 ms were recorded.")
 
 
 def test_why_there_is_none():

@@ -48,7 +48,7 @@ def test_growth_is_a_price_of_each_step_and_outweighs_a_single_loss() -> None:
     )
     growing = replace(growing, grows=True)
     report = replace(golden.rich_report(), findings=(once, growing))
-    assert [summary.cost(finding) for finding in report.findings] == ["100 MiB", "4 MiB / step"]
+    assert [summary.cost(finding) for finding in report.findings] == ["4 MiB / step", "100 MiB"]
     assert summary.largest_memory(report) is growing, "50 steps of 4 MiB"
     assert "4 MiB <small>of memory per step</small>" in str(renderer("html").render(report))
 

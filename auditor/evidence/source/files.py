@@ -24,6 +24,7 @@ from auditor.model import Site
 from auditor.recordings.sources import decode_source
 from auditor.syntax.config_files import suffix_of
 from auditor.syntax.logging_calls import Kind, log_kind
+from auditor.syntax.tensor_factories import made_by
 
 __all__ = [
     "Function",
@@ -192,16 +193,14 @@ class Source(Table):
         return Site(file, node.lineno, "", self.texts[file].split("\n")[node.lineno - 1].strip())
 
     def makes_at(self, site: Site) -> str:
-        """``zeros`` where the line's only move is ``torch.zeros(...).to(...)`` or ``.cuda()``;
-        empty where it moves something else.
+        """``zeros`` where the line's only move is ``torch.zeros(...).to(...)`` or ``.cuda()``, or of
+        what keeps such a tensor's place and values; empty where it moves something else.
         """
         move = the_only(
             call.func for call in self.calls_at(site) if name_of(call.func) in ("to", "cuda")
         )
-        moved = move.value if isinstance(move, ast.Attribute) else None
-        if not isinstance(moved, ast.Call) or not isinstance(moved.func, ast.Attribute):
-            return ""
-        return moved.func.attr if name_of(moved.func.value) == "torch" else ""
+        made = made_by(move.value) if isinstance(move, ast.Attribute) else None
+        return "" if made is None else name_of(made.func)
 
     def keywords_of(self, name: str) -> Iterator[tuple[str, str]]:
         """Keyword arguments of all calls of ``name`` in the recorded files, with the text of their
