@@ -163,12 +163,12 @@ class StackSampler:
         if len(inside) == len(frames):
             return None
         self._looked_ns = now_ns
-        met = [(each, line_of(each), each.f_lasti) for each in inside]
+        places = tuple((each.f_code, line_of(each), each.f_lasti) for each in inside)
         if sys._current_frames().get(thread) is not top or any(
-            each.f_lasti != at for each, _, at in met
+            each.f_lasti != at for each, (_, _, at) in zip(inside, places, strict=True)
         ):
             return None
-        return Met(key, since_ns, now_ns, tuple((each.f_code, *where) for each, *where in met))
+        return Met(key, since_ns, now_ns, places)
 
     def _note(self, met: Met, due_ns: int, queued_ns: int) -> None:
         """Keep it, unless the look came late and the time may be another line's."""
