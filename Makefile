@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Empty: bytecode is kept, or each of the hundreds of processes that the tests start would compile us anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-slow test-cuda deaths lint types manual docs fuzz mutants clean audit-deps
+.PHONY: demo test test-slow test-cuda deaths lint types manual docs fuzz same mutants clean audit-deps
 
 demo: .venv/ready
 	@echo "auditing examples/energy_flow/broken/trainer.py:step (a GRU trainer with planted faults) ..."
@@ -46,6 +46,11 @@ types: .venv/ready-dev
 N ?= 50000
 fuzz: .venv/ready-dev
 	$(BIN)/python -m fuzz --number $(N)
+
+# Findings of this tree against those of another commit: the same recordings judged, ten programs audited by both. By hand.
+BASE ?= HEAD
+same: .venv/ready-dev
+	$(BIN)/python -m benchmarks.same $(BASE)
 
 # A sample of mutants of rules/ and auditor/evidence/ against the tests that execute them (docs/mutants.md): by hand. SEED=fresh draws one.
 SEED ?= 1
