@@ -192,6 +192,12 @@ CRASHES = {
     "bsr of other blocks": compressed("bsr", [0, 1], [0], torch.ones(1, 3, 2), (4, 2)),
     "nested beyond": nested([[2], [9]], [[1], [1]], [0, 2], torch.ones(5)),
     "nested begins behind": nested([[2], [3]], [[1], [1]], [0, 2**40], torch.ones(5)),
+    "nested of sizes with gaps": Call(
+        REBUILD._rebuild_nested_tensor,
+        tensor(torch.ones(5)),
+        tensor(torch.tensor([[2], [3]]), stride=(0, 1)),
+        *(tensor(torch.tensor(part)) for part in ([[1], [1]], [0, 2])),
+    ),
     "nested of large steps": nested([[2], [3]], [[1], [2**61]], [0, 2], torch.ones(5)),
     "channel of few scales": quantized(torch.ones(3, 2), (CHANNEL, SCALES, ZEROS, 0)),
     "channel of another axis": quantized(torch.ones(2, 2), (CHANNEL, SCALES, ZEROS, 5)),
