@@ -73,6 +73,14 @@ def test_a_whole_index_is_good_and_its_shards_are_not_read_twice(tmp_path):
     assert [each.name for each in checkpoints_in(tmp_path)] == ["model.safetensors.index.json"]
 
 
+def test_names_of_any_length_are_found_in_their_shard(tmp_path):
+    name = "layer." * 50 + "weight"
+    (tmp_path / "a.safetensors").write_bytes(real_checkpoints.safetensors(**{name: ONES}))
+    index = tmp_path / "m.index.json"
+    index.write_text(json.dumps({"weight_map": {name: "a.safetensors"}}))
+    assert Checkpoint(scan_any(index)).good
+
+
 def test_a_tensor_must_be_in_the_shard_that_the_index_gives_for_it(tmp_path):
     (tmp_path / "b.safetensors").write_bytes(real_checkpoints.safetensors(b=ONES))
     found = sharded(tmp_path, a="b.safetensors", b="a.safetensors")
@@ -492,6 +500,7 @@ def test_numbers_that_are_not_looked_at_are_said_and_no_good(judged, tmp_path):
     assert not found.good and found.scan.limits and not found.scan.damage
     result = CliRunner().invoke(main, ["checkpoint", str(tmp_path / "x.pt")])
     assert result.exit_code == 1 and "x.pt  not looked at" in result.output
+    assert found.said.endswith("not wholly looked at") and found.said in result.output
 
 
 # -- what torch does not load ----------------------------------------------------------------------
