@@ -35,7 +35,8 @@ ODD = (
 
 WORDS = ("", "a", "cpu", "cuda:0", "cuda:999", "latin1", "idna", "1/3", "1e99", "f8", "O8", "evil")
 DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool")
-MORE = ("complex64", "complex32", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "uint16")
+NEW = ("complex64", "complex32", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "uint16")
+MORE = tuple(name for name in NEW if hasattr(torch, name))
 
 
 def _random(chance: random.Random, *shape: int) -> torch.Tensor:

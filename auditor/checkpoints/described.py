@@ -122,3 +122,9 @@ def complete(storage: Storage) -> Stored:
 def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides of an array without gaps."""
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def without_gaps(stored: Stored) -> bool:
+    """True for a tensor whose numbers stand in their order, one behind the other."""
+    steps = zip(stored.shape, stored.stride, contiguous(stored.shape), strict=True)
+    return 0 in stored.shape or all(size == 1 or step == own for size, step, own in steps)

@@ -7,7 +7,14 @@ from __future__ import annotations
 from typing import Any
 
 from auditor.checkpoints.contents import COUNT, Malformed
-from auditor.checkpoints.described import demand, demand_gradient, is_stored, numbers_in, shape_of
+from auditor.checkpoints.described import (
+    demand,
+    demand_gradient,
+    is_stored,
+    numbers_in,
+    shape_of,
+    without_gaps,
+)
 from auditor.checkpoints.marks import Composite, Look, Value
 
 COO = "torch.sparse_coo"
@@ -79,7 +86,8 @@ def _compressed(kind: str, starts: Any, others: Any, values: Any, size: Any) -> 
 def nested(buffer: Any, sizes: Any, strides: Any, offsets: Any) -> Composite:
     """Tensors of several shapes in one buffer. Raises :class:`Malformed`."""
     demand(is_stored(buffer, sizes, strides, offsets))
-    demand(all(each.dtype == "int64" for each in (sizes, strides, offsets)))
+    numbers = (sizes, strides, offsets)
+    demand(all(each.dtype == "int64" and without_gaps(each) for each in numbers))
     demand(len(buffer.shape) == 1 and buffer.stride == (1,) and offsets.shape == sizes.shape[:1])
     demand(len(sizes.shape) == 2 and strides.shape == sizes.shape)
 

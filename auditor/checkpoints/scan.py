@@ -319,7 +319,7 @@ def _sharded(index: Path) -> Scan:
             continue
         scans.append(found)
         damage += [f"shard {name[:80]}: {sentence}" for sentence in found.damage]
-        held = {tensor.name for tensor in found.tensors}
+        held = {".".join(map(str, tensor.place)) for tensor in found.tensors}
         missing = sorted(each for each, file in listed.items() if file == name and each not in held)
         if missing and not found.damage:
             damage.append(

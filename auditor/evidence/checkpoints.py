@@ -94,6 +94,7 @@ class Checkpoint:
             ("scheduler", scan.schedulers),
             ("scaler", scan.scaler),
             ("rng", scan.rng),
+            ("not wholly looked at", scan.limits),
         )
         names = (name for name, there in has if there)
         return ", ".join([*(part for part in parts if part), *names])
