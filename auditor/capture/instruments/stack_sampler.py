@@ -168,7 +168,8 @@ class StackSampler:
             each.f_lasti != at for each, _, at in met
         ):
             return None
-        return Met(key, since_ns, now_ns, tuple((each.f_code, *where) for each, *where in met))
+        places = tuple((each.f_code, line, at) for each, line, at in met)
+        return Met(key, since_ns, now_ns, places)
 
     def _note(self, met: Met, due_ns: int, queued_ns: int) -> None:
         """Keep it, unless the look came late and the time may be another line's."""
