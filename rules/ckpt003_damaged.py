@@ -74,6 +74,7 @@ class CheckpointDamaged(Rule):
     since = "0.1"
 
     def detect(self, saves: Saves, machine: Machine) -> Iterator[Finding]:
+        saves.need_saves()
         lines = [line for line in saves.lines() if sum(save.replaced for save in line.calls) > 1]
         if (
             not lines or len({save.path for save in saves.each if save.path is not None}) != 1

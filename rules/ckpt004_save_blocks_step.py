@@ -75,6 +75,7 @@ class SaveBlocksStep(Rule):
     )
 
     def detect(self, saves: Saves, machine: Machine) -> Iterator[Finding]:
+        saves.need_saves()
         for line in saves.lines():
             share = line.us / saves.step_us if saves.step_us else 0.0
             if len(line.calls) < 2 or share < self.share:

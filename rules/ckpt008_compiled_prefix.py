@@ -9,7 +9,7 @@ from auditor import amounts
 from auditor.evidence import Checkpoints, CompiledRegions, Machine, Saves, Source
 from auditor.evidence.source.compiled_names import PREFIX, knows_prefix, loads_into_compiled
 from auditor.model import Finding, Remedy, Severity
-from auditor.rule import NotLooked, Rule
+from auditor.rule import Rule
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,7 @@ class CompiledPrefix(Rule):
     def detect(
         self, saves: Saves, regions: CompiledRegions, source: Source, machine: Machine
     ) -> Iterator[Finding]:
-        if not saves.each:
-            raise NotLooked("torch.save is called in no timed step")
+        saves.need_saves()
         if knows_prefix(source) or any(
             loads_into_compiled(source, each.site) for each in regions.regions
         ):

@@ -166,7 +166,10 @@ class StepWaitsForInput(Rule):
         waiting = batches.waiting()
         why = None if waiting is None else self._why(waiting, batches, loading)
         if waiting is None or not self._waits(waiting, why):
-            yield from self._begun(batches, machine, loading)
+            begun = list(self._begun(batches, machine, loading))
+            yield from begun
+            if not begun:
+                self._need_a_quiet_machine(waiting)
             return
         loader, slow = waiting.loader, waiting.steps_above(self.noticed)
         price = _price(waiting, batches.starts(loader.number), why)
@@ -194,6 +197,18 @@ class StepWaitsForInput(Rule):
             ),
         )
         yield between(found, price)
+
+    def _need_a_quiet_machine(self, waiting: Waiting | None) -> None:
+        """Raises :class:`NotLooked` where it is the workers' own waits for a processor that leave
+        little.
+        """
+        at_most = None if waiting is None else waiting.at_most
+        if at_most is not None and self._waits(at_most, None):
+            raise NotLooked(
+                f"the machine was busy: of the {amounts.percent(at_most.share)} of the time that "
+                "the step waited for its loader, the loader's workers waited for a processor "
+                "themselves"
+            )
 
     def _why(self, waiting: Waiting, batches: Batches, loading: Loading) -> Slow | None:
         starts = batches.starts(waiting.loader.number)

@@ -26,6 +26,7 @@ from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter
 from auditor.recordings.schema import SiteRow
 from auditor.runs import program
 from auditor.runs import target as targets
+from auditor.runs.left_without_cuda import ON_CPU, left_without_cuda
 from auditor.runs.plan import ASKED_GPU, HOST_SCALE, Plan
 
 if TYPE_CHECKING:
@@ -283,9 +284,11 @@ class Recorder:
             except StopAudit:
                 return
             except SystemExit as leaving:
-                asked = targets.wrong_arguments(leaving)
-                if asked is not None and (self.session is None or not self.session.passes):
-                    raise program.refused_arguments(self.address, asked) from None
+                if self.session is None or not self.session.passes:
+                    if (said := left_without_cuda(leaving)) is not None:
+                        raise TargetProblem(said, ON_CPU) from None
+                    if (asked := targets.wrong_arguments(leaving)) is not None:
+                        raise program.refused_arguments(self.address, asked) from None
                 if leaving.code not in (None, 0):
                     raise
             self.exhausted = self.session is None or not self.session.done

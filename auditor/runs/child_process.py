@@ -24,7 +24,7 @@ from auditor import redaction
 from auditor.errors import AuditProblem, TargetProblem
 from auditor.nulldevice.environment import without_null_device
 from auditor.recordings.folder import Recording
-from auditor.runs.finalize import FOLLOWED, add_warning, clear, counted, files_of, seal
+from auditor.runs.finalize import FOLLOWED, add_warning, clear, counted, files_of, seal, shortened
 from auditor.runs.leftover_processes import Keeper, Orphans
 from auditor.runs.plan import Plan
 from auditor.runs.progress import Pace, Progress
@@ -43,6 +43,7 @@ __all__ = [
     "record_apart",
     "record_once",
     "seal",
+    "shortened",
 ]
 
 BOOT = "import sys; sys.path[:1] = [sys.argv[1]]; from auditor.capture.child import main; main()"
@@ -98,9 +99,7 @@ def record(
             fitted, record_once(fitted, deadline, progress, echo), deadline, progress
         )
         add_warning(recording, f"{IN_PLACE}: {why.message}")
-    add_warning(
-        recording, f"the target ends after {total} steps, so the passes were shortened to fit"
-    )
+    add_warning(recording, shortened(recording, total))
     return recording
 
 

@@ -242,6 +242,14 @@ def clear(folder: Path) -> None:
         entry.unlink()
 
 
+def shortened(recording: Recording, whole: int) -> str:
+    """What to say of a target that ended after so many ``whole`` steps. A script's first step is
+    over when it is noticed, so its loop had one more.
+    """
+    steps = whole + (recording.manifest.get("kind") == "script")
+    return f"the target ends after {steps} steps, so the passes were shortened to fit"
+
+
 def add_warning(recording: Recording, text: str) -> None:
     """Add a sentence to the recording's warnings, on disk too."""
     manifest: dict[str, Any] = recording.manifest

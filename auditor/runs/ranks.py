@@ -23,6 +23,7 @@ from auditor.runs.child_process import (
     clear,
     counted,
     seal,
+    shortened,
 )
 from auditor.runs.launchers import free_port
 from auditor.runs.plan import RANK_FOLDER, Fit, Plan
@@ -92,9 +93,7 @@ def record(
             clear(each.folder)
         recordings = _fitted(ranks, plan.fitted(total), deadline, progress, echo)
         for each in recordings:
-            add_warning(
-                each, f"the target ends after {total} steps, so the passes were shortened to fit"
-            )
+            add_warning(each, shortened(each, total))
 
     def again(wanted: Plan, until: float | None, progress: Progress) -> list[Recording]:
         with ranks.shelter(plan) as (apart, reached):

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from auditor.errors import AuditProblem, TargetProblem, fault, traceback_of, words_of
+from auditor.runs.left_without_cuda import ON_CPU, left_without_cuda
 from auditor.runs.target_forms import FORMS, is_dotted, not_a_target
 
 Kind = Literal["callable", "generator", "script"]
@@ -259,6 +260,8 @@ def guarded(address: Address, do: Callable[[], Any]) -> Any:
             raise TargetProblem(
                 f"{words_of(error)}{where}", error.hint, traceback_of(error)
             ) from None
+        if (said := left_without_cuda(error)) is not None:
+            raise TargetProblem(said, ON_CPU) from None
         name = address.path or address.module
         if (asked := wrong_arguments(error)) is not None:
             raise TargetProblem(

@@ -31,7 +31,7 @@ def test_the_line_that_saves_the_names_of_a_compiled_module_is_told_once():
     assert "such as _orig_mod.weight: load_state_dict of the plain model" in found.message
     assert (found.steps, found.lost_us_per_step) == (1, None)
     assert prefixed(plain) == []
-    with pytest.raises(NotLooked, match="no timed step"):
+    with pytest.raises(NotLooked, match="saved no checkpoint in the"):
         prefixed()
 
 

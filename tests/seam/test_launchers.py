@@ -53,7 +53,7 @@ def test_torchrun_of_a_script_that_ends_early_is_one_report(audit, folder):
     assert (report["run"]["world_size"], report["run"]["outcome"]) == (2, "completed")
     assert [row["rank"] for row in report["ranks"]] == [0, 1]
     assert len({row["steps"] for row in report["ranks"]}) == 1
-    assert any("ends after 39 steps" in text for text in report["warnings"])
+    assert any("ends after 40 steps" in text for text in report["warnings"])
     assert ("SYNC001", LINE) in [
         (f["code"], f["site"]["line"]) for f in report["findings"] if f["site"]
     ]

@@ -51,6 +51,11 @@ TARGETS = {
         workers=0,
         more="print(loss.item())",
     ),
+    "leaves_without_a_gpu": BODY.format(
+        device='if not torch.cuda.is_available():\n        raise SystemExit(1)\n    device = "cuda"',
+        workers=0,
+        more="print(loss.item())",
+    ),
     "cpu_only": BODY.format(device='device = "cpu"', workers=0, more="print(loss.item())"),
     "workers": BODY.format(device=PORTABLE, workers=2, more="float(loss)"),
     "compiled": BODY.format(
@@ -176,7 +181,12 @@ def test_its_memory_is_drawn_as_predicted_with_steps_marked(runs):
 
 
 @pytest.mark.parametrize(
-    "name", ["gpu_only", pytest.param("asks_for_a_gpu", marks=pytest.mark.slow)]
+    "name",
+    [
+        "gpu_only",
+        "leaves_without_a_gpu",
+        pytest.param("asks_for_a_gpu", marks=pytest.mark.slow),
+    ],
 )
 def test_a_trainer_that_needs_cuda_is_rehearsed_instead(runs, name):
     done, report, _ = runs[name]

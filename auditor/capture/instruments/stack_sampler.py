@@ -163,11 +163,12 @@ class StackSampler:
         if len(inside) == len(frames):
             return None
         self._looked_ns = now_ns
-        places = tuple((each.f_code, line_of(each), each.f_lasti) for each in inside)
+        met = [(each, line_of(each), each.f_lasti) for each in inside]
         if sys._current_frames().get(thread) is not top or any(
-            each.f_lasti != at for each, (_, _, at) in zip(inside, places, strict=True)
+            each.f_lasti != at for each, _, at in met
         ):
             return None
+        places = tuple((each.f_code, line, at) for each, line, at in met)
         return Met(key, since_ns, now_ns, places)
 
     def _note(self, met: Met, due_ns: int, queued_ns: int) -> None:

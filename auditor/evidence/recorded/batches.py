@@ -107,13 +107,14 @@ class Starts:
 class Waiting:
     """How long the quiet steps waited for input; ``loader`` is the one they waited for most. What
     workers waited for a processor is in no time. ``crowded``: it is not known, and the step's own
-    thread waited for one.
+    thread waited for one. ``at_most`` is the same where all of that counts as waiting.
     """
 
     loader: Loader
     waits_us: tuple[float, ...]
     steps_us: tuple[float, ...]
     crowded: bool = False
+    at_most: Waiting | None = None
 
     @property
     def mean_us(self) -> float:
@@ -287,6 +288,8 @@ class Batches(Table):
         mine = [batch for batch in self.quiet if batch.loader == slowest]
         told = sum(batch.queued_us is not None for batch in mine)
         unknown = loader.workers > 0 and 2 * told < len(mine)
+        whole = tuple(waits[number] + queued[number] for number in waits)
+        steps_us = tuple(max(waits[step.number], step.own_us) for step in self.quiet_steps)
         return Waiting(
             loader,
             tuple(waits.values()),
@@ -295,6 +298,7 @@ class Batches(Table):
                 for step in self.quiet_steps
             ),
             crowded=unknown and queued_share(self.quiet_steps) >= CROWDED,
+            at_most=Waiting(loader, whole, steps_us),
         )
 
     def _for_their_workers(self) -> Iterator[tuple[Batch, float]]:

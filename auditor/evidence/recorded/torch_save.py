@@ -15,6 +15,7 @@ from auditor.evidence.source.loops import loop_around
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
 from auditor.recordings.schema import SaveRow
+from auditor.rule import NotLooked
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,14 @@ class Saves(Table):
         quiet = evidence.get(Steps).quiet
         each = tuple(_save(evidence, row) for row in of_quiet(evidence, SaveRow))
         return cls(len(quiet), sum(step.own_us for step in quiet), each)
+
+    def need_saves(self) -> None:
+        """Raises :class:`NotLooked` where the program saved nothing in these steps."""
+        if not self.each:
+            raise NotLooked(
+                f"the program saved no checkpoint in the {self.steps} timed steps (more --steps may "
+                "reach a save; audit checkpoint FILE looks at one that was written)"
+            )
 
     def lines(self) -> Iterator[SavingLine]:
         """Lines that save, by file and line."""
