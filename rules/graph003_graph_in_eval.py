@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import LeavesOutsideOptimizer, Machine, UnusedGraphs
+from auditor.evidence import LeavesOutsideOptimizer, Machine, Source, UnusedGraphs
 from auditor.evidence.recorded.unused_graphs import UnusedGraph
-from auditor.model import Finding, Remedy, Severity
+from auditor.evidence.source.evaluations import evaluating
+from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 from .placing import places_of
+
+NO_GRAD = "torch.no_grad()"
+
+
+@dataclass(frozen=True)
+class Hints:
+    """The line at which the function begins that does nothing but evaluate."""
+
+    function: Site | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +83,7 @@ class GraphRecordedInEvaluation(Rule):
     code = "GRAPH003"
     severity = Severity.WARNING
     since = "0.1"
+    edits = (Permit("decorate", value=re.escape(NO_GRAD)),)
 
     calls: int = knob(
         3,
@@ -79,7 +92,11 @@ class GraphRecordedInEvaluation(Rule):
     )
 
     def detect(
-        self, evaluations: UnusedGraphs, strays: LeavesOutsideOptimizer, machine: Machine
+        self,
+        evaluations: UnusedGraphs,
+        strays: LeavesOutsideOptimizer,
+        machine: Machine,
+        source: Source,
     ) -> Iterator[Finding]:
         for place in evaluations.for_nobody(self.calls, strays.tensors):
             yield Finding(
@@ -112,13 +129,19 @@ class GraphRecordedInEvaluation(Rule):
                 severity=Severity.NOTE if _is_cut(place) else None,
                 facts=(("calls", str(place.calls)), ("graphs walked", "0")),
                 places=places_of(place.site, place.outer),
+                hints=Hints(evaluating(source, place.site) if place.mode == "eval" else None),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
+        text = (
             "Put the call under torch.no_grad(), or torch.inference_mode() where nothing of it "
             "enters a loss."
         )
+        function = finding.hints_as(Hints).function
+        if function is None:
+            return Remedy(text)
+        reason = "what the function returns has no graph then"
+        return Remedy(text, (Edit(function, "decorate", value=NO_GRAD, reason=reason),))
 
 
 def _is_cut(place: UnusedGraph) -> bool:

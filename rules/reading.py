@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from auditor.evidence import Reads, Source
 from auditor.evidence.recorded.reads import Place
+from auditor.evidence.source.callers import callers_named
 from auditor.evidence.source.files import Span
 from auditor.evidence.source.running_sums import summed_read
 from auditor.model import Edit, Finding, Severity
@@ -98,7 +99,7 @@ class ReadingRule(Rule):
 
     def less_often(self, findings: Iterable[Finding], source: Source) -> Iterator[Finding]:
         """The findings, each with what its patch needs to know: whether its line only logs, or adds
-        to a running sum.
+        to a running sum; and with who calls a helper that reads.
         """
         for finding in findings:
             site, hints = finding.site, finding.hints_as(ReadHints)
@@ -106,7 +107,12 @@ class ReadingRule(Rule):
             # of the steps is for.
             logs = source.logs_at(site) if hints.once and site is not None else None
             summed = None if site is None else summed_read(source, site, within=not hints.once)
-            yield replace(finding, hints=replace(hints, logs=logs, summed=summed))
+            called = () if site is None else callers_named(source, site)
+            yield replace(
+                finding,
+                facts=(*finding.facts, *called),
+                hints=replace(hints, logs=logs, summed=summed),
+            )
 
     @staticmethod
     def advice(finding: Finding, own: str) -> str:

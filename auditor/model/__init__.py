@@ -49,6 +49,7 @@ Action = Literal[
     "set_value",
     "set_constant",
     "make_on_device",
+    "decorate",
 ]
 
 
@@ -86,6 +87,8 @@ class Edit:
     - ``modernize_amp``: call the class of ``torch.amp`` in the place of ``torch.cuda.amp.<call>``
     - ``make_on_device``: ``torch.zeros(n).to(device)`` becomes ``torch.zeros(n, device=device)``;
       ``call`` is the move
+    - ``decorate``: put the decorator ``value`` (one that ``auditor.patch`` knows) on the function
+      that begins on the line
     - ``set_constant``: on the line that sets the name ``keyword`` to a number or flag (or, without
       a name, for the number at ``span``) write ``value`` instead
     - ``set_value``: in a configuration file, set the value at ``keyword`` (a JSON list of keys and

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from auditor.model import Edit
@@ -14,7 +14,7 @@ from auditor.patch.amp_api import modernize_amp
 from auditor.patch.config_values import set_values
 from auditor.patch.constants import constant_on_line, set_constant
 from auditor.patch.detach import detach, values_to_detach
-from auditor.patch.insert import insert_after_imports, insert_before
+from auditor.patch.insert import decorate, insert_after_imports, insert_before
 from auditor.patch.keywords import KeywordEdits, change_keywords
 from auditor.patch.module import Change, Module, same
 from auditor.patch.on_device import make_on_device
@@ -24,6 +24,12 @@ from auditor.patch.source import Refused, SourceText, Splice, parse
 from auditor.patch.statements import called_statements
 from auditor.patch.throttle import every_of, logging_statement, skip_compiled, throttle
 from auditor.patch.unused import is_package
+
+INSERTS: dict[str, Callable[[Module, Edit], Change]] = {
+    "insert_before": insert_before,
+    "insert_after_imports": insert_after_imports,
+    "decorate": decorate,
+}
 
 
 def edit_key(edit: Edit) -> tuple[str, ...]:
@@ -92,7 +98,7 @@ class _Wanted:
             value = constant_on_line(module, edit)
             if self.constants.setdefault(value, edit.value) != edit.value:
                 raise Refused(f"an earlier edit wants another `{edit.keyword}`")
-        elif edit.action in ("insert_before", "insert_after_imports"):
+        elif edit.action in INSERTS:
             self.inserted.append(edit)
         else:
             for call in module.calls(edit):
@@ -128,11 +134,7 @@ def _written(module: Module, wanted: _Wanted) -> Iterator[Change]:
         yield _replaced(module, call, edit)
     yield from (set_constant(module, value, text) for value, text in wanted.constants.items())
     for edit in wanted.inserted:
-        yield (
-            insert_before(module, edit)
-            if edit.action == "insert_before"
-            else insert_after_imports(module, edit)
-        )
+        yield INSERTS[edit.action](module, edit)
     # Last, because it puts statements a level deeper, where the changes above would not look for
     # them.
     yield from throttle(module, {each: every for each, every in wanted.logged.items() if every})

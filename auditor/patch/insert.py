@@ -14,6 +14,7 @@ from auditor.patch.statements import Block, block_of
 
 _BEFORE = frozenset({"unscale_", "zero_grad", "compile"})
 _AFTER_IMPORTS = frozenset({"torch.set_float32_matmul_precision"})
+_DECORATORS = frozenset({"torch.no_grad"})
 _COMPOUND = (
     ast.For,
     ast.AsyncFor,
@@ -45,6 +46,33 @@ def insert_before(module: Module, edit: Edit) -> Change:
     return Change(
         (Splice(start, start, f"{edit.value.strip()}\n{indent}"),),
         partial(_put, block, added, statement),
+    )
+
+
+def decorate(module: Module, edit: Edit) -> Change:
+    """The change that puts ``@value`` right above the function which begins on the edit's line."""
+    call = _wanted_call(edit)
+    if ast.unparse(call.func) not in _DECORATORS or call.args:
+        raise Refused(f"`{edit.value}` is not a decorator that may be put there")
+    here = [
+        node
+        for node in module.parents
+        if isinstance(node, ast.FunctionDef) and node.lineno == edit.site.line
+    ]
+    if len(here) != 1:
+        raise Refused(f"line {edit.site.line} begins no function")
+    (function,) = here
+    if any(last_name(call.func) in ast.unparse(each) for each in function.decorator_list):
+        raise Refused(f"`{edit.value}` is there already")
+    if not any(map(binds_torch, module.tree.body)):
+        raise Refused("the file has no `import torch` at its top")
+    start = module.source.span(function)[0]
+    indent = module.source.before(start)
+    if indent.strip():
+        raise Refused("the function does not begin its line")
+    return Change(
+        (Splice(start, start, f"@{edit.value.strip()}\n{indent}"),),
+        partial(function.decorator_list.append, call),
     )
 
 

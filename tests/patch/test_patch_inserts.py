@@ -117,6 +117,22 @@ MADE |= {
     ),
 }
 
+NO_GRAD = {"action": "decorate", "value": "torch.no_grad()"}
+MADE |= {
+    "a function decorated": (
+        "import torch\ndef f(x):\n    return x\n",
+        2,
+        NO_GRAD,
+        "import torch\n@torch.no_grad()\ndef f(x):\n    return x\n",
+    ),
+    "a method below its decorators": (
+        "import torch\nclass T:\n    @staticmethod\n    def f(x):\n        return x\n",
+        4,
+        NO_GRAD,
+        "import torch\nclass T:\n    @staticmethod\n    @torch.no_grad()\n    def f(x):\n        return x\n",
+    ),
+}
+
 FLAG = {"action": "set_constant", "keyword": "pin", "value": "True"}
 MADE |= {
     "a constant": ("pin = (False)  # no\n", 1, FLAG, "pin = (True)  # no\n"),
@@ -144,6 +160,20 @@ REFUSED = {
         "more than name a device",
     ),
     "numpy's": ("m = np.zeros(2).to(device)\n", 1, TO, "not made by a function of torch"),
+    "decorated already": (
+        "import torch\n@torch.no_grad()\ndef f(x):\n    return x\n",
+        3,
+        NO_GRAD,
+        "there already",
+    ),
+    "decorated without torch": ("def f(x):\n    return x\n", 1, NO_GRAD, "no `import torch`"),
+    "decorated where no function is": ("import torch\n", 1, NO_GRAD, "begins no function"),
+    "decorated with something else": (
+        "import torch\ndef f(x):\n    return x\n",
+        2,
+        NO_GRAD | {"value": "torch.compile()"},
+        "not a decorator",
+    ),
     "rounded on the way": (
         "m = torch.exp(torch.ones(2)).to(device)\n",
         1,

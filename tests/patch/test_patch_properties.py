@@ -73,6 +73,7 @@ WISHES = {
         {"value": 'torch.set_float32_matmul_precision("high")'},
     ),
     "make_on_device": ("mask = ", {"call": "to"}),
+    "decorate": ("def ", {"value": "torch.no_grad()"}),
     "set_constant": ("audited_workers = ", {"keyword": "audited_workers", "value": "4"}),
     "modernize_amp": ("with autocast(", {"call": "autocast"}),
 }

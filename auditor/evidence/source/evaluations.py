@@ -28,6 +28,25 @@ def evaluates(source: Source, site: Site) -> bool:
     return any(each.name in called and _is_off(each) for each in _functions(source))
 
 
+TRAINS = frozenset(
+    ("backward", "grad", "step", "zero_grad", "requires_grad_", "enable_grad", "set_grad_enabled")
+)
+"""Calls of which a function that evaluates has none."""
+
+
+def evaluating(source: Source, site: Site) -> Site | None:
+    """Where the function around a line begins, if all that it does is to evaluate: it turns a module
+    to eval mode and computes no gradient. None for any other.
+    """
+    function = source.index(site.file).scope_at(site.line)
+    if not isinstance(function, ast.FunctionDef):
+        return None
+    called = {name_of(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
+    if "eval" not in called or called & TRAINS:
+        return None
+    return source.site_of(site.file, function)
+
+
 def _functions(source: Source) -> Iterator[Function]:
     for file in source.texts:
         yield from source.index(file).functions
