@@ -45,7 +45,7 @@ class OperatorMode(DispatchMode):
     supports_higher_order_operators = True
 
     def __init__(self, on_error: Callable[[Exception], None]) -> None:
-        require("torch._C.DisableTorchFunctionSubclass")
+        require(*dispatch.MODES_NEED)
         if not dispatch.HAS_SCHEMAS:
             raise Missing("torch._ops.OpOverload._schema")
         super().__init__()  # type: ignore[no-untyped-call]  # torch's own, without annotations

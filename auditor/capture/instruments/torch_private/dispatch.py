@@ -119,8 +119,11 @@ def destroy(library: Any) -> None:
 
 DisableTorchFunctionSubclass: Any = needed("torch._C.DisableTorchFunctionSubclass")
 """Inside, tensor subclasses are taken for plain ones. Torch documents it, though only under
-``torch._C``. Without it: no rehearsal.
+``torch._C``. Without it: no rehearsal, and no watch over operators.
 """
+
+MODES_NEED: Final = ("torch._C.DisableTorchFunctionSubclass",)
+"""Without it a watch over operators raises Missing when it is made."""
 
 EnableTorchFunction: Any = private("torch._C._EnableTorchFunction", contextlib.nullcontext)
 """Inside, tensor subclasses are asked again although something around it forbids that. Without it:

@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from auditor.capture.instruments.dispatch_modes import run_operator
 from auditor.capture.instruments.monkeypatch import LOOKING
 from auditor.capture.instruments.torch_private.dispatch import (
+    MODES_NEED,
     DispatchMode,
     has_default_device,
     made_on_default_device,
@@ -112,7 +113,7 @@ class Propagation(DispatchMode):
     supports_higher_order_operators = True
 
     def __init__(self, origins: Origins, on_error: OnError) -> None:
-        require("torch._C.DisableTorchFunctionSubclass")
+        require(*MODES_NEED)
         super().__init__()  # type: ignore[no-untyped-call]
         self._origins = origins
         self._on_error = on_error
