@@ -37,6 +37,7 @@ _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE
 _HEADINGS = ("severity", "rule", "cost", "per step", "where")
 _TRACEBACK_LINES = 60
 _MESSAGE_LIMIT = 1000
+MOST_OPERATORS = 8
 _RANKS = 8
 _EXCHANGES = 8
 _LEAST = 24
@@ -108,6 +109,7 @@ def _lines(report: Report, width: int) -> Iterator[Text]:
     yield from _device(report, width)
     if said := " ".join(compilation.sentences(report)):
         yield from _wrapped(f"torch.compile: {said}", width)
+    yield from _operators(report, width)
     yield Text()
     if report.findings:
         yield from _table(report, width)
@@ -273,6 +275,16 @@ def _level(finding: Finding) -> str:
 def _row(cells: tuple[str, ...], widths: list[int], styles: tuple[str, ...]) -> Text:
     padded = (*map(str.ljust, cells, widths), cells[-1])
     return Text("  ").join(Text(cell, style) for cell, style in zip(padded, styles, strict=True))
+
+
+def _operators(report: Report, width: int) -> Iterator[Text]:
+    """Where the time of a trace went that shows no GPU: its operators."""
+    if report.run.recorded_at or report.device_time is not None:
+        return
+    for name, calls, us in report.operators[:MOST_OPERATORS]:
+        often = f"{amounts.digits(calls)} {'call' if calls == 1 else 'calls'} per step"
+        said = f"{text.one_line(name, 80)}: {amounts.duration(us)} of its own in {often}"
+        yield from _wrapped(said, width)
 
 
 def _looked_at(report: Report, width: int) -> Iterator[Text]:

@@ -60,6 +60,16 @@ NULL_DEVICE = (
     "counted, and nothing is said of their time"
 )
 
+NO_WORK = (
+    "the trace lists a GPU and holds none of its work (the profiler could not start CUPTI, or "
+    "another profiler had it): kernels, copies, waits and idle time were not recorded"
+)
+
+NO_GPU = (
+    "the trace holds the work of no GPU: it was recorded on a CPU, or without "
+    "ProfilerActivity.CUDA; kernels, copies and waits were not recorded"
+)
+
 HELD_EAGER = (
     "it ended while compiled functions were held eager, to find what torch.compile gains: by itself "
     "the program runs them compiled, and may not end so"
@@ -176,6 +186,11 @@ def _cautions(
         null = NULL_RUN
     else:
         null = NULL_DEVICE if facts is not None and facts.null_device else ""
+    bare = facts is not None and evidence.bare == "trace" and not facts.null_device
+    if bare and facts is not None and facts.device_missing:
+        null = NO_WORK
+    elif bare and facts is not None and not facts.devices:
+        null = NO_GPU
     error = evidence.recording.manifest.get("error") or {}
     held = HELD_EAGER if error.get("pass_name") == "eager_held" else ""
     return tuple(filter(None, (held, busy, null, compiled_caution(quiet))))

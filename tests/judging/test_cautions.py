@@ -6,8 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from auditor.reports.terminal import Terminal
 
+from auditor.evidence.table import Evidence
+from auditor.judging import build_report, engine
 from auditor.judging.build_report import HELD_EAGER, NULL_RUN, _cautions
+from auditor.recordings.standalone_trace import TraceRecording
+from tests.recorded_traces import OURS
 
 
 def said(error: dict[str, Any] | None, null: bool = False) -> tuple[str, ...]:
@@ -29,3 +34,17 @@ def test_a_program_that_ends_while_held_eager_may_not_end_so_by_itself(
 ) -> None:
     assert said(error) == expected
     assert said(error, null=True) == (*expected, NULL_RUN)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("cupti_missing", "could not start CUPTI"), ("cpu_training", "of no GPU")],
+)
+def test_a_trace_without_a_gpus_work_says_so_on_top(name, said):
+    path = OURS / "data" / name / "trace.json.gz"
+    evidence = Evidence(TraceRecording(path))
+    found = build_report.report(evidence, engine.judge(evidence, ()), ())
+    assert any(said in each for each in found.cautions)
+    shown = Terminal(width=200).render(found)
+    assert shown.index(said) < shown.index("No findings")
+    assert "of its own in" in shown  # the operators

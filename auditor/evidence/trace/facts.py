@@ -45,6 +45,8 @@ class TraceFacts:
     devices: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     null_device: bool = False
+    device_missing: bool = False
+    """It lists a GPU and holds none of its work."""
     step_numbers: tuple[int, ...] = ()
 
 
@@ -121,6 +123,7 @@ def facts_of(line: Timeline) -> TraceFacts:
     )
     peak = max((use.peak_allocated for use in line.memory if use.device_type == HOST), default=-1)
     return TraceFacts(
+        device_missing=line.device_missing,
         steps=steps.count if steps.marked else 0,
         events=line.trace.events,
         operators=operators,
