@@ -394,16 +394,12 @@ def does_something(statements: list[ast.stmt]) -> bool:
     """True if anything but the marked statements stands in a block: else its ``except`` cannot
     run.
     """
-    leaves = [
-        node
-        for statement in statements
-        for node in ast.walk(statement)
-        if isinstance(node, ast.stmt)
-    ]
-    simple = [
-        node for node in leaves if not hasattr(node, "body") and not isinstance(node, ast.Pass)
-    ]
-    return any(ast.unparse(node) != "gone()" for node in simple)
+    return any(
+        any(does_something(getattr(node, part, [])) for part in ("body", "orelse", "finalbody"))
+        if hasattr(node, "body")  # handlers of a body that does nothing cannot run, either
+        else not isinstance(node, ast.Pass) and ast.unparse(node) != "gone()"
+        for node in statements
+    )
 
 
 @given(blocks(), st.lists(st.booleans(), min_size=5, max_size=5), st.booleans())
