@@ -154,7 +154,10 @@ WORDS = {
         "_parameters _buffers _modules",
         "keys of a pickled module's state, read as data",
     ),
-    "auditor/checkpoints/pickles.py": ("", "names in checkpoints: read as data, never imported"),
+    **{
+        f"auditor/checkpoints/{name}.py": ("", "names in checkpoints: read as data, never imported")
+        for name in ("indexed", "plain", "tensors")
+    },
 }
 """File -> private names of torch that stand in it as strings, and why no call hangs on them. None
 named: any.
