@@ -24,8 +24,10 @@ FULL = 0xFFFFFFFF
 """In the place of a number that stands in the extra field for 64 bits."""
 EXTRA64 = 1
 """Tag of that extra field."""
-ENCRYPTED, STRONG, LATER, MASKED = 1, 64, 8, 0x2000
-"""Flags: encrypted, strongly so; sizes and checksum stand behind the data; names are masked."""
+LATER, UTF8, LEVELS = 8, 0x800, 6
+"""Flags that torch reads: sizes and checksum stand behind the data; names are UTF-8; the level of a
+compression, which is none. Others are of encryption and of patches.
+"""
 
 DIRECTORY_LIMIT = 2**27
 """Bytes of a directory at most: a million records have 100 MB."""
@@ -181,8 +183,8 @@ def _sizes(extra: bytes, full: int, packed: int, offset: int) -> tuple[int, int,
 def _located(file: IO[bytes], entry: _Entry, end: int) -> Record:
     """Where its bytes lie, if the record's own header says the same as the directory."""
     shown = entry.name[:80]
-    if entry.flags & (ENCRYPTED | STRONG | MASKED):
-        raise Malformed(f"{shown} is encrypted, which torch.save never does")
+    if entry.flags & ~(LATER | UTF8 | LEVELS):
+        raise Malformed(f"{shown} is encrypted or a patch, which torch.save never writes")
     if entry.method:
         raise Malformed("it has compressed records, which torch.save never writes")
     if entry.packed != entry.size:
@@ -195,7 +197,7 @@ def _located(file: IO[bytes], entry: _Entry, end: int) -> Record:
     if file.read(name) != entry.raw:
         raise Malformed(f"{shown} has another name in its own header than in the directory")
     told = flags & LATER or (crc == entry.crc and size in (entry.size, FULL))
-    if flags & (ENCRYPTED | STRONG | MASKED) or method or not told:
+    if flags & ~(LATER | UTF8 | LEVELS) or method or not told:
         raise Malformed(f"the header of {shown} contradicts the directory")
     start = entry.offset + HEADER.size + name + extra
     if start + entry.size > end:

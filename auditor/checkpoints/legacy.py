@@ -69,12 +69,11 @@ def _opened(file: IO[bytes], size: int, foreign: set[str]) -> Container:
     following()  # of the machine that wrote it; the numbers are little-endian, whatever it says
     content = following("legacy")
     keys = following().tree
-    if not isinstance(keys, list) or not all(isinstance(key, (str, int)) for key in keys):
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise Malformed("the list of its storages is damaged")
     storages = {storage.key: storage for storage in content.storages}
-    names = [str(key) for key in keys]
-    places, damage = _places(file, at, names, storages, size)
-    damage += _missing(names, storages) + _unloadable(content)
+    places, damage = _places(file, at, keys, storages, size)
+    damage += _missing(keys, storages) + _unloadable(content)
     read, named = partial(_read, file, places), tuple(sorted(foreign))
     return Container(
         "torch legacy",

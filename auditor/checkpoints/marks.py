@@ -102,12 +102,15 @@ class Attributed(dict[Any, Any]):
 class Ordered(OrderedDict[Any, Any]):
     """``collections.OrderedDict``, whose attributes hold versions of modules."""
 
+    attributes: dict[str, Any] = {}  # noqa: RUF012  # replaced, never changed
+
     def build(self, state: Any) -> None:
         """Raises :class:`Malformed` for attributes that hide its methods."""
         if not isinstance(state, dict) or not all(
             isinstance(key, str) and not hasattr(OrderedDict, key) for key in state
         ):
             raise Malformed("its pickle gives a dict attributes that it cannot have")
+        self.attributes = {**self.attributes, **state}
 
 
 class Key:
@@ -132,9 +135,9 @@ process.
 PLAIN = (str, int, float, bytes, type(None))
 
 
-def hashable(key: Any) -> Any:
+def hashable(key: Any, *, tensors: bool = False) -> Any:
     """What stands for a key. Raises :class:`Malformed` for one that the loading process could not
-    hash.
+    hash, and, but among ``tensors``, for a tensor: nobody looks for numbers in a key.
     """
     ahead, parts = [key], 0
     while ahead:
@@ -143,6 +146,8 @@ def hashable(key: Any) -> Any:
         plain = isinstance(each, (list, dict, bytearray)) and not isinstance(each, Frozen)
         if plain or not getattr(each, "hashable", True):
             raise Malformed("its pickle has a list or a dict as a key")
+        if isinstance(each, (Stored, Composite)) and not tensors:
+            raise Malformed("its pickle has a tensor as a key")
         if parts > KEY_PARTS:
             raise Malformed(f"its pickle has a key of more than {KEY_PARTS} parts")
         if isinstance(each, tuple):
@@ -157,7 +162,7 @@ def group(values: Any = ()) -> Group:
     made = Group(values)
     for each in made:
         if not isinstance(each, PLAIN):
-            hashable(each)
+            hashable(each, tensors=True)
     return made
 
 

@@ -11,7 +11,7 @@ from typing import IO, Any, Literal
 from auditor.checkpoints import allowed, arrays, described, opcodes, plain, tensors
 from auditor.checkpoints.contents import Malformed, Storage
 from auditor.checkpoints.machine import Machine, Short
-from auditor.checkpoints.marks import Composite, Made, Name
+from auditor.checkpoints.marks import Composite, Made, Name, Ordered
 from auditor.evidence.snapshot.unpickle import memory_capped, no_collections
 
 MEMORY_PER_BYTE, MEMORY_AT_LEAST, MEMORY_LIMIT = 64, 2**28, 3 * 2**29
@@ -230,7 +230,9 @@ def walk(
 
 def _inner(value: Any) -> list[tuple[str | int, Any]] | None:
     if isinstance(value, dict):
-        return [(key if isinstance(key, (str, int)) else "?", each) for key, each in value.items()]
+        more = value.attributes if isinstance(value, Ordered) else {}
+        every = (*value.items(), *more.items())
+        return [(key if isinstance(key, (str, int)) else "?", each) for key, each in every]
     if isinstance(value, (list, tuple)):
         return list(enumerate(value))
     if isinstance(value, Made):

@@ -164,6 +164,12 @@ def _tallied(container: Container, found: structure.Structure, size: int) -> lis
         container.limits.append(
             "its tensors share storages so often that not all of them were looked at"
         )
+    unclear = [each.name for each in described if found.unclear(each)]
+    if unclear:
+        container.limits.append(
+            f"{unclear[0]} holds NaN or infinities, and neither its key nor its place says whether it "
+            "is a weight" + (f"; so do {len(unclear) - 1} more" if len(unclear) > 1 else "")
+        )
     unknown = [each for each in described if each.dtype not in BYTES]
     if unknown:
         container.limits.append(

@@ -77,6 +77,9 @@ BOUNDS = frozenset(
 """Words of keys whose numbers may be infinite: nothing is beyond them."""
 
 
+MAY_BE_INFINITE = BOUNDS | {"mask", "bias"}
+
+
 def named(path: Path) -> str:
     """A path in words: ``optimizer.state[3].exp_avg``; of a module that was pickled whole, as
     ``state_dict`` names it.
@@ -122,6 +125,18 @@ class Structure:
         """
         unset = tally is not None and tally.nonfinite > tally.nan == 0
         return "other" if unset and _words(path) & BOUNDS else self.role(path)
+
+    def unclear(self, facts: TensorFacts) -> bool:
+        """Whether a tensor holds NaN or infinities and nothing says what it is: no weight by its
+        place, no result, bound or mask by its key.
+        """
+        tally = facts.tally
+        if facts.role != "other" or tally is None or not tally.nonfinite or not facts.shape:
+            return False
+        mask = not tally.positive_inf and tally.low == tally.high == 0.0
+        if tally.nan == 0 and (mask or _words(facts.place) & MAY_BE_INFINITE):
+            return False
+        return not _of_results(facts.place)
 
     @property
     def poisoned(self) -> list[TensorFacts]:

@@ -494,6 +494,31 @@ def test_the_generator_of_two_models_is_a_model(judged):
     assert not judged({"generator": {"w": NAN}, "discriminator": {"w": ONES}}).good
 
 
+@pytest.mark.parametrize("key", ["w", "W1", "a", "theta"])
+def test_a_tensor_of_which_nothing_says_what_it_is_may_be_a_weight(judged, key):
+    found = judged({key: NAN, "epoch": 3, "lr": 0.1, "seed": 1})
+    assert found.verdict == "not looked at" and f"{key} holds NaN" in found.scan.limits[0]
+    infinite = torch.tensor([1.0, -math.inf])
+    assert not judged({key: infinite, "epoch": 3, "lr": 0.1, "seed": 1}).good
+
+
+def test_tensors_in_keys_and_in_attributes_of_dicts_do_not_hide(judged):
+    for key in (NAN, (1, NAN)):
+        assert not judged({key: 1, "w": ONES}).good
+    assert judged({"seen": {(1, "a"): ONES}, "w": ONES}).good
+    ordered = OrderedDict(w=ONES)
+    ordered.w = ordered.x = NAN
+    assert not judged({"model": ordered}).good
+    ordered.w = ordered.x = ONES
+    assert judged({"model": ordered}).good
+
+
+def test_what_is_known_to_be_no_weight_may_be_infinite(judged):
+    forbid = torch.full((3, 3), -math.inf).triu(1)
+    rest = {"attn_mask": forbid, "best": torch.tensor([math.inf]), "loss_history": NAN}
+    assert judged({**rest, "epoch": 3, "lr": 0.1, "seed": 1, "name": "x"}).good
+
+
 def test_numbers_that_are_not_looked_at_are_said_and_no_good(judged, tmp_path):
     deep = archive({"model": {"w": nested_deep(tensor(NAN))}})
     found = judged(deep)
