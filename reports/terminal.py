@@ -146,6 +146,8 @@ def _subject(report: Report, width: int) -> Iterator[Text]:
     yield Text(f"{text.path(run.target)}: {steps}{where}{torch}{ended}", "bold")
     if times := summary.step_time(report):
         yield from _wrapped(f"step time: {times}", width)
+    if ends := report.environment.get("a step ends with"):
+        yield from _wrapped(f"a step ends with {text.one_line(ends, 400)}", width)
     rehearsed = summary.rehearsed(report)
     if rehearsed:
         yield from _wrapped(rehearsed, width)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from auditor.capture.instruments.user_frames import Frames
     from auditor.capture.probes.base import Context
     from auditor.capture.session import Session
+    from auditor.capture.target.script_steps import StepFinder
 
 
 RECORDS = False
@@ -68,6 +69,7 @@ class Recorder:
         self.context: Context | None = None
         self.opened = OpenedConfigs()
         self._frames: Frames | None = None
+        self._finder: StepFinder | None = None
         self._disarm_oom: Callable[[], None] = lambda: None
 
     # -- manifest ----------------------------------------------------------------------------------
@@ -108,7 +110,7 @@ class Recorder:
                 "finished": self.finished,
                 "exhausted": self.exhausted,
                 "in_process": self.in_process,
-                "environment": self.environment,
+                "environment": self.environment | self._steps_end(),
                 "sources": {},
                 "recorded_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
                 "warnings": self.warnings,
@@ -116,6 +118,18 @@ class Recorder:
         )
         if self.writer.lost and not self.writer.forked:
             self.pipe.lost(self.writer.lost)
+
+    def _steps_end(self) -> dict[str, str]:
+        ends = self._finder.ends if self._finder is not None else ""
+        return {"a step ends with": ends} if ends else {}
+
+    def _place(self) -> str:
+        """The line that the program is at: `` (train.py:31)``; empty if none is known."""
+        frame = self._frames.user_frame()[0] if self._frames is not None else None
+        if self._frames is None or frame is None:
+            return ""
+        file = self._frames.spelled(frame.f_code.co_filename)
+        return f" ({file.removeprefix(self.cwd + os.sep)}:{frame.f_lineno})"
 
     def _user_files(self) -> list[str]:
         if self._frames is None:
@@ -265,9 +279,11 @@ class Recorder:
         self.kind = "script"
         stopper = Stopper(self._warn, self._wind_up)
         finder, spawned = (
-            StepFinder(lambda: self._script_step(module, stopper), self._warn),
+            StepFinder(lambda: self._script_step(module, stopper), self._warn, self._place),
             SpawnedProcesses(),
         )
+
+        self._finder = finder
 
         def on_torch() -> None:
             self._prepare()

@@ -22,7 +22,6 @@ from auditor.runs.target import Address
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from auditor.capture.target.script_steps import StepFinder
     from auditor.runs.plan import Plan
 
 _ONE = threading.Lock()
@@ -61,7 +60,6 @@ class Here(Recorder):
 
     def __init__(self, plan: Plan, file: str) -> None:
         super().__init__(plan, Address(plan.target, path=file or os.path.join(os.getcwd(), "x")))
-        self._finder: StepFinder | None = None
         self._given_up = False
 
     def call(self, step: Callable[[], Any]) -> None:
@@ -79,7 +77,7 @@ class Here(Recorder):
 
         self.kind = "script"
         self._prepare()
-        self._finder = StepFinder(self.on_step, self._warn)
+        self._finder = StepFinder(self.on_step, self._warn, self._place)
         self._finder.install()
 
     def watch_told(self, *said: str) -> None:

@@ -243,6 +243,20 @@ def test_five_critic_steps_and_a_generator_step_are_one(runs):
     assert steps <= rounds <= steps + 5
 
 
+def test_the_page_and_the_terminal_say_which_optimizer_ends_a_step(runs):
+    said = {
+        name: report["environment"].get("a step ends with")
+        for name, (_, report, _) in runs[1].items()
+    }
+    assert said["gan"] == "Adam (gan.py:10); Adam (gan.py:9) steps once within it"
+    assert said["critic"] == "RMSprop (critic.py:10); RMSprop (critic.py:9) steps 5 times within it"
+    assert said["plain"] is None and said["accumulate"] is None
+    for name in ("gan", "critic", "plain"):
+        done, _, out = runs[1][name]
+        assert ("a step ends with" in done.stdout + done.stderr) is (said[name] is not None)
+        assert ("a step ends with" in (out / "report.html").read_text()) is (said[name] is not None)
+
+
 def test_optimizers_that_step_inside_the_backward_end_a_step_after_it(runs):
     _, _, out = runs[1]["in_backward"]
     rows = [

@@ -27,6 +27,8 @@ LOST_AFTER = 60
 pre-training phase ended).
 """
 
+MOST_NAMED = 5
+"""Optimizers inside a step that are named."""
 
 LONG_CLOSURE = 200
 """Runs of one optimizer step's closure after which it is said that no step ends (L-BFGS runs it 25
@@ -60,7 +62,10 @@ class StepFinder:
     """
 
     def __init__(
-        self, on_step: Callable[[], None], on_endless: Callable[[str], None] = lambda _: None
+        self,
+        on_step: Callable[[], None],
+        on_endless: Callable[[str], None] = lambda _: None,
+        place: Callable[[], str] = lambda: "",
     ) -> None:
         self._on_step = on_step
         self._on_endless = on_endless
@@ -74,12 +79,37 @@ class StepFinder:
         self._waits = False
         self._made = 0
         self._by_hand = HandSteps(self._reached)
+        self._place = place
+        self._named: dict[int, str] = {}
+        self._within: Counter[int] = Counter()
+        self._whole: Counter[int] = Counter()
+        self._counting = False
         self.optimizer_steps = 0
 
     @property
     def steps(self) -> int:
         """Steps of optimizers, and updates by hand."""
         return self.optimizer_steps + self._by_hand.steps
+
+    @property
+    def ends(self) -> str:
+        """Which of several optimizers ends a step, and how often the others step within it; empty
+        of one optimizer. ``place`` gave the line of each.
+        """
+        steps = self._whole[self._boundary] if self._boundary is not None else 0
+        others: Counter[str] = Counter()
+        for optimizer, count in self._whole.items():
+            if optimizer != self._boundary:
+                others[self._named[optimizer]] += count
+        if not steps or not others:
+            return ""
+        said = (
+            f"{name} steps {round(count / steps, 1):g} times within it"
+            if count != steps
+            else f"{name} steps once within it"
+            for name, count in others.items()
+        )
+        return "; ".join((self._named[self._boundary or 0], *list(said)[:MOST_NAMED]))
 
     def install(self) -> None:
         """Register the hooks; torch must be imported."""
@@ -165,6 +195,8 @@ class StepFinder:
             self._by_hand.stop()
         self.optimizer_steps += 1
         self._stepped = True
+        if id(optimizer) not in self._named:
+            self._named[id(optimizer)] = type(optimizer).__name__ + self._place()
         self._saw(id(optimizer))
 
     def _after_update(self, scaler: Any) -> None:
@@ -175,15 +207,27 @@ class StepFinder:
             self._reached()
 
     def _saw(self, optimizer: int) -> None:
+        self._within[optimizer] += 1
         if self._boundary is None:
             self._learn(optimizer)
         elif optimizer == self._boundary:
             self._others = 0
+            self._count_whole()
             self._reached()
         else:
             self._others += 1
             if self._others > LOST_AFTER:
                 self._boundary, self._others = optimizer, 0
+                self._whole.clear()
+                self._within.clear()
+                self._counting = False
+
+    def _count_whole(self) -> None:
+        """A step ended: count what stepped in it, but for the first, of which a part was seen."""
+        if self._counting:
+            self._whole.update(self._within)
+        self._counting = True
+        self._within.clear()
 
     def _reached(self) -> None:
         import torch
@@ -223,6 +267,7 @@ class StepFinder:
         rarest = [known for known in self._order if same_pace or self._counts[known] == min(counts)]
         self._boundary = rarest[-1]
         if optimizer == self._boundary:
+            self._count_whole()
             self._reached()
 
     def _learned(self, repeats: int) -> bool:

@@ -56,3 +56,27 @@ def test_a_step_without_a_closure_is_as_before():
         assert (steps, said, parameter.item()) == ([1], [], pytest.approx(0.9))
     finally:
         finder.uninstall()
+
+
+@pytest.mark.parametrize(
+    ("within", "said"),
+    [
+        (0, ""),
+        (1, "Adam (t.py:2); SGD (t.py:1) steps once within it"),
+        (5, "Adam (t.py:2); SGD (t.py:1) steps 5 times within it"),
+    ],
+)
+def test_of_several_optimizers_it_is_said_which_ends_a_step(within, said):
+    places = iter(f" (t.py:{line})" for line in ([1] if within else []) + [2])
+    finder = StepFinder(lambda: None, place=lambda: next(places))
+    finder.install()
+    try:
+        inner = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))]) if within else None
+        outer = torch.optim.Adam([torch.nn.Parameter(torch.ones(1))])
+        for _ in range(8):
+            for _ in range(within):
+                inner.step()
+            outer.step()
+    finally:
+        finder.uninstall()
+    assert finder.ends == said
