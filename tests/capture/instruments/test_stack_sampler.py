@@ -42,16 +42,19 @@ def watched(sampler: StackSampler, what, seconds: float) -> None:
 def test_time_goes_to_the_function_that_takes_it() -> None:
     sampler = StackSampler()
     for what in (asleep, busy):
-        began = time.perf_counter_ns()
-        watched(sampler, what, 0.1)
-        took_us = (time.perf_counter_ns() - began) / 1e3
-        seen = sampler.taken()
-        assert {key for key, _ in seen} == {"key"}
-        assert all(stack[-1][0] is what.__code__ for _, stack in seen if stack), (
+        took_us, looked = 0.0, []
+        while sum(looks for _, (_, looks) in looked) < 2 and took_us < 3e6:
+            # looks that waited for a processor do not count: on a busy machine it takes longer
+            began = time.perf_counter_ns()
+            watched(sampler, what, 0.1)
+            took_us += (time.perf_counter_ns() - began) / 1e3
+            looked.extend(sampler.taken().items())
+        assert {key for (key, _), _ in looked} == {"key"}
+        assert all(stack[-1][0] is what.__code__ for (_, stack), _ in looked if stack), (
             "the frame that begins is the end of each stack, without itself"
         )
-        assert 0.0 < sum(us for us, looks in seen.values() if looks) <= took_us
-        assert sum(looks for _, looks in seen.values()) >= 2
+        assert 0.0 < sum(us for _, (us, looks) in looked if looks) <= took_us
+        assert sum(looks for _, (_, looks) in looked) >= 2
     sampler.rest()
 
 
