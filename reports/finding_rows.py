@@ -103,8 +103,8 @@ def order(cards: Sequence[Card]) -> str:
     lost = not first.proven_us and not first.lost_bytes and first.severity == Severity.ERROR
     opening = "Errors that cost the whole run come first, then" if lost else "First"
     return (
-        f"{opening} what gives back most time in a step, then memory, then what has no price. What "
-        "follows from a finding, or stands on its line, is indented below it."
+        f"{opening} what gives back most, time and memory as shares of what there is; then what has "
+        "no price. What follows from a finding, or stands on its line, is indented below it."
     )
 
 

@@ -18,7 +18,12 @@ NOTE_BELOW = 0.001
 two steps of any machine that we measured."""
 
 LONG_RUN = 100_000
-"""Steps that a training may take: memory that grows is weighed by what it fills by then. Ours."""
+"""Steps that a training may take: memory that an error lets grow is weighed by what it fills by
+then. Ours.
+"""
+
+EPOCH = 1000
+"""The same of what is no error: it may be emptied, as a sum of an epoch is. Ours."""
 
 USUAL_MEMORY = 16 << 30
 """Bytes of a device or a host of which nothing is known."""
@@ -93,8 +98,9 @@ class Scale:
 
     def worth(self, finding: Finding) -> float:
         """What comes back as a share of what there is, the larger one of time and memory: of the
-        step, of the memory, and of a leak the part of the free memory that it fills in
-        :data:`LONG_RUN` steps. What is 1 or more the run does not survive.
+        step, of the memory, and of what grows the part of the free memory that it fills in
+        :data:`LONG_RUN` steps (of what is no error: in :data:`EPOCH`). An error of 1 or more the
+        run does not survive.
         """
         us, at_least = finding.proven_us or 0.0, forecast_us(finding)
         return max(
@@ -108,7 +114,10 @@ class Scale:
         used = self.host_peak if on_host else self.device_peak
         there = (self.host if on_host else self.device) or max(USUAL_MEMORY, used)
         held = finding.lost_bytes or 0
-        return held * LONG_RUN / max(there - used, 1) if finding.grows else held / there
+        if not finding.grows:
+            return held / there
+        steps = LONG_RUN if finding.severity == "error" else EPOCH
+        return held * steps / max(there - used, 1)
 
 
 def in_order(findings: Iterable[Finding], scale: Scale | None = None) -> tuple[Finding, ...]:

@@ -217,7 +217,9 @@ def test_a_consequence_stands_behind_its_cause_and_in_no_headline():
     assert prices.in_order(found, roomy) == (dear, cause, growth, smaller)
     assert prices.in_order(found) == (cause, growth, smaller, dear)  # memory is full before
     alone = replace(growth, follows="GRAPH002")  # whose cause was silenced, or not selected
-    assert prices.in_order((cause, alone), roomy) == (alone, cause)
+    worse = replace(alone, severity=Severity.ERROR)
+    assert prices.in_order((cause, worse), roomy) == (worse, cause)
+    assert prices.in_order((cause, alone), roomy) == (cause, alone)  # it may be emptied
     report = Report(
         Run("t:step", 3, 0, 1, "cpu", "completed", None, TIMES, PeakBytes(), "2", "3", "now"),
         (),
@@ -245,8 +247,9 @@ ROOM = prices.Scale(step_us=100.0, device=80 * GIB, device_peak=30 * GIB, host=6
         (finding(lost_bytes=20 * GIB, seen_on="cuda"), 0.25),
         (finding(lost_bytes=16 * GIB), 0.25),
         (finding(lost_us_per_step=10.0, lost_bytes=16 * GIB), 0.25),
-        (finding(lost_bytes=GIB // 100_000, grows=True, seen_on="cuda"), 0.02),
-        (finding(lost_bytes=GIB // 1000, grows=True, seen_on="cuda"), 2.0),
+        (finding(lost_bytes=GIB // 1000, grows=True, seen_on="cuda"), 0.02),
+        (finding("X", Severity.ERROR, lost_bytes=GIB // 100_000, grows=True, seen_on="cuda"), 0.02),
+        (finding("X", Severity.ERROR, lost_bytes=GIB // 1000, grows=True, seen_on="cuda"), 2.0),
         (finding(grows=True), 0.0),
         (finding(basis="forecast", lost_us_per_step_low=30.0), 0.0),
     ],
