@@ -59,7 +59,7 @@ class RankMeeting:
         """As rank 0: tell all that ask, from now on, that ``folder`` takes the results."""
         self._folder.mkdir(parents=True, exist_ok=True)
         for each in self._folder.iterdir():
-            if not each.name.startswith("ask-"):
+            if not each.name.lstrip(".").startswith("ask-"):  # ".ask-": being written right now
                 each.unlink(missing_ok=True)
         threading.Thread(target=self._answer, args=(str(folder.resolve()),), daemon=True).start()
 

@@ -51,6 +51,17 @@ def test_a_rank_that_asks_before_rank_0_is_there_is_answered(tmp_path: Path) -> 
     first.close()
 
 
+def test_a_question_that_is_being_written_stays(tmp_path: Path) -> None:
+    """A rank writes beside, then renames: what it renames must still be there."""
+    first, _, _ = meetings(tmp_path)
+    (tmp_path / ".ranks-abc").mkdir()
+    half = tmp_path / ".ranks-abc" / ".ask-1-x.77"
+    half.touch()
+    first.open(tmp_path / "results")
+    assert half.exists()
+    first.close()
+
+
 def test_what_an_earlier_job_left_answers_nobody(tmp_path: Path) -> None:
     left = tmp_path / ".ranks-abc"
     left.mkdir()
