@@ -5,6 +5,7 @@ to undo them.
 from __future__ import annotations
 
 import ast
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,7 +90,7 @@ def _way_there(report: Path, root: Path) -> str:
     """The command that leads to where the audit ran; empty where that is here, or is not known."""
     recording = open_input.recording_of(report)
     there = recording.cwd if recording is not None else ""
-    return f"cd {there}" if there and Path(there) != root else ""
+    return f"cd {shlex.quote(there)}" if there and Path(there) != root else ""
 
 
 def _listed(chosen: Iterable[Finding], plan: Plan) -> int:

@@ -4,6 +4,7 @@ that changed since.
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,18 @@ def test_another_folder_is_not_a_file_that_changed(
     where = f"cd {project}" if recorded else "in which the audit ran"
     assert where in refused.stderr
     assert refused.stdout == ""
+
+
+def test_the_way_there_is_as_a_shell_takes_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = project / "audit" / "recording" / "manifest.json"
+    manifest = json.loads(file.read_text())
+    file.write_text(json.dumps({**manifest, "cwd": "/my runs; true"}))
+    (project / "elsewhere").mkdir()
+    monkeypatch.chdir(project / "elsewhere")
+    refused = CliRunner().invoke(main, ["fix", str(project / "audit")])
+    assert "cd '/my runs; true'" in refused.stderr
 
 
 def test_a_check_of_a_file_that_changed_is_not_green(project: Path) -> None:
