@@ -280,14 +280,12 @@ def _row(cells: tuple[str, ...], widths: list[int], styles: tuple[str, ...]) -> 
 
 
 def _operators(report: Report, width: int) -> Iterator[Text]:
-    """Where the time of a trace went that shows no GPU: its operators. A trace of a null device has
-    no times.
-    """
-    run = report.run
-    if run.recorded_at or run.step_us is None or report.device_time is not None:
+    """Where the time of a trace went that shows no GPU: its operators."""
+    if report.run.recorded_at or report.device_time is not None:
         return
+    each = " per step" if report.run.steps else ""  # without marks of steps it is the whole trace
     for name, calls, us in report.operators[:MOST_OPERATORS]:
-        often = f"{amounts.digits(calls)} {'call' if calls == 1 else 'calls'} per step"
+        often = f"{amounts.digits(calls)} {'call' if calls == 1 else 'calls'}{each}"
         said = f"{text.one_line(name, 80)}: {amounts.duration(us)} of its own in {often}"
         yield from _wrapped(said, width)
 

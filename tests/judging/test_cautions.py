@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -48,3 +49,16 @@ def test_a_trace_without_a_gpus_work_says_so_on_top(name, said):
     shown = Terminal(width=200).render(found)
     assert shown.index(said) < shown.index("No findings")
     assert "of its own in" in shown  # the operators
+
+
+@pytest.mark.parametrize("null", [False, True])
+def test_a_null_devices_trace_has_no_times_of_operators(null, monkeypatch):
+    path = OURS / "data" / "cpu_training" / "trace.json.gz"
+    read = build_report.traces.read
+    monkeypatch.setattr(
+        build_report.traces, "read", lambda evidence: replace(read(evidence), null_device=null)
+    )
+    evidence = Evidence(TraceRecording(path))
+    found = build_report.report(evidence, engine.judge(evidence, ()), ())
+    assert bool(found.operators) != null
+    assert ("of its own in" in Terminal(width=200).render(found)) != null
