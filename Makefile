@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Empty: bytecode is kept, or each of the hundreds of processes that the tests start would compile us anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-slow test-cuda deaths lint types manual docs fuzz same mutants clean audit-deps
+.PHONY: demo test test-slow test-cuda deaths lint types docs fuzz same mutants clean audit-deps
 
 demo: .venv/ready
 	@echo "auditing examples/energy_flow/broken/trainer.py:step (a GRU trainer with planted faults) ..."
@@ -65,9 +65,6 @@ audit-deps: .venv/ready
 	.venv/audit-deps/bin/python -m pip install $(QUICK) pip-audit==2.10.1
 	$(BIN)/python -m pip freeze --exclude-editable > .venv/audit-deps/requirements.txt
 	.venv/audit-deps/bin/pip-audit --strict --no-deps --disable-pip --requirement .venv/audit-deps/requirements.txt
-
-manual: .venv/ready
-	$(BIN)/python -m auditor.cli.manual --write
 
 # The site: build/site/index.html. Strict: a link that leads nowhere fails it. First the examples of its gallery are
 # audited (three minutes), where they or the auditor are newer than their reports in build/gallery.

@@ -1,9 +1,11 @@
-"""What a rule is: one frozen dataclass whose docstring is its manual page and whose ``detect`` asks
-for evidence by naming it.
+"""What a rule is: one frozen dataclass with a manual page, whose ``detect`` asks for evidence by
+naming it.
 """
 
 from __future__ import annotations
 
+import inspect
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
@@ -110,9 +112,20 @@ class Rule:
 
     @classmethod
     def title(cls) -> str:
-        """First paragraph of the manual page: the defect, on one line, without a full stop."""
+        """First paragraph of the docstring: the defect, on one line, without a full stop."""
         heading = (cls.__doc__ or "").strip().partition("\n\n")[0]
         return " ".join(heading.split()).rstrip(".") if heading else cls.__name__
+
+    @classmethod
+    def manual(cls) -> str:
+        """The sections of the manual page as Markdown: those of ``manual/CODE.md`` beside the
+        rule's module, else what follows the first paragraph of its docstring.
+        """
+        path = os.path.join(os.path.dirname(inspect.getfile(cls)), "manual", f"{cls.code}.md")
+        if os.path.isfile(path):
+            with open(path, encoding="utf-8") as file:
+                return file.read().partition("\n")[2].strip()
+        return inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[2].strip()
 
     @classmethod
     def name(cls) -> str:

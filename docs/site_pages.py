@@ -37,6 +37,7 @@ WIDE = 80
 ROLE = re.compile(r":\w+:`~?([^`]+)`")
 CODE = re.compile(r"\b[A-Z]+\d{3}\b(?![-/])")
 FIRST, RULES = "README.md", "rules/README.md"
+PAGE_OF_RULE = re.compile(r"rules/\w+/manual/(\w+)\.md")
 GALLERY = Path(os.environ.get("AUDIT_GALLERY", ROOT / "build" / "gallery"))
 """What docs/make_gallery.py wrote; tests have a gallery of their own."""
 EMPTY = "No example was audited for this copy of the site: `make docs` does it."
@@ -90,7 +91,9 @@ def linked(markdown: str, source: str, path: str) -> str:
             return found[0]
         at = normpath(PurePosixPath(source).parent.joinpath(target).as_posix())
         if at == RULES:
-            led, anchor = f"rules/{anchor[1:] or 'index'}.md", ""
+            led = "rules/index.md"
+        elif page := PAGE_OF_RULE.fullmatch(at):
+            led = f"rules/{page[1].lower()}.md"
         elif at in PROJECT or at == FIRST:
             led = PROJECT.get(at, "index.md")
         elif at.startswith("docs/"):

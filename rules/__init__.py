@@ -1,14 +1,14 @@
-"""The rules, one file each. ``CATALOGUE`` is the whole list, found by the names of the files, in
-the order of the manual.
+"""The rules, by family: ``rules/<family>/`` holds the rules of one, what their probes write and
+read, and their manual pages. ``CATALOGUE`` is the whole list, in the order of the manual.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from functools import cache
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from auditor.rule import FAMILIES, Rule
@@ -16,54 +16,68 @@ from auditor.rule import FAMILIES, Rule
 if TYPE_CHECKING:
     CATALOGUE: tuple[type[Rule], ...]
 
-FILE = re.compile(r"([a-z]+)([0-9]{3})_\w+")
-"""Name of a rule's module: its code in small letters, and what is wrong. Any other module here
-helps rules.
+APART = ("rows", "probes")
+"""Modules and packages of a family that hold no rules: what is written into a recording, and who
+writes it (imports torch).
 """
 
 
-def find(package: str, path: Iterable[str]) -> tuple[type[Rule], ...]:
-    """The rules in a package's modules, by family and number.
-
-    Raises TypeError for two modules of one code, a family that is not in the manual, and a module
-    that does not define exactly the rule that its name says.
+def find(package: ModuleType) -> tuple[type[Rule], ...]:
+    """The rules of all families of a package, by family and number. Raises TypeError for a family
+    that is not in the manual, and as :func:`family_of`.
     """
-    modules: dict[tuple[int, str], str] = {}
-    for module in sorted(info.name for info in pkgutil.iter_modules(path)):
-        named = FILE.fullmatch(module)
-        if named is None:
+    names = [info.name for info in pkgutil.iter_modules(package.__path__) if info.ispkg]
+    for name in names:
+        if name.upper() not in FAMILIES:
+            raise TypeError(f"{name} is no family of the manual (auditor.rule.FAMILIES)")
+    return tuple(
+        rule
+        for family in FAMILIES
+        if family.lower() in names
+        for rule in family_of(importlib.import_module(f"{package.__name__}.{family.lower()}"))
+    )
+
+
+def family_of(package: ModuleType) -> tuple[type[Rule], ...]:
+    """The rules that a family's modules define, by number. Raises TypeError for a rule of another
+    family, two of one code, and a file named for a rule that it does not hold.
+    """
+    family = package.__name__.rpartition(".")[2].upper()
+    found: dict[str, type[Rule]] = {}
+    for rule in _rules(package):
+        if rule.family() != family:
+            raise TypeError(f"{rule.__module__} defines {rule.code}, which is not of {family}")
+        if rule.code in found:
+            other = found[rule.code].__module__
+            raise TypeError(f"{other} and {rule.__module__} both define {rule.code}")
+        found[rule.code] = rule
+    return tuple(found[code] for code in sorted(found))
+
+
+def _rules(package: ModuleType) -> Iterator[type[Rule]]:
+    for info in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        name = info.name.rpartition(".")[2]
+        if name in APART:
             continue
-        family, number = named[1].upper(), named[2]
-        if family not in FAMILIES:
-            raise TypeError(
-                f"{module}: {family} is no family of the manual (auditor.rule.FAMILIES)"
-            )
-        other = modules.setdefault((FAMILIES.index(family), number), module)
-        if other != module:
-            raise TypeError(f"{other} and {module} are two rules of one code")
-    return tuple(_only(package, module) for _, module in sorted(modules.items()))
-
-
-def _only(package: str, name: str) -> type[Rule]:
-    module = importlib.import_module(f"{package}.{name}")
-    classes = [
-        each for each in vars(module).values() if isinstance(each, type) and issubclass(each, Rule)
-    ]
-    found = [
-        each for each in classes if each.__module__ == module.__name__ and hasattr(each, "code")
-    ]
-    wanted = name.partition("_")[0].upper()
-    if [each.code for each in found] != [wanted]:
-        raise TypeError(
-            f"{name} defines {', '.join(each.code for each in found) or 'no rule'}, not {wanted} "
-            "alone"
-        )
-    return found[0]
+        module = importlib.import_module(info.name)
+        own = [
+            each
+            for each in vars(module).values()
+            if isinstance(each, type)
+            and issubclass(each, Rule)
+            and each.__module__ == info.name
+            and hasattr(each, "code")
+        ]
+        named = name.partition("_")[0].upper()
+        if named[-1].isdigit() and [each.code for each in own] != [named]:
+            codes = ", ".join(each.code for each in own) or "no rule"
+            raise TypeError(f"{name} defines {codes}, not {named} alone")
+        yield from own
 
 
 @cache
 def _catalogue() -> tuple[type[Rule], ...]:
-    return find(__name__, __path__)
+    return find(importlib.import_module(__name__))
 
 
 def __getattr__(name: str) -> tuple[type[Rule], ...]:

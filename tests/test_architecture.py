@@ -279,7 +279,7 @@ def test_the_page_has_the_same_table() -> None:
     assert said == {package: may for package, may in MAY.items() if not package.startswith("__")}
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "rules").glob("*.py")), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", sorted((ROOT / "rules").rglob("*.py")), ids=lambda p: p.name)
 def test_a_rule_reads_no_file_and_no_torch_even_inside_a_function(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, (ast.Import, ast.ImportFrom)):

@@ -103,7 +103,7 @@ def test_the_page_of_a_rule_says_what_audit_explain_says(site):
     [
         ("README.md", "index.md", "[a](docs/prices.md#x)", "[a](prices.md#x)"),
         ("README.md", "index.md", "[a](rules/README.md)", "[a](rules/index.md)"),
-        ("docs/outputs.md", "outputs.md", "[a](../rules/README.md#sync001)", "[a](rules/sync001.md)"),
+        ("docs/outputs.md", "outputs.md", "[a](../rules/sync/manual/SYNC001.md)", "[a](rules/sync001.md)"),
         ("docs/decisions/README.md", "decisions/README.md", "[a](../../ARCHITECTURE.md)", "[a](../project/architecture.md)"),
         ("docs/outputs.md", "outputs.md", "[a](../README.md)", "[a](index.md)"),
         ("docs/outputs.md", "outputs.md", "[a](https://x.org/y.md)", "[a](https://x.org/y.md)"),

@@ -5,12 +5,16 @@ inside the command that needs them.
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from auditor.cli import parameter_types
 from auditor.cli.usage import PlainCommand, TargetCommand
+
+if TYPE_CHECKING:
+    from auditor.rule import Rule
 
 DEBUG = click.option("--debug", is_flag=True, help="Show tracebacks of the auditor itself.")
 MODULE = click.option(
@@ -304,9 +308,7 @@ def rules(codes: str | None, as_json: bool, form: str) -> None:
         ]
         console.hand_over(json.dumps(facts, indent=2), form="json")
         return
-    for rule in known:
-        console.say(f"{rule.code:9} {rule.severity.value:8} {rule.title()}")
-    console.say("")
+    _list(known)
     console.say("audit explain CODE shows the manual page of one.")
 
 
@@ -317,19 +319,25 @@ def rules(codes: str | None, as_json: bool, form: str) -> None:
 def explain(code: str, as_json: bool, debug: bool) -> None:
     """Show the manual page of the rule CODE; of a family, as in SYNC, list its rules."""
     from auditor.cli import console
-    from auditor.judging import manual_cache
+    from auditor.judging import catalogue, manual
 
-    family = manual_cache.family(code)
-    facts: Any = family or manual_cache.facts(code)
+    family = catalogue.own_families(code)
     if as_json:
         import json
 
+        facts: Any = [manual.facts(each) for each in family] or manual.facts(catalogue.rule(code))
         console.hand_over(json.dumps(facts, indent=2), form="json")
         return
     if not family:
-        console.show(facts["page"].rstrip("\n"))
+        console.show(manual.page(catalogue.rule(code)).rstrip("\n"))
         return
-    for each in family:
-        console.say(f"{each['code']:9} {each['severity']:8} {each['title']}")
+    _list(family)
+    console.say(f"audit explain {family[0].code} shows the manual page of one.")
+
+
+def _list(rules: Iterable[type[Rule]]) -> None:
+    from auditor.cli import console
+
+    for each in rules:
+        console.say(f"{each.code:9} {each.severity.value:8} {each.title()}")
     console.say("")
-    console.say(f"audit explain {family[0]['code']} shows the manual page of one.")

@@ -32,6 +32,19 @@ def own_rules() -> tuple[type[Rule], ...]:
     return own
 
 
+def own_families(letters: str) -> tuple[type[Rule], ...]:
+    """Our rules of the families that begin with these letters, in the order of the manual: no
+    other family is imported.
+    """
+    room, word = importlib.import_module("auditor.rules"), letters.strip().upper()
+    return tuple(
+        rule
+        for family in FAMILIES
+        if word.isalpha() and family.startswith(word)
+        for rule in room.family_of(importlib.import_module(f"{room.__name__}.{family.lower()}"))
+    )
+
+
 def rules(broken: list[str] | None = None) -> tuple[type[Rule], ...]:
     """Every rule class, ours first, in the order of the catalogue.
 
@@ -99,11 +112,17 @@ def _fault_of(rule: Any) -> str:
 
 
 def rule(code: str) -> type[Rule]:
-    """The rule with this code, whatever its case. Raises :class:`AuditProblem` with a
-    suggestion.
+    """The rule with this code, whatever its case, or this name. Raises :class:`AuditProblem` with
+    a suggestion.
     """
+    word = code.strip().upper()
+    for own in own_families(word.rstrip("0123456789")):
+        if own.code == word:
+            return own
     known = {each.code: each for each in rules()}
-    found = known.get(code.strip().upper())
+    found = known.get(word) or next(
+        (each for each in known.values() if each.name() == word.lower()), None
+    )
     if found is None:
         raise AuditProblem(f"there is no rule {code!r}", suggestion(code, known))
     return found

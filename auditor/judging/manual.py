@@ -1,14 +1,12 @@
-"""The manual page of a rule: one text for the terminal, the report, ``rules/README.md`` and the
-editor's hover.
+"""The manual page of a rule: one text for the terminal, the report, the site and the editor's
+hover.
 """
 
 from __future__ import annotations
 
 import inspect
-import json
 from typing import Any
 
-from auditor.judging.manual_cache import PAGES
 from auditor.rule import Rule
 
 SECTIONS = ("What it finds", "Why it costs", "Example", "Use instead", "When to ignore", "Sources")
@@ -17,12 +15,11 @@ SECTIONS = ("What it finds", "Why it costs", "Example", "Use instead", "When to 
 
 def page(rule: type[Rule]) -> str:
     """The manual page as Markdown."""
-    _, _, body = (inspect.getdoc(rule) or "").partition("\n\n")
     facts = (
         f"{rule.severity.value} · since {rule.since} · needs "
         f"{', '.join(_evidence_names(rule)) or 'nothing'}"
     )
-    parts = [f"# {rule.code}: {rule.title()}", f"*{facts}*", body.strip()]
+    parts = [f"# {rule.code}: {rule.title()}", f"*{facts}*", rule.manual()]
     knobs = rule.knobs()
     if knobs:
         rows = "\n".join(
@@ -44,15 +41,11 @@ def _evidence_names(rule: type[Rule]) -> list[str]:
 
 
 def manual(rules: tuple[type[Rule], ...]) -> str:
-    """The whole manual: what ``rules/README.md`` holds."""
+    """The pages of these rules as one Markdown document, with a table of contents."""
     rows = "\n".join(
         f"| [{r.code}](#{r.code.lower()}) | {r.title()} | {r.severity.value} |" for r in rules
     )
-    head = (
-        "# The rules\n\nWritten by `python -m auditor.cli.manual --write` from the rules' own "
-        "docstrings; do not edit.\n\n"
-        f"| code | defect | severity |\n|---|---|---|\n{rows}\n"
-    )
+    head = f"# The rules\n\n| code | defect | severity |\n|---|---|---|\n{rows}\n"
     return head + "".join(
         f'\n<a id="{r.code.lower()}"></a>\n\n#{page(r).replace(chr(10) + "## ", chr(10) + "### ")}'
         for r in rules
@@ -72,15 +65,4 @@ def facts(rule: type[Rule]) -> dict[str, Any]:
         "since": rule.since,
         "knobs": knobs,
         "page": page(rule),
-    }
-
-
-def written(rules: tuple[type[Rule], ...]) -> dict[str, str]:
-    """The generated files of the room ``rules/`` by name: the manual for readers, and the same for
-    the command line.
-    """
-    pages = {rule.code: facts(rule) for rule in rules}
-    return {
-        "README.md": manual(rules),
-        PAGES: json.dumps(pages, indent=1, ensure_ascii=False) + "\n",
     }

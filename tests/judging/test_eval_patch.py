@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.graph003_graph_in_eval import GraphRecordedInEvaluation
+from auditor.rules.graph.graph003_graph_in_eval import GraphRecordedInEvaluation
 
 from auditor.evidence import LeavesOutsideOptimizer, Machine, Source, UnusedGraphs
 from auditor.evidence.recorded.unused_graphs import UnusedGraph

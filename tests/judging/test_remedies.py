@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.rules.amp002_tf32_off import Hints as Tf32Hints
-from auditor.rules.cfg001_autotuning_every_step import Hints as AutotuningHints
+from auditor.rules.amp.amp002_tf32_off import Hints as Tf32Hints
+from auditor.rules.cfg.cfg001_autotuning_every_step import Hints as AutotuningHints
 from auditor.rules.reading import ReadHints
 
 from auditor.evidence import Amp, Configs, Copies, Machine, Reads, Source

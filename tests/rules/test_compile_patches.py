@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from auditor.rules.comp001_graph_break import GraphBreak
+from auditor.rules.comp.comp001_graph_break import GraphBreak
 
 from auditor.patch import apply_edits
 from auditor.permit import outside

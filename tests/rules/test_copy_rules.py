@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.rules.data003_pageable_batches import LoaderWithoutPinnedMemory
-from auditor.rules.sync007_pageable_async_copy import AsyncCopyFromPageableMemory
-from auditor.rules.sync010_made_on_host import TensorMadeOnHostThenMoved
-from auditor.rules.sync011_constant_to_device import ConstantSentEveryStep
+from auditor.rules.data.data003_pageable_batches import LoaderWithoutPinnedMemory
+from auditor.rules.sync.sync007_pageable_async_copy import AsyncCopyFromPageableMemory
+from auditor.rules.sync.sync010_made_on_host import TensorMadeOnHostThenMoved
+from auditor.rules.sync.sync011_constant_to_device import ConstantSentEveryStep
 
 from auditor.evidence import Copies, Source
 from auditor.evidence.recorded.batches import Loader

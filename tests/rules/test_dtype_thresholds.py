@@ -5,11 +5,11 @@ tables made by hand.
 from __future__ import annotations
 
 import pytest
-from auditor.rules.amp006_scaler_misused import GradScalerMisused
-from auditor.rules.amp009_loss_in_half import LossInHalf
-from auditor.rules.cfg008_float64_creeps import Float64InTheStep
-from auditor.rules.num005_lost_updates import LEAST, UpdatesRoundedAway
-from auditor.rules.num012_vanishing_epsilon import EpsilonVanishes
+from auditor.rules.amp.amp006_scaler_misused import GradScalerMisused
+from auditor.rules.amp.amp009_loss_in_half import LossInHalf
+from auditor.rules.cfg.cfg008_float64_creeps import Float64InTheStep
+from auditor.rules.num.num005_lost_updates import LEAST, UpdatesRoundedAway
+from auditor.rules.num.num012_vanishing_epsilon import EpsilonVanishes
 
 from auditor.evidence import Amp, Float64Ops, Machine, OpRanges, Source
 from auditor.evidence.recorded.amp import AmpEvent, ScaleUpdate

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.graph001_graph_kept import GraphKeptAcrossSteps
+from auditor.rules.graph.graph001_graph_kept import GraphKeptAcrossSteps
 
 from auditor.evidence import Backward, Machine, RetainedGraphs, Source
 from auditor.evidence.recorded.retained_graphs import Holding, Root

@@ -7,11 +7,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.rules.amp005_old_amp_api import OldMixedPrecisionApi
-from auditor.rules.ckpt002_variant_not_chosen import CheckpointVariantNotChosen
-from auditor.rules.ckpt006_stale_rate import CheckpointOverridesRate
-from auditor.rules.graph007_walked_again import GraphWalkedAgain
-from auditor.rules.opt004_clip_reads_norm import ClipReadsGradientNorm
+from auditor.rules.amp.amp005_old_amp_api import OldMixedPrecisionApi
+from auditor.rules.ckpt.ckpt002_variant_not_chosen import CheckpointVariantNotChosen
+from auditor.rules.ckpt.ckpt006_stale_rate import CheckpointOverridesRate
+from auditor.rules.graph.graph007_walked_again import GraphWalkedAgain
+from auditor.rules.opt.opt004_clip_reads_norm import ClipReadsGradientNorm
 
 from auditor.evidence import (
     ActivationCheckpointing,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.rules.data007_input_bound import StepWaitsForInput
+from auditor.rules.data.data007_input_bound import StepWaitsForInput
 from auditor.rules.loading import LEAST_STARTS, ONE
-from auditor.rules.time002_step_outliers import StepOutliers
+from auditor.rules.time.time002_step_outliers import StepOutliers
 
 from auditor.evidence import Batches, Loading, Machine, Source, Steps
 from auditor.evidence.recorded.batches import Batch, Loader

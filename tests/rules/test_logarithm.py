@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 import pytest
-from auditor.rules.logarithm import REASON, STABLE_FORM, _forms, stable_log
+from auditor.rules.num.logarithm import REASON, STABLE_FORM, _forms, stable_log
 
 from auditor.evidence import Source
 from auditor.model import Site

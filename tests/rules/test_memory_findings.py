@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.rules.ckpt004_save_blocks_step import SaveBlocksStep
-from auditor.rules.mem006_peak_by_line import PeakHeldByFewLines
-from auditor.rules.mem008_variable_sizes import VaryingSizesReallocate
-from auditor.rules.mem012_host_memory_full import HostMemoryNearlyFull
-from auditor.rules.mem015_out_of_memory import RanOutOfMemory
-from auditor.rules.num014_gradients_explode import GradientsExplode
-from auditor.rules.opt005_gradients_pile_up import GradientsPileUp
-from auditor.rules.sync008_synchronous_memset import SynchronousMemset
-from auditor.rules.sync012_driver_allocations import DriverAllocationsInSteadyState
-from auditor.rules.time002_step_outliers import StepOutliers
+from auditor.rules.ckpt.ckpt004_save_blocks_step import SaveBlocksStep
+from auditor.rules.mem.mem006_peak_by_line import PeakHeldByFewLines
+from auditor.rules.mem.mem008_variable_sizes import VaryingSizesReallocate
+from auditor.rules.mem.mem012_host_memory_full import HostMemoryNearlyFull
+from auditor.rules.mem.mem015_out_of_memory import RanOutOfMemory
+from auditor.rules.num.num014_gradients_explode import GradientsExplode
+from auditor.rules.opt.opt005_gradients_pile_up import GradientsPileUp
+from auditor.rules.sync.sync008_synchronous_memset import SynchronousMemset
+from auditor.rules.sync.sync012_driver_allocations import DriverAllocationsInSteadyState
+from auditor.rules.time.time002_step_outliers import StepOutliers
 
 from auditor.evidence import (
     Batches,

@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.rules.mem011_oom_handling import WHY, OutOfMemoryHandledWrongly
-from auditor.rules.mem014_one_change import REMEDIES, PeakMemoryCutByOneChange
-from auditor.rules.mem015_out_of_memory import RanOutOfMemory
+from auditor.rules.mem.mem011_oom_handling import WHY, OutOfMemoryHandledWrongly
+from auditor.rules.mem.mem014_one_change import REMEDIES, PeakMemoryCutByOneChange
+from auditor.rules.mem.mem015_out_of_memory import RanOutOfMemory
 
 from auditor.evidence import (
     DeviceCalls,

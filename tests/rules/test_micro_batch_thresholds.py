@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.rules.opt008_loss_not_divided import LossNotDivided
+from auditor.rules.opt.opt008_loss_not_divided import LossNotDivided
 
 from auditor.evidence import Machine, MicroBatches, Source
 from auditor.evidence.recorded.micro_batches import AddedUp

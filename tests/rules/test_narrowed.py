@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.cfg008_float64_creeps import Float64InTheStep
+from auditor.rules.cfg.cfg008_float64_creeps import Float64InTheStep
 
 from auditor.evidence import Float64Ops, Machine, Source
 from auditor.evidence.recorded.float64_ops import Double

@@ -6,8 +6,15 @@ import ast
 from dataclasses import replace
 
 import pytest
-from auditor.rules.poles import LOGARITHM, REMEDIES, UNASKED, epsilon_in_root, pole_said, remedy_of
-from auditor.rules.poles import _forms as forms
+from auditor.rules.num.poles import (
+    LOGARITHM,
+    REMEDIES,
+    UNASKED,
+    epsilon_in_root,
+    pole_said,
+    remedy_of,
+)
+from auditor.rules.num.poles import _forms as forms
 
 from auditor.evidence import Source
 from auditor.evidence.recorded.op_ranges import Delicate

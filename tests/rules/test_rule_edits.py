@@ -10,7 +10,7 @@ from auditor import patch
 from auditor.evidence import Source, StaleGrads
 from auditor.evidence.recorded.stale_grads import AccumulatedOver
 from auditor.model import Site
-from rules.opt005_gradients_pile_up import GradientsPileUp
+from rules.opt.opt005_gradients_pile_up import GradientsPileUp
 from tests.rules.asking import ask
 
 TRAINER = """

@@ -20,10 +20,10 @@ import ast
 import contextlib
 import ctypes
 import gc
+import importlib
 import importlib.util
 import sys
 import textwrap
-import types
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -305,7 +305,13 @@ def test_rules_come_by_family_and_number() -> None:
     assert codes == sorted(
         codes, key=lambda code: (FAMILIES.index(code.rstrip("0123456789")), code)
     )
-    assert len(codes) == len(list((HERE.parent.parent / "rules").glob("*[0-9][0-9][0-9]_*.py")))
+
+
+def test_each_page_of_the_manual_is_a_rules() -> None:
+    pages = (HERE.parent.parent / "rules").glob("*/manual/*.md")
+    assert sorted(page.stem for page in pages) == sorted(
+        rule.code for rule in catalogue.own_rules()
+    )
 
 
 RULE = "from auditor.rule import Rule\nclass {cls}(Rule):\n    code = {code!r}\n"
@@ -315,23 +321,27 @@ RULE = "from auditor.rule import Rule\nclass {cls}(Rule):\n    code = {code!r}\n
     ("files", "said"),
     [
         (
-            {"sync001_one": "SYNC001", "sync001_two": "SYNC001"},
-            "sync001_one and sync001_two are two rules of one code",
+            {"sync/sync001_one": "SYNC001", "sync/sync001_two": "SYNC001"},
+            "sync.sync001_one and sample_rules.sync.sync001_two both define SYNC001",
         ),
-        ({"sync001_one": "SYNC002"}, "sync001_one defines SYNC002, not SYNC001 alone"),
-        ({"sync001_one": ""}, "sync001_one defines no rule, not SYNC001 alone"),
-        ({"acme001_one": "ACME001"}, "acme001_one: ACME is no family of the manual"),
+        ({"sync/sync001_one": "SYNC002"}, "sync001_one defines SYNC002, not SYNC001 alone"),
+        ({"sync/sync001_one": ""}, "sync001_one defines no rule, not SYNC001 alone"),
+        ({"sync/waits": "MEM001"}, "sync.waits defines MEM001, which is not of SYNC"),
+        ({"acme/acme001_one": "ACME001"}, "acme is no family of the manual"),
     ],
-    ids=["one code twice", "another code", "no rule", "no family"],
+    ids=["one code twice", "another code", "no rule", "another family", "no family"],
 )
 def test_a_rule_that_its_file_does_not_name_is_said_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], said: str
 ) -> None:
     for file, code in files.items():
-        (tmp_path / f"{file}.py").write_text(RULE.format(cls="Sample", code=code) if code else "")
-        monkeypatch.delitem(sys.modules, f"sample_rules.{file}", raising=False)
-    package = types.ModuleType("sample_rules")
-    package.__path__ = [str(tmp_path)]
-    monkeypatch.setitem(sys.modules, "sample_rules", package)
+        path = tmp_path / "sample_rules" / f"{file}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (path.parent / "__init__.py").touch()
+        path.write_text(RULE.format(cls="Sample", code=code) if code else "")
+    (tmp_path / "sample_rules" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in [name for name in sys.modules if name.startswith("sample_rules")]:
+        monkeypatch.delitem(sys.modules, name)
     with pytest.raises(TypeError, match=said):
-        rules.find("sample_rules", package.__path__)
+        rules.find(importlib.import_module("sample_rules"))

@@ -7,17 +7,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.rules.amp009_loss_in_half import LossInHalf
-from auditor.rules.cfg008_float64_creeps import Float64InTheStep
-from auditor.rules.graph003_graph_in_eval import GraphRecordedInEvaluation
-from auditor.rules.graph004_create_graph_cycle import GradientsKeepTheirGraph
-from auditor.rules.graph005_never_trained import ParametersNeverTrained
-from auditor.rules.graph006_left_out import TrainableTensorLeftOut
-from auditor.rules.kern006_loop_indexing import LoopOverIndex
-from auditor.rules.num002_nonfinite_born import NonfiniteValueBorn
-from auditor.rules.num004_half_headroom import HalfNearOverflow
-from auditor.rules.num013_poisoned_weights import WeightsPoisoned
-from auditor.rules.num015_bad_input import BatchNotFinite
+from auditor.rules.amp.amp009_loss_in_half import LossInHalf
+from auditor.rules.cfg.cfg008_float64_creeps import Float64InTheStep
+from auditor.rules.graph.graph003_graph_in_eval import GraphRecordedInEvaluation
+from auditor.rules.graph.graph004_create_graph_cycle import GradientsKeepTheirGraph
+from auditor.rules.graph.graph005_never_trained import ParametersNeverTrained
+from auditor.rules.graph.graph006_left_out import TrainableTensorLeftOut
+from auditor.rules.kern.kern006_loop_indexing import LoopOverIndex
+from auditor.rules.num.num002_nonfinite_born import NonfiniteValueBorn
+from auditor.rules.num.num004_half_headroom import HalfNearOverflow
+from auditor.rules.num.num013_poisoned_weights import WeightsPoisoned
+from auditor.rules.num.num015_bad_input import BatchNotFinite
 
 from auditor.evidence import (
     Amp,

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.rules.cfg009_trained_in_eval_mode import TrainedInEvalMode
-from auditor.rules.cfg010_evaluated_in_train_mode import EvaluatedInTrainMode
-from auditor.rules.ckpt009_kept_state_is_live import KeptStateIsLive
-from auditor.rules.data010_list_of_arrays import TensorOfListOfArrays
-from auditor.rules.data011_workers_draw_alike import WorkersDrawAlike
-from auditor.rules.data012_file_read_again import FileReadAgain
-from auditor.rules.graph008_one_backward_for_all import OneBackwardForAll
-from auditor.rules.kern007_module_piece_by_piece import ModulePieceByPiece
-from auditor.rules.kern008_forwards_in_row import ForwardsOfSmallBatches
-from auditor.rules.mem016_all_differences import AllDifferences
-from auditor.rules.mem017_hooks_pile_up import HooksPileUp
-from auditor.rules.opt006_clipping_misplaced import ClippingMisplaced
-from auditor.rules.opt007_schedule_in_epochs import ScheduleInEpochs
-from auditor.rules.time004_storage_waited_for import StorageWaitedFor
+from auditor.rules.cfg.cfg009_trained_in_eval_mode import TrainedInEvalMode
+from auditor.rules.cfg.cfg010_evaluated_in_train_mode import EvaluatedInTrainMode
+from auditor.rules.ckpt.ckpt009_kept_state_is_live import KeptStateIsLive
+from auditor.rules.data.data010_list_of_arrays import TensorOfListOfArrays
+from auditor.rules.data.data011_workers_draw_alike import WorkersDrawAlike
+from auditor.rules.data.data012_file_read_again import FileReadAgain
+from auditor.rules.graph.graph008_one_backward_for_all import OneBackwardForAll
+from auditor.rules.kern.kern007_module_piece_by_piece import ModulePieceByPiece
+from auditor.rules.kern.kern008_forwards_in_row import ForwardsOfSmallBatches
+from auditor.rules.mem.mem016_all_differences import AllDifferences
+from auditor.rules.mem.mem017_hooks_pile_up import HooksPileUp
+from auditor.rules.opt.opt006_clipping_misplaced import ClippingMisplaced
+from auditor.rules.opt.opt007_schedule_in_epochs import ScheduleInEpochs
+from auditor.rules.time.time004_storage_waited_for import StorageWaitedFor
 
 from auditor.evidence import (
     ArrayLists,

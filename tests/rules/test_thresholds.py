@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.rules.amp004_half_where_bfloat16 import HalfWhereBfloat16IsNative
-from auditor.rules.amp006_scaler_misused import GradScalerMisused
-from auditor.rules.data007_input_bound import StepWaitsForInput
-from auditor.rules.data009_device_resident_batch import Hints, LoaderYieldsDeviceTensors
-from auditor.rules.graph001_graph_kept import GraphKeptAcrossSteps
-from auditor.rules.graph002_retain_never_needed import RetainedGraphNeverNeeded
-from auditor.rules.mem003_memory_grows import MemoryGrowsEveryStep
-from auditor.rules.mem004_reserved_unneeded import ReservedMemoryNeverNeeded
-from auditor.rules.mem005_pinned_segment import BlockPinsSegment
-from auditor.rules.num008_unstable_formula import UnstableFormula
-from auditor.rules.num009_anomaly_mode import AnomalyModeLeftOn
-from auditor.rules.opt002_zero_filled_gradients import GradientsFilledWithZeros
-from auditor.rules.sync001_scalar_read import ScalarReadEveryStep
-from auditor.rules.sync002_branch_on_tensor import BranchOnTensor
-from auditor.rules.sync003_copy_to_host import CopyToHostEveryStep
-from auditor.rules.sync004_explicit_synchronize import ExplicitSynchronize
-from auditor.rules.sync005_data_dependent_shape import DataDependentShape
-from auditor.rules.sync009_allocator_call import AllocatorCallEveryStep
+from auditor.rules.amp.amp004_half_where_bfloat16 import HalfWhereBfloat16IsNative
+from auditor.rules.amp.amp006_scaler_misused import GradScalerMisused
+from auditor.rules.data.data007_input_bound import StepWaitsForInput
+from auditor.rules.data.data009_device_resident_batch import Hints, LoaderYieldsDeviceTensors
+from auditor.rules.graph.graph001_graph_kept import GraphKeptAcrossSteps
+from auditor.rules.graph.graph002_retain_never_needed import RetainedGraphNeverNeeded
+from auditor.rules.mem.mem003_memory_grows import MemoryGrowsEveryStep
+from auditor.rules.mem.mem004_reserved_unneeded import ReservedMemoryNeverNeeded
+from auditor.rules.mem.mem005_pinned_segment import BlockPinsSegment
+from auditor.rules.num.num008_unstable_formula import UnstableFormula
+from auditor.rules.num.num009_anomaly_mode import AnomalyModeLeftOn
+from auditor.rules.opt.opt002_zero_filled_gradients import GradientsFilledWithZeros
+from auditor.rules.sync.sync001_scalar_read import ScalarReadEveryStep
+from auditor.rules.sync.sync002_branch_on_tensor import BranchOnTensor
+from auditor.rules.sync.sync003_copy_to_host import CopyToHostEveryStep
+from auditor.rules.sync.sync004_explicit_synchronize import ExplicitSynchronize
+from auditor.rules.sync.sync005_data_dependent_shape import DataDependentShape
+from auditor.rules.sync.sync009_allocator_call import AllocatorCallEveryStep
 
 from auditor.evidence import (
     Amp,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.waiting import LEAST_SHARE, waits_in_trace
+from auditor.rules.sync.waiting import LEAST_SHARE, waits_in_trace
 
 from auditor.evidence.trace.host_waits import TraceWaits, WaitPlace
 from auditor.model import Severity, Site

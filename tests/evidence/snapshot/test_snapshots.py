@@ -23,13 +23,13 @@ from auditor.judging import engine
 from auditor.model import Severity
 from auditor.recordings.standalone_snapshot import SnapshotRecording, is_pickle
 from auditor.rule import NotLooked
-from rules.mem004_reserved_unneeded import ReservedMemoryNeverNeeded
-from rules.mem005_pinned_segment import BlockPinsSegment
-from rules.mem006_peak_by_line import PeakHeldByFewLines
-from rules.mem008_variable_sizes import VaryingSizesReallocate
-from rules.mem009_allocator_setting import AllocatorSettingWouldHelp
-from rules.mem015_out_of_memory import RanOutOfMemory
-from rules.sync009_allocator_call import AllocatorCallEveryStep
+from rules.mem.mem004_reserved_unneeded import ReservedMemoryNeverNeeded
+from rules.mem.mem005_pinned_segment import BlockPinsSegment
+from rules.mem.mem006_peak_by_line import PeakHeldByFewLines
+from rules.mem.mem008_variable_sizes import VaryingSizesReallocate
+from rules.mem.mem009_allocator_setting import AllocatorSettingWouldHelp
+from rules.mem.mem015_out_of_memory import RanOutOfMemory
+from rules.sync.sync009_allocator_call import AllocatorCallEveryStep
 
 MIB = 2**20
 RULES = (

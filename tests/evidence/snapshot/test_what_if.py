@@ -16,7 +16,7 @@ from auditor.evidence.snapshot.what_if import AGREES, card_of, replays_of
 from auditor.evidence.table import Evidence
 from auditor.judging import engine
 from auditor.recordings.standalone_snapshot import SnapshotRecording
-from rules.mem009_allocator_setting import AllocatorSettingWouldHelp
+from rules.mem.mem009_allocator_setting import AllocatorSettingWouldHelp
 
 MIB = 2**20
 

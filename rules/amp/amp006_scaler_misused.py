@@ -1,0 +1,254 @@
+"""AMP006: GradScaler and autocast used in an order or a dtype in which they do harm or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from auditor.evidence import Amp, Machine, Source
+from auditor.evidence.recorded.amp import AmpPlace
+from auditor.evidence.recorded.step_pattern import step_pattern
+from auditor.evidence.source.grad_scaler import (
+    either_or,
+    growth_interval,
+    multiplies_by_norm,
+    unscale_call,
+    unscale_calls,
+)
+from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import Permit
+from auditor.rule import Rule, knob
+
+REMEDIES = {
+    "clip": "Call scaler.unscale_(optimizer) before clipping; step() "
+    "then does not divide a second time.",
+    "bfloat16": "Drop the GradScaler: bfloat16 has the range of float32, "
+    "so no gradient underflows that a scale would save.",
+    "backward": "Leave the autocast block before backward: each backward "
+    "operator takes the dtype of its forward by itself.",
+    "step": "Call scaler.step(optimizer) and then scaler.update(): "
+    "step() divides the gradients by the scale first.",
+    "unscaled": "Scale the loss: scaler.scale(loss).backward(), "
+    "scaler.step(optimizer), scaler.update(); or use bfloat16.",
+    "by_hand": "Call scaler.unscale_(optimizer) before the gradients are clipped; step() then does "
+    "not divide a second time.",
+    "made": "Make one GradScaler before the loop and keep it: its scale is found over thousands of "
+    "steps, and belongs into the checkpoint.",
+    "interval": "Leave growth_interval at its default of 2000 (smaller where a run is short).",
+    "again": "Step once for each backward: leave the second step out, with its update().",
+    "update": "Call scaler.update() once at the end of each step, behind the step() of all "
+    "optimizers.",
+    "skipped": "Find what overflows (audit run names the line where "
+    "non-finite values reach the weights), or use bfloat16.",
+}
+
+
+DEFAULTS = {
+    "init_scale": ("65536", "65536.0", "2 ** 16", "2.0 ** 16"),
+    "growth_factor": ("2", "2.0"),
+    "backoff_factor": ("0.5",),
+    "growth_interval": ("2000",),
+    "enabled": ("True",),
+}
+"""What GradScaler's arguments are anyway, as torch has had it since 1.6, in the ways of writing
+it.
+"""
+
+
+@dataclass(frozen=True)
+class Hints:
+    """A key of ``REMEDIES``, and for ``clip`` the call that is missing before the line."""
+
+    kind: str
+    unscale: str = ""  # empty where it is not clear
+
+
+@dataclass(frozen=True)
+class GradScalerMisused(Rule):
+    """Gradients are clipped while they are still scaled, or the scaler does nothing."""
+
+    code = "AMP006"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+    edits = (Permit("insert_before", value=r"[\w.]+\.unscale_\([\w.]+\)", made=unscale_calls),)
+
+    share: float = knob(
+        0.5, "Share of the diagnosed steps on which it happens from which it is reported."
+    )
+    skipped: float = knob(
+        0.2, "Share of the scaler's steps that were skipped from which that is reported."
+    )
+    interval: float = knob(
+        100_000, "Steps of growth_interval from which the scale is said never to grow."
+    )
+    fewest: int = knob(8, "Updates of the scaler below which no share is reported.")
+
+    def detect(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
+        idle = tuple(
+            (f"{name}={text}", "is its default: it changes nothing")
+            for name, text in _defaults(source)
+        )
+        for finding in self._wrong(amp, machine, source):
+            yield replace(finding, facts=(*finding.facts, *idle))
+        yield from self._notes(amp, machine, source)
+
+    def _wrong(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
+        for place in self._usual(amp.places("clip_scaled")):
+            said = f"gradients are clipped while they are still scaled, on {place.pattern}"
+            clipped = _finding(place, machine, "clip", said)
+            yield replace(clipped, hints=Hints("clip", unscale_call(source, place.site)))
+        for place in self._usual(amp.places("step_scaled")):
+            said = f"the optimizer steps with gradients that are still scaled, on {place.pattern}"
+            yield _finding(place, machine, "step", said, Severity.ERROR)
+        for place in self._usual(amp.places("scale")):
+            if amp.only_bfloat16:
+                yield _finding(
+                    place,
+                    machine,
+                    "bfloat16",
+                    "the loss is scaled, though autocast runs in bfloat16, which needs no scale",
+                )
+        yield from self._by_hand(amp, machine, source)
+        for place in self._usual(amp.places("made")):
+            said = (
+                f"a new GradScaler is made on {place.pattern}: each begins with the scale of its "
+                "first step and never learns a better one"
+            )
+            yield _finding(place, machine, "made", said)
+        for place in amp.places("step_again"):
+            if not place.pattern.usual(self.share / 2):  # of a script each counts as a step
+                continue
+            said = (
+                f"the optimizer steps a second time on the same gradients, on {place.pattern}: no "
+                "backward ran since its last step"
+            )
+            yield _finding(place, machine, "again", said)
+        yield from self._never_grows(amp, machine, source)
+        yield from self._not_updated(amp, machine)
+        yield from self._skips(amp, machine)
+
+    def _by_hand(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
+        said = "gradients are clipped by hand while they are still scaled, on "
+        for place in self._usual(amp.places("clamp_scaled")):
+            yield _finding(place, machine, "by_hand", f"{said}{place.pattern}")
+        for place in self._usual(amp.places("mul_scaled")):
+            if multiplies_by_norm(source, place.site):
+                yield _finding(place, machine, "by_hand", f"{said}{place.pattern}")
+
+    def _never_grows(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
+        for steps in amp.intervals:
+            if steps < self.interval:
+                continue
+            place = AmpPlace(
+                growth_interval(source, steps) or next(amp.places("scale")).site,
+                step_pattern(set(range(amp.steps)), amp.steps),
+                1.0,
+            )
+            yield _finding(
+                place,
+                machine,
+                "interval",
+                f"the scale would grow after {steps:,.0f} steps without an overflow, so never: "
+                "each overflow halves it for the rest of the run",
+            )
+
+    def _not_updated(self, amp: Amp, machine: Machine) -> Iterator[Finding]:
+        if amp.not_updated is not None:
+            place = AmpPlace(amp.not_updated, step_pattern({0}, 1), 1.0)
+            yield _finding(
+                place,
+                machine,
+                "update",
+                "no scaler.update() ran since this scaler's last step: torch refuses the second "
+                "one, which ended this run",
+                Severity.ERROR,
+            )
+
+    def _notes(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
+        for place in self._usual(amp.places("backward")):
+            said = f"backward runs inside the autocast block on {place.pattern}"
+            yield _finding(place, machine, "backward", said, Severity.NOTE)
+        for place in self._usual(amp.places("backward_unscaled")):
+            said = (
+                f"autocast runs in float16 and nothing scales the loss, on {place.pattern}: "
+                "gradients below 6e-8 become 0"
+            )
+            yield _finding(place, machine, "unscaled", said, Severity.NOTE)
+        for place in self._usual(amp.places("update_early")):
+            if either_or(source, place.site, "update"):
+                continue
+            said = (
+                f"the scaler is updated before it steps the other optimizer, on {place.pattern}: "
+                "it counts each iteration twice, and its scale may change within one"
+            )
+            yield _finding(place, machine, "update", said, Severity.NOTE)
+
+    def _usual(self, places: Iterator[AmpPlace]) -> Iterator[AmpPlace]:
+        return (place for place in places if place.pattern.usual(self.share))
+
+    def _skips(self, amp: Amp, machine: Machine) -> Iterator[Finding]:
+        skips, of = amp.skipped, len(amp.updates)
+        if of < self.fewest:
+            return
+        last = amp.updates[-1]
+        late = any(
+            update.skipped for update in amp.updates[of // 2 :]
+        )  # early ones: the scale comes down to where it fits
+        again = late and len(skips) >= self.skipped * of
+        if not again and last.after >= 1:
+            return
+        place = AmpPlace(
+            last.site, step_pattern({each.step for each in skips}, amp.steps), len(skips) / of
+        )
+        facts = (
+            ("scale at the end", f"{last.after:g}"),
+            ("skipped", f"{len(skips)} of {of} steps"),
+        )
+        below = ": gradients overflow float16 without any scale" if last.after < 1 else ""
+        said = (
+            f"GradScaler skipped {len(skips)} of {of} steps, and its scale came down to "
+            f"{last.after:g}{below}"
+        )
+        yield _finding(place, machine, "skipped", said, facts=facts)
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        hints = finding.hints_as(Hints)
+        text = REMEDIES[hints.kind]
+        if finding.site is None or not hints.unscale:
+            return Remedy(text)
+        reason = (
+            "gradients are clipped by their true norm then: training changes, as it was meant to"
+        )
+        return Remedy(
+            text, (Edit(finding.site, "insert_before", value=hints.unscale, reason=reason),)
+        )
+
+
+def _defaults(source: Source) -> Iterator[tuple[str, str]]:
+    return (
+        (name, text)
+        for name, text in source.keywords_of("GradScaler")
+        if text in DEFAULTS.get(name, ())
+    )
+
+
+def _finding(
+    place: AmpPlace,
+    machine: Machine,
+    kind: str,
+    said: str,
+    severity: Severity | None = None,
+    *,
+    facts: tuple[tuple[str, str], ...] = (),
+) -> Finding:
+    return Finding(
+        place.site,
+        said,
+        steps=len(place.pattern.seen),
+        per_step=place.per_step,
+        seen_on=machine.device,
+        severity=severity,
+        facts=facts,
+        hints=Hints(kind),
+    )

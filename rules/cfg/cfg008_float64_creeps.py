@@ -1,0 +1,203 @@
+"""CFG008: a part of the step runs in float64 that nobody asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.evidence import Float64Ops, Machine, Source
+from auditor.evidence.recorded.float64_ops import Double
+from auditor.evidence.source.double_origin import (
+    Origin,
+    double_origins,
+    origin_of,
+    origin_of_cast,
+)
+from auditor.evidence.source.files import the_only
+from auditor.evidence.source.statements import shorten
+from auditor.model import Finding, FoundAt, Remedy, Severity, Site
+from auditor.rule import Rule, knob
+
+CAME = {
+    "cast": "is converted to float64 here",
+    "mixed": "meets a float64 tensor here and becomes float64",
+    "made": "is made in float64 here",
+    "given": "comes in as float64 and is used here",
+}
+
+WIDE = 8
+"""Bytes of a number in float64."""
+
+DELIBERATE = 0.25
+"""Share of the forward from which a conversion that the line asks for is a warning: below it may be
+a loss that wants the digits.
+"""
+
+DEFAULTS = ("set_default_dtype", "set_default_tensor_type")
+"""Calls that set the dtype of what is made without one."""
+
+NAMED = re.compile(r"\b(float64|double|DoubleTensor)\b")
+"""A program with this asks for float64 somewhere."""
+
+DIGITS = re.compile(
+    r"create_graph|\b(LBFGS|hessian|jacobian|gradcheck|odeint|cholesky\w*|solve\w*|lstsq|eigh?|eigvals"
+    r"|svd|inverse|inv|logdet|slogdet|matrix_exp|linalg|gpytorch|torchdiffeq|expm)\b"
+)
+"""Names in a program that trains in float64 for its digits: second derivatives, solvers."""
+
+
+@dataclass(frozen=True)
+class Hints:
+    """How the float64 came about: a key of ``REMEDIES``."""
+
+    how: str
+
+
+@dataclass(frozen=True)
+class Float64InTheStep(Rule):
+    """A part of the step runs in float64."""
+
+    code = "CFG008"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+
+    narrowed_bytes: int = knob(
+        65536,
+        "Bytes of float64 per step from which a batch that is only cast to a narrower dtype is told.",
+    )
+    share: float = knob(
+        0.01,
+        "Share of the forward's floating-point elements in float64 from which it is a warning.",
+    )
+
+    def detect(self, doubles: Float64Ops, machine: Machine, source: Source) -> Iterator[Finding]:
+        if doubles.trained > 0.5:
+            if any(each.products for each in doubles.births):
+                yield _whole(doubles, machine, source)
+            return
+        origins = double_origins(source)
+        yield from self._narrowed(doubles, machine, origins)
+        told: set[Site] = set()
+        for birth in sorted(doubles.births, key=lambda each: -each.elements):
+            large = birth.share >= self.share or birth.products > 0
+            if birth.how == "narrowed" or not birth.graph or (not large and birth.how == "cast"):
+                continue
+            made = origin_of(birth.site, origins) if birth.how in ("given", "mixed") else None
+            if made not in told:  # what is used at several lines comes from one
+                yield _creeps(birth, machine, large=large, made=made)
+            told |= {made} if made is not None else set()
+
+    def _narrowed(
+        self, doubles: Float64Ops, machine: Machine, origins: Sequence[Origin]
+    ) -> Iterator[Finding]:
+        for birth in doubles.births:
+            wide = WIDE * birth.elements / birth.steps
+            if birth.how != "narrowed" or wide < self.narrowed_bytes:
+                continue
+            made = origin_of(birth.site, origins)
+            whence = f"; they can come from {made}" if made is not None else ""
+            yield Finding(
+                birth.site,
+                f"{amounts.size(wide)} of float64 come into each step and are only cast to a narrower "
+                f"dtype here: up to this line they take twice the memory, also in copies{whence}",
+                steps=birth.steps,
+                per_step=birth.calls / birth.steps,
+                seen_on=machine.device,
+                severity=Severity.NOTE,
+                places=() if made is None else _places(made, birth.site),
+                hints=Hints("given"),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(REMEDIES[finding.hints_as(Hints).how])
+
+
+REMEDIES = {
+    "cast": "Leave the conversion out, or go back to float32 right "
+    "behind what needs it: `.float()`.",
+    "mixed": "Make the float64 tensor float32 where it is made: "
+    "`dtype=torch.float32`, `torch.from_numpy(array).float()`, "
+    "`array.astype(numpy.float32)`; in a module `register_buffer`, so that it follows the model.",
+    "made": "Give it `dtype=torch.float32`; NumPy's arrays and numbers "
+    "are float64 unless told otherwise.",
+    "given": "Make it float32 where it is made: in the dataset or the collate function for a batch "
+    "(`torch.as_tensor(array, dtype=torch.float32)`), or `.float()` before the first use.",
+    "array": "Convert it where it becomes a tensor: `torch.from_numpy(array).float()`, "
+    "`torch.as_tensor(array, dtype=torch.float32)`; the model then stays in float32.",
+    "whole": "Train in float32 unless the problem needs the digits: "
+    "leave out what turns the model to float64.",
+}
+
+
+def _creeps(birth: Double, machine: Machine, *, large: bool, made: Site | None) -> Finding:
+    products = (
+        f", {amounts.count(round(birth.products / birth.steps), 'product')} of matrices among them"
+        if birth.products
+        else ""
+    )
+    calls = amounts.count(round(birth.calls / birth.steps), "operator")
+    asked = birth.how == "cast" and not birth.products and birth.share < DELIBERATE
+    said = f"a tensor {CAME[birth.how]}: the results of {calls} per step are float64 because of it"
+    if made is not None:
+        said = (
+            f"the results of {calls} per step are float64 because of a tensor that comes into the "
+            f"step at {birth.site}, `{shorten(birth.site.text)}`, and can come from this line"
+        )
+    return Finding(
+        made or birth.site,
+        f"{said}{products}",
+        steps=birth.steps,
+        per_step=birth.calls / birth.steps,
+        seen_on=machine.device,
+        severity=Severity.NOTE if asked or not large else None,
+        facts=(
+            ("operator", birth.op),
+            ("share of the forward's elements", f"{amounts.percent(birth.share)}"),
+            ("largest tensor in float64", amounts.count(birth.largest, "element")),
+        ),
+        places=() if made is None else _places(made, birth.site),
+        hints=Hints("made" if made is not None else birth.how),
+    )
+
+
+def _places(*sites: Site) -> tuple[FoundAt, ...]:
+    return tuple(FoundAt(site, shorten(site.text)) for site in sites)
+
+
+def _whole(doubles: Float64Ops, machine: Machine, source: Source) -> Finding:
+    steps = max(each.steps for each in doubles.births)
+    turned = _turned(source)
+    named = any(NAMED.search(text) for text in source.texts.values())
+    cast = None if named else origin_of_cast(source, double_origins(source))
+    by_default = turned is not None and bool(source.called(turned, *DEFAULTS))
+    wanted = any(DIGITS.search(text) for text in source.texts.values())
+    unasked = by_default or cast is not None
+    whence = (
+        f", since the model is cast to the dtype of what this line makes of an array of NumPy's "
+        f"(at {cast[1]}, `{shorten(cast[1].text)}`)"
+        if cast is not None
+        else ""
+    )
+    return Finding(
+        turned if cast is None else cast[0],
+        f"the whole step runs in float64, with {amounts.percent(doubles.trained)} of the trained "
+        f"parameters{whence}",
+        steps=steps,
+        per_step=sum(each.calls for each in doubles.births) / steps,
+        seen_on=machine.device,
+        severity=None if unasked and not wanted else Severity.NOTE,
+        places=() if cast is None else _places(*cast),
+        hints=Hints("whole" if cast is None else "array"),
+    )
+
+
+def _turned(source: Source) -> Site | None:
+    """Where the program was turned to float64, if its source says so at one place with one of the
+    usual calls.
+    """
+    return the_only(
+        site for name in (*DEFAULTS, "double") if (site := source.only_call(name)) is not None
+    )

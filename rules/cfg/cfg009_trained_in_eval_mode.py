@@ -1,0 +1,44 @@
+"""CFG009: a model stays in eval mode after an evaluation and is trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import EvalModeSteps, Machine
+from auditor.evidence.recorded.eval_mode_steps import Switch
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class TrainedInEvalMode(Rule):
+    """A model stays in eval mode after an evaluation, and is trained on in it."""
+
+    code = "CFG009"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    fewest: int = knob(3, "Steps in eval mode before anything is reported.")
+
+    def detect(self, switched: EvalModeSteps, machine: Machine) -> Iterator[Finding]:
+        for each in switched.after_evaluating(self.fewest):
+            yield Finding(
+                each.site,
+                f"{each.module} was put into eval mode here, after {each.before} steps in train "
+                f"mode, and {each.steps} steps trained it on in eval mode, where its {_parts(each)} "
+                "act in another way",
+                steps=each.steps,
+                per_step=1.0,
+                seen_on=machine.device,
+                facts=tuple((name, str(n)) for name, n in each.parts.items()),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Call train() on it when the evaluation is over, or before the training goes on."
+        )
+
+
+def _parts(each: Switch) -> str:
+    return " and ".join(f"{name} ({n})" for name, n in each.parts.items())

@@ -1,0 +1,48 @@
+"""CFG010: an evaluation runs in train mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Machine, TrainModeForwards
+from auditor.evidence.recorded.train_mode_forwards import Evaluated
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class EvaluatedInTrainMode(Rule):
+    """An evaluation runs in train mode."""
+
+    code = "CFG010"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(
+        0.5,
+        "Share of the optimizer's steps beside which it may run at most, where no name says that "
+        "it evaluates.",
+    )
+
+    def detect(self, forwards: TrainModeForwards, machine: Machine) -> Iterator[Finding]:
+        for each in forwards.evaluated:
+            if not each.named and each.times > self.share * each.steps:
+                continue
+            yield Finding(
+                each.site,
+                f"{each.module} is evaluated here in train mode: {_parts(each)} act as in training",
+                steps=each.times,
+                seen_on=machine.device,
+                facts=(
+                    *((name, str(n)) for name, n in each.parts.items()),
+                    ("optimizer steps so far", str(each.steps)),
+                ),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy("Call eval() on it before the evaluation, and train() when it is over.")
+
+
+def _parts(each: Evaluated) -> str:
+    return " and ".join(f"{name} ({n})" for name, n in each.parts.items())

@@ -1,0 +1,1 @@
+"""Saving, loading and checkpoints on disk."""

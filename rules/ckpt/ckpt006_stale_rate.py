@@ -1,0 +1,154 @@
+"""CKPT006: the rate in the checkpoint is not the configured one, and wins when it is loaded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Checkpoints, Loads, Machine
+from auditor.evidence.checkpoints import Checkpoint
+from auditor.evidence.recorded.load_state_dict import Group, Load
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import NotLooked, Rule, knob
+
+KEPT = ("initial_lr", "max_lr")
+"""What schedulers keep in a parameter group: the rates they were made with."""
+
+
+@dataclass(frozen=True)
+class CheckpointOverridesRate(Rule):
+    """The learning rate in a checkpoint overrides the configured one."""
+
+    code = "CKPT006"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    tolerance: float = knob(1e-3, "Relative difference up to which two rates count as equal.")
+
+    def detect(self, loads: Loads, machine: Machine) -> Iterator[Finding]:
+        for load in loads.each:
+            changes = {
+                pair
+                for group in load.groups
+                if (pair := group.overridden(self.tolerance, load.default)) is not None
+            }
+            if changes:
+                yield _in_run(load, sorted(changes), machine)
+
+    def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:
+        if not checkpoints.settings:
+            raise NotLooked("no --config was given to compare the rates with")
+        for checkpoint in checkpoints.each:
+            yield from self._rates(checkpoint, checkpoints.rates)
+            yield from _length(checkpoint, checkpoints.total_steps)
+
+    def _rates(self, checkpoint: Checkpoint, configured: dict[str, float]) -> Iterator[Finding]:
+        kept, peaks, now = (
+            _kept(checkpoint, *KEPT),
+            _kept(checkpoint, "max_lr"),
+            _kept(checkpoint, "lr"),
+        )
+        made_with = kept | {
+            rate for scheduler in checkpoint.scan.schedulers for rate in scheduler.base
+        }
+        peak = {name: rate for name, rate in configured.items() if peaks and _is_peak(name)}
+        start = {name: rate for name, rate in configured.items() if name not in peak}
+        by_hand = math.inf if made_with else max(now, default=0.0)
+        other = {**self._stale(start, made_with or now, below=by_hand), **self._stale(peak, peaks)}
+        if other:
+            old = ", ".join(f"{each:g}" for each in sorted(made_with or now)[:4])
+            new = ", ".join(f"{name} is {rate:g}" for name, rate in other.items())
+            yield Finding(
+                None,
+                f"{checkpoint.name} was trained with a rate of {old}, and now {new}: loading it "
+                "brings the old one back",
+                steps=1,
+                seen_on="source",
+                facts=_facts(checkpoint),
+            )
+
+    def _stale(
+        self, configured: dict[str, float], saved: set[float], below: float = math.inf
+    ) -> dict[str, float]:
+        """Configured rates, if none of them is among the saved ones: where one is, the others
+        belong to something else.
+        """
+        if not saved or any(
+            math.isclose(rate, each, rel_tol=self.tolerance)
+            for rate in configured.values()
+            for each in saved
+        ):
+            return {}
+        return {name: rate for name, rate in configured.items() if rate < below}
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "After load_state_dict set lr, initial_lr and max_lr of each param_group, and make the "
+            "scheduler anew."
+        )
+
+
+def _in_run(load: Load, changes: list[tuple[float, float]], machine: Machine) -> Finding:
+    said = ", ".join(f"{was:g} by {now:g}" for was, now in changes[:4])
+    return Finding(
+        load.site,
+        f"the state that {load.owner} loads here replaces the rate that was set: {said}",
+        steps=1,
+        seen_on=machine.device,
+        facts=tuple(
+            (f"group {n}, {key}", _course(group, key))
+            for n, group in enumerate(load.groups)
+            for key in group.after
+        ),
+    )
+
+
+def _course(group: Group, key: str) -> str:
+    set_, first = group.before.get(key), group.first.get(key)
+    return f"set {_or_none(set_)}, loaded {group.after[key]:g}, at the first step {_or_none(first)}"
+
+
+def _or_none(rate: float | None) -> str:
+    return "none" if rate is None else f"{rate:g}"
+
+
+def _kept(checkpoint: Checkpoint, *keys: str) -> set[float]:
+    groups = [group for optimizer in checkpoint.scan.optimizers for group in optimizer.groups]
+    return {group[key] for group in groups for key in keys if key in group}
+
+
+def _is_peak(name: str) -> bool:
+    return "max" in name.lower() or "peak" in name.lower()
+
+
+def _length(checkpoint: Checkpoint, configured: float | None) -> Iterator[Finding]:
+    for scheduler in checkpoint.scan.schedulers:
+        if configured is None or scheduler.total is None or scheduler.total >= configured:
+            continue
+        yield Finding(
+            None,
+            f"{checkpoint.name}: its {scheduler.name} ends at step {scheduler.total}, and "
+            f"{configured:g} are configured",
+            steps=1,
+            seen_on="source",
+            facts=_facts(checkpoint),
+        )
+
+
+def _facts(checkpoint: Checkpoint) -> tuple[tuple[str, str], ...]:
+    keys = ("lr", *KEPT, "min_lr")
+    rows = [("file", checkpoint.scan.path)]
+    for optimizer in checkpoint.scan.optimizers:
+        for number, group in enumerate(optimizer.groups[:10]):
+            rows.append(
+                (
+                    f"{optimizer.name} group {number}",
+                    ", ".join(f"{key} {group[key]:g}" for key in keys if key in group),
+                )
+            )
+    rows += [
+        (each.name, f"step {each.position} of {each.total or '?'}")
+        for each in checkpoint.scan.schedulers
+    ]
+    return tuple(rows)

@@ -1,0 +1,62 @@
+"""CKPT010: of a checkpoint the optimizer is resumed and its scheduler is not, or the other way
+round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Machine, PartialResumes
+from auditor.evidence.recorded.partial_resumes import PartialResume
+from auditor.evidence.source.statements import shorten
+from auditor.model import Finding, FoundAt, Remedy, Severity
+from auditor.rule import Rule
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What to load: ``scheduler.load_state_dict(state["scheduler"])``."""
+
+    call: str = ""
+
+
+@dataclass(frozen=True)
+class ResumedInPart(Rule):
+    """A checkpoint holds a state that the resumed run does not load."""
+
+    code = "CKPT010"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    def detect(self, resumes: PartialResumes, machine: Machine) -> Iterator[Finding]:
+        for each in resumes.each:
+            yield Finding(
+                each.site,
+                _said(each),
+                steps=1,
+                seen_on=machine.device,
+                hints=Hints(_call(each)),
+                places=tuple(FoundAt(site, shorten(site.text)) for site in (each.file, each.site)),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(f"Load it here too: {finding.hints_as(Hints).call}.")
+
+
+def _said(resume: PartialResume) -> str:
+    if resume.left_out == "scheduler":
+        return (
+            f"the optimizer's state is loaded here, and that of its {resume.owner} is not: the file "
+            f"has it under {resume.key!r} after {resume.saved} of its steps, and training went on "
+            f"with step {resume.now} of the schedule"
+        )
+    return (
+        f"the scheduler's state is loaded here, and that of its {resume.owner} is not: the file has "
+        f"it under {resume.key!r}, and training went on without any"
+    )
+
+
+def _call(resume: PartialResume) -> str:
+    entry = "".join(f'["{part}"]' for part in resume.key.split("."))
+    return f"{resume.left_out}.load_state_dict(checkpoint{entry})"

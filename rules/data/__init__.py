@@ -1,0 +1,1 @@
+"""Loading, and batches on their way to the device."""

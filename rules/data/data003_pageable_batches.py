@@ -1,0 +1,159 @@
+"""DATA003: batches are copied to the device from pageable memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from auditor.evidence import Configs, Copies
+from auditor.evidence.recorded.copies import Copy, CopySite
+from auditor.evidence.source.batch_class import unpinned_class
+from auditor.evidence.source.call_arguments import CallArgument, given
+from auditor.evidence.source.files import Source
+from auditor.model import Finding, Remedy, Severity, Site
+from auditor.permit import LOADER, Permit
+from auditor.rule import knob
+
+from ..copying import NOT_WAITING, CopyRule, Moves
+
+PINNED = "page-locking the batch changes where it lies, not what is in it"
+
+
+@dataclass(frozen=True)
+class Hints(Moves):
+    """The loader's ``pin_memory``, and who moves its batches."""
+
+    made_at: Site | None = None
+    pinned: CallArgument | None = None
+    library: str = ""  # the library that moves them
+    batch: str = ""  # the user's class that torch does not pin
+    waits: str = ""  # a line whose copy waits all the same, and cannot be edited
+
+
+@dataclass(frozen=True)
+class LoaderWithoutPinnedMemory(CopyRule):
+    """Batches are copied to the device from memory that is not pinned."""
+
+    code = "DATA003"
+    severity = Severity.WARNING
+    since = "0.1"
+    edits = (
+        Permit("set_keyword", LOADER, "pin_memory", "True", safe=True, elsewhere=True),
+        NOT_WAITING,
+    )
+
+    small: int = knob(
+        64_000,
+        "Bytes a copy up to which it is a note: the driver stages so little without waiting.",
+    )
+
+    def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:
+        for number, places in self._by_loader(copies).items():
+            moved = tuple(
+                copy for place in places for copy in place.copies if _number(copy) == number
+            )
+            place = CopySite(places[0].site, moved, copies.steps)
+            loader = copies.loaders.get(number)
+            made_at = loader.made_at if loader is not None else None
+            if made_at is not None and not source.called(made_at, "DataLoader"):
+                made_at = None  # made by a library, or by a subclass of the user's
+            if made_at is None and place.library:
+                continue
+            own = unpinned_class(source, loader.collate) if loader and loader.pins else None
+            if own is not None:
+                yield self.report(
+                    copies,
+                    place,
+                    own.site,
+                    f"pin_memory=True does nothing for the batches of this loader: {own.name} has no "
+                    f"pin_memory(), so {place.amount} are copied{_lines(places)} from memory that "
+                    "is not pinned",
+                    hints=Hints(batch=own.name),
+                )
+                continue
+            pinned = given(source, configs, made_at, "DataLoader", "pin_memory", ran=False)
+            decided = f": {pinned.said}" if pinned.written else ""
+            yield self.report(
+                copies,
+                place,
+                made_at or place.site,
+                f"{place.amount} of batches are copied to the "
+                f"device{'' if made_at is None else _lines(places)} on {place.pattern}, "
+                f"from memory that is not pinned{decided}",
+                severity=Severity.NOTE if all(map(self._is_small, places)) else None,
+                hints=self._hints(places, made_at, pinned, source, configs),
+            )
+
+    def _hints(
+        self,
+        places: Sequence[CopySite],
+        made_at: Site | None,
+        pinned: CallArgument,
+        source: Source,
+        configs: Configs,
+    ) -> Hints:
+        """What the patch needs: all copies of the loader's batches stop to wait, or none is
+        touched.
+        """
+        own = [each for each in places if not each.library]
+        moves = {str(each.site): self.waiting_moves(each, source, configs) for each in own}
+        waits = (
+            str(each.site)
+            for each in own
+            if each.waits_elsewhere or any(move.refused for move in moves[str(each.site)])
+        )
+        return Hints(
+            made_at=made_at,
+            pinned=pinned,
+            moves=tuple(move for each in moves.values() for move in each),
+            library=places[0].library,
+            waits=next(waits, ""),
+        )
+
+    def _is_small(self, place: CopySite) -> bool:
+        return place.bytes_per_step <= self.small * place.per_step
+
+    def _by_loader(self, copies: Copies) -> dict[int, list[CopySite]]:
+        """The lines that move each loader's batches on most steps, or have them moved by a
+        library.
+        """
+        lines: dict[int, list[CopySite]] = {}
+        for place in self.usual(copies.sites("batch", pinned=False), by_libraries=True):
+            for number in dict.fromkeys(map(_number, place.copies)):
+                lines.setdefault(number, []).append(place)
+        return lines
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        hints = finding.hints_as(Hints)
+        if hints.batch:
+            return Remedy(
+                f"Give {hints.batch} a method pin_memory(self) that pins its tensors and returns "
+                "self; or collate into a named tuple or a dict, which torch pins itself."
+            )
+        text = (
+            "Give the loader pin_memory=True, and move its batches with .to(device, "
+            "non_blocking=True)."
+        )
+        if hints.library:
+            text = f"Give the loader pin_memory=True; {hints.library} moves its batches."
+        pinned = hints.pinned
+        if hints.made_at is None or pinned is None:
+            return Remedy(text)
+        if hints.waits:
+            text += (
+                f" Pinned memory alone gains little: the copy at {hints.waits} waits all the same."
+            )
+            return Remedy(text + pinned.advice, refused=pinned.refused)
+        first = pinned.edits("True", safe=True, reason=PINNED)
+        edits = tuple(dict.fromkeys((*first, *self.without_waiting(finding)))) if first else ()
+        return Remedy(text + pinned.advice, edits, refused=pinned.refused)
+
+
+def _number(copy: Copy) -> int:
+    return -1 if copy.loader is None else copy.loader
+
+
+def _lines(places: Sequence[CopySite]) -> str:
+    """`` at train.py:12``, and how many lines besides."""
+    more = len(places) - 1
+    return f" at {places[0].site}" + (f" and {more} more line{'s' * (more > 1)}" if more else "")

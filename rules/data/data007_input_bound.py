@@ -1,0 +1,348 @@
+"""DATA007: the step waits for its data loader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from statistics import median
+
+from auditor import amounts
+from auditor.batch_means import Estimate, of_separate
+from auditor.evidence import Batches, Configs, Machine, Source
+from auditor.evidence.recorded.batches import Loader, Starts, Waiting
+from auditor.evidence.recorded.loading import Loading
+from auditor.evidence.source.call_arguments import CallArgument, given
+from auditor.evidence.source.statements import shorten
+from auditor.evidence.trace.steps import TraceSteps
+from auditor.model import Finding, FoundAt, Remedy, Severity, Site
+from auditor.model.what_if import Change
+from auditor.permit import COUNT, FLAG, LOADER, Permit
+from auditor.rule import NotLooked, Rule, knob
+
+from ..loading import Slow, begun_for_each_batch, cause, started_for_each_epoch
+from ..pricing import between
+
+ALONE = "loader_alone_us"
+STAY = (
+    "the workers keep their copies of the dataset and their random state from one epoch to the next"
+)
+
+
+@dataclass(frozen=True)
+class Hints:
+    """Workers worth trying (0: none), and what the loader is given now."""
+
+    workers: int = 0
+    number: CallArgument | None = None
+    persistent: CallArgument | None = None
+    kind: str = ""
+    advice: str = ""
+
+
+@dataclass(frozen=True)
+class StepWaitsForInput(Rule):
+    """The step waits for its input."""
+
+    code = "DATA007"
+    severity = Severity.WARNING
+    since = "0.1"
+    edits = (
+        Permit("set_keyword", LOADER, "num_workers", f"0|{COUNT}", elsewhere=True),
+        Permit("set_keyword", LOADER, "persistent_workers", FLAG, elsewhere=True),
+        Permit("set_keyword", LOADER, "prefetch_factor", COUNT),
+    )
+
+    share: float = knob(
+        0.2, "Share of the timing pass's time spent waiting from which it is a warning."
+    )
+    restarted: float = knob(
+        0.1, "The same share, where most of it is starting the workers anew for each short epoch."
+    )
+    severe: float = knob(
+        0.4, "Share of the timing pass's time spent waiting from which it is an error."
+    )
+    least_us: float = knob(
+        1000.0, "Mean wait per step in us below which nothing is reported (in a trace: a note)."
+    )
+    handed_us: float = knob(
+        3000.0,
+        "Mean wait per step in us below which a loader with workers is a note: to hand a batch "
+        "over, processes and threads wake one another, whatever it holds.",
+    )
+    noticed: float = knob(
+        0.1,
+        "Share of the steps' time from which a trace has a note, and share of a step from which it "
+        "counts as waiting.",
+    )
+    several: int = knob(
+        5, "Steps that waited from which it is proven though the price's interval reaches zero."
+    )
+    dearest: float = knob(
+        0.5, "Share of the loading time in one line of yours from which that line is the place."
+    )
+    restarts: float = knob(
+        0.5, "Share of the waiting in which iterators begin from which that is named as the cause."
+    )
+
+    def detect(
+        self,
+        batches: Batches,
+        machine: Machine,
+        source: Source,
+        configs: Configs,
+        loading: Loading,
+    ) -> Iterator[Finding]:
+        batches.need_a_loader()
+        batches.need_times()
+        waiting = batches.waiting()
+        why = None if waiting is None else self._why(waiting, batches, loading)
+        if waiting is None or not self._waits(waiting, why):
+            begun = list(self._begun(batches, machine, loading))
+            yield from begun
+            if not begun:
+                self._need_a_quiet_machine(waiting)
+            return
+        loader, slow = waiting.loader, waiting.steps_above(self.noticed)
+        price = _price(waiting, batches.starts(loader.number), why)
+        found = Finding(
+            why.site if why is not None else loader.made_at or loader.consumed_at,
+            _said(waiting, slow, why) + self._doubt(waiting, why),
+            steps=slow,
+            per_step=1.0,
+            lost_us_per_step=waiting.mean_us,
+            basis="measured",
+            seen_on=machine.device,
+            severity=self._severity(waiting, slow, price, why),
+            places=_places(why, loader.made_at if _workers(loader, machine.cpus) else None),
+            facts=(*waiting.facts, *(why.facts if why is not None else ())),
+            hints=Hints(
+                kind=why.kind if why is not None else "",
+                advice=why.advice if why is not None else "",
+                workers=_workers(loader, machine.cpus),
+                number=given(
+                    source, configs, loader.made_at, "DataLoader", "num_workers", ran=loader.workers
+                ),
+                persistent=given(
+                    source, configs, loader.made_at, "DataLoader", "persistent_workers", ran=False
+                ),
+            ),
+        )
+        yield between(found, price)
+
+    def _need_a_quiet_machine(self, waiting: Waiting | None) -> None:
+        """Raises :class:`NotLooked` where it is the workers' own waits for a processor that leave
+        little.
+        """
+        at_most = None if waiting is None else waiting.at_most
+        if at_most is not None and self._waits(at_most, None):
+            raise NotLooked(
+                f"the machine was busy: of the {amounts.percent(at_most.share)} of the time that "
+                "the step waited for its loader, the loader's workers waited for a processor "
+                "themselves"
+            )
+
+    def _why(self, waiting: Waiting, batches: Batches, loading: Loading) -> Slow | None:
+        starts = batches.starts(waiting.loader.number)
+        return cause(waiting.loader, starts, loading, dearest=self.dearest, restarts=self.restarts)
+
+    def _waits(self, waiting: Waiting, why: Slow | None) -> bool:
+        share = self.restarted if why is not None and why.kind == "epoch" else self.share
+        return waiting.mean_us >= self.least_us and share <= min(
+            waiting.share, waiting.recurring_share
+        )
+
+    def _begun(self, batches: Batches, machine: Machine, loading: Loading) -> Iterator[Finding]:
+        """Iterators that are made anew for each batch, whatever of it the steps waited for: they
+        drop what workers had loaded ahead. And workers that are started anew for each short epoch,
+        where that takes its share of the clock's time.
+        """
+        for loader in batches.loaders:
+            starts = batches.starts(loader.number)
+            why = begun_for_each_batch(loader, starts, loading, self.restarts)
+            each_us = starts.us / max(1, starts.made)
+            said = why.said if why is not None else ""
+            if why is None and self._often(starts, batches):
+                why = started_for_each_epoch(loader, starts, self.restarts)
+                every = f"every {starts.batches_each:.3g} batches"
+                said = f"the workers of this loader are started and ended anew {every}"
+                each_us = median(starts.each_us)
+            if why is None or not loader.workers or each_us < self.least_us:
+                continue
+            yield Finding(
+                why.site,
+                f"{said}: {amounts.duration(each_us)} each time, of which it is not certain "
+                "how much is waiting for a processor",
+                steps=starts.made,
+                per_step=1.0,
+                seen_on=machine.device,
+                severity=Severity.NOTE,
+                facts=why.facts,
+                hints=Hints(kind=why.kind, advice=why.advice),
+            )
+
+    def _often(self, starts: Starts, batches: Batches) -> bool:
+        """Whether beginning takes its share of the clock's time, as it is in the median."""
+        usual_us = median(starts.each_us) * starts.made if starts.each_us else 0.0
+        return usual_us >= self.restarted * sum(step.us for step in batches.quiet_steps) > 0
+
+    def _severity(
+        self, waiting: Waiting, slow: int, price: Estimate | None, why: Slow | None
+    ) -> Severity | None:
+        unproven = price is not None and not price.proven and slow < self.several
+        if unproven or self._doubt(waiting, why):
+            return Severity.NOTE
+        return Severity.ERROR if waiting.share >= self.severe else None
+
+    def _doubt(self, waiting: Waiting, why: Slow | None) -> str:
+        """What else the wait may be; nothing where iterators that begin are counted."""
+        if why is not None and why.kind in ("iterator", "epoch"):
+            return ""
+        if waiting.crowded:
+            return "; the machine was busy, and its workers may have waited for a processor"
+        if waiting.loader.workers > 0 and waiting.mean_us < self.handed_us:
+            return "; handing a batch over from its workers may take that long by itself"
+        return ""
+
+    def in_trace(self, steps: TraceSteps) -> Iterator[Finding]:
+        if not steps.loader:
+            raise NotLooked("the trace shows no torch DataLoader")
+        if steps.device_missing:
+            steps.need_a_device()
+        share, mean = steps.share(ALONE), steps.mean(ALONE)
+        often = steps.steps_above(ALONE, self.noticed)
+        if min(share, steps.steady(ALONE)) < self.noticed:
+            return
+        marked, idle = steps.marked, " while no device works" if steps.device else ""
+        yield Finding(
+            steps.loader_site,
+            f"for {amounts.percent(share)} of {steps.where} the loop waits for its DataLoader "
+            f"({steps.workers}){idle}{_bursts(often, len(steps.steps))}",
+            steps=often if marked else 0,
+            per_step=1.0 if marked else 0.0,
+            lost_us_per_step=mean if marked else None,
+            basis="estimated" if marked else "none",
+            seen_on="trace",
+            severity=self._severity_in_trace(steps, share, mean),
+            facts=(
+                (
+                    "waiting",
+                    (
+                        f"{amounts.percent(steps.share('loader_us'))} of the time, "
+                        f"{amounts.duration(steps.mean('loader_us'))} per step"
+                    ),
+                ),
+                (
+                    "not hidden by device work",
+                    f"{amounts.percent(share)}, {amounts.duration(mean)} per step",
+                ),
+                ("steps from", steps.source),
+            ),
+            changes=(Change("loader"),) if marked and steps.device else (),
+        )
+
+    def _severity_in_trace(self, steps: TraceSteps, share: float, mean: float) -> Severity | None:
+        if (
+            not steps.certain
+            or share < self.share
+            or mean < self.least_us
+            or not steps.recurs(ALONE, self.noticed)
+        ):
+            return Severity.NOTE
+        return Severity.ERROR if share >= self.severe else None
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        hints = finding.hints_as(Hints)
+        persistent = hints.persistent
+        if hints.kind == "iterator" or (hints.kind == "epoch" and persistent is None):
+            return Remedy(hints.advice)
+        if hints.kind == "epoch" and persistent is not None:
+            return Remedy(
+                hints.advice + persistent.advice,
+                persistent.edits("True", reason=STAY),
+                refused=persistent.refused,
+            )
+        if hints.advice:
+            return replace(
+                beside := self._beside(hints), text=f"{hints.advice} Or else: {beside.text}"
+            )
+        return self._beside(hints)
+
+    def _beside(self, hints: Hints) -> Remedy:
+        """Loading in more workers."""
+        workers, number, persistent = hints.workers, hints.number, hints.persistent
+        if not workers or number is None or persistent is None:
+            return Remedy(
+                "Make loading cheaper (prepare once, store decoded) or give the loader more "
+                "workers than it has."
+            )
+        reason = (
+            "dataset and collate function run in worker processes: they must be picklable, and "
+            "draw other random numbers"
+        )
+        text = (
+            f"Load beside the step with {workers} worker processes that stay alive between epochs."
+        )
+        edits = number.edits(str(workers), reason=reason)
+        if (
+            edits and not number.written
+        ):  # elsewhere it may become 0 again, with which persistent workers are an error
+            edits += () if persistent.written else persistent.edits("True", reason=reason)
+        return Remedy(text + number.advice, edits, refused=number.refused)
+
+
+def _said(waiting: Waiting, slow: int, why: Slow | None) -> str:
+    because = f": {why.said}" if why is not None else ""
+    return (
+        f"the step waits {amounts.duration(waiting.mean_us)} for input, "
+        f"{amounts.percent(waiting.share)} of its time"
+        f"{_bursts(slow, len(waiting.steps_us))} (num_workers={waiting.loader.workers}){because}"
+    )
+
+
+def _price(waiting: Waiting, starts: Starts, why: Slow | None) -> Estimate | None:
+    """The mean wait. Where iterators begin every few steps, these are events that lie far apart: at
+    least what they cost is waited for.
+    """
+    if why is None or why.kind != "epoch":
+        return waiting.price
+    each = of_separate(starts.each_us)
+    if each is None:
+        return waiting.price
+    often, mean = len(starts.each_us) / len(waiting.waits_us), waiting.mean_us
+    return Estimate(mean, min(mean, each.low * often), max(mean, each.high * often))
+
+
+def _places(why: Slow | None, loader: Site | None) -> tuple[FoundAt, ...]:
+    """The line, the loops around it, the dearest line inside it, those of the functions that led to
+    it, and the loader's where workers could load beside the step, in the order of lines; none where
+    there is but the line.
+    """
+    if why is None:
+        return ()
+    more = [loader] if loader is not None and why.kind == "line" else []
+    sites = dict.fromkeys(each for each in (*why.loops, *more) if each != why.site)
+    if not sites:
+        return ()
+    others = [FoundAt(site, shorten(site.text)) for site in sites]
+    own = FoundAt(why.site, shorten(why.site.text), 1.0)
+    return tuple(sorted([*others, own], key=lambda each: each.site.line))
+
+
+def _workers(loader: Loader, cpus: int) -> int:
+    """Workers worth trying; 0 where more would not help, or would repeat the data (an iterable
+    dataset), or has no line.
+    """
+    wanted = (
+        loader.workers == 0
+        and loader.length is not None
+        and loader.made_at is not None
+        and cpus > 1
+    )
+    return min(4, cpus) if wanted else 0
+
+
+def _bursts(often: int, steps: int) -> str:
+    """That the waits come in bursts, as those of too few workers do; empty where they are on half
+    of the steps or more.
+    """
+    return f", in bursts: on {often} of {steps} steps" if 2 * often < steps else ""

@@ -1,0 +1,1 @@
+"""Autograd graphs: kept, walked again, not needed; parameters that never train."""

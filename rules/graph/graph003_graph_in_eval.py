@@ -1,0 +1,111 @@
+"""GRAPH003: a graph is recorded for nothing: in evaluation, of a teacher, for samples."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.evidence import LeavesOutsideOptimizer, Machine, Source, UnusedGraphs
+from auditor.evidence.recorded.unused_graphs import UnusedGraph
+from auditor.evidence.source.evaluations import evaluating
+from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.permit import Permit
+from auditor.rule import Rule, knob
+
+from ..placing import places_of
+
+NO_GRAD = "torch.no_grad()"
+
+
+@dataclass(frozen=True)
+class Hints:
+    """The line at which the function begins that does nothing but evaluate."""
+
+    function: Site | None = None
+
+
+@dataclass(frozen=True)
+class GraphRecordedInEvaluation(Rule):
+    """A model records a graph that nothing needs."""
+
+    code = "GRAPH003"
+    severity = Severity.WARNING
+    since = "0.1"
+    edits = (Permit("decorate", value=re.escape(NO_GRAD)),)
+
+    calls: int = knob(
+        3,
+        "Calls of one line in the diagnostic pass, no graph of which was walked, before it is "
+        "reported.",
+    )
+
+    def detect(
+        self,
+        evaluations: UnusedGraphs,
+        strays: LeavesOutsideOptimizer,
+        machine: Machine,
+        source: Source,
+    ) -> Iterator[Finding]:
+        for place in evaluations.for_nobody(self.calls, strays.tensors):
+            yield Finding(
+                place.site,
+                f"{_said(place)} with gradients on {place.calls} times, and backward computed "
+                "gradients of its parameters, which nobody uses",
+                steps=place.steps,
+                per_step=place.calls / place.steps,
+                lost_bytes=place.saved_bytes,
+                basis="none" if place.saved_bytes is None else "measured",
+                seen_on=machine.device,
+                facts=(("calls", str(place.calls)), ("graphs walked", str(place.walked))),
+            )
+        for place in evaluations.for_nothing(self.calls):
+            saved = place.saved_bytes
+            cost = (
+                f"; {amounts.size(saved)} were saved for it in one call"
+                if saved is not None
+                else ""
+            )
+            yield Finding(
+                place.site,
+                f"{_said(place)} with gradients on {place.calls} times, and no backward walked the "
+                f"graph{cost}",
+                steps=place.steps,
+                per_step=place.calls / place.steps,
+                lost_bytes=saved,
+                basis="none" if saved is None else "measured",
+                seen_on=machine.device,
+                severity=Severity.NOTE if _is_cut(place) else None,
+                facts=(("calls", str(place.calls)), ("graphs walked", "0")),
+                places=places_of(place.site, place.outer),
+                hints=Hints(evaluating(source, place.site) if place.mode == "eval" else None),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = (
+            "Put the call under torch.no_grad(), or torch.inference_mode() where nothing of it "
+            "enters a loss."
+        )
+        function = finding.hints_as(Hints).function
+        if function is None:
+            return Remedy(text)
+        reason = "what the function returns has no graph then"
+        return Remedy(text, (Edit(function, "decorate", value=NO_GRAD, reason=reason),))
+
+
+def _is_cut(place: UnusedGraph) -> bool:
+    """The line itself lets go of the graph of a module that is trained: what it saved is freed at
+    once.
+    """
+    return place.mode == "trained" and ".detach()" in place.site.text
+
+
+def _said(place: UnusedGraph) -> str:
+    if place.mode == "trained":
+        return f"{place.module} ran"
+    return (
+        f"{place.module} ran in eval mode"
+        if place.mode == "eval"
+        else f"{place.module}, which no optimizer trains, ran"
+    )

@@ -1,0 +1,113 @@
+"""GRAPH007: several backward calls of one step walk the same graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.evidence import BackwardRewalks, Machine, Source
+from auditor.evidence.recorded.backward_rewalks import Rewalk
+from auditor.evidence.source.backward_calls import one_after_the_other
+from auditor.evidence.source.statements import shorten
+from auditor.model import Finding, FoundAt, Remedy, Severity
+from auditor.rule import Rule, knob
+
+REMEDIES = {
+    "growing": "Detach what is handed on before the next backward "
+    "(state = state.detach()), and drop retain_graph: that is truncated backpropagation. Where "
+    "gradients shall flow through all parts, add the losses up and call backward once, after the "
+    "last.",
+    "shared": "Add the losses up and call backward once: (a + b).backward() leaves the same sums "
+    "of gradients, walks the shared part once and needs no retain_graph.",
+}
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What the calls walk again: a key of ``REMEDIES``."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class GraphWalkedAgain(Rule):
+    """Backward calls of one step walk the same graph again."""
+
+    code = "GRAPH007"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(0.6, "Share of the diagnosed steps in which the calls must do so.")
+    again: float = knob(
+        0.25, "Share of the nodes walked that several losses must walk again to be a note."
+    )
+
+    def detect(
+        self, rewalks: BackwardRewalks, machine: Machine, source: Source
+    ) -> Iterator[Finding]:
+        for rewalk in rewalks.growing(self.share):
+            yield _finding(rewalk, machine, "growing", _grown(rewalk), _carried(rewalk))
+        for rewalk in rewalks.shared(self.share):
+            if rewalk.share >= self.again and one_after_the_other(source, rewalk.sites):
+                yield _finding(rewalk, machine, "shared", _shared(rewalk), _lines(rewalk))
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(REMEDIES[finding.hints_as(Hints).kind])
+
+
+def _grown(rewalk: Rewalk) -> str:
+    counts = ", ".join(amounts.digits(call.again) for call in rewalk.calls[:4])
+    more = " ..." if len(rewalk.calls) > 4 else ""
+    said = (
+        f"each of {len(rewalk.calls)} backward calls in a step goes again through the graphs of "
+        f"those before it ({counts}{more} autograd nodes)"
+    )
+    carrier = rewalk.carrier
+    if carrier is None or carrier.stored is None:
+        return said
+    return (
+        f"{said}: `{carrier.name}` hands them on, line {carrier.stored.line}, "
+        f"`{shorten(carrier.stored.text)}`"
+    )
+
+
+def _shared(rewalk: Rewalk) -> str:
+    return (
+        f"{len(rewalk.calls)} backward calls one after the other walk the same part of the graph: "
+        f"{amounts.percent(rewalk.share)} of the autograd nodes are walked again"
+    )
+
+
+def _carried(rewalk: Rewalk) -> tuple[FoundAt, ...]:
+    carrier, line = rewalk.carrier, rewalk.sites[0]
+    if carrier is None or carrier.stored is None or carrier.stored == line:
+        return ()
+    both = (carrier.stored, line)
+    return tuple(
+        FoundAt(site, shorten(site.text)) for site in sorted(both, key=lambda site: site.line)
+    )
+
+
+def _lines(rewalk: Rewalk) -> tuple[FoundAt, ...]:
+    sites = rewalk.sites
+    return tuple(FoundAt(site, shorten(site.text)) for site in sites) if len(sites) > 1 else ()
+
+
+def _finding(
+    rewalk: Rewalk, machine: Machine, kind: str, said: str, places: tuple[FoundAt, ...]
+) -> Finding:
+    return Finding(
+        rewalk.sites[0],
+        said,
+        steps=rewalk.steps,
+        per_step=float(len(rewalk.calls)),
+        seen_on=machine.device,
+        severity=Severity.NOTE if kind == "shared" else None,
+        facts=(
+            ("backward calls", str(len(rewalk.calls))),
+            ("nodes walked again", f"{amounts.digits(rewalk.again)} in a step"),
+        ),
+        places=places,
+        hints=Hints(kind),
+    )

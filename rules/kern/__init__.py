@@ -1,0 +1,1 @@
+"""Kernels and launches: idle device, loops of small operators."""

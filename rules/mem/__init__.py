@@ -1,0 +1,1 @@
+"""Memory: growth, peaks, fragments, running out."""

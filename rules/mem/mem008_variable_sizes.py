@@ -1,0 +1,154 @@
+"""MEM008: sizes that vary from step to step make the allocator obtain memory again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.evidence import LateGrowth, Machine, VaryingSizes
+from auditor.evidence.snapshot.varying_sizes import Varying
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+from ..placing import places_of
+
+MIB = 2**20
+
+OWN = 0.75
+"""Share of the steps with a size of their own from which few meet one again."""
+
+APART = 2.0
+"""The largest size as a multiple of the smallest from which sizes lie far apart."""
+
+
+@dataclass(frozen=True)
+class VaryingSizesReallocate(Rule):
+    """Sizes that vary from step to step are allocated anew."""
+
+    code = "MEM008"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+    native = True
+
+    share: float = knob(
+        0.1, "Share of the reserved memory that came in the second half without need."
+    )
+    least_mib: float = knob(256.0, "The same in MiB.")
+    times: int = knob(3, "New sizes that a line must have got from the device to be shown.")
+    known: int = knob(
+        3,
+        "Sizes that it must have asked for before: one whose first half had one size has no "
+        "varying input.",
+    )
+
+    sizes: int = knob(5, "Sizes among the steps from which they are many.")
+    padded: int = knob(
+        3,
+        "The same where the source pads each batch to its own longest part, and nothing rounds "
+        "that: the longest of a batch lie close together, and yet need blocks of their own.",
+    )
+    grid: int = knob(
+        8, "Sizes of a grid that holds all of them up to which they are few (rounded lengths)."
+    )
+    late: int = knob(3, "Sizes that the second half of the steps must have: a warm-up ends.")
+    spread: float = knob(1.1, "The largest size as a multiple of the smallest.")
+    small_share: float = knob(
+        0.2, "Share of the reserved memory in vain, of a small program that is enlarged."
+    )
+
+    wide_share: float = knob(
+        0.05,
+        "The same where three quarters of the steps have a size of their own, the largest twice "
+        "the smallest, and expandable segments would reserve `small_share` less.",
+    )
+
+    def detect(
+        self, growth: LateGrowth, varying: VaryingSizes, machine: Machine
+    ) -> Iterator[Finding]:
+        found = varying.varying
+        if found is not None and self._many(found):
+            yield self._told(found, varying.steps, machine)
+            return
+        wasted = growth.wasted_bytes
+        if wasted < self.least_mib * MIB or wasted < self.share * growth.peak_reserved:
+            return
+        for line in growth.lines:
+            if len(set(line.new)) < self.times or len(line.known) < self.known:
+                continue
+            yield Finding(
+                line.site,
+                f"{len(line.new)} sizes from {amounts.size(line.new[0])} to "
+                f"{amounts.size(line.new[-1])} were allocated anew here while "
+                f"shorter blocks lay free: the allocator holds {amounts.size(wasted)} more than "
+                "the tensors needed more",
+                lost_bytes=wasted,
+                basis=machine.bytes_basis,
+                seen_on="snapshot",
+                facts=(
+                    ("reserved rose by", amounts.size(growth.reserved)),
+                    ("allocated rose by", amounts.size(growth.allocated)),
+                    ("sizes before", f"{len(line.known)}, up to {amounts.size(line.known[-1])}"),
+                ),
+            )
+
+    def _many(self, found: Varying) -> bool:
+        """Whether the sizes are many, differ, and cost."""
+        scaled = found.outcomes.scale != 1.0
+        least = self.share
+        if scaled:
+            least = self.wide_share if self._wide(found) else self.small_share
+        if found.grows or found.outcomes.share < least:
+            return False
+        if found.unrounded and found.distinct >= self.padded and found.late > 1:
+            return found.outcomes.share >= self.small_share
+        return (
+            found.distinct >= self.sizes
+            and found.late >= self.late
+            and found.grid > self.grid
+            and found.spread >= self.spread
+        )
+
+    def _wide(self, found: Varying) -> bool:
+        """Few steps meet a size again, and the sizes lie far apart: a longer run meets more."""
+        came = found.outcomes
+        apart = found.spread >= APART and found.distinct >= OWN * len(found.sizes)
+        return apart and came.reserved - came.expandable >= self.small_share * came.reserved
+
+    def _told(self, found: Varying, steps: int, machine: Machine) -> Finding:
+        came, size = found.outcomes, amounts.size
+        scaled = came.scale != 1.0
+        where = f"enlarged to {size(came.peak)} these steps" if scaled else "they"
+        line = f"{found.site.file}:{found.site.line}"
+        moved = f" ({line} moves them to the device)" if found.made_at else ""
+        return Finding(
+            found.made_at or found.site,
+            f"each step has its own sizes from here on, {found.distinct} from "
+            f"{size(min(found.sizes))} to {size(max(found.sizes))} in {steps} steps{moved}: {where} "
+            f"reserve {size(came.reserved)}, with one size {size(came.fixed)}",
+            steps=steps,
+            per_step=1.0,
+            lost_bytes=None if scaled else came.extra,
+            basis="none" if scaled else "estimated",
+            seen_on=machine.device,
+            severity=Severity.NOTE if scaled else None,
+            places=places_of(found.made_at, found.site),
+            facts=(
+                ("first on the device", line),
+                *([("enlarged", f"{came.scale:.0f} times")] if scaled else []),
+                ("needed by tensors", size(came.peak)),
+                ("reserved, as it is", size(came.reserved)),
+                ("with the largest size in each step", size(came.fixed)),
+                ("with four sizes", size(came.bucketed)),
+                ("with expandable_segments:True", size(came.expandable)),
+            ),
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Pad batches to a few lengths, run the longest once before the loop, or write into a "
+            "buffer that is allocated once; "
+            "expandable_segments:True lets blocks grow instead.",
+            config={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
+        )

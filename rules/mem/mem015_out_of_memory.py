@@ -1,0 +1,132 @@
+"""MEM015: memory ran out, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.evidence import Configs, Machine, OutOfMemory
+from auditor.evidence.source.argument_origin import PLACES, Home, allocator_home
+from auditor.model import Finding, Remedy, Severity
+from auditor.permit import ALLOCATOR
+from auditor.rule import Rule, knob
+
+WHY = {
+    "demand": "tensors in use fill the memory: real demand, no fragmentation",
+    "fragmentation": "enough was free, but in pieces that are too small: fragmentation",
+    "elsewhere": "enough was free in one piece, but in a pool or for a "
+    "stream that this request could not use",
+    "unknown": "the request is not known",
+}
+
+
+@dataclass(frozen=True)
+class Hints:
+    """Why memory ran out, the first setting that fits, and the one line that sets it now."""
+
+    kind: str = ""
+    setting: str = ""
+    set_at: Home | None = None
+
+
+@dataclass(frozen=True)
+class RanOutOfMemory(Rule):
+    """Memory ran out."""
+
+    code = "MEM015"
+    severity = Severity.ERROR
+    since = "0.1"
+    rehearsed = True
+    edits = ALLOCATOR
+
+    lines: int = knob(10, "Lines shown, those that hold most.")
+
+    def detect(self, oom: OutOfMemory, machine: Machine, configs: Configs) -> Iterator[Finding]:
+        if not oom.happened:
+            return
+        asked = (
+            f"{amounts.size(oom.requested)} were requested"
+            if oom.requested is not None
+            else "a request failed"
+        )
+        if self._by_segment(oom):
+            asked += (
+                " (to hold it the allocator asks the device for a segment of "
+                f"{amounts.size(oom.tried or 0)})"
+            )
+        first = next((holder for holder in oom.holders if holder.site is not None), None)
+        held = (
+            f"; most is held by tensors made at {first.site} ({amounts.size(first.size)})"
+            if first is not None
+            else ""
+        )
+        where = "in the rehearsal memory" if machine.simulated else "memory"
+        fitting = [each.setting for each in oom.what_ifs if not each.ooms]
+        yield Finding(
+            oom.site,
+            f"{where} ran out: {asked}, {amounts.size(oom.live)} of {amounts.size(oom.reserved)} "
+            f"reserved on GPU {oom.device} were in "
+            f"use and the largest free piece was {amounts.size(oom.largest_free)}: "
+            f"{WHY[oom.kind]}{held}",
+            basis=machine.bytes_basis,
+            seen_on="snapshot",
+            facts=(
+                *self._figures(oom),
+                *(holder.row for holder in oom.holders[: self.lines]),
+                *self._replays(oom),
+            ),
+            hints=Hints(
+                kind=oom.kind,
+                setting=fitting[0] if fitting else "",
+                set_at=allocator_home(configs),
+            ),
+        )
+
+    @staticmethod
+    def _by_segment(oom: OutOfMemory) -> bool:
+        """Whether torch's message names another size: that of the segment, not of the request."""
+        return (
+            oom.requested is not None
+            and oom.tried is not None
+            and amounts.size(oom.tried) != amounts.size(oom.requested)
+        )
+
+    def _figures(self, oom: OutOfMemory) -> Iterator[tuple[str, str]]:
+        if oom.requested is not None:
+            yield "requested", amounts.size(oom.requested)
+        if self._by_segment(oom):
+            yield (
+                "segment to hold it",
+                f"{amounts.size(oom.tried or 0)}, which is the size in torch's message",
+            )
+        yield "free inside reserved", amounts.size(oom.free_inside)
+        yield "largest free piece", amounts.size(oom.largest_free)
+        if oom.device_free is not None:
+            yield "free on the device", amounts.size(oom.device_free)
+
+    def _replays(self, oom: OutOfMemory) -> Iterator[tuple[str, str]]:
+        yield from (each.row for each in oom.what_ifs)
+        yield from oom.halved
+        if oom.why_no_what_if:
+            yield "other settings", oom.why_no_what_if
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        hints = finding.hints_as(Hints)
+        setting, home = hints.setting, hints.set_at
+        if setting:
+            return Remedy(
+                f"A replay of the same allocations fits with PYTORCH_CUDA_ALLOC_CONF={setting}; "
+                "what comes after the error is "
+                "not known to it.",
+                (home.edit(setting, safe=True, reason=PLACES),) if home is not None else (),
+                config={"PYTORCH_CUDA_ALLOC_CONF": setting},
+            )
+        return Remedy(
+            "Hold less at this point: free what the largest holders keep, checkpoint activations, "
+            "or use a smaller batch with "
+            "gradient accumulation. Another allocator setting does not make room."
+            if hints.kind == "demand"
+            else "Look at the largest holders first; allocate what stays "
+            "before what comes and goes."
+        )

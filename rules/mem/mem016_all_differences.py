@@ -1,0 +1,56 @@
+"""MEM016: distances of all pairs through a tensor of all differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.evidence import Machine, PairwiseDifferences
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What is summed: ``squares`` or ``absolute``."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class AllDifferences(Rule):
+    """Distances of all pairs are made through a tensor of all differences."""
+
+    code = "MEM016"
+    severity = Severity.NOTE
+    since = "0.1"
+
+    least: int = knob(1 << 20, "Bytes of the tensor of differences from which it is reported.")
+
+    def detect(self, differences: PairwiseDifferences, machine: Machine) -> Iterator[Finding]:
+        for each in differences.lines:
+            if each.nbytes < self.least:
+                continue
+            kept = ", and keeps them for the backward" if each.graph else ""
+            yield Finding(
+                each.site,
+                f"distances of all pairs: this line makes {amounts.size(each.nbytes)} of "
+                f"differences, {each.size} numbers for each distance{kept}",
+                steps=each.steps,
+                per_step=each.per_step,
+                seen_on=machine.device,
+                facts=(
+                    ("differences", amounts.size(each.nbytes)),
+                    ("distances", amounts.size(each.nbytes // each.size)),
+                ),
+                hints=Hints(each.kind),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        if finding.hints_as(Hints).kind == "absolute":
+            return Remedy("torch.cdist(x, y, p=1) makes the same sums without the differences.")
+        return Remedy(
+            "torch.cdist(x, y) makes the distances without the differences (squared: .pow(2)); or "
+            "take squared norms and one product of matrices: x2 + y2 - 2 * x @ y.mT, clamped at 0."
+        )

@@ -1,0 +1,43 @@
+"""MEM017: a hook that is registered on each step and never removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.evidence import Machine
+from auditor.evidence.recorded.kept_hooks import KeptHooks
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class HooksPileUp(Rule):
+    """A hook is registered on every step and never removed"""
+
+    code = "MEM017"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+
+    share: float = knob(0.9, "Share of the steps that must leave a hook behind.")
+    fewest: int = knob(5, "Steps below which nothing is reported.")
+
+    def detect(self, hooks: KeptHooks, machine: Machine) -> Iterator[Finding]:
+        for line in hooks.usual(self.share, self.fewest):
+            yield Finding(
+                line.site,
+                f"`{line.way}` adds a hook to the same {line.owner} on {line.added} of "
+                f"{line.steps} steps and none is removed: {amounts.count(line.n, 'hook')} of this "
+                "line by then, and all of them run each time",
+                steps=line.added,
+                per_step=line.n / line.steps,
+                seen_on=machine.device,
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Register it once, before the loop; or keep the handle and remove it in the same step: "
+            "`with module.register_forward_hook(hook):` does."
+        )

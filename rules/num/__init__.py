@@ -1,0 +1,1 @@
+"""Numbers: NaN, infinities, lost updates, formulas that lose their range."""

@@ -1,0 +1,211 @@
+"""NUM008: a formula that has a stable form, or that stood where its derivative is infinite, judged
+by the values it was given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from auditor.evidence import Machine, OpRanges, Source
+from auditor.evidence.recorded.op_ranges import LARGEST, SMALLEST, Delicate
+from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.rule import Rule, knob
+
+from .logarithm import STABLE_FORM, stable_log
+from .poles import EPSILON_IN_ROOT, epsilon_in_root, pole_said, remedy_of
+
+LOGARITHMS = frozenset({"log", "log2", "log10"})
+ENDS = {"log": 0.0, "log2": 0.0, "log10": 0.0, "log1p": -1.0}
+"""Where a logarithm is -inf; below, it is NaN."""
+
+REMEDIES = {
+    "sigmoid": "Write torch.nn.functional.logsigmoid(x): it never forms "
+    "the probability that rounds to 0.",
+    "softmax": "Write torch.log_softmax(x, dim): it never forms the probability that rounds to 0.",
+    "sum of exp": "Write torch.logsumexp(x, dim): it subtracts the maximum first.",
+    "exp": "Subtract the maximum first, stay in logarithms "
+    "(logsumexp, log_softmax), or clamp what exp is given.",
+}
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What to write instead, and as an edit where the line is simple enough."""
+
+    text: str
+    edit: Edit | None
+
+
+@dataclass(frozen=True)
+class UnstableFormula(Rule):
+    """A formula loses its range where a stable form of it does not."""
+
+    code = "NUM008"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+    edits = (STABLE_FORM, EPSILON_IN_ROOT)
+
+    share: float = knob(
+        0.25,
+        "Share of the exponent range that a logarithm's input used from which it is a warning.",
+    )
+    exp_share: float = knob(
+        0.5, "Share of the way to overflow that the input of exp went from which it is reported."
+    )
+
+    def detect(self, numerics: OpRanges, machine: Machine, source: Source) -> Iterator[Finding]:
+        lost = list(_outside(numerics, machine))
+        yield from lost
+        found = list(self._formulas(numerics, machine, source))
+        yield from (each for each in found if each.site not in {one.site for one in lost})
+        yield from _poles(
+            numerics,
+            machine,
+            source,
+            {finding.site for finding in found if finding.severity is Severity.WARNING}
+            | {finding.site for finding in lost},
+        )
+
+    def _formulas(self, numerics: OpRanges, machine: Machine, source: Source) -> Iterator[Finding]:
+        calls = sorted(numerics.of("function"), key=_place)
+        for site, group in groupby(calls, key=lambda call: call.site):
+            judged = [
+                (severity, call) for call in group if (severity := self._judged(call)) is not None
+            ]
+            if not judged:
+                continue
+            severity, call = min(judged, key=lambda pair: pair[0].rank)
+            stable = stable_log(source, site) if call.feed in ("sigmoid", "softmax") else None
+            yield Finding(
+                site,
+                _said(call),
+                steps=call.steps,
+                per_step=numerics.per_step(call),
+                seen_on=machine.device,
+                severity=severity,
+                facts=call.facts,
+                hints=Hints(
+                    text=REMEDIES[_kind(call)],
+                    edit=None if stable is None else stable.edit(site),
+                ),
+            )
+
+    def _judged(self, call: Delicate) -> Severity | None:
+        kind, used = _kind(call), _used(call)
+        if not kind or used is None or call.guarded:
+            return None
+        if kind in ("sigmoid", "softmax"):
+            return Severity.WARNING if used >= self.share else Severity.NOTE
+        return (
+            Severity.WARNING if used >= (self.exp_share if kind == "exp" else self.share) else None
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        hints = finding.hints_as(Hints)
+        return Remedy(hints.text, () if hints.edit is None else (hints.edit,))
+
+
+def _outside(numerics: OpRanges, machine: Machine) -> Iterator[Finding]:
+    """Logarithms of what has none, where no loss was finite."""
+    if not numerics.loss_lost:
+        return
+    calls = (
+        call
+        for call in numerics.of("function")
+        if call.op in ENDS and call.low is not None and call.low <= ENDS[call.op]
+    )
+    for site, group in groupby(sorted(calls, key=_place), key=lambda call: call.site):
+        here = [call for call in group if not call.guarded and not call.in_optimizer]
+        if not here:
+            continue
+        worst = min(here, key=lambda call: call.low or 0.0)
+        assert worst.low is not None
+        made = "NaN" if worst.low < ENDS[worst.op] else "-inf"
+        yield Finding(
+            site,
+            f"{worst.op} was given values down to {worst.low:.3g}, of which it makes {made}; the "
+            f"loss was not finite in any of {numerics.loss_lost} backwards",
+            steps=worst.steps,
+            per_step=numerics.per_step(worst),
+            seen_on=machine.device,
+            severity=Severity.ERROR,
+            facts=worst.facts,
+            hints=Hints(
+                "Give the logarithm what cannot leave its range: the absolute value, a clamp "
+                "(clamp_min), or a parameter whose constraint keeps it positive (softplus).",
+                None,
+            ),
+        )
+
+
+def _poles(
+    numerics: OpRanges, machine: Machine, source: Source, said: set[Site | None]
+) -> Iterator[Finding]:
+    """One for each line that is not reported already; of several operators the first."""
+    for site, group in groupby(
+        sorted(numerics.of("gradient"), key=_place), key=lambda call: call.site
+    ):
+        call = next(iter(group))
+        if site in said:
+            continue
+        yield Finding(
+            site,
+            pole_said(call, numerics.steps),
+            steps=call.steps,
+            per_step=numerics.per_step(call),
+            seen_on=machine.device,
+            facts=call.facts,
+            hints=Hints(remedy_of(call), epsilon_in_root(source, call)),
+        )
+
+
+def _place(call: Delicate) -> tuple[str, int]:
+    return call.site.file, call.site.line
+
+
+# -- what was seen ---------------------------------------------------------------------------------
+
+
+def _kind(call: Delicate) -> str:
+    if call.op in LOGARITHMS and call.feed in REMEDIES and call.feed != "exp":
+        return call.feed
+    return "exp" if call.op == "exp" else ""
+
+
+def _used(call: Delicate) -> float | None:
+    """Share of the dtype's exponent range that the input used; None where it says nothing (NaN,
+    infinite, empty).
+    """
+    low, high = call.low, call.high
+    if low is None or high is None or not (math.isfinite(high) and call.dtype in LARGEST):
+        return None
+    if call.op == "exp":
+        return high / math.log(LARGEST[call.dtype])
+    down = 1.0 if low <= 0 else math.log(low) / math.log(SMALLEST[call.dtype])
+    up = math.log(high) / math.log(LARGEST[call.dtype]) if high > 0 else 0.0
+    return max(down, up) if call.feed == "sum of exp" else down
+
+
+def _said(call: Delicate) -> str:
+    limit = math.log(LARGEST[call.dtype])
+    if _kind(call) == "exp":
+        return (
+            f"exp was given values up to {call.high:.3g}, and {call.dtype} overflows at {limit:.1f}"
+        )
+    least = SMALLEST[call.dtype]
+    if call.feed == "sum of exp":
+        return (
+            f"log(sum(exp(x))): the sum went from {call.low:.3g} to {call.high:.3g}, and overflows "
+            f"where x reaches {limit:.1f}"
+        )
+    what = f"log({call.feed}(x)): the probability went down to {call.low:.3g}"
+    assert call.low is not None  # of a probability that was seen
+    if call.low <= 0:
+        return f"{what} in {call.dtype}, where its logarithm is -inf"
+    reach = min(limit, -math.log(least)) if call.feed == "sigmoid" else -math.log(least)
+    where = "x is below" if call.feed == "sigmoid" else "x minus the row's maximum is below"
+    return f"{what}; in {call.dtype} it is 0 once {where} about -{reach:.0f}"

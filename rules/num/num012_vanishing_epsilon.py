@@ -1,0 +1,205 @@
+"""NUM012: an epsilon that is zero, or protects nothing, in the dtype in which it is used."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from auditor.evidence import Machine, OpRanges, Source
+from auditor.evidence.recorded.op_ranges import LARGEST, SMALLEST, Delicate
+from auditor.evidence.source.files import name_of
+from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import Permit
+from auditor.rule import Rule
+
+from .logarithm import STABLE_FORM, stable_log
+
+ROOTS = frozenset({"rsqrt"})
+"""Operators whose derivative grows as ``epsilon ** -1.5``."""
+
+POLES = frozenset(
+    {
+        "log",
+        "log2",
+        "log10",
+        "div",
+        "reciprocal",
+        "rsqrt",
+        "sqrt",
+        "pow",
+        "addcdiv",
+        "foreach_addcdiv",
+        "foreach_div",
+    }
+)
+"""Operators that zero is bad for, in the forward or in the derivative: elsewhere a lost epsilon is
+only a note.
+"""
+
+INSTEAD = {
+    "sigmoid": "logsigmoid(x.float()) needs no epsilon: it is exact where "
+    "log(sigmoid(x) + eps) is not.",
+    "softmax": "log_softmax(x.float(), dim) needs no epsilon: it is exact "
+    "where log(softmax(x) + eps) is not.",
+}
+
+KEYWORDS = {
+    "clamp": "min",
+    "clamp_min": "min",
+    "clamp_": "min",
+    "clamp_min_": "min",
+    "normalize": "eps",
+}
+"""Functions of torch whose epsilon is a keyword, so that a patch can set it."""
+
+
+@dataclass(frozen=True)
+class Hints:
+    """How the epsilon is used, and the edits that the line allows."""
+
+    steep: bool  # it is there, and too small for the derivative
+    feed: str  # the operator that fed it
+    dtype: str
+    optimizer: bool  # it is the optimizer's own
+    keyword: tuple[str, str] | None  # the call that has it as a keyword, and that keyword
+    stable: Edit | None
+
+
+@dataclass(frozen=True)
+class EpsilonVanishes(Rule):
+    """An epsilon rounds to zero in the dtype in which it is added."""
+
+    code = "NUM012"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+    edits = (
+        *(
+            Permit("set_keyword", (f"torch.{name}", f".{name}"), keyword, "1e-(4|6|12)")
+            for name, keyword in KEYWORDS.items()
+        ),
+        Permit("set_keyword", ("torch.nn.functional.normalize",), "eps", "1e-(4|6|12)"),
+        STABLE_FORM,
+    )
+
+    def detect(self, numerics: OpRanges, machine: Machine, source: Source) -> Iterator[Finding]:
+        calls = sorted(numerics.of("epsilon"), key=lambda call: (call.site.file, call.site.line))
+        for site, group in groupby(calls, key=lambda call: call.site):
+            here = list(group)
+            gone = [call for call in here if call.vanishes]
+            chosen = gone or [call for call in here if _steep(call)]
+            if not chosen:
+                continue
+            call = chosen[0]
+            yield Finding(
+                site,
+                _vanishes(call) if gone else _too_steep(call),
+                steps=call.steps,
+                per_step=sum(numerics.per_step(each) for each in chosen),
+                seen_on=machine.device,
+                severity=None
+                if any(POLES.intersection(each.into) for each in gone)
+                else Severity.NOTE,
+                facts=(("epsilon", f"{call.scalar:g}"), *call.facts),
+                hints=Hints(
+                    steep=not gone,
+                    feed=call.feed,
+                    dtype=call.dtype,
+                    optimizer=call.in_optimizer,
+                    keyword=_keyword(call, source),
+                    stable=_stable(call, source),
+                ),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        hints = finding.hints_as(Hints)
+        if hints.steep:
+            return Remedy(
+                "An epsilon of 1e-6 bounds what it should, and is small beside the mean square of "
+                "any real input."
+            )
+        instead = INSTEAD.get(hints.feed)
+        if instead is not None:
+            return Remedy(instead, () if hints.stable is None else (hints.stable,))
+        least = {"float16": "1e-4", "bfloat16": "1e-6"}.get(hints.dtype, "1e-12")
+        if hints.optimizer:
+            return Remedy(
+                "Keep the optimizer's parameters in float32 (autocast casts them), or give it "
+                f"eps={least}."
+            )
+        text = (
+            "Compute this in float32 (.float() before it), or take an epsilon that the dtype can "
+            f"hold, such as {least}."
+        )
+        if finding.site is None or hints.keyword is None:
+            return Remedy(text)
+        call, keyword = hints.keyword
+        reason = "the result changes where the value is near zero"
+        return Remedy(
+            text, (Edit(finding.site, "set_keyword", call, keyword, least, reason=reason),)
+        )
+
+
+# -- what is said ----------------------------------------------------------------------------------
+
+
+def _vanishes(call: Delicate) -> str:
+    what = (
+        "the optimizer's epsilon"
+        if call.in_optimizer
+        else "a lower bound"
+        if "clamp" in call.op
+        else "an added epsilon"
+    )
+    then = (
+        f"; what it should protect goes into {' and '.join(call.into)}"
+        if call.into and not call.in_optimizer
+        else ""
+    )
+    return (
+        f"{what} of {call.scalar:g} is 0 in {call.dtype}, whose smallest number is "
+        f"{SMALLEST[call.dtype]:.1g}{then}"
+    )
+
+
+def _steep(call: Delicate) -> bool:
+    """Where its input is 0, the derivative is beyond the root of the largest number."""
+    return bool(ROOTS.intersection(call.into)) and _slope(call) > LARGEST[call.dtype] ** 0.5
+
+
+def _slope(call: Delicate) -> float:
+    return 0.5 / (call.scalar * math.sqrt(call.scalar)) if call.scalar > 0 else math.inf
+
+
+def _too_steep(call: Delicate) -> str:
+    return (
+        f"an epsilon of {call.scalar:g} under rsqrt lets its derivative grow to {_slope(call):.0e} "
+        "where the input is 0: "
+        f"a product of two of these is beyond {call.dtype}"
+    )
+
+
+def _stable(call: Delicate, source: Source) -> Edit | None:
+    found = stable_log(source, call.site, cast=call.half) if call.feed in INSTEAD else None
+    return None if found is None else found.edit(call.site)
+
+
+def _keyword(call: Delicate, source: Source) -> tuple[str, str] | None:
+    """The call on the line whose keyword holds the epsilon, and that keyword."""
+    for node in _calls(source, call):
+        name = name_of(node.func)
+        keyword = KEYWORDS.get(name)
+        given = {each.arg: each.value for each in node.keywords}
+        if keyword is None or (keyword == "min" and keyword not in given):
+            continue
+        value = given.get(keyword)
+        if value is None or (isinstance(value, ast.Constant) and value.value == call.scalar):
+            return name, keyword
+    return None
+
+
+def _calls(source: Source, call: Delicate) -> Iterable[ast.Call]:
+    return () if call.in_optimizer else source.calls_at(call.site)

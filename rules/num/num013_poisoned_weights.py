@@ -1,0 +1,125 @@
+"""NUM013: weights or optimizer state that hold NaN or infinities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from auditor.evidence import Checkpoints, Loads, Machine, Nonfinite, NormBuffers
+from auditor.evidence.recorded.norm_buffers import NormBuffer
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule
+
+if TYPE_CHECKING:
+    from auditor.checkpoints.contents import TensorFacts
+    from auditor.evidence.recorded.load_state_dict import Load
+
+LISTED = 50
+"""Tensors that the facts name."""
+
+
+@dataclass(frozen=True)
+class Hints:
+    """A sentence to begin the advice with."""
+
+    instead: str = ""
+
+
+@dataclass(frozen=True)
+class WeightsPoisoned(Rule):
+    """Weights or optimizer state hold NaN or infinities."""
+
+    code = "NUM013"
+    severity = Severity.ERROR
+    since = "0.1"
+    rehearsed = True
+    everywhere = True
+
+    def detect(
+        self, nonfinite: Nonfinite, loads: Loads, machine: Machine, buffers: NormBuffers
+    ) -> Iterator[Finding]:
+        birth = nonfinite.birth
+        if nonfinite.step is None and buffers.first is not None:
+            yield _spoiled(buffers.first, machine)
+        if birth is None or not birth.was_there:
+            return
+        what = "a parameter" if birth.phase == "parameter" else "the optimizer's state"
+        used = f", first used at {birth.site}" if birth.site is not None else ""
+        tensors = (
+            f"; {nonfinite.tensors[0].name} is among what it spoiled" if nonfinite.tensors else ""
+        )
+        load = loads.spoiled("module" if birth.phase == "parameter" else "optimizer")
+        held = (
+            f"{what} held {'NaN' if birth.value == 'nan' else birth.value} before step "
+            f"{birth.step} began"
+        )
+        came = f"; {_brought(load)}" if load is not None else ""
+        yield Finding(
+            birth.site if load is None else load.site,
+            f"{held}{came}{used}{tensors}",
+            steps=1,
+            per_step=1 / max(1, nonfinite.steps),
+            seen_on=machine.device,
+            facts=nonfinite.facts,
+            hints=Hints("Look at what was loaded before the run: audit checkpoint FILE. "),
+        )
+
+    def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:
+        for checkpoint in checkpoints.each:
+            bad = checkpoint.poisoned
+            if not bad:
+                continue
+            worst = max(
+                bad,
+                key=lambda tensor: (
+                    tensor.tally.nonfinite / tensor.tally.count if tensor.tally else 0.0
+                ),
+            )
+            more = f", and {len(bad) - 1} more tensors" if len(bad) > 1 else ""
+            yield Finding(
+                None,
+                f"{checkpoint.name}: {worst.name} is {_share(worst)}{more} (it holds "
+                f"{len(checkpoint.scan.tensors)} tensors)",
+                steps=1,
+                seen_on="source",
+                facts=(
+                    ("file", checkpoint.scan.path),
+                    *((each.name, _share(each)) for each in bad[:LISTED]),
+                ),
+                hints=Hints(checkpoints.instead),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        then = (
+            ""
+            if finding.site is not None
+            else "Do not go on from this file; audit run names the line that made the value."
+        )
+        return Remedy(f"{finding.hints_as(Hints).instead}{then}".strip())
+
+
+def _brought(load: Load) -> str:
+    more = f" and {load.bad - 1} more tensors" if load.bad > 1 else ""
+    return f"the state that {load.owner} loads here is not finite in {load.tensors[0]}{more}"
+
+
+def _share(tensor: TensorFacts) -> str:
+    tally = tensor.tally
+    if tally is None:
+        return "unknown"
+    counts = (("NaN", tally.nan), ("inf", tally.positive_inf), ("-inf", tally.negative_inf))
+    return " and ".join(f"{100 * n / tally.count:.3g}% {name}" for name, n in counts if n)
+
+
+def _spoiled(found: NormBuffer, machine: Machine) -> Finding:
+    value = "NaN" if found.value == "nan" else found.value
+    return Finding(
+        found.site,
+        f"{found.buffer} of a {found.owner} that runs here holds {value} by step {found.step} of "
+        "the diagnostic pass, and the weights are finite: what guards them comes behind the "
+        "forward that changed it, and every evaluation from now on is not finite",
+        steps=1,
+        seen_on=machine.device,
+        hints=Hints("Look at isfinite(batch) before the forward; make the statistics anew. "),
+    )

@@ -1,0 +1,123 @@
+"""OPT001: the optimizer steps parameter by parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.evidence import Configs, Machine, Source
+from auditor.evidence.recorded.single_tensor_steps import (
+    Alone,
+    RunsOptimizerCalls,
+    SingleTensorSteps,
+)
+from auditor.evidence.source.call_arguments import CallArgument, given
+from auditor.evidence.trace.optimizer import MANY_LAUNCHES, OptimizerCalls
+from auditor.model import Finding, Remedy, Severity
+from auditor.model.what_if import Change
+from auditor.permit import OPTIMIZERS, Permit
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What switches foreach off on the one line that makes the optimizer."""
+
+    foreach: CallArgument | None
+
+
+@dataclass(frozen=True)
+class OptimizerStepsOneByOne(Rule):
+    """The optimizer launches its kernels for each parameter alone."""
+
+    code = "OPT001"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    rehearsed = True
+    edits = (Permit("set_keyword", OPTIMIZERS, "foreach", "True", elsewhere=True),)
+
+    launches: int = knob(MANY_LAUNCHES, "Kernel launches in one step() from which it is reported.")
+    share: float = knob(0.5, "Share of the rehearsed steps on which it must step.")
+
+    def detect(
+        self,
+        optimizer: RunsOptimizerCalls,
+        stepping: SingleTensorSteps,
+        machine: Machine,
+        source: Source,
+        configs: Configs,
+    ) -> Iterator[Finding]:
+        yield from self.in_trace(optimizer, source, configs)
+        for alone in stepping.alone():
+            if alone.operators_per_call >= self.launches and alone.pattern.usual(self.share):
+                yield _rehearsed(alone, machine, source, configs)
+
+    def in_trace(
+        self, optimizer: OptimizerCalls, source: Source, configs: Configs
+    ) -> Iterator[Finding]:
+        if not optimizer.one_by_one or optimizer.launches_per_call < self.launches:
+            return
+        loud = optimizer.marked
+        priced = loud and optimizer.idle_us_per_step > 0
+        yield Finding(
+            optimizer.where.site,
+            f"{' and '.join(optimizer.names)}{optimizer.where} launches "
+            f"{amounts.digits(optimizer.launches_per_call)} kernels in each step(), "
+            f"{amounts.duration(optimizer.us_per_step)} of host time per step, one parameter after "
+            "the other",
+            steps=optimizer.steps if loud else 0,
+            per_step=optimizer.calls / optimizer.steps,
+            lost_us_per_step=optimizer.idle_us_per_step if priced else None,
+            basis="estimated" if priced else "none",
+            seen_on="trace",
+            severity=None if loud else Severity.NOTE,
+            facts=(
+                ("share of the steps on the host", f"{amounts.percent(optimizer.host_share)}"),
+                (
+                    "device idle between its launches",
+                    f"{amounts.duration(optimizer.idle_us_per_step)} per step",
+                ),
+            ),
+            hints=Hints(_foreach(optimizer.names, source, configs)),
+            changes=(Change("optimizer launches"),) if priced else (),
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = (
+            "Give the optimizer foreach=True, or fused=True where it has it (Adam, AdamW, SGD and "
+            "Adagrad of torch)."
+        )
+        foreach = finding.hints_as(Hints).foreach
+        if foreach is None:
+            return Remedy(text)
+        reason = (
+            "the same arithmetic on lists of tensors: the last bits of the parameters may differ"
+        )
+        return Remedy(
+            text + foreach.advice, foreach.edits("True", reason=reason), refused=foreach.refused
+        )
+
+
+def _rehearsed(alone: Alone, machine: Machine, source: Source, configs: Configs) -> Finding:
+    first = alone.first
+    return Finding(
+        first.made_at or first.site,
+        f"{first.name} is told to step one parameter after the other: "
+        f"{amounts.digits(alone.operators_per_call)} operators in each step(), "
+        "each a launch on a GPU",
+        steps=len(alone.pattern.seen),
+        per_step=alone.per_step,
+        seen_on=machine.device,
+        facts=(("steps at", str(first.site)),),
+        hints=Hints(_foreach([first.name], source, configs)),
+    )
+
+
+def _foreach(names: Sequence[str], source: Source, configs: Configs) -> CallArgument | None:
+    """What switches foreach off on the one line that makes the optimizer; None where something else
+    forbids it.
+    """
+    site = source.only_call(names[0], given="foreach", lacking="fused") if len(names) == 1 else None
+    return None if site is None else given(source, configs, site, names[0], "foreach", ran=False)

@@ -1,0 +1,83 @@
+"""OPT002: gradients are filled with zeros instead of being dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.evidence import Configs, Machine, Source, ZeroGrads
+from auditor.evidence.source.call_arguments import CallArgument, given
+from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import ANY, Permit
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class Hints:
+    """The call on the line that is given ``set_to_none``, and as what."""
+
+    call: str
+    asked: CallArgument
+
+
+@dataclass(frozen=True)
+class GradientsFilledWithZeros(Rule):
+    """Gradients are filled with zeros instead of being dropped."""
+
+    code = "OPT002"
+    severity = Severity.NOTE
+    since = "0.1"
+    edits = (
+        Permit("drop_keyword", (ANY,), "set_to_none"),
+        Permit("set_keyword", (ANY, ".zero_grad"), "set_to_none", "True", elsewhere=True),
+    )
+
+    share: float = knob(0.5, "Share of the diagnosed steps from which it is reported.")
+
+    def detect(
+        self, zero_grads: ZeroGrads, machine: Machine, source: Source, configs: Configs
+    ) -> Iterator[Finding]:
+        for zeroing in zero_grads.zeroing():
+            if not zeroing.pattern.usual(self.share):
+                continue
+            asked = given(source, configs, zeroing.site, "zero_grad", "set_to_none", ran=False)
+            yield Finding(
+                zeroing.site,
+                f"{zeroing.said} on {zeroing.pattern}"
+                + (f": {asked.said}" if asked.written else ""),
+                steps=len(zeroing.pattern.seen),
+                per_step=zeroing.per_step,
+                seen_on=machine.device,
+                facts=(
+                    (
+                        "host time",
+                        f"{amounts.duration(zeroing.us_per_step)} per step (diagnostic pass)",
+                    ),
+                ),
+                hints=Hints(
+                    call=source.call_with_keyword(zeroing.site, "set_to_none"), asked=asked
+                ),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = "Drop set_to_none: the default sets gradients to None."
+        hints = finding.hints_as(Hints)
+        call, asked = hints.call, hints.asked
+        if not call and not asked.written:
+            return Remedy("Set gradients to None, as zero_grad() does by default.")
+        if finding.site is None:
+            return Remedy(text)
+        reason = (
+            "a parameter that gets no gradient is skipped, while a zero gradient still moves it "
+            "under momentum or weight decay; "
+            "and code that reads p.grad may meet None"
+        )
+        if asked.written:  # dropping it would take the choice away from who decides
+            text = "Let set_to_none be True, which is the default."
+            return Remedy(
+                text + asked.advice, asked.edits("True", reason=reason), refused=asked.refused
+            )
+        return Remedy(
+            text, (Edit(finding.site, "drop_keyword", call, "set_to_none", reason=reason),)
+        )

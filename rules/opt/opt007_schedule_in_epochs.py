@@ -1,0 +1,84 @@
+"""OPT007: a scheduler that is stepped with another count than it was made for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.evidence import Machine
+from auditor.evidence.recorded.scheduler_steps import Scheduled, SchedulerSteps
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class Hints:
+    """Whether it is stepped with each batch rather than once an epoch."""
+
+    each_batch: bool
+
+
+@dataclass(frozen=True)
+class ScheduleInEpochs(Rule):
+    """A learning rate scheduler counts epochs and is stepped with every batch, or the other way
+    round
+    """
+
+    code = "OPT007"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+
+    swings: float = knob(
+        2.0, "Swings so far or in an epoch, and epochs of a schedule, that it takes."
+    )
+    share: float = knob(0.5, "Share of an epoch before which the rate must be gone.")
+    fewest: int = knob(5, "Calls, or `steps_per_epoch`, below which nothing is reported.")
+
+    def detect(self, schedulers: SchedulerSteps, machine: Machine) -> Iterator[Finding]:
+        for each in schedulers.each:
+            what = self._often(each) if each.each_step else self._seldom(each)
+            if what:
+                yield Finding(
+                    each.site,
+                    f"{each.name} {what}",
+                    steps=each.calls,
+                    per_step=each.calls / (each.steps + 1),
+                    seen_on=machine.device,
+                    hints=Hints(each.each_step),
+                )
+
+    def _often(self, each: Scheduled) -> str:
+        steps = each.steps_of_an_epoch or 0
+        if each.calls < self.fewest:
+            return ""
+        if each.period and max(each.epoch, steps) >= self.swings * each.period:
+            return (
+                f"(T_max={each.period // 2}) is stepped with each step of the optimizer: the rate "
+                f"falls to its least and rises again every {amounts.count(each.period, 'step')}"
+            )
+        if each.gone and each.gone <= self.share * steps:
+            return (
+                "is stepped with each step of the optimizer: the rate is a thousandth of the first "
+                f"after {amounts.count(each.gone, 'step')}, and one epoch has {steps:,}"
+            )
+        return ""
+
+    def _seldom(self, each: Scheduled) -> str:
+        steps = each.epoch_of or 0
+        if not self.fewest <= steps <= each.apart:
+            return ""
+        return (
+            f"is made with steps_per_epoch={steps} and stepped once in "
+            f"{amounts.count(each.apart, 'step')} of the optimizer: its schedule takes {steps:,} "
+            "times as long as it says"
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        if finding.hints_as(Hints).each_batch:
+            return Remedy(
+                "Step it once an epoch, behind the loop over the batches; or make it for batches: "
+                "epochs * len(loader) in the place of the number of epochs."
+            )
+        return Remedy("Call its step() behind the optimizer's, with each batch.")

@@ -1,0 +1,60 @@
+"""OPT008: the loss of a micro-batch is not divided by their number."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Machine, MicroBatches, Source
+from auditor.evidence.source.files import name_of
+from auditor.model import Finding, Remedy, Severity, Site
+from auditor.rule import Rule, knob
+
+FOLLOW_SCALE = ("SGD", "ASGD")
+"""Optimizers whose update grows with the gradients; others divide by their size."""
+
+
+@dataclass(frozen=True)
+class LossNotDivided(Rule):
+    """Gradients of several micro-batches are added up, and no loss is divided by their number"""
+
+    code = "OPT008"
+    severity = Severity.NOTE
+    since = "0.1"
+
+    least: int = knob(3, "Steps of the optimizer in which it must have happened.")
+    share: float = knob(0.9, "Share of the steps with several passes that these must be.")
+
+    def detect(
+        self, micro_batches: MicroBatches, source: Source, machine: Machine
+    ) -> Iterator[Finding]:
+        for each in micro_batches.each:
+            if each.optimizer not in FOLLOW_SCALE or each.undivided < self.least:
+                continue
+            if each.undivided < self.share * each.steps or _is_given(source, each.site):
+                continue
+            yield Finding(
+                each.site,
+                f"{each.n} backward passes add up the gradients of means over a micro-batch each, "
+                f"and nothing divides them: {each.optimizer} steps {each.n} times as far as for "
+                "one batch of that size",
+                steps=each.undivided,
+                seen_on=machine.device,
+                facts=(("micro-batches of a step", str(each.n)),),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Divide the loss by the number of micro-batches before backward, and choose the "
+            "learning rate for their mean."
+        )
+
+
+def _is_given(source: Source, site: Site) -> bool:
+    """Whether the line's backward is given a gradient to begin with."""
+    calls: list[ast.Call] = [
+        call for call in source.calls_at(site) if name_of(call.func) == "backward"
+    ]
+    names = {item.arg for call in calls for item in call.keywords}
+    return any(call.args for call in calls) or bool(names - {"retain_graph", "create_graph"})

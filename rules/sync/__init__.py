@@ -1,0 +1,1 @@
+"""Waits of the host for the device, and calls that make it wait."""

@@ -1,0 +1,176 @@
+"""SYNC009: resets and queries of the CUDA allocator, and garbage collections, on every step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.evidence import CacheChurn, DeviceCalls, Machine, Source, Steps
+from auditor.evidence.recorded.device_calls import CallSite
+from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import Permit
+from auditor.rule import Rule, knob
+
+from ..pricing import between
+
+COMMANDS = {
+    "reset_peak_memory_stats": "the peak that is read later is only that of one step",
+    "reset_accumulated_memory_stats": "the totals that are read later are only those of one step",
+    "empty_cache": "cached blocks go back to the device and must be fetched again by the next step",
+    "ipc_collect": "it looks for memory shared with other processes",
+}
+QUERIES = {
+    "memory_stats": "it copies all of the allocator's counters into a dict",
+    "memory_summary": "it formats all of the allocator's counters",
+    "memory_snapshot": "it walks all of the allocator's blocks",
+    "mem_get_info": "it asks the driver",
+    "max_memory_allocated": "it copies all of the allocator's counters to read one",
+    "memory_allocated": "it copies all of the allocator's counters to read one",
+    "memory_reserved": "it copies all of the allocator's counters to read one",
+    "max_memory_reserved": "it copies all of the allocator's counters to read one",
+}
+HOMES = ("torch.cuda", "torch.accelerator")
+COLLECTIONS = {"gc.collect": "a full collection looks at every container object of the process"}
+UNPRICED = {
+    "cpu": "free on a CPU, it would cost on a GPU",
+    "rehearsal": "seen in rehearsal, which gives no times",
+    "null": "seen on a null device, which gives no times",
+}
+WHAT_IT_DOES = COMMANDS | QUERIES | COLLECTIONS
+
+
+@dataclass(frozen=True)
+class Hints:
+    """The function that is called, and whether the call is a statement of its own."""
+
+    call: str = ""
+    alone: bool = False
+
+
+@dataclass(frozen=True)
+class AllocatorCallEveryStep(Rule):
+    """Memory housekeeping runs on every step."""
+
+    code = "SYNC009"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+    edits = (
+        Permit(
+            "drop_statement",
+            tuple(f"{home}.{name}" for home in HOMES for name in COMMANDS if "reset_" in name),
+            safe=True,
+        ),
+        Permit(
+            "drop_statement",
+            (*(f"{home}.{name}" for home in HOMES for name in (*COMMANDS, *QUERIES)), *COLLECTIONS),
+        ),
+    )
+
+    share: float = knob(0.5, "Share of the steps from which a call is reported.")
+    query_cost: float = knob(
+        0.005, "Share of the step's time from which a query of the counters is reported."
+    )
+    collect_cost: float = knob(
+        0.01, "Share of the step's time from which gc.collect() is reported."
+    )
+    flushes: int = knob(
+        5,
+        "In a snapshot alone: times that the cache was given back in the second half of its "
+        "history.",
+    )
+    again: float = knob(
+        1.0,
+        "In a snapshot alone: bytes obtained again there, in multiples of the highest reserved "
+        "memory.",
+    )
+
+    def detect(
+        self, calls: DeviceCalls, steps: Steps, machine: Machine, source: Source
+    ) -> Iterator[Finding]:
+        seen = [
+            site for site in self._costly(calls, steps, machine) if site.pattern.usual(self.share)
+        ]
+        if not seen:
+            machine.nothing_seen_without_cuda("calls behind a check for a GPU did not happen")
+        for site in seen:
+            priced = machine.cuda or site.name in COLLECTIONS
+            price = (
+                f"{amounts.duration(site.us_per_step)} per step"
+                if priced
+                else UNPRICED[machine.device]
+            )
+            found = Finding(
+                site.site,
+                f"{site.name}() on {site.pattern}: {WHAT_IT_DOES[site.name]} ({price})",
+                steps=len(site.pattern.seen),
+                per_step=site.per_step,
+                lost_us_per_step=site.us_per_step if priced else None,
+                basis="measured" if priced else "none",
+                seen_on=machine.device,
+                severity=Severity.NOTE
+                if site.name in QUERIES or not (priced or machine.gpu_path)
+                else None,
+                facts=site.facts,
+                hints=Hints(
+                    call=site.name,
+                    alone=source.stands_alone(site.site, site.name.rpartition(".")[2]),
+                ),
+            )
+            yield between(found, site.price) if priced else found
+
+    def in_snapshot(self, churn: CacheChurn) -> Iterator[Finding]:
+        if (
+            churn.flushes < self.flushes
+            or churn.again_bytes < self.again * churn.peak_reserved
+            or churn.retries
+        ):
+            return
+        who = (
+            "empty_cache() here"
+            if churn.site is not None
+            else "something (the history does not tell what: empty_cache?)"
+        )
+        yield Finding(
+            churn.site,
+            f"{who} gave the cache back to the device {churn.flushes} times in the second half of "
+            "the history, and "
+            f"{amounts.size(churn.again_bytes)} had to be obtained again by cudaMalloc",
+            basis="none",
+            seen_on="snapshot",
+            facts=churn.facts,
+        )
+
+    def _costly(self, calls: DeviceCalls, steps: Steps, machine: Machine) -> Iterator[CallSite]:
+        """Calls that matter: commands always, queries and collections where they take a measurable
+        share of the step.
+        """
+        yield from calls.sites(COMMANDS)
+        priced = [(COLLECTIONS, self.collect_cost)] + (
+            [(QUERIES, self.query_cost)] if machine.cuda else []
+        )
+        for names, cost in priced:
+            yield from (
+                site for site in calls.sites(names) if steps.share_of_step(site.us_per_step) >= cost
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = "Move it out of the step: once after the warm-up, or every so many steps."
+        hints = finding.hints_as(Hints)
+        if finding.site is None or not hints.alone:
+            return Remedy(text)
+        safe = hints.call.startswith("reset_")
+        reason = (
+            "it only resets counters"
+            if safe
+            else "a run close to its limit may lean on the memory that this frees"
+        )
+        edit = Edit(
+            finding.site,
+            "drop_statement",
+            call=hints.call.rpartition(".")[2],
+            safe=safe,
+            reason=reason,
+        )
+        return Remedy(text, (edit,))

@@ -1,0 +1,64 @@
+"""SYNC010: a tensor is made on the host only to be moved to the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Copies, Source
+from auditor.evidence.source.files import Span
+from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.permit import Permit
+
+from ..copying import CopyRule
+
+SAME_ANYWHERE = frozenset({"zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "eye"})
+"""Functions whose result no device rounds or draws."""
+
+
+@dataclass(frozen=True)
+class Hints:
+    """The calls that move it, and the function of torch that makes it."""
+
+    moves: tuple[tuple[Site, str, Span | None], ...]
+    makes: str  # empty where the line moves something else
+
+
+@dataclass(frozen=True)
+class TensorMadeOnHostThenMoved(CopyRule):
+    """A tensor is made on the host and moved to the device, every step."""
+
+    code = "SYNC010"
+    severity = Severity.WARNING
+    since = "0.1"
+    edits = (Permit("make_on_device", (".to", ".cuda"), safe=True),)
+    leads = 4
+
+    def detect(self, copies: Copies, source: Source) -> Iterator[Finding]:
+        for place in self.usual(copies.sites("made on the host", blocking=True)):
+            message = (
+                f"a tensor of {place.amount} is made on the host and moved to the device on "
+                f"{place.pattern}: {copies.host_waits}"
+            )
+            hints = Hints(place.moves, source.makes_at(place.site))
+            yield self.report(copies, place, place.site, message, hints=hints)
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = (
+            "Make it where it is used: pass device= to the function that makes it. Random numbers "
+            "then come from the "
+            "device's generator and differ."
+        )
+        hints = finding.hints_as(Hints)
+        same = hints.makes in SAME_ANYWHERE
+        reason = (
+            f"torch.{hints.makes} makes the same values on any device"
+            if same
+            else "the device makes other values, or rounds them otherwise"
+        )
+        edits = (
+            Edit(site, "make_on_device", call, safe=same, reason=reason, span=span)
+            for site, call, span in hints.moves
+            if hints.makes
+        )
+        return Remedy(text, tuple(edits))

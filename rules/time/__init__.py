@@ -1,0 +1,1 @@
+"""Step times that other rules do not explain."""

@@ -1,0 +1,70 @@
+"""TIME003: a share of the step in which the profiler saw nothing happen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.evidence.trace.steps import TraceSteps
+from auditor.model import Finding, Severity
+from auditor.rule import NotLooked, Rule, knob
+
+
+@dataclass(frozen=True)
+class UnattributedTime(Rule):
+    """A part of the step is spent on nothing that the profiler knows."""
+
+    code = "TIME003"
+    severity = Severity.NOTE
+    since = "0.1"
+
+    share: float = knob(
+        0.2,
+        "Share of the steps' time in long stretches without any event from which it is reported "
+        "(TraceML).",
+    )
+    nothing: float = knob(
+        0.95, "Share from which the trace itself is incomplete, and nothing is reported."
+    )
+
+    def detect(self, steps: TraceSteps) -> Iterator[Finding]:
+        steps.need_steps()
+        steps.need_a_device()
+        share = steps.share("unknown_us")
+        if share >= self.nothing:
+            raise NotLooked(
+                "the trace shows next to nothing inside its steps: it was cut down, or another "
+                "thread does the work"
+            )
+        if share < self.share or steps.silence is None:
+            return
+        site = steps.silence.site
+        where = f", the longest in {site.function}" if site is not None else ""
+        yield Finding(
+            site,
+            # no price: the work may be needed, so what would come back is not known
+            f"for {amounts.percent(share)} of {steps.where} nothing happened that the profiler "
+            f"knows{where}",
+            steps=steps.steps_above("unknown_us", self.share),
+            per_step=1.0,
+            seen_on="trace",
+            facts=(
+                (
+                    "unknown",
+                    (
+                        f"{amounts.duration(steps.mean('unknown_us'))} per step, in stretches of a "
+                        "millisecond or more"
+                    ),
+                ),
+                ("longest stretch", amounts.duration(steps.silence.us)),
+                *((("inside", steps.silence.function),) if steps.silence.function else ()),
+                ("device busy", f"{amounts.percent(steps.share('busy_us'))} of the time"),
+                (
+                    "waiting for the loader",
+                    f"{amounts.percent(steps.share('loader_us'))} of the time"
+                    if steps.loader
+                    else "no loader recorded",
+                ),
+            ),
+        )

@@ -1,0 +1,1 @@
+"""Work whose result nobody reads."""
