@@ -5,9 +5,10 @@ typed; without torch.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast, overload
 
 from auditor.evidence.absent import ZEROS, why_broken, why_missing
 from auditor.recordings import schema
@@ -55,6 +56,51 @@ class Table:
         that is nothing.
         """
         return None
+
+
+class Rows(Table, Generic[R]):
+    """The rows of one type as their probe wrote them, for a rule that needs nothing else of them:
+    ``detect(self, updates: Rows[UpdateRow])``.
+    """
+
+    kind: ClassVar[type[schema.Row]]
+
+    def __init__(self, rows: Iterable[R] = ()) -> None:
+        self._rows = tuple(rows)
+
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, kind: type[R] | TypeVar) -> Any:
+            """The table of this type of rows, always the same class."""
+            return _rows_of_type(kind) if isinstance(kind, type) else super().__class_getitem__(kind)
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> Self:
+        """All of them, in the order in which they were written."""
+        site = evidence.recording.site
+        return cls(cast("R", row.read_from(site)) for row in evidence.rows(cls.kind))
+
+    @classmethod
+    def without_parts(cls, evidence: Evidence) -> Self | None:
+        """None, where an older recording may lack them."""
+        return cls() if cls.kind.optional else None
+
+    def __iter__(self) -> Iterator[R]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+@cache
+def _rows_of_type(kind: type[schema.Row]) -> type[Rows[Any]]:
+    facts = {
+        "kind": kind,
+        "parts": (kind.part,),
+        "absent": {kind.part: kind.absent} if kind.absent else {},
+        "of_values": kind.of_values,
+    }
+    return type(f"Rows[{kind.__name__}]", (Rows,), facts)
 
 
 class Evidence:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from auditor.recordings.schema.base import Item, PassRow, Row
+from auditor.recordings.row import Item, PassRow, Row
 from auditor.recordings.schema.cfg import ConvSizesRow
 from auditor.recordings.schema.compare import (
     LossRow,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from auditor.recordings.schema.base import MaybeAt, PassRow, doc
+from auditor.recordings.row import MaybeAt, PassRow, doc
 
 
 class ConvSizesRow(PassRow, kw_only=True):

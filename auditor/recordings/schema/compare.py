@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from auditor.recordings.schema.base import PassRow, doc
+from auditor.recordings.row import PassRow, doc
 
 
 class LossRow(PassRow, kw_only=True, tag_field="what", tag="loss"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from auditor.recordings.schema.base import At, MaybeAt, PassRow, Us, doc, older
+from auditor.recordings.row import At, MaybeAt, PassRow, Us, doc, older
 
 
 class CompileRow(PassRow, kw_only=True):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from auditor.recordings.schema.base import MaybeAt, N, PassRow, doc
+from auditor.recordings.row import MaybeAt, N, PassRow, doc
 
 
 class CourseRow(PassRow, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from auditor.recordings.schema.base import At, Item, PassRow, Row, doc, older
+from auditor.recordings.row import At, Item, PassRow, Row, doc, older
 
 
 class LoaderRow(Row, kw_only=True):

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from auditor.recordings.schema.base import At, MaybeAt, PassRow, Us, doc
+from auditor.recordings.row import At, MaybeAt, PassRow, Us, doc
 
 
 class DataParallelRow(PassRow, kw_only=True):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from auditor.recordings.schema.base import PassRow, doc, older
+from auditor.recordings.row import PassRow, doc, older
 
 Digest = Annotated[
     str, doc("sixteen hexadecimal digits that differ where any bit, shape or dtype does")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from auditor.recordings.schema.base import At, Item, MaybeAt, N, PassRow, doc, older
+from auditor.recordings.row import At, Item, MaybeAt, N, PassRow, doc, older
 
 
 class BackwardRow(PassRow, kw_only=True):

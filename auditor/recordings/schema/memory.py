@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from auditor.recordings.schema.base import At, PassRow, doc, older
+from auditor.recordings.row import At, PassRow, doc, older
 
 
 class OwnerRow(PassRow, kw_only=True):

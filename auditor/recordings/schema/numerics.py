@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
-from auditor.recordings.schema.base import At, Item, MaybeAt, N, PassRow, doc, older
+from auditor.recordings.row import At, Item, MaybeAt, N, PassRow, doc, older
 from auditor.recordings.schema.graph import Parameter
 
 

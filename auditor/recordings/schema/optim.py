@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from auditor.recordings.schema.base import At, MaybeAt, N, PassRow, doc, older
+from auditor.recordings.row import At, MaybeAt, N, PassRow, doc, older
 
 
 class ZeroGradRow(PassRow, kw_only=True, tag_field="call", tag="zero_grad"):

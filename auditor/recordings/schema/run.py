@@ -8,7 +8,7 @@ from typing import Annotated, TypedDict
 
 from msgspec import UNSET, UnsetType
 
-from auditor.recordings.schema.base import PassRow, Row, doc, older
+from auditor.recordings.row import PassRow, Row, doc, older
 
 
 class SiteRow(Row, kw_only=True):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from auditor.recordings.schema.base import At, Item, MaybeAt, N, PassRow, Row, doc, older
+from auditor.recordings.row import At, Item, MaybeAt, N, PassRow, Row, doc, older
 
 
 class ReadRow(PassRow, kw_only=True):

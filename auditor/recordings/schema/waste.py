@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from auditor.recordings.schema.base import PassRow, doc
+from auditor.recordings.row import PassRow, doc
 
 
 class ThrownRow(PassRow, kw_only=True):

@@ -4,10 +4,14 @@ sentence for each field.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from typing import Annotated, Any, ClassVar
 
 import msgspec
+from typing import Self
+
+from auditor.model import Site
 
 
 def doc(text: str) -> msgspec.Meta:
@@ -24,14 +28,38 @@ def older(value: Any) -> Any:
     return msgspec.field(default_factory=lambda: copy(value))
 
 
-class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A row of :attr:`part`. Keys of later versions are ignored; a value of another type makes the
-    row unreadable.
+class Row(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
+    """A row of :attr:`part`: what a probe writes, and what a rule reads. Keys of later versions are
+    ignored; a value of another type makes the row unreadable.
     """
 
     part: ClassVar[str] = ""
     when: ClassVar[str] = ""
     """In which passes it is written, for docs/recording.md."""
+    absent: ClassVar[str] = ""
+    """What it means that a run which was completed has no such part; else the reason names it."""
+    optional: ClassVar[bool] = False
+    """True if older recordings lack the part, and a rule that asks for it has more to go by."""
+    of_values: ClassVar[bool] = False
+    """True if it says what was computed: nothing on a device that computes nothing."""
+
+    def read_from(self, sites: Callable[[int], Site]) -> Self:
+        """This row, which can now name its lines; ``sites`` gives the place of a site's number."""
+        self.__dict__["sites"] = sites
+        return self
+
+    def place(self, number: int | None) -> Site | None:
+        """Where the site of this number is, one of this row's; None for none."""
+        if number is None:
+            return None
+        found: Site = self.__dict__["sites"](number)
+        return found
+
+    @property
+    def site(self) -> Site | None:
+        """The user's line of a row that has one in ``at``."""
+        at: int | None = self.at  # type: ignore[attr-defined]
+        return self.place(at)
 
 
 class PassRow(Row, kw_only=True):
