@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
@@ -15,6 +16,9 @@ from auditor.rule import FAMILIES, Rule
 
 if TYPE_CHECKING:
     CATALOGUE: tuple[type[Rule], ...]
+
+FILE = re.compile(r"([a-z]+[0-9]{3})_\w+")
+"""Name of the module of a single rule: its code in small letters, and what is wrong."""
 
 APART = ("rows", "probes")
 """Modules and packages of a family that hold no rules: what is written into a recording, and who
@@ -68,10 +72,10 @@ def _rules(package: ModuleType) -> Iterator[type[Rule]]:
             and each.__module__ == info.name
             and hasattr(each, "code")
         ]
-        named = name.partition("_")[0].upper()
-        if named[-1].isdigit() and [each.code for each in own] != [named]:
+        named = FILE.fullmatch(name)
+        if named is not None and [each.code for each in own] != [named[1].upper()]:
             codes = ", ".join(each.code for each in own) or "no rule"
-            raise TypeError(f"{name} defines {codes}, not {named} alone")
+            raise TypeError(f"{name} defines {codes}, not {named[1].upper()} alone")
         yield from own
 
 

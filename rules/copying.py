@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from auditor.evidence import Configs, Copies, Source
-from auditor.evidence.recorded.copies import CopySite
+from auditor.evidence.recorded.copies import Copies, CopySite
 from auditor.evidence.source.call_arguments import CallArgument, given
+from auditor.evidence.source.config_values import Configs
+from auditor.evidence.source.files import Source
 from auditor.model import Edit, Finding, Site
 from auditor.permit import Permit
 from auditor.rule import Rule, knob

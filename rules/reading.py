@@ -7,10 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from auditor.evidence import Reads, Source
-from auditor.evidence.recorded.reads import Place
+from auditor.evidence.recorded.reads import Place, Reads
 from auditor.evidence.source.callers import callers_named
-from auditor.evidence.source.files import Span
+from auditor.evidence.source.files import Source, Span
 from auditor.evidence.source.running_sums import summed_read
 from auditor.model import Edit, Finding, Severity
 from auditor.permit import Permit

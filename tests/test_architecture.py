@@ -46,7 +46,17 @@ MAY = {
         "syntax",
         "typed_reading",
     },
-    "rules": {"amounts", "batch_means", "evidence", "model", "permit", "rule"},
+    "rules": {
+        "allocator",
+        "amounts",
+        "batch_means",
+        "evidence",
+        "model",
+        "permit",
+        "recordings",
+        "rule",
+        "syntax",
+    },
     "reports": {"amounts", "model", "typed_reading"},
     "checkpoints": {"errors", "evidence", "isolation", "recordings", "typed_reading"},
     "runs": {
@@ -70,6 +80,7 @@ MAY = {
         "runs",
         "syntax",
     },
+    "probes": {"torch", "capture", "errors", "model", "recordings", "rules", "runs"},
     "longrun": {"amounts", "capture", "errors", "runs"},
     "judging": {
         "amounts",
@@ -213,14 +224,15 @@ def imports(path: Path, functions: bool = False) -> set[str]:
 def package_of(path: Path) -> str:
     """The box of the table above that a file lies in."""
     parts = path.relative_to(ROOT).with_suffix("").parts
+    if parts[0] == "rules" and "probes" in parts[2:]:
+        return "probes"
     return parts[1] if parts[0] == "auditor" else parts[0]
 
 
 def ours(found: set[str], own: str) -> set[str]:
     """The boxes of the table above among imported modules, without a file's own."""
-    return {module.split(".")[1] for module in found if module.startswith("auditor.")} & set(
-        MAY
-    ) - {own}
+    named = {module.split(".")[1] for module in found if module.startswith("auditor.")}
+    return named & set(MAY) - {own}
 
 
 FILES = [
@@ -271,7 +283,7 @@ def test_no_package_imports_one_that_imports_it() -> None:
 def test_the_page_has_the_same_table() -> None:
     """ARCHITECTURE.md says who may import whom, and this test holds that it says the same."""
     rows = re.findall(
-        r"^\| `(?:auditor/)?(\w+)(?:/|\.py)` \|[^|]*\|([^|]*)\|$",
+        r"^\| `(?:auditor/|rules/\*/)?(\w+)(?:/|\.py)` \|[^|]*\|([^|]*)\|$",
         (ROOT / "ARCHITECTURE.md").read_text(),
         re.MULTILINE,
     )
@@ -279,7 +291,9 @@ def test_the_page_has_the_same_table() -> None:
     assert said == {package: may for package, may in MAY.items() if not package.startswith("__")}
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "rules").rglob("*.py")), ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if package_of(path) == "rules"], ids=name_of
+)
 def test_a_rule_reads_no_file_and_no_torch_even_inside_a_function(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -288,7 +302,7 @@ def test_a_rule_reads_no_file_and_no_torch_even_inside_a_function(path: Path) ->
                 if isinstance(node, ast.Import)
                 else [node.module or ""]
             )
-            assert not HEAVY & {name.partition(".")[0] for name in names}, path
+            assert not HEAVY - {"numpy"} & {name.partition(".")[0] for name in names}, path
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             assert node.func.id not in {"open", "eval", "exec", "compile", "__import__"}, path
 

@@ -11,7 +11,7 @@ from auditor.checkpoints.scan import checkpoints_in, passed_over, scan_apart
 from auditor.cli import console, out_folder, rule_selection, write_results
 from auditor.cli.main import EXIT_FOUND, EXIT_IMPOSSIBLE
 from auditor.errors import AuditProblem
-from auditor.evidence import Checkpoints
+from auditor.evidence.checkpoints import Checkpoints
 from auditor.evidence.table import Evidence
 from auditor.judging import catalogue, engine
 from auditor.model import Report

@@ -72,7 +72,9 @@ class Rows(Table, Generic[R]):
 
         def __class_getitem__(cls, kind: type[R] | TypeVar) -> Any:
             """The table of this type of rows, always the same class."""
-            return _rows_of_type(kind) if isinstance(kind, type) else super().__class_getitem__(kind)
+            return (
+                _rows_of_type(kind) if isinstance(kind, type) else super().__class_getitem__(kind)
+            )
 
     @classmethod
     def build(cls, evidence: Evidence) -> Self:
@@ -97,7 +99,7 @@ def _rows_of_type(kind: type[schema.Row]) -> type[Rows[Any]]:
     facts = {
         "kind": kind,
         "parts": (kind.part,),
-        "absent": {kind.part: kind.absent} if kind.absent else {},
+        "absent": {kind.part: kind.why_absent} if kind.why_absent else {},
         "of_values": kind.of_values,
     }
     return type(f"Rows[{kind.__name__}]", (Rows,), facts)

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import msgspec
-from typing import Self
 
 from auditor.model import Site
 
@@ -36,7 +35,7 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     part: ClassVar[str] = ""
     when: ClassVar[str] = ""
     """In which passes it is written, for docs/recording.md."""
-    absent: ClassVar[str] = ""
+    why_absent: ClassVar[str] = ""
     """What it means that a run which was completed has no such part; else the reason names it."""
     optional: ClassVar[bool] = False
     """True if older recordings lack the part, and a rule that asks for it has more to go by."""
@@ -44,11 +43,11 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     """True if it says what was computed: nothing on a device that computes nothing."""
 
     def read_from(self, sites: Callable[[int], Site]) -> Self:
-        """This row, which can now name its lines; ``sites`` gives the place of a site's number."""
+        """Give this row the lines that it names: ``sites`` makes a place of a site's number."""
         self.__dict__["sites"] = sites
         return self
 
-    def place(self, number: int | None) -> Site | None:
+    def site_of(self, number: int | None) -> Site | None:
         """Where the site of this number is, one of this row's; None for none."""
         if number is None:
             return None
@@ -59,7 +58,7 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     def site(self) -> Site | None:
         """The user's line of a row that has one in ``at``."""
         at: int | None = self.at  # type: ignore[attr-defined]
-        return self.place(at)
+        return self.site_of(at)
 
 
 class PassRow(Row, kw_only=True):

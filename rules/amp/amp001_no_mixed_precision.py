@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.trace.precision import FP32, HALF, TF32, Precision
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
+
+from .precision import FP32, HALF, TF32, Precision
 
 TENSOR_CORES, AMPERE = 7, 8
 """Compute capabilities: Volta has fp16 tensor cores, Ampere bf16 and TF32."""

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Source
-from auditor.evidence.trace.precision import FP32, TF32, Precision
+from auditor.evidence.source.files import Source
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
+
+from .precision import FP32, TF32, Precision
 
 AMPERE = 8
 """Compute capability from which NVIDIA's devices have TF32."""

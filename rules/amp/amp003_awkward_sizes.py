@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.trace.precision import Precision
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule, knob
+
+from .precision import Precision
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Amp, Machine, Source
-from auditor.evidence.source.files import name_of
+from auditor.evidence.recorded.amp import Amp
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.files import Source, name_of
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import Permit
 from auditor.rule import NotLooked, Rule, knob

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from auditor.evidence import Amp, Machine, Source
-from auditor.evidence.recorded.amp import AmpPlace
+from auditor.evidence.recorded.amp import Amp, AmpPlace
+from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.step_pattern import step_pattern
-from auditor.evidence.source.grad_scaler import (
-    either_or,
-    growth_interval,
-    multiplies_by_norm,
-    unscale_call,
-    unscale_calls,
-)
+from auditor.evidence.source.files import Source
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
+
+from .grad_scaler import either_or, growth_interval, multiplies_by_norm, unscale_call, unscale_calls
 
 REMEDIES = {
     "clip": "Call scaler.unscale_(optimizer) before clipping; step() "

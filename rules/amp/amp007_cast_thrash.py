@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.trace.precision import HALF, Precision
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
+
+from .precision import HALF, Precision
 
 
 @dataclass(frozen=True)

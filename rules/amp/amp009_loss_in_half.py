@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from auditor.evidence import Machine, OpRanges
-from auditor.evidence.recorded.op_ranges import Delicate
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule
 

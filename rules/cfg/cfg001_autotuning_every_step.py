@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Autotuning, Machine, Source
-from auditor.evidence.recorded.autotuning import NewSizes
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.files import Source
 from auditor.evidence.trace.patterns import Structure
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 from ..placing import places_of
+from .autotuning import Autotuning, NewSizes
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Source
-from auditor.evidence.source.conv_bias import CONVOLUTIONS, Made, biased_before_norm
+from auditor.evidence.source.files import Source
 from auditor.evidence.trace.patterns import Structure
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import NotLooked, Rule, knob
+
+from .conv_bias import CONVOLUTIONS, Made, biased_before_norm
 
 
 @dataclass(frozen=True)

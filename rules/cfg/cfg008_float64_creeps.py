@@ -7,18 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Float64Ops, Machine, Source
-from auditor.evidence.recorded.float64_ops import Double
-from auditor.evidence.source.double_origin import (
-    Origin,
-    double_origins,
-    origin_of,
-    origin_of_cast,
-)
-from auditor.evidence.source.files import the_only
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.files import Source, the_only
 from auditor.evidence.source.statements import shorten
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site
 from auditor.rule import Rule, knob
+
+from .double_origin import Origin, double_origins, origin_of, origin_of_cast
+from .float64_ops import Double, Float64Ops
 
 CAME = {
     "cast": "is converted to float64 here",

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import EvalModeSteps, Machine
-from auditor.evidence.recorded.eval_mode_steps import Switch
+from auditor.evidence.recorded.machine import Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
+
+from .eval_mode_steps import EvalModeSteps, Switch
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Machine, TrainModeForwards
-from auditor.evidence.recorded.train_mode_forwards import Evaluated
+from auditor.evidence.recorded.machine import Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
+
+from .train_mode_forwards import Evaluated, TrainModeForwards
 
 
 @dataclass(frozen=True)

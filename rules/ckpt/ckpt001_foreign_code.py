@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Checkpoint, Checkpoints
+from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import ActivationCheckpointing, Machine, Source
-from auditor.evidence.recorded.activation_checkpointing import Unchosen
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.files import Source
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule
+
+from .activation_checkpointing import ActivationCheckpointing, Unchosen
 
 
 @dataclass(frozen=True)

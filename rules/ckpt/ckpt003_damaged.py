@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Checkpoints, Machine, Saves
+from auditor.evidence.checkpoints import Checkpoints
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.torch_save import Saves
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Machine, Saves
-from auditor.evidence.recorded.torch_save import SavingLine
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.torch_save import Saves, SavingLine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 

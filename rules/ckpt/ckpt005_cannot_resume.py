@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Checkpoints
-from auditor.evidence.checkpoints import Checkpoint
-from auditor.evidence.source.resumes import Resumes, Unsaved
+from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule
 
 from ..placing import places_of
+from .resumes import Resumes, Unsaved
 
 Lack = tuple[str, str, Severity]
 """What is missing, what happens without it, and how bad that is."""

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Checkpoints, Loads, Machine
-from auditor.evidence.checkpoints import Checkpoint
-from auditor.evidence.recorded.load_state_dict import Group, Load
+from auditor.evidence.checkpoints import Checkpoint, Checkpoints
+from auditor.evidence.recorded.load_state_dict import Group, Load, Loads
+from auditor.evidence.recorded.machine import Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule, knob
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from auditor.evidence import Checkpoints
-from auditor.evidence.checkpoints import Checkpoint
+from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 

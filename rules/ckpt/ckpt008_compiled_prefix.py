@@ -6,10 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Checkpoints, CompiledRegions, Machine, Saves, Source
-from auditor.evidence.source.compiled_names import PREFIX, knows_prefix, loads_into_compiled
+from auditor.evidence.checkpoints import Checkpoints
+from auditor.evidence.recorded.compiled_regions import CompiledRegions
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.torch_save import Saves
+from auditor.evidence.source.files import Source
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule
+
+from .compiled_names import PREFIX, knows_prefix, loads_into_compiled
 
 
 @dataclass(frozen=True)

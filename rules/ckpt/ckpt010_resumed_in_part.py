@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Machine, PartialResumes
-from auditor.evidence.recorded.partial_resumes import PartialResume
+from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.statements import shorten
 from auditor.model import Finding, FoundAt, Remedy, Severity
 from auditor.rule import Rule
+
+from .partial_resumes import PartialResume, PartialResumes
 
 
 @dataclass(frozen=True)

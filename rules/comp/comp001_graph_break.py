@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Compiles, Machine
-from auditor.evidence.trace.graph_entries import Entered, GraphEntries
+from auditor.evidence.recorded.compiles import Compiles
+from auditor.evidence.recorded.machine import Machine
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule
+
+from .graph_entries import Entered, GraphEntries
 
 MEANT = ("graph_break()", "disable", "backward")
 """In reasons for breaks that the program asks for, or that no other line would avoid: a call of

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.batch_means import Estimate
-from auditor.evidence import Compiles, Machine, Steps
-from auditor.evidence.recorded.compiles import Recompiled
+from auditor.evidence.recorded.compiles import Compiles, Recompiled
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Steps
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule
 

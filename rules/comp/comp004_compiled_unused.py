@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import CompiledRegions, Compiles, Machine, Source
-from auditor.evidence.recorded.compiled_regions import Region
+from auditor.evidence.recorded.compiled_regions import CompiledRegions, Region
+from auditor.evidence.recorded.compiles import Compiles
+from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.compile_calls import CompileCall, call_past, compile_call
+from auditor.evidence.source.files import Source
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 

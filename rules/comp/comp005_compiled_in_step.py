@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import CompiledRegions, Machine, Steps
+from auditor.evidence.recorded.compiled_regions import CompiledRegions
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Steps
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.batch_means import Estimate
-from auditor.evidence import CompiledRegions, Compiles, Machine, Steps
-from auditor.evidence.recorded.compiled_regions import Region
+from auditor.evidence.recorded.compiled_regions import CompiledRegions, Region
+from auditor.evidence.recorded.compiles import Compiles
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Steps
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 

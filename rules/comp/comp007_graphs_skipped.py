@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Compiles, Machine
+from auditor.evidence.recorded.compiles import Compiles
+from auditor.evidence.recorded.machine import Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from auditor import amounts
-from auditor.evidence import Compiles, Steps
-from auditor.evidence.recorded.compiles import Recompiled
-from auditor.evidence.recorded.steps import own_times
+from auditor.evidence.recorded.compiles import Compiles, Recompiled
+from auditor.evidence.recorded.steps import Steps, own_times
 from auditor.model import Edit, Remedy, Site
 from auditor.permit import Permit
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from auditor.evidence import Configs, Copies
-from auditor.evidence.recorded.copies import Copy, CopySite
-from auditor.evidence.source.batch_class import unpinned_class
+from auditor.evidence.recorded.copies import Copies, Copy, CopySite
 from auditor.evidence.source.call_arguments import CallArgument, given
+from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.permit import LOADER, Permit
 from auditor.rule import knob
 
 from ..copying import NOT_WAITING, CopyRule, Moves
+from .batch_class import unpinned_class
 
 PINNED = "page-locking the batch changes where it lies, not what is in it"
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Configs, Copies, Source
+from auditor.evidence.recorded.copies import Copies
+from auditor.evidence.source.config_values import Configs
+from auditor.evidence.source.files import Source
 from auditor.model import Finding, Remedy, Severity
 
 from ..copying import NOT_WAITING, CopyRule, Moves

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Batches, Machine
-from auditor.evidence.recorded.batches import InWorker
+from auditor.evidence.recorded.batches import Batches, InWorker
+from auditor.evidence.recorded.machine import Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import ArrayLists, Machine
-from auditor.evidence.recorded.array_lists import ArrayList
+from auditor.evidence.recorded.machine import Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
+
+from .array_lists import ArrayList, ArrayLists
 
 
 @dataclass(frozen=True)

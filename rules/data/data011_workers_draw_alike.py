@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Machine, RepeatedDraws
-from auditor.evidence.recorded.repeated_draws import Repeated
+from auditor.evidence.recorded.machine import Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule
+
+from .repeated_draws import Repeated, RepeatedDraws
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Machine, RereadFiles
-from auditor.evidence.recorded.reread_files import RereadFile
+from auditor.evidence.recorded.machine import Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
+
+from .reread_files import RereadFile, RereadFiles
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence.trace.distributed import Job
+from .distributed import Job
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 

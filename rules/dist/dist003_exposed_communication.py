@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.trace.distributed import Job
+from .distributed import Job
 from auditor.evidence.trace.ranks import Ranks
 from auditor.model import Finding, Remedy, Severity
 from auditor.model.what_if import Change

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from auditor import amounts
-from auditor.evidence import DataParallel, Machine
+from auditor.evidence.recorded.data_parallel import DataParallel
+from auditor.evidence.recorded.machine import Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Machine, SamplerEpochs, Source
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.data_parallel import SamplerEpochs
+from auditor.evidence.source.files import Source
 from auditor.evidence.source.loops import loop_of_epochs
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob

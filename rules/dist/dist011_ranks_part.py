@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import CollectiveOrder, Machine, Source
-from auditor.evidence.recorded.collective_order import WAITS, Call, Parting
+from .collective_order import CollectiveOrder
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.files import Source
+from .collective_order import WAITS, Call, Parting
 from auditor.evidence.source.loops import left_between
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob

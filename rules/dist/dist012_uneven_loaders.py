@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import DataParallel, LoaderLengths, Machine, Source
+from auditor.evidence.recorded.data_parallel import DataParallel
+from .loader_lengths import LoaderLengths
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.files import Source
 from auditor.evidence.source.loops import exhausts, joins, trains
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule

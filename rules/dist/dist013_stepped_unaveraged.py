@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import DataParallel, Machine, OwnTraffic
+from auditor.evidence.recorded.data_parallel import DataParallel
+from auditor.evidence.recorded.machine import Machine
+from .collectives import OwnTraffic
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 

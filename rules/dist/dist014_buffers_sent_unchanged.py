@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import BufferBroadcasts, Machine, Source
-from auditor.evidence.recorded.buffer_broadcasts import SentBuffers
+from .buffer_broadcasts import BufferBroadcasts
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.files import Source
+from .buffer_broadcasts import SentBuffers
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule, knob

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Machine, NormBatches
+from auditor.evidence.recorded.machine import Machine
+from .norm_batches import NormBatches
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Backward, Machine, RetainedGraphs, Source
-from auditor.evidence.recorded.retained_graphs import Root, each_line_once
-from auditor.evidence.source.container_depth import stores_at_depth
-from auditor.evidence.source.files import the_only
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.retained_graphs import RetainedGraphs, Root, each_line_once
+from auditor.evidence.source.files import Source, the_only
 from auditor.evidence.source.statements import shorten
 from auditor.model import Edit, Finding, FoundAt, Remedy, Severity, Site
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
+
+from .backward import Backward
+from .container_depth import stores_at_depth
 
 
 @dataclass(frozen=True)

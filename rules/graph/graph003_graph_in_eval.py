@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import LeavesOutsideOptimizer, Machine, Source, UnusedGraphs
-from auditor.evidence.recorded.unused_graphs import UnusedGraph
+from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.evaluations import evaluating
+from auditor.evidence.source.files import Source
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 from ..placing import places_of
+from .leaves_outside_optimizer import LeavesOutsideOptimizer
+from .unused_graphs import UnusedGraph, UnusedGraphs
 
 NO_GRAD = "torch.no_grad()"
 

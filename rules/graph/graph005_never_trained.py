@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Machine, ParamsWithoutGrad
-from auditor.evidence.recorded.params_without_grad import Stepped
+from auditor.evidence.recorded.machine import Machine
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
+
+from .params_without_grad import ParamsWithoutGrad, Stepped
 
 NAMED = 3
 """Parameters that the message names; the rest are counted."""

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import LeavesOutsideOptimizer, Machine, ParamsWithoutGrad, UnusedGraphs
-from auditor.evidence.recorded.leaves_outside_optimizer import OutsideLeaf
+from auditor.evidence.recorded.machine import Machine
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
+
+from .leaves_outside_optimizer import LeavesOutsideOptimizer, OutsideLeaf
+from .params_without_grad import ParamsWithoutGrad
+from .unused_graphs import UnusedGraphs
 
 NAMED = 3
 """Tensors that the message names; the rest are counted."""

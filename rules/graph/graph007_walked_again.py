@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import BackwardRewalks, Machine, Source
-from auditor.evidence.recorded.backward_rewalks import Rewalk
-from auditor.evidence.source.backward_calls import one_after_the_other
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.files import Source
 from auditor.evidence.source.statements import shorten
 from auditor.model import Finding, FoundAt, Remedy, Severity
 from auditor.rule import Rule, knob
+
+from .backward_calls import one_after_the_other
+from .backward_rewalks import BackwardRewalks, Rewalk
 
 REMEDIES = {
     "growing": "Detach what is handed on before the next backward "

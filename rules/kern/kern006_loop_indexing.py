@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import IndexingLoops, Machine
-from auditor.evidence.recorded.indexing_loops import IndexingLoop
+from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.statements import shorten
 from auditor.evidence.trace.patterns import Loop, Structure
 from auditor.model import Finding, FoundAt, Remedy, Severity
 from auditor.rule import Rule, knob
+
+from .indexing_loops import IndexingLoop, IndexingLoops
 
 REMEDIES = {
     "pieces": "Do it for the whole tensor at once: broadcasting, a mask, index_select, scatter or "

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Machine, ModuleLoops
-from auditor.evidence.recorded.module_loops import ModuleLoop
+from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.statements import shorten
 from auditor.model import Finding, FoundAt, Remedy, Severity
 from auditor.rule import Rule, knob
+
+from .module_loops import ModuleLoop, ModuleLoops
 
 SEQUENCES = {"GRUCell": "nn.GRU", "LSTMCell": "nn.LSTM", "RNNCell": "nn.RNN"}
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import ForwardsInRow, Machine
+from auditor.evidence.recorded.machine import Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
 from ..placing import places_of
+from .forwards_in_row import ForwardsInRow
 
 
 @dataclass(frozen=True)

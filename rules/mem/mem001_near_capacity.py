@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.trace.capacity import DevicePeak, TraceMemory
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
+
+from .capacity import DevicePeak, TraceMemory
 
 
 @dataclass(frozen=True)

@@ -7,21 +7,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from auditor import amounts
-from auditor.evidence import (
-    DeviceMemory,
-    GrowingLines,
-    HostMemory,
-    KeptTensors,
-    Machine,
-    NeverFreed,
-    RetainedGraphs,
-)
-from auditor.evidence.recorded.kept_tensors import Keeper
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.retained_graphs import RetainedGraphs
 from auditor.evidence.recorded.trend import Trend
+from auditor.evidence.snapshot.never_freed import NeverFreed
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import NotLooked, Rule, knob, see
 
 from ..placing import places_of
+from .growing_lines import GrowingLines
+from .kept_tensors import Keeper, KeptTensors
+from .memory import DeviceMemory, HostMemory
 
 MIB = 2**20
 

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Allocations, DeviceMemory, Machine
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.snapshot.history import Allocations
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
+
+from .memory import DeviceMemory
 
 MIB = 2**20
 

@@ -6,9 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Allocations, DeviceMemory, Machine, Snapshot
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.snapshot.history import Allocations
+from auditor.evidence.snapshot.segments import Snapshot
 from auditor.model import Basis, Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule, knob
+
+from .memory import DeviceMemory
 
 MIB = 2**20
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import LateGrowth, Machine, VaryingSizes
-from auditor.evidence.snapshot.varying_sizes import Varying
+from auditor.evidence.recorded.machine import Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
 from ..placing import places_of
+from .late_growth import LateGrowth
+from .varying_sizes import Varying, VaryingSizes
 
 MIB = 2**20
 

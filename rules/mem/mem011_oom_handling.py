@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from auditor import amounts
-from auditor.evidence import DeviceCalls, Machine, OomHandlers
-from auditor.evidence.recorded.oom_handlers import Reason
+from auditor.evidence.recorded.device_calls import DeviceCalls
+from auditor.evidence.recorded.machine import Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
 from ..placing import places_of
 from ..pricing import between
+from .oom_handlers import OomHandlers, Reason
 
 WHY = {
     "swallows": "every other error of the step ends in this except as well (a wrong shape, a failed "

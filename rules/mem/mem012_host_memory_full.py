@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import HostMemory, Machine
+from auditor.evidence.recorded.machine import Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule, knob
+
+from .memory import HostMemory
 
 
 @dataclass(frozen=True)

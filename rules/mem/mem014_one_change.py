@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Machine, PeakExperiments, ZeroGrads
-from auditor.evidence.recorded.peak_experiments import Change
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.zero_grad import ZeroGrads
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
+
+from .peak_experiments import Change, PeakExperiments
 
 MIB = 2**20
 SAID = {

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Configs, Machine, OutOfMemory
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.snapshot.out_of_memory import OutOfMemory
 from auditor.evidence.source.argument_origin import PLACES, Home, allocator_home
+from auditor.evidence.source.config_values import Configs
 from auditor.model import Finding, Remedy, Severity
 from auditor.permit import ALLOCATOR
 from auditor.rule import Rule, knob

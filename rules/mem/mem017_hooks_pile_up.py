@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Machine
-from auditor.evidence.recorded.kept_hooks import KeptHooks
+from auditor.evidence.recorded.machine import Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
+
+from .kept_hooks import KeptHooks
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from auditor.evidence import Source
-from auditor.evidence.source.files import name_of, span_of, the_only
+from auditor.evidence.source.files import Source, name_of, span_of, the_only
 from auditor.model import Edit, Site
 from auditor.permit import Permit
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Machine, Nonfinite
+from auditor.evidence.recorded.machine import Machine
 from auditor.model import Finding, FoundAt, Remedy, Severity
 from auditor.rule import Rule
 
 from ..placing import places_of
+from .nonfinite import Nonfinite
 
 REMEDIES = {
     "exp": "Bound what exp is given: subtract the maximum first, stay "

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from auditor.evidence import Amp, Machine, OpRanges
-from auditor.evidence.recorded.op_ranges import LARGEST, Delicate
+from auditor.evidence.recorded.amp import Amp
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.op_ranges import LARGEST, Delicate, OpRanges
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Machine, Updates
+from auditor.evidence.recorded.machine import Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
+
+from .half_updates import Updates
 
 BITS = {"float16": 11, "bfloat16": 8}
 """Bits of significand: an update below 2 ** -(bits + 1) of the weight is rounded away."""

@@ -8,13 +8,17 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.batch_means import Estimate
-from auditor.evidence import Configs, DebugModes, Machine, Source, Steps
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.call_arguments import CallArgument, given
+from auditor.evidence.source.config_values import Configs
+from auditor.evidence.source.files import Source
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import ANY, Permit
 from auditor.rule import Rule, knob
 
 from ..pricing import between
+from .debug_modes import DebugModes
 
 _SWITCHES = ("torch.autograd.set_detect_anomaly", "torch.autograd.detect_anomaly")
 OFF = "set_detect_anomaly(False)"

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from auditor.evidence import Machine, OpRanges, Source
-from auditor.evidence.recorded.op_ranges import LARGEST, SMALLEST, Delicate
-from auditor.evidence.source.files import name_of
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.op_ranges import LARGEST, SMALLEST, Delicate, OpRanges
+from auditor.evidence.source.files import Source, name_of
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule

@@ -6,10 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from auditor.evidence import Checkpoints, Loads, Machine, Nonfinite, NormBuffers
-from auditor.evidence.recorded.norm_buffers import NormBuffer
+from auditor.evidence.checkpoints import Checkpoints
+from auditor.evidence.recorded.load_state_dict import Loads
+from auditor.evidence.recorded.machine import Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule
+
+from .nonfinite import Nonfinite
+from .norm_buffers import NormBuffer, NormBuffers
 
 if TYPE_CHECKING:
     from auditor.checkpoints.contents import TensorFacts

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import GradientNorms, Machine, Source
-from auditor.evidence.recorded.grad_norms import Growth, NormSeries
-from auditor.evidence.source.schedulers import scheduler
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.files import Source
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
+
+from .grad_norms import GradientNorms, Growth, NormSeries
+from .schedulers import scheduler
 
 
 @dataclass(frozen=True)

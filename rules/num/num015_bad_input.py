@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from auditor.evidence import Machine, Nonfinite, Source
-from auditor.evidence.recorded.nonfinite import Birth
-from auditor.evidence.source.nonfinite_data import Leak, handed_on, leak, prepared
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.files import Source
 from auditor.evidence.source.statements import shorten
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site
 from auditor.rule import Rule
+
+from .nonfinite import Birth, Nonfinite
+from .nonfinite_data import Leak, handed_on, leak, prepared
 
 LETS = {
     "division": "it divides by what can be 0",

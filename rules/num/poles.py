@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import ast
 
-from auditor.evidence import Source
 from auditor.evidence.recorded.op_ranges import Delicate
-from auditor.evidence.source.files import name_of, span_of
+from auditor.evidence.source.files import Source, name_of, span_of
 from auditor.model import Edit, Site
 from auditor.permit import Permit
 

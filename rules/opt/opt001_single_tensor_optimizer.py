@@ -6,18 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Configs, Machine, Source
-from auditor.evidence.recorded.single_tensor_steps import (
-    Alone,
-    RunsOptimizerCalls,
-    SingleTensorSteps,
-)
+from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.call_arguments import CallArgument, given
+from auditor.evidence.source.config_values import Configs
+from auditor.evidence.source.files import Source
 from auditor.evidence.trace.optimizer import MANY_LAUNCHES, OptimizerCalls
 from auditor.model import Finding, Remedy, Severity
 from auditor.model.what_if import Change
 from auditor.permit import OPTIMIZERS, Permit
 from auditor.rule import Rule, knob
+
+from .single_tensor_steps import Alone, RunsOptimizerCalls, SingleTensorSteps
 
 
 @dataclass(frozen=True)

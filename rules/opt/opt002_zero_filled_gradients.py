@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Configs, Machine, Source, ZeroGrads
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.zero_grad import ZeroGrads
 from auditor.evidence.source.call_arguments import CallArgument, given
+from auditor.evidence.source.config_values import Configs
+from auditor.evidence.source.files import Source
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import ANY, Permit
 from auditor.rule import Rule, knob

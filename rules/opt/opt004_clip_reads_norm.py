@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from auditor.evidence import Configs, Reads
-from auditor.evidence.recorded.reads import Place
+from auditor.evidence.recorded.reads import Place, Reads
 from auditor.evidence.source.call_arguments import CallArgument, given
+from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import ANY, Permit

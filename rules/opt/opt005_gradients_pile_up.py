@@ -6,12 +6,13 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Machine, Source, StaleGrads
-from auditor.evidence.recorded.stale_grads import AccumulatedOver
-from auditor.evidence.source.files import name_of
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.files import Source, name_of
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
+
+from .stale_grads import AccumulatedOver, StaleGrads
 
 
 def _clearing(tree: ast.Module, call: ast.Call | None) -> set[str]:

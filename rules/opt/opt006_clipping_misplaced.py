@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Machine
-from auditor.evidence.recorded.misplaced_clipping import MisplacedClipping
+from auditor.evidence.recorded.machine import Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
+
+from .misplaced_clipping import MisplacedClipping
 
 
 @dataclass(frozen=True)

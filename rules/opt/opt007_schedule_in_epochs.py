@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Machine
-from auditor.evidence.recorded.scheduler_steps import Scheduled, SchedulerSteps
+from auditor.evidence.recorded.machine import Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
+
+from .scheduler_steps import Scheduled, SchedulerSteps
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Machine, MicroBatches, Source
-from auditor.evidence.source.files import name_of
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.files import Source, name_of
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
+
+from .micro_batches import MicroBatches
 
 FOLLOW_SCALE = ("SGD", "ASGD")
 """Optimizers whose update grows with the gradients; others divide by their size."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Reads
-from auditor.evidence.recorded.reads import Place
+from auditor.evidence.recorded.reads import Place, Reads
 from auditor.evidence.trace.host_waits import TraceWaits
 from auditor.model import Finding, Remedy, Severity
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import DeviceCalls, Machine, Source
+from auditor.evidence.recorded.device_calls import DeviceCalls
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.files import Source
 from auditor.evidence.trace.host_waits import TraceWaits
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.trace.driver_calls import DriverCalls, TraceDriver
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
+
+from .driver_calls import DriverCalls, TraceDriver
 
 
 @dataclass(frozen=True)

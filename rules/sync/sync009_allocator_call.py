@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import CacheChurn, DeviceCalls, Machine, Source, Steps
-from auditor.evidence.recorded.device_calls import CallSite
+from auditor.evidence.recorded.device_calls import CallSite, DeviceCalls
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.source.files import Source
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 from ..pricing import between
+from .cache_churn import CacheChurn
 
 COMMANDS = {
     "reset_peak_memory_stats": "the peak that is read later is only that of one step",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Copies, Source
-from auditor.evidence.source.files import Span
+from auditor.evidence.recorded.copies import Copies
+from auditor.evidence.source.files import Source, Span
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import Permit
 

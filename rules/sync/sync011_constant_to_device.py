@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Copies
+from auditor.evidence.recorded.copies import Copies
 from auditor.model import Finding, Remedy, Severity
 
 from ..copying import CopyRule

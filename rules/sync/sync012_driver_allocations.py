@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import NeverFreed
-from auditor.evidence.snapshot.segment_requests import SegmentRequests
-from auditor.evidence.trace.driver_calls import DriverCalls, TraceDriver
+from auditor.evidence.snapshot.never_freed import NeverFreed
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob, see
+
+from .driver_calls import DriverCalls, TraceDriver
+from .segment_requests import SegmentRequests
 
 WARMING = 1
 """Steps at the begin of a trace in which allocations are still warm-up."""

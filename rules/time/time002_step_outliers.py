@@ -8,8 +8,11 @@ from statistics import median
 
 from auditor import amounts
 from auditor.batch_means import mean_of
-from auditor.evidence import Batches, Loading, Machine, Steps
+from auditor.evidence.recorded.batches import Batches
+from auditor.evidence.recorded.loading import Loading
+from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.step_pattern import StepPattern
+from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.trace.steps import TraceSteps
 from auditor.model import Finding, Remedy, SeenOn, Severity
 from auditor.rule import NotLooked, Rule, knob

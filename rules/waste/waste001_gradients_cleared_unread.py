@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Machine, ThrownWork
-from auditor.evidence.recorded.thrown_work import Thrown
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.thrown_work import Thrown, ThrownWork
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import knob
 

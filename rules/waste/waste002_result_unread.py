@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Machine, Source, ThrownWork
-from auditor.evidence.recorded.thrown_work import Thrown, handed_on
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.thrown_work import Thrown, ThrownWork, handed_on
+from auditor.evidence.source.files import Source
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import knob
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from auditor import amounts
-from auditor.evidence import Machine, ThrownWork
-from auditor.evidence.recorded.thrown_work import Thrown
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.thrown_work import Thrown, ThrownWork
 from auditor.model import Finding, Site
 from auditor.rule import Rule
 

@@ -10,15 +10,15 @@ import pickle
 from pathlib import Path
 
 import pytest
+from auditor.rules.graph.backward import Backward
+from auditor.rules.mem.memory import DeviceMemory
+from auditor.rules.num.debug_modes import DebugModes
 from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.evidence import (
-    Backward,
     Batches,
-    DebugModes,
     DeviceCalls,
-    DeviceMemory,
     Machine,
     Reads,
     RetainedGraphs,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from auditor.rules.graph.graph003_graph_in_eval import GraphRecordedInEvaluation
+from auditor.rules.graph.leaves_outside_optimizer import LeavesOutsideOptimizer
+from auditor.rules.graph.unused_graphs import UnusedGraph, UnusedGraphs
 
-from auditor.evidence import LeavesOutsideOptimizer, Machine, Source, UnusedGraphs
-from auditor.evidence.recorded.unused_graphs import UnusedGraph
+from auditor.evidence import Machine, Source
 from auditor.model import Site
 from auditor.patch import plan
 from tests.rules.asking import ask

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from auditor.reports import renderer
+from auditor.rules.num.grad_norms import GradientNorms
+from auditor.rules.num.half_updates import Updates
+from auditor.rules.num.nonfinite import Nonfinite
 
 from auditor.evidence.recorded.amp import Amp
-from auditor.evidence.recorded.grad_norms import GradientNorms
-from auditor.evidence.recorded.half_updates import Updates
-from auditor.evidence.recorded.nonfinite import Nonfinite
 from auditor.evidence.recorded.op_ranges import OpRanges
 from auditor.evidence.table import Evidence, Table
 from auditor.judging import build_report

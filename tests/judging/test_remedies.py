@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from auditor.rules.amp.amp002_tf32_off import Hints as Tf32Hints
+from auditor.rules.amp.grad_scaler import unscale_call
 from auditor.rules.cfg.cfg001_autotuning_every_step import Hints as AutotuningHints
 from auditor.rules.reading import ReadHints
 
@@ -16,7 +17,6 @@ from auditor.evidence.recorded.amp import AmpEvent
 from auditor.evidence.recorded.batches import Loader
 from auditor.evidence.recorded.copies import Copy
 from auditor.evidence.recorded.reads import Read
-from auditor.evidence.source.grad_scaler import unscale_call
 from auditor.evidence.source.read_purpose import Expression
 from auditor.evidence.trace.optimizer import OptimizerCalls
 from auditor.evidence.trace.patterns import Structure

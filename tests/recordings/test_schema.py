@@ -8,14 +8,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from auditor.rules.cfg.rows import DoubleBirthRow, DoubleParametersRow
 
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 from auditor.recordings.schema import (
     PARTS,
     ROWS,
     BatchRow,
-    DoubleBirthRow,
-    DoubleParametersRow,
     Item,
     PassRow,
     ReadRow,

@@ -13,15 +13,15 @@ from auditor.rules.comp.comp005_compiled_in_step import CompiledInStep
 from auditor.rules.comp.comp006_compile_does_not_pay import CompileDoesNotPay
 from auditor.rules.comp.comp007_graphs_skipped import GraphsSkipped
 from auditor.rules.comp.comp008_hook_never_runs import HookNeverRuns
+from auditor.rules.comp.graph_entries import Entered, GraphEntries
+from auditor.rules.comp.late_hooks import LateHook, LateHooks
 from auditor.rules.sync.sync001_scalar_read import ScalarReadEveryStep
 
-from auditor.evidence import CompiledRegions, Compiles, LateHooks, Machine, Source, Steps
+from auditor.evidence import CompiledRegions, Compiles, Machine, Source, Steps
 from auditor.evidence.recorded.compiled_regions import Region
 from auditor.evidence.recorded.compiles import Break, Recompiled, Skip
-from auditor.evidence.recorded.late_hooks import LateHook
 from auditor.evidence.recorded.steps import Step
 from auditor.evidence.source.statements import Statements
-from auditor.evidence.trace.graph_entries import Entered, GraphEntries
 from auditor.judging.merging import causes_of, joined
 from auditor.model import Finding, Site
 from auditor.rule import NotLooked

@@ -6,6 +6,9 @@ from dataclasses import replace
 
 import pytest
 from auditor.rules.comp.comp011_gradients_at_once import GradientsAtOnce
+from auditor.rules.dist.buffer_broadcasts import BufferBroadcasts, SentBuffers
+from auditor.rules.dist.collective_order import Call, CollectiveOrder, Parting
+from auditor.rules.dist.collectives import Collective, Collectives, OwnTraffic
 from auditor.rules.dist.dist005_synced_micro_batches import AveragedTooOften
 from auditor.rules.dist.dist006_unused_parameters_sought import SearchForNothing
 from auditor.rules.dist.dist007_same_order_each_epoch import SameOrderEachEpoch
@@ -17,31 +20,16 @@ from auditor.rules.dist.dist013_stepped_unaveraged import SteppedUnaveraged
 from auditor.rules.dist.dist014_buffers_sent_unchanged import BuffersSentUnchanged
 from auditor.rules.dist.dist015_saved_by_all import SavedByAll
 from auditor.rules.dist.dist016_few_samples_normed import FewSamplesNormed
+from auditor.rules.dist.norm_batches import NormBatches, Norms
+from auditor.rules.dist.rank_saves import RankSaves, SavedAlike
 
-from auditor.evidence import (
-    BufferBroadcasts,
-    CollectiveOrder,
-    Collectives,
-    DataParallel,
-    Machine,
-    NormBatches,
-    OwnTraffic,
-    RankBatches,
-    RankSaves,
-    SamplerEpochs,
-    Source,
-)
-from auditor.evidence.recorded.buffer_broadcasts import SentBuffers
-from auditor.evidence.recorded.collective_order import Call, Parting
-from auditor.evidence.recorded.collectives import Collective
+from auditor.evidence import DataParallel, Machine, RankBatches, SamplerEpochs, Source
 from auditor.evidence.recorded.data_parallel import (
     Apart,
     DataParallelModule,
     SameBatches,
     SameOrder,
 )
-from auditor.evidence.recorded.norm_batches import Norms
-from auditor.evidence.recorded.rank_saves import SavedAlike
 from auditor.evidence.recorded.step_pattern import StepPattern
 from auditor.model import Severity, Site
 

@@ -8,13 +8,13 @@ import pytest
 from auditor.rules.amp.amp006_scaler_misused import GradScalerMisused
 from auditor.rules.amp.amp009_loss_in_half import LossInHalf
 from auditor.rules.cfg.cfg008_float64_creeps import Float64InTheStep
+from auditor.rules.cfg.float64_ops import Double, Float64Ops
+from auditor.rules.num.half_updates import HalfUpdates, Updates
 from auditor.rules.num.num005_lost_updates import LEAST, UpdatesRoundedAway
 from auditor.rules.num.num012_vanishing_epsilon import EpsilonVanishes
 
-from auditor.evidence import Amp, Float64Ops, Machine, OpRanges, Source
+from auditor.evidence import Amp, Machine, OpRanges, Source
 from auditor.evidence.recorded.amp import AmpEvent, ScaleUpdate
-from auditor.evidence.recorded.float64_ops import Double
-from auditor.evidence.recorded.half_updates import HalfUpdates, Updates
 from auditor.evidence.recorded.op_ranges import Delicate
 from auditor.model import Severity, Site
 from tests.rules.asking import ask

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.graph.backward import Backward
 from auditor.rules.graph.graph001_graph_kept import GraphKeptAcrossSteps
 
-from auditor.evidence import Backward, Machine, RetainedGraphs, Source
+from auditor.evidence import Machine, RetainedGraphs, Source
 from auditor.evidence.recorded.retained_graphs import Holding, Root
 from auditor.model import Severity, Site
 from tests.rules.asking import ask

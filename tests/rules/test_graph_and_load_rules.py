@@ -8,24 +8,15 @@ from dataclasses import replace
 
 import pytest
 from auditor.rules.amp.amp005_old_amp_api import OldMixedPrecisionApi
+from auditor.rules.ckpt.activation_checkpointing import ActivationCheckpointing, Unchosen
 from auditor.rules.ckpt.ckpt002_variant_not_chosen import CheckpointVariantNotChosen
 from auditor.rules.ckpt.ckpt006_stale_rate import CheckpointOverridesRate
+from auditor.rules.graph.backward_rewalks import BackwardRewalks, Call
 from auditor.rules.graph.graph007_walked_again import GraphWalkedAgain
 from auditor.rules.opt.opt004_clip_reads_norm import ClipReadsGradientNorm
 
-from auditor.evidence import (
-    ActivationCheckpointing,
-    Amp,
-    BackwardRewalks,
-    Configs,
-    Loads,
-    Machine,
-    Reads,
-    Source,
-)
-from auditor.evidence.recorded.activation_checkpointing import Unchosen
+from auditor.evidence import Amp, Configs, Loads, Machine, Reads, Source
 from auditor.evidence.recorded.amp import AmpEvent
-from auditor.evidence.recorded.backward_rewalks import Call
 from auditor.evidence.recorded.load_state_dict import Group, Load
 from auditor.evidence.recorded.reads import Read
 from auditor.evidence.recorded.step_pattern import StepPattern

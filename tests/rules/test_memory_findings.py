@@ -6,12 +6,20 @@ from dataclasses import replace
 
 import pytest
 from auditor.rules.ckpt.ckpt004_save_blocks_step import SaveBlocksStep
+from auditor.rules.mem.late_growth import LateGrowth, NewSizes
 from auditor.rules.mem.mem006_peak_by_line import PeakHeldByFewLines
 from auditor.rules.mem.mem008_variable_sizes import VaryingSizesReallocate
 from auditor.rules.mem.mem012_host_memory_full import HostMemoryNearlyFull
 from auditor.rules.mem.mem015_out_of_memory import RanOutOfMemory
+from auditor.rules.mem.memory import HostMemory
+from auditor.rules.mem.peak import Peak, PeakHolders
+from auditor.rules.mem.varying_sizes import Outcomes, Varying, VaryingSizes
+from auditor.rules.num.grad_norms import GradientNorms, NormSeries
 from auditor.rules.num.num014_gradients_explode import GradientsExplode
 from auditor.rules.opt.opt005_gradients_pile_up import GradientsPileUp
+from auditor.rules.opt.stale_grads import AccumulatedOver, StaleGrads
+from auditor.rules.sync.driver_calls import DriverCalls, TraceDriver
+from auditor.rules.sync.segment_requests import SegmentRequests
 from auditor.rules.sync.sync008_synchronous_memset import SynchronousMemset
 from auditor.rules.sync.sync012_driver_allocations import DriverAllocationsInSteadyState
 from auditor.rules.time.time002_step_outliers import StepOutliers
@@ -19,31 +27,18 @@ from auditor.rules.time.time002_step_outliers import StepOutliers
 from auditor.evidence import (
     Batches,
     Configs,
-    GradientNorms,
-    HostMemory,
-    LateGrowth,
     Machine,
     NeverFreed,
     OutOfMemory,
-    PeakHolders,
     Saves,
     Source,
-    StaleGrads,
     Steps,
-    VaryingSizes,
 )
-from auditor.evidence.recorded.grad_norms import NormSeries
-from auditor.evidence.recorded.stale_grads import AccumulatedOver
 from auditor.evidence.recorded.steps import Step
 from auditor.evidence.recorded.torch_save import Save
 from auditor.evidence.recorded.trend import Trend
-from auditor.evidence.snapshot.late_growth import NewSizes
-from auditor.evidence.snapshot.peak import Peak
-from auditor.evidence.snapshot.segment_requests import SegmentRequests
 from auditor.evidence.snapshot.state_at import Holder
-from auditor.evidence.snapshot.varying_sizes import Outcomes, Varying
 from auditor.evidence.snapshot.what_if import Outcome
-from auditor.evidence.trace.driver_calls import DriverCalls, TraceDriver
 from auditor.model import Severity, Site
 from auditor.rule import NotLooked
 from tests.rules.asking import ask

@@ -10,18 +10,11 @@ import pytest
 from auditor.rules.mem.mem011_oom_handling import WHY, OutOfMemoryHandledWrongly
 from auditor.rules.mem.mem014_one_change import REMEDIES, PeakMemoryCutByOneChange
 from auditor.rules.mem.mem015_out_of_memory import RanOutOfMemory
+from auditor.rules.mem.oom_handlers import Flaw, OomHandlers
+from auditor.rules.mem.peak_experiments import Change, PeakExperiments
 
-from auditor.evidence import (
-    DeviceCalls,
-    Machine,
-    OomHandlers,
-    OutOfMemory,
-    PeakExperiments,
-    ZeroGrads,
-)
+from auditor.evidence import DeviceCalls, Machine, OutOfMemory, ZeroGrads
 from auditor.evidence.recorded.device_calls import DeviceCall
-from auditor.evidence.recorded.oom_handlers import Flaw
-from auditor.evidence.recorded.peak_experiments import Change
 from auditor.evidence.recorded.zero_grad import ZeroGrad
 from auditor.model import Severity, Site
 from tests.rules.asking import ask

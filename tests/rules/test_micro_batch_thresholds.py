@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from auditor.rules.opt.micro_batches import AddedUp, MicroBatches
 from auditor.rules.opt.opt008_loss_not_divided import LossNotDivided
 
-from auditor.evidence import Machine, MicroBatches, Source
-from auditor.evidence.recorded.micro_batches import AddedUp
+from auditor.evidence import Machine, Source
 from auditor.model import Site
 
 ADDED = AddedUp(Site("t.py", 1, "step", "loss.backward()"), "SGD", 10, 9, 4)

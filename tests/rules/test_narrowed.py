@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from auditor.rules.cfg.cfg008_float64_creeps import Float64InTheStep
+from auditor.rules.cfg.float64_ops import Double, Float64Ops
 
-from auditor.evidence import Float64Ops, Machine, Source
-from auditor.evidence.recorded.float64_ops import Double
+from auditor.evidence import Machine, Source
 from auditor.model import Severity, Site
 from tests.rules.asking import ask
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from auditor.rules.ckpt.ckpt005_cannot_resume import CheckpointCannotResume
+from auditor.rules.ckpt.resumes import Resumes, Unsaved
 
-from auditor.evidence.source.resumes import Resumes, Unsaved
 from auditor.model import Severity, Site
 from auditor.rule import NotLooked
 

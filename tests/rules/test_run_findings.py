@@ -9,39 +9,31 @@ from dataclasses import replace
 import pytest
 from auditor.rules.amp.amp009_loss_in_half import LossInHalf
 from auditor.rules.cfg.cfg008_float64_creeps import Float64InTheStep
+from auditor.rules.cfg.float64_ops import Double, Float64Ops
 from auditor.rules.graph.graph003_graph_in_eval import GraphRecordedInEvaluation
 from auditor.rules.graph.graph004_create_graph_cycle import GradientsKeepTheirGraph
 from auditor.rules.graph.graph005_never_trained import ParametersNeverTrained
 from auditor.rules.graph.graph006_left_out import TrainableTensorLeftOut
+from auditor.rules.graph.leaves_outside_optimizer import LeavesOutsideOptimizer, OutsideLeaf
+from auditor.rules.graph.params_without_grad import ParamsWithoutGrad, Stepped, WithoutGrad
+from auditor.rules.graph.unused_graphs import (
+    CreateGraphCycle,
+    CreateGraphCycles,
+    UnusedGraph,
+    UnusedGraphs,
+)
+from auditor.rules.kern.indexing_loops import IndexingLoop, IndexingLoops
 from auditor.rules.kern.kern006_loop_indexing import LoopOverIndex
+from auditor.rules.num.nonfinite import BadTensor, Birth, InputRange, Nonfinite
 from auditor.rules.num.num002_nonfinite_born import NonfiniteValueBorn
 from auditor.rules.num.num004_half_headroom import HalfNearOverflow
 from auditor.rules.num.num013_poisoned_weights import WeightsPoisoned
 from auditor.rules.num.num015_bad_input import BatchNotFinite
 
-from auditor.evidence import (
-    Amp,
-    CreateGraphCycles,
-    Float64Ops,
-    IndexingLoops,
-    LeavesOutsideOptimizer,
-    Loads,
-    Machine,
-    Nonfinite,
-    OpRanges,
-    ParamsWithoutGrad,
-    Source,
-    UnusedGraphs,
-)
+from auditor.evidence import Amp, Loads, Machine, OpRanges, Source
 from auditor.evidence.recorded.amp import ScaleUpdate
-from auditor.evidence.recorded.float64_ops import Double
-from auditor.evidence.recorded.indexing_loops import IndexingLoop
-from auditor.evidence.recorded.leaves_outside_optimizer import OutsideLeaf
 from auditor.evidence.recorded.load_state_dict import Load
-from auditor.evidence.recorded.nonfinite import BadTensor, Birth, InputRange
 from auditor.evidence.recorded.op_ranges import Delicate
-from auditor.evidence.recorded.params_without_grad import Stepped, WithoutGrad
-from auditor.evidence.recorded.unused_graphs import CreateGraphCycle, UnusedGraph
 from auditor.model import Severity, Site
 from tests.rules.asking import ask
 

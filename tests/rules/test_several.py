@@ -8,10 +8,15 @@ import pytest
 from auditor.rules.amp.amp004_half_where_bfloat16 import HalfWhereBfloat16IsNative
 from auditor.rules.ckpt.ckpt004_save_blocks_step import SaveBlocksStep
 from auditor.rules.data.data009_device_resident_batch import LoaderYieldsDeviceTensors
+from auditor.rules.graph.backward import Backward, BackwardCall
 from auditor.rules.graph.graph002_retain_never_needed import RetainedGraphNeverNeeded
+from auditor.rules.mem.capacity import DevicePeak, TraceMemory
 from auditor.rules.mem.mem001_near_capacity import DeviceMemoryNearlyFull
 from auditor.rules.mem.mem006_peak_by_line import PeakHeldByFewLines
 from auditor.rules.mem.mem011_oom_handling import OutOfMemoryHandledWrongly
+from auditor.rules.mem.oom_handlers import OomHandlers
+from auditor.rules.mem.peak import Peak, PeakHolders
+from auditor.rules.num.half_updates import HalfUpdates, Updates
 from auditor.rules.num.num004_half_headroom import HalfNearOverflow
 from auditor.rules.num.num005_lost_updates import UpdatesRoundedAway
 from auditor.rules.num.num013_poisoned_weights import WeightsPoisoned
@@ -21,34 +26,26 @@ from auditor.rules.sync.sync001_scalar_read import ScalarReadEveryStep
 from auditor.checkpoints.contents import Scan, Tally, TensorFacts
 from auditor.evidence import (
     Amp,
-    Backward,
     Batches,
     Checkpoints,
     Configs,
     DeviceCalls,
     Machine,
-    OomHandlers,
     OpRanges,
-    PeakHolders,
     Reads,
     Saves,
     Source,
-    Updates,
     ZeroGrads,
 )
 from auditor.evidence.checkpoints import Checkpoint
 from auditor.evidence.recorded.amp import AmpEvent
-from auditor.evidence.recorded.backward import BackwardCall
 from auditor.evidence.recorded.batches import Batch, Loader
 from auditor.evidence.recorded.device_calls import DeviceCall
-from auditor.evidence.recorded.half_updates import HalfUpdates
 from auditor.evidence.recorded.op_ranges import Delicate
 from auditor.evidence.recorded.reads import Read
 from auditor.evidence.recorded.torch_save import Save
 from auditor.evidence.recorded.zero_grad import ZeroGrad
-from auditor.evidence.snapshot.peak import Peak
 from auditor.evidence.snapshot.state_at import Holder
-from auditor.evidence.trace.capacity import DevicePeak, TraceMemory
 from auditor.model import Site
 from tests.rules.asking import ask
 

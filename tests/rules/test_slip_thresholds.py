@@ -7,48 +7,35 @@ from dataclasses import replace
 import pytest
 from auditor.rules.cfg.cfg009_trained_in_eval_mode import TrainedInEvalMode
 from auditor.rules.cfg.cfg010_evaluated_in_train_mode import EvaluatedInTrainMode
+from auditor.rules.cfg.eval_mode_steps import EvalModeSteps, Switch
+from auditor.rules.cfg.train_mode_forwards import Evaluated, TrainModeForwards
 from auditor.rules.ckpt.ckpt009_kept_state_is_live import KeptStateIsLive
+from auditor.rules.ckpt.kept_states import KeptState, KeptStates
+from auditor.rules.data.array_lists import ArrayList, ArrayLists
 from auditor.rules.data.data010_list_of_arrays import TensorOfListOfArrays
 from auditor.rules.data.data011_workers_draw_alike import WorkersDrawAlike
 from auditor.rules.data.data012_file_read_again import FileReadAgain
+from auditor.rules.data.repeated_draws import Repeated, RepeatedDraws
+from auditor.rules.data.reread_files import RereadFile, RereadFiles
 from auditor.rules.graph.graph008_one_backward_for_all import OneBackwardForAll
+from auditor.rules.graph.summed_losses import LossSums, SummedLosses
+from auditor.rules.kern.forwards_in_row import ForwardsInRow, InRow
 from auditor.rules.kern.kern007_module_piece_by_piece import ModulePieceByPiece
 from auditor.rules.kern.kern008_forwards_in_row import ForwardsOfSmallBatches
+from auditor.rules.kern.module_loops import ModuleLoop, ModuleLoops
+from auditor.rules.mem.kept_hooks import KeptHook, KeptHooks
 from auditor.rules.mem.mem016_all_differences import AllDifferences
 from auditor.rules.mem.mem017_hooks_pile_up import HooksPileUp
+from auditor.rules.mem.pairwise_differences import Differences, PairwiseDifferences
+from auditor.rules.opt.misplaced_clipping import InVain, MisplacedClipping
 from auditor.rules.opt.opt006_clipping_misplaced import ClippingMisplaced
 from auditor.rules.opt.opt007_schedule_in_epochs import ScheduleInEpochs
+from auditor.rules.opt.scheduler_steps import Scheduled, SchedulerSteps
+from auditor.rules.time.storage_syncs import StorageSync, StorageSyncs
 from auditor.rules.time.time004_storage_waited_for import StorageWaitedFor
 
-from auditor.evidence import (
-    ArrayLists,
-    EvalModeSteps,
-    ForwardsInRow,
-    KeptStates,
-    LossSums,
-    Machine,
-    ModuleLoops,
-    PairwiseDifferences,
-    RepeatedDraws,
-    RereadFiles,
-    StorageSyncs,
-    TrainModeForwards,
-)
-from auditor.evidence.recorded.array_lists import ArrayList
+from auditor.evidence import Machine
 from auditor.evidence.recorded.batches import Loader
-from auditor.evidence.recorded.eval_mode_steps import Switch
-from auditor.evidence.recorded.forwards_in_row import InRow
-from auditor.evidence.recorded.kept_hooks import KeptHook, KeptHooks
-from auditor.evidence.recorded.kept_states import KeptState
-from auditor.evidence.recorded.misplaced_clipping import InVain, MisplacedClipping
-from auditor.evidence.recorded.module_loops import ModuleLoop
-from auditor.evidence.recorded.pairwise_differences import Differences
-from auditor.evidence.recorded.repeated_draws import Repeated
-from auditor.evidence.recorded.reread_files import RereadFile
-from auditor.evidence.recorded.scheduler_steps import Scheduled, SchedulerSteps
-from auditor.evidence.recorded.storage_syncs import StorageSync
-from auditor.evidence.recorded.summed_losses import SummedLosses
-from auditor.evidence.recorded.train_mode_forwards import Evaluated
 from auditor.model import Severity, Site
 from tests.rules.asking import ask
 

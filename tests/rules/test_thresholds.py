@@ -9,11 +9,17 @@ from auditor.rules.amp.amp004_half_where_bfloat16 import HalfWhereBfloat16IsNati
 from auditor.rules.amp.amp006_scaler_misused import GradScalerMisused
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
 from auditor.rules.data.data009_device_resident_batch import Hints, LoaderYieldsDeviceTensors
+from auditor.rules.graph.backward import Backward, BackwardCall
 from auditor.rules.graph.graph001_graph_kept import GraphKeptAcrossSteps
 from auditor.rules.graph.graph002_retain_never_needed import RetainedGraphNeverNeeded
+from auditor.rules.mem.growing_lines import GrowingLine, GrowingLines
+from auditor.rules.mem.kept_tensors import Keeper, KeptTensors
 from auditor.rules.mem.mem003_memory_grows import MemoryGrowsEveryStep
 from auditor.rules.mem.mem004_reserved_unneeded import ReservedMemoryNeverNeeded
 from auditor.rules.mem.mem005_pinned_segment import BlockPinsSegment
+from auditor.rules.mem.memory import DeviceMemory, HostMemory
+from auditor.rules.mem.self_concatenation import Accumulated
+from auditor.rules.num.debug_modes import AnomalyStep, DebugModes
 from auditor.rules.num.num008_unstable_formula import UnstableFormula
 from auditor.rules.num.num009_anomaly_mode import AnomalyModeLeftOn
 from auditor.rules.opt.opt002_zero_filled_gradients import GradientsFilledWithZeros
@@ -26,15 +32,9 @@ from auditor.rules.sync.sync009_allocator_call import AllocatorCallEveryStep
 
 from auditor.evidence import (
     Amp,
-    Backward,
     Batches,
     Configs,
-    DebugModes,
     DeviceCalls,
-    DeviceMemory,
-    GrowingLines,
-    HostMemory,
-    KeptTensors,
     Machine,
     NeverFreed,
     OpRanges,
@@ -46,22 +46,17 @@ from auditor.evidence import (
     ZeroGrads,
 )
 from auditor.evidence.recorded.amp import AmpEvent, ScaleUpdate
-from auditor.evidence.recorded.backward import BackwardCall
 from auditor.evidence.recorded.batches import Batch, InWorker, Loader
-from auditor.evidence.recorded.debug_modes import AnomalyStep
 from auditor.evidence.recorded.device_calls import DeviceCall
-from auditor.evidence.recorded.kept_tensors import Keeper
 from auditor.evidence.recorded.op_ranges import Delicate
 from auditor.evidence.recorded.reads import Read
 from auditor.evidence.recorded.retained_graphs import NODE_CAP, Holding, Root
 from auditor.evidence.recorded.steps import Step
 from auditor.evidence.recorded.trend import Trend
 from auditor.evidence.recorded.zero_grad import ZeroGrad
-from auditor.evidence.snapshot.growing_lines import GrowingLine
 from auditor.evidence.snapshot.never_freed import NeverFreedLine
 from auditor.evidence.snapshot.segments import Block, Segment
 from auditor.evidence.source.read_purpose import Expression
-from auditor.evidence.source.self_concatenation import Accumulated
 from auditor.model import Severity, Site
 from auditor.patch import plan
 from auditor.patch.edits import apply_edits

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
 from auditor.rules.data.data008_copies_to_device import StepBoundByCopiesToDevice
+from auditor.rules.mem.capacity import DevicePeak, TraceMemory
 from auditor.rules.mem.mem001_near_capacity import DeviceMemoryNearlyFull
 from auditor.rules.sync.sync013_copies_to_host import StepBoundByCopiesToHost
 from auditor.rules.time.time002_step_outliers import StepOutliers
@@ -15,7 +16,6 @@ from auditor.rules.time.time003_unattributed_time import UnattributedTime
 from auditor.evidence import Batches, Machine, Steps
 from auditor.evidence.recorded.batches import Batch
 from auditor.evidence.recorded.steps import Step
-from auditor.evidence.trace.capacity import DevicePeak, TraceMemory
 from auditor.evidence.trace.steps import Silence, TraceStep, TraceSteps
 from auditor.model import Severity
 from auditor.rule import NotLooked

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from auditor.evidence import DebugModes, Machine, Steps
+from auditor.rules.num.debug_modes import DebugModes
+
+from auditor.evidence import Machine, Steps
 from auditor.evidence.table import Evidence
 from auditor.judging import engine
 from auditor.model import Finding, Severity, Site

@@ -5,10 +5,10 @@ traces counted by hand.
 from __future__ import annotations
 
 import pytest
+from auditor.rules.mem.capacity import TraceMemory
+from auditor.rules.sync.driver_calls import TraceDriver
 
 from auditor.evidence.table import Evidence
-from auditor.evidence.trace.capacity import TraceMemory
-from auditor.evidence.trace.driver_calls import TraceDriver
 from auditor.evidence.trace.host_waits import TraceWaits
 from auditor.evidence.trace.steps import TraceSteps
 from auditor.recordings.standalone_trace import TraceRecording

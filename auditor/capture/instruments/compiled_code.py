@@ -25,7 +25,7 @@ from auditor.capture.instruments.torch_private.compiler import (
     when_skipped,
     when_told,
 )
-from auditor.capture.instruments.user_frames import OWN, OWN_ROOMS
+from auditor.capture.instruments.user_frames import OWN
 
 Told = Callable[[Any], None]
 
@@ -95,7 +95,7 @@ class CompiledCode:
             do()
 
     def _imported(self) -> None:
-        ours = [each.replace(os.sep, "/") for each in (OWN, *OWN_ROOMS)]
+        ours = [each.replace(os.sep, "/") for each in OWN]
         self._patches.on_undo(leave_out([*ours, SWAPPED]))
         when_told(self._patches.attribute, self._hears)
         self._tells_of_leaving = when_left(

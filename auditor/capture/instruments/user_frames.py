@@ -13,15 +13,16 @@ from collections.abc import Iterator
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
+import auditor
 from auditor.recordings.folder import RecordingWriter
 
-OWN = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
-"""Where the auditor's own files lie."""
+_PACKAGE, *_CHECKOUT = map(os.path.abspath, auditor.__path__)
 
-OWN_ROOMS = tuple(
-    os.path.join(os.path.dirname(OWN.rstrip(os.sep)), room) + os.sep
-    for room in ("rules", "reports")
+OWN = (
+    _PACKAGE + os.sep,
+    *(os.path.join(root, room) + os.sep for root in _CHECKOUT for room in ("rules", "reports")),
 )
+"""How the paths of the auditor's own files begin."""
 
 LOADER = os.path.join("torch", "utils", "data") + os.sep
 """In the path of every file of torch's loader."""
@@ -125,7 +126,7 @@ class Frames:
         return known
 
     def _judge(self, file: str) -> bool:
-        if file.startswith(("<", OWN, *OWN_ROOMS)):
+        if file.startswith(("<", *OWN)):
             return False
         path = os.path.abspath(file)
         if not self._innermost_is_own(path) or _is_generated(file):

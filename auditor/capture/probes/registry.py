@@ -1,8 +1,11 @@
-"""The probes, found in the packages of this one, and the order in which they are started."""
+"""The probes, found in the packages of this one and in those of the families of rules, and the order
+in which they are started.
+"""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Iterable, Iterator
 from types import ModuleType
@@ -14,21 +17,27 @@ WANTED = ("name", "parts", "passes")
 """What the class of a probe says of itself."""
 
 
-def find(package: ModuleType) -> tuple[type[Probe], ...]:
-    """The probes that the modules of a package's packages define, in the order of these modules but
-    for :attr:`Probe.after`.
+def homes(package: ModuleType, inner: str = "") -> Iterator[ModuleType]:
+    """The packages of a package, or those of this name in each of them that has one."""
+    for each in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        name = f"{each.name}.{inner}" if inner else each.name
+        if each.ispkg and importlib.util.find_spec(name) is not None:
+            yield importlib.import_module(name)
+
+
+def find(packages: Iterable[ModuleType]) -> tuple[type[Probe], ...]:
+    """The probes that the modules of these packages define, in the order of these modules but for
+    :attr:`Probe.after`.
 
     A probe is a class with a name; a class without one is a base of others. Raises TypeError for a
     probe without parts or passes, for two of one name, for a package without any, and where
     ``after`` names a probe that there is not or cannot hold.
     """
     found: dict[str, type[Probe]] = {}
-    for family in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
-        if not family.ispkg:
-            continue
-        own = tuple(_in_family(importlib.import_module(family.name)))
+    for package in packages:
+        own = tuple(_defined(package))
         if not own:
-            raise TypeError(f"no module of {family.name} defines a probe")
+            raise TypeError(f"no module of {package.__name__} defines a probe")
         for probe in own:
             if missing := [what for what in WANTED if not hasattr(probe, what)]:
                 raise TypeError(
@@ -43,7 +52,7 @@ def find(package: ModuleType) -> tuple[type[Probe], ...]:
     return tuple(_ordered(found))
 
 
-def _in_family(package: ModuleType) -> Iterator[type[Probe]]:
+def _defined(package: ModuleType) -> Iterator[type[Probe]]:
     for info in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
         module = importlib.import_module(info.name)
         classes = [
@@ -76,7 +85,7 @@ def _ordered(found: dict[str, type[Probe]]) -> Iterator[type[Probe]]:
         yield waiting.pop(free.name)
 
 
-PROBES = find(probes)
+PROBES = find((*homes(probes), *homes(importlib.import_module("auditor.rules"), "probes")))
 """All but the shadow device's own, which is imported where there is one."""
 
 

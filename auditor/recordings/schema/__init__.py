@@ -4,32 +4,29 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import pkgutil
+from collections.abc import Iterator
+
 from auditor.recordings.row import Item, PassRow, Row
-from auditor.recordings.schema.cfg import ConvSizesRow
 from auditor.recordings.schema.compare import (
     LossRow,
     MovedParameterRow,
     MovedStepsRow,
     ParameterRow,
 )
-from auditor.recordings.schema.compiled import (
-    CompileRow,
-    LateHookRow,
-    RegionRow,
-    RegionRunRow,
-)
+from auditor.recordings.schema.compiled import CompileRow, RegionRow, RegionRunRow
 from auditor.recordings.schema.course import CourseRow, DeviceWorkRow
 from auditor.recordings.schema.data import (
     BatchRow,
     DrawsRow,
-    KeptStateRow,
     ListedRow,
     LoaderRow,
     LoadingRow,
     LoadRow,
     ModuleLoadRow,
     OptimizerLoadRow,
-    PartialResumeRow,
     RateGroup,
     RereadRow,
     SaveRow,
@@ -37,15 +34,10 @@ from auditor.recordings.schema.data import (
 )
 from auditor.recordings.schema.dist import (
     BatchDigestRow,
-    BufferBroadcastRow,
-    CollectiveCallRow,
-    CollectiveRow,
     CommunicationRow,
     DataParallelRow,
     GradientSyncRow,
-    NormBatchRow,
     RankMemoryRow,
-    RankSaveRow,
     SamplerEpochRow,
 )
 from auditor.recordings.schema.drill import (
@@ -65,55 +57,26 @@ from auditor.recordings.schema.drill import (
 )
 from auditor.recordings.schema.graph import (
     BackwardRow,
-    CycleRow,
-    EnclosingRow,
-    EvalRow,
     FedRow,
     GraphRow,
-    KeptHookRow,
     Parameter,
-    RecomputeRow,
     ReusedRow,
-    RewalkRow,
     StillGroup,
-    StrayRow,
-    SummedRow,
 )
 from auditor.recordings.schema.manifest import Manifest
-from auditor.recordings.schema.memory import (
-    DifferencesRow,
-    KeptRow,
-    LeanerRow,
-    OwnerRow,
-)
+from auditor.recordings.schema.memory import KeptRow, OwnerRow
 from auditor.recordings.schema.numerics import (
     AmpRow,
     BadTensor,
     BirthInput,
     BirthRow,
-    DoubleBirthRow,
-    DoubleParametersRow,
-    ForwardsRow,
     ModeRow,
-    ModuleLoopRow,
     NonfiniteRow,
     NormBufferRow,
     NumericRow,
-    PiecewiseRow,
     ProfilerRow,
 )
-from auditor.recordings.schema.optim import (
-    ClippingRow,
-    MicroBatchRow,
-    NormRow,
-    SchedulerRow,
-    SingleTensorStepRow,
-    SwitchedRow,
-    TrainModeForwardRow,
-    UnclearedRow,
-    UpdateRow,
-    ZeroGradRow,
-)
+from auditor.recordings.schema.optim import ZeroGradRow
 from auditor.recordings.schema.planned import (
     PlannedBlocksRow,
     PlannedChangeRow,
@@ -140,6 +103,23 @@ from auditor.recordings.schema.sync import (
 )
 from auditor.recordings.schema.waste import ThrownRow
 
+FAMILIES = "auditor.rules"
+"""Rows that one family of rules alone reads stand in its module ``rows``."""
+
+
+def _of_families() -> Iterator[type[Row]]:
+    package = importlib.import_module(FAMILIES)
+    for family in pkgutil.iter_modules(package.__path__, FAMILIES + "."):
+        name = f"{family.name}.rows"
+        if family.ispkg and importlib.util.find_spec(name) is not None:
+            rows = vars(importlib.import_module(name)).values()
+            yield from (
+                row
+                for row in rows
+                if isinstance(row, type) and issubclass(row, Row) and row.__module__ == name
+            )
+
+
 ROWS: tuple[type[Row], ...] = (
     SiteRow,
     StepRow,
@@ -154,10 +134,8 @@ ROWS: tuple[type[Row], ...] = (
     CourseRow,
     DeviceWorkRow,
     CallRow,
-    RecomputeRow,
     SaveRow,
     SyncedRow,
-    KeptStateRow,
     LoaderRow,
     BatchRow,
     LoadingRow,
@@ -165,57 +143,26 @@ ROWS: tuple[type[Row], ...] = (
     ListedRow,
     RereadRow,
     BackwardRow,
-    EnclosingRow,
     ReusedRow,
-    RewalkRow,
-    SummedRow,
-    CycleRow,
-    EvalRow,
     GraphRow,
-    DifferencesRow,
     KeptRow,
-    LeanerRow,
     ModeRow,
     ZeroGradRow,
-    SingleTensorStepRow,
     AmpRow,
     FedRow,
     ModuleLoadRow,
     OptimizerLoadRow,
-    PartialResumeRow,
-    StrayRow,
-    KeptHookRow,
-    NormRow,
-    SchedulerRow,
-    MicroBatchRow,
-    SwitchedRow,
-    TrainModeForwardRow,
-    ClippingRow,
-    UnclearedRow,
-    UpdateRow,
     NumericRow,
-    DoubleBirthRow,
-    DoubleParametersRow,
-    PiecewiseRow,
-    ModuleLoopRow,
-    ForwardsRow,
     ThrownRow,
     CompileRow,
     RegionRow,
     RegionRunRow,
-    LateHookRow,
-    ConvSizesRow,
     DataParallelRow,
     GradientSyncRow,
-    NormBatchRow,
     SamplerEpochRow,
     BatchDigestRow,
-    BufferBroadcastRow,
-    CollectiveRow,
-    CollectiveCallRow,
     CommunicationRow,
     RankMemoryRow,
-    RankSaveRow,
     ProfilerRow,
     NonfiniteRow,
     NormBufferRow,
@@ -241,6 +188,7 @@ ROWS: tuple[type[Row], ...] = (
     PlannedBlocksRow,
     PlannedOptimizerRow,
     PlannedChangeRow,
+    *_of_families(),
 )
 """In the order of docs/recording.md. A part with several has rows that its tag tells apart
 (``what`` or ``call``).
@@ -262,25 +210,16 @@ __all__ = [
     "BatchRow",
     "BirthInput",
     "BirthRow",
-    "BufferBroadcastRow",
     "CallRow",
-    "ClippingRow",
-    "CollectiveCallRow",
-    "CollectiveRow",
     "CommunicationRow",
     "CompileRow",
-    "ConvSizesRow",
     "CopyRow",
     "Counters",
     "CourseRow",
-    "CycleRow",
     "DataParallelRow",
     "DeviceTimeRow",
     "DeviceUseRow",
     "DeviceWorkRow",
-    "DifferencesRow",
-    "DoubleBirthRow",
-    "DoubleParametersRow",
     "DrawsRow",
     "DrillBackwardRow",
     "DrillBatchRow",
@@ -295,19 +234,12 @@ __all__ = [
     "DrillSkippedRow",
     "DrillStartRow",
     "DrillStateRow",
-    "EnclosingRow",
-    "EvalRow",
     "FedRow",
-    "ForwardsRow",
     "GradientSyncRow",
     "GraphRow",
     "Item",
-    "KeptHookRow",
     "KeptRow",
-    "KeptStateRow",
     "LapseRow",
-    "LateHookRow",
-    "LeanerRow",
     "LimitRow",
     "ListedRow",
     "LoadRow",
@@ -315,16 +247,12 @@ __all__ = [
     "LoadingRow",
     "LossRow",
     "Manifest",
-    "MicroBatchRow",
     "ModeRow",
     "ModuleLoadRow",
-    "ModuleLoopRow",
     "MovedParameterRow",
     "MovedStepsRow",
     "NonfiniteRow",
-    "NormBatchRow",
     "NormBufferRow",
-    "NormRow",
     "NumericRow",
     "OperandItem",
     "OperatorOrderRow",
@@ -333,40 +261,27 @@ __all__ = [
     "OwnerRow",
     "Parameter",
     "ParameterRow",
-    "PartialResumeRow",
     "PassRow",
-    "PiecewiseRow",
     "PlannedBlocksRow",
     "PlannedChangeRow",
     "PlannedInputRow",
     "PlannedOptimizerRow",
     "ProfilerRow",
     "RankMemoryRow",
-    "RankSaveRow",
     "RateGroup",
     "ReadRow",
-    "RecomputeRow",
     "RegionRow",
     "RegionRunRow",
     "RereadRow",
     "ReusedRow",
-    "RewalkRow",
     "Row",
     "SamplerEpochRow",
     "SaveRow",
-    "SchedulerRow",
-    "SingleTensorStepRow",
     "SiteRow",
     "StepRow",
     "StillGroup",
-    "StrayRow",
-    "SummedRow",
-    "SwitchedRow",
     "SyncedRow",
     "ThrownRow",
-    "TrainModeForwardRow",
     "TrainingRow",
-    "UnclearedRow",
-    "UpdateRow",
     "ZeroGradRow",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from auditor.recordings.row import At, PassRow, doc, older
+from auditor.recordings.row import PassRow, doc, older
 
 
 class OwnerRow(PassRow, kw_only=True):
@@ -24,42 +24,6 @@ class OwnerRow(PassRow, kw_only=True):
         int, doc("since 1970, as in snapshots: an address serves many purposes one after another")
     ]
     addresses: Annotated[list[int], doc("in ascending order")]
-
-
-class DifferencesRow(PassRow, kw_only=True):
-    """One subtraction that made the differences of all pairs of rows, of which nothing was used but
-    the sums over the last dimension.
-    """
-
-    part = "differences"
-    when = "numbers"
-
-    at: At
-    kind: Annotated[str, doc("what was summed: `squares` or `absolute` values")]
-    size: Annotated[int, doc("of the last dimension")] = older(0)
-    bytes: Annotated[int, doc("of the differences")]
-    graph: Annotated[bool, doc("whether their graph was recorded")]
-
-
-class LeanerRow(PassRow, kw_only=True):
-    """One row per step, with one thing changed at a time: the peak of the step in the simulated
-    allocator.
-    """
-
-    part = "leaner"
-    when = "a rehearsal: leaner"
-
-    at: Annotated[int | None, doc("the optimizer's step")]
-    what: Annotated[
-        str,
-        doc(
-            "what was changed: nothing (empty), `gradients` (cleared before the step, where the "
-            "step itself clears them before "
-            "its first backward), `foreach` (optimizers step parameter by parameter)"
-        ),
-    ]
-    changed: Annotated[int, doc("tensors concerned")]
-    peak_allocated: Annotated[int, doc("bytes")]
 
 
 class KeptRow(PassRow, kw_only=True):

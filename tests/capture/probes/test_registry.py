@@ -15,7 +15,7 @@ import pytest
 
 from auditor.capture.instruments.user_frames import Frames
 from auditor.capture.probes.base import Context, Probe
-from auditor.capture.probes.registry import PROBES, find, select
+from auditor.capture.probes.registry import PROBES, find, homes, select
 from auditor.model.devices import CPU, SHADOW, DeviceInfo
 from auditor.recordings.folder import RecordingWriter
 
@@ -41,7 +41,7 @@ def found(
             path.parent.mkdir(parents=True, exist_ok=True)
             (path.parent / "__init__.py").touch()
             path.write_text(HEAD + source)
-        return [probe.name for probe in find(importlib.import_module(name))]
+        return [probe.name for probe in find(homes(importlib.import_module(name)))]
 
     yield names
     for module in [each for each in sys.modules if each.partition(".")[0] == name]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from auditor.evidence import ActivationCheckpointing
+from auditor.rules.ckpt.activation_checkpointing import ActivationCheckpointing
+
 from tests.evidence.recorded.rows import loud, steps
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.data.array_lists import ArrayLists
 
-from auditor.evidence import ArrayLists
 from tests.evidence.recorded.rows import loud, steps
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.cfg.autotuning import Autotuning
 
-from auditor.evidence import Autotuning
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud, steps
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from auditor.evidence import Backward
-from auditor.evidence.recorded.backward import BackwardCall, Retained
+from auditor.rules.graph.backward import Backward, BackwardCall, Retained
+
 from auditor.model import Site
 from tests.evidence.recorded.rows import loud, quiet, steps
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.graph.backward_rewalks import BackwardRewalks
 
-from auditor.evidence import BackwardRewalks
 from tests.evidence.recorded.rows import loud, steps
 
 

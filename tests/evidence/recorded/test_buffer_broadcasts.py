@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.dist.buffer_broadcasts import BufferBroadcasts
 
-from auditor.evidence import BufferBroadcasts
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud, steps
 

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from auditor.rules.dist.collective_order import CollectiveOrder
+from auditor.rules.dist.rows import CollectiveCallRow
 
-from auditor.evidence import CollectiveOrder
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import SCHEMA, RecordingWriter, write_manifest
-from auditor.recordings.schema import CollectiveCallRow, CommunicationRow, StepRow
+from auditor.recordings.schema import CommunicationRow, StepRow
 from auditor.rule import NotLooked
 from auditor.runs.rank_recordings import RankedRecording
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.dist.collectives import Collectives, OwnTraffic
 
-from auditor.evidence import Collectives, OwnTraffic
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud, steps
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.num.debug_modes import ENGINE, AnomalyStep, DebugModes
 
-from auditor.evidence import DebugModes
-from auditor.evidence.recorded.debug_modes import ENGINE, AnomalyStep
 from auditor.model import Site
 from tests.evidence.recorded.rows import loud, quiet, steps
 

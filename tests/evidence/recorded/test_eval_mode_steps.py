@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 
 import pytest
+from auditor.rules.cfg.eval_mode_steps import EvalModeSteps
 
-from auditor.evidence import EvalModeSteps
 from tests.evidence.recorded.rows import loud
 
 DECORATED = """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from auditor.evidence import Float64Ops
+from auditor.rules.cfg.float64_ops import Float64Ops
+
 from tests.evidence.recorded.rows import loud
 
 BIRTH = {"what": "birth", "at": 0, "how": "cast", "op": "to", "n": 6, "elements": 30, "largest": 9}

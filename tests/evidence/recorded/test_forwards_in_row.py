@@ -5,8 +5,7 @@ telling.
 from __future__ import annotations
 
 import pytest
-
-from auditor.evidence import ForwardsInRow
+from auditor.rules.kern.forwards_in_row import ForwardsInRow
 
 TEXT = """
 a = net(x)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
+from auditor.rules.num.grad_norms import GradientNorms, NormSeries
 
-from auditor.evidence import GradientNorms
-from auditor.evidence.recorded.grad_norms import NormSeries
 from tests.evidence.recorded.rows import loud
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.num.half_updates import HalfUpdates, Updates
 
-from auditor.evidence import Updates
-from auditor.evidence.recorded.half_updates import HalfUpdates
 from tests.evidence.recorded.rows import loud, quiet
 
 ROW = {"optimizer": "AdamW", "dtype": "bfloat16", "rate": 0.001, "steps": 7, "asked": 40}

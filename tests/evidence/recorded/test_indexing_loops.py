@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from auditor.evidence import IndexingLoops
-from auditor.evidence.recorded.indexing_loops import IndexingLoop
+from auditor.rules.kern.indexing_loops import IndexingLoop, IndexingLoops
 
 PASSES = {"passes": [{"name": "numbers", "steps": 2}, {"name": "loud", "steps": 9}]}
 

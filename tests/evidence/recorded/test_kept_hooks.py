@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.mem.kept_hooks import KeptHook, KeptHooks
 
-from auditor.evidence.recorded.kept_hooks import KeptHook, KeptHooks
 from auditor.model import Site
 from tests.evidence.recorded.rows import loud
 

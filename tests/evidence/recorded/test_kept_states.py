@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 
 import pytest
+from auditor.rules.ckpt.kept_states import KeptStates
 
-from auditor.evidence import KeptStates
 from tests.evidence.recorded.rows import loud
 
 LATER = """

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.mem.kept_tensors import Keeper, KeptTensors
 
-from auditor.evidence import KeptTensors
-from auditor.evidence.recorded.kept_tensors import Keeper
 from auditor.model import Site
 
 TEXT = "def step(self):\n    self.seen.append(1)\n    self.cut = self.cut[-8:]\n"

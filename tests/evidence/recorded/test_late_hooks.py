@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.comp.late_hooks import LateHooks
 
-from auditor.evidence import LateHooks
 from auditor.rule import NotLooked
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from auditor.rules.graph.leaves_outside_optimizer import LeavesOutsideOptimizer, OutsideLeaf
 
-from auditor.evidence import LeavesOutsideOptimizer
-from auditor.evidence.recorded.leaves_outside_optimizer import OutsideLeaf
 from auditor.model import Site
 from tests.evidence.recorded.rows import loud, quiet
 

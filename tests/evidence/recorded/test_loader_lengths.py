@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.dist.loader_lengths import LoaderLengths
 
-from auditor.evidence import LoaderLengths
 from auditor.rule import NotLooked
 
 

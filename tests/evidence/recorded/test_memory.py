@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.mem.memory import DeviceMemory, HostMemory
 
-from auditor.evidence import DeviceMemory, HostMemory
 from auditor.evidence.recorded.steps import Step
 from tests.evidence.recorded.rows import steps
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from auditor.evidence import MicroBatches
+from auditor.rules.opt.micro_batches import MicroBatches
+
 from tests.evidence.recorded.rows import loud
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.opt.misplaced_clipping import InVain, MisplacedClipping
 
-from auditor.evidence.recorded.misplaced_clipping import InVain, MisplacedClipping
 from auditor.model import Site
 from tests.evidence.recorded.rows import loud
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.num.nonfinite import KINDS, BadTensor, Birth, InputRange, Nonfinite
 
-from auditor.evidence import Nonfinite
-from auditor.evidence.recorded.nonfinite import KINDS, BadTensor, Birth, InputRange
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud, quiet, steps
 

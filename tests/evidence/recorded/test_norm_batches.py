@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.dist.norm_batches import NormBatches
 
-from auditor.evidence import NormBatches
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud
 

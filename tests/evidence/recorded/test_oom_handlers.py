@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.mem.oom_handlers import OomHandlers
 
-from auditor.evidence import OomHandlers
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud, quiet, steps
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from auditor.evidence import PairwiseDifferences
+from auditor.rules.mem.pairwise_differences import PairwiseDifferences
 
 
 def row(step, at=0, kind="squares", nbytes=100, *, graph=False):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.graph.params_without_grad import ParamsWithoutGrad
 
-from auditor.evidence import ParamsWithoutGrad
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud, quiet
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.mem.peak_experiments import Change, PeakExperiments
 
-from auditor.evidence import PeakExperiments
-from auditor.evidence.recorded.peak_experiments import Change
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from auditor.rules.dist.rank_saves import RankSaves
+from auditor.rules.dist.rows import RankSaveRow
 
-from auditor.evidence import RankSaves
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import SCHEMA, RecordingWriter, write_manifest
-from auditor.recordings.schema import RankSaveRow
 from auditor.rule import NotLooked
 from auditor.runs.rank_recordings import RankedRecording
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.data.repeated_draws import RepeatedDraws
 
-from auditor.evidence import RepeatedDraws
 from tests.evidence.recorded.rows import loud, steps
 
 MADE = """class Rows:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from auditor.evidence import RereadFiles
+from auditor.rules.data.reread_files import RereadFiles
+
 from tests.evidence.recorded.rows import loud, steps
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.opt.scheduler_steps import Scheduled, SchedulerSteps
 
-from auditor.evidence.recorded.scheduler_steps import Scheduled, SchedulerSteps
 from auditor.model import Site
 from tests.evidence.recorded.rows import loud, steps
 

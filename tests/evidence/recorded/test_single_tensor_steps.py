@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from auditor.evidence.recorded.single_tensor_steps import RunsOptimizerCalls, SingleTensorSteps
+from auditor.rules.opt.single_tensor_steps import RunsOptimizerCalls, SingleTensorSteps
+
 from tests.evidence.recorded.rows import loud, quiet, steps
 
 

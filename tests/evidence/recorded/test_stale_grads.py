@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.opt.stale_grads import AccumulatedOver, StaleGrads
 
-from auditor.evidence import StaleGrads
-from auditor.evidence.recorded.stale_grads import AccumulatedOver
 from tests.evidence.recorded.rows import loud
 
 

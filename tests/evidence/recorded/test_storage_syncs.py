@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.time.storage_syncs import StorageSyncs
 
-from auditor.evidence import StorageSyncs
 from tests.evidence.recorded.rows import quiet, steps
 
 

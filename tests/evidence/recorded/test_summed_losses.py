@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.graph.summed_losses import LossSums
 
-from auditor.evidence import LossSums
 from tests.evidence.recorded.rows import loud
 
 MIB = 1 << 20

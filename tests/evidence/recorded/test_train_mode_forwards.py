@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 
 import pytest
+from auditor.rules.cfg.train_mode_forwards import TrainModeForwards
 
-from auditor.evidence import TrainModeForwards
 from tests.evidence.recorded.rows import loud
 
 DECORATED = """

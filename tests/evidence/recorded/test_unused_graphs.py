@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from auditor.rules.graph.unused_graphs import (
+    CreateGraphCycle,
+    CreateGraphCycles,
+    UnusedGraph,
+    UnusedGraphs,
+)
 
-from auditor.evidence import CreateGraphCycles, UnusedGraphs
-from auditor.evidence.recorded.unused_graphs import CreateGraphCycle, UnusedGraph
 from auditor.model import Site
 from tests.evidence.recorded.rows import loud, quiet, steps
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from auditor.rules.mem.late_growth import SMALL, LateGrowth, _rise
 
 from auditor.allocator import CachingAllocator
-from auditor.evidence import LateGrowth
-from auditor.evidence.snapshot.late_growth import SMALL, _rise
 from auditor.evidence.table import Evidence
 from auditor.recordings.standalone_snapshot import SnapshotRecording
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from auditor.rules.sync.cache_churn import CacheChurn
 
 from auditor.allocator import CachingAllocator
-from auditor.evidence import CacheChurn, NeverFreed
+from auditor.evidence import NeverFreed
 from auditor.evidence.table import Evidence
 from auditor.recordings.standalone_snapshot import SnapshotRecording
 from auditor.rule import NotLooked

@@ -7,10 +7,10 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from auditor.rules.mem.peak import PeakHolders
 
 from auditor.allocator import CachingAllocator, OutOfMemory
 from auditor.evidence import OutOfMemory as Shortage
-from auditor.evidence import PeakHolders
 from auditor.evidence.table import Evidence
 from auditor.recordings.schema import BatchRow, LoaderRow, OwnerRow
 from auditor.recordings.standalone_snapshot import SnapshotRecording

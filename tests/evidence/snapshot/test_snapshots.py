@@ -9,11 +9,12 @@ import json
 import pickle
 
 import pytest
+from auditor.rules.mem.peak import PeakHolders
 from click.testing import CliRunner
 
 from auditor.allocator import AllocatorSettings, CachingAllocator, OutOfMemory
 from auditor.cli.main import main
-from auditor.evidence import Allocations, NeverFreed, PeakHolders, Snapshot
+from auditor.evidence import Allocations, NeverFreed, Snapshot
 from auditor.evidence import OutOfMemory as Shortage
 from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.segments import Origins

@@ -13,19 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from auditor.rules.mem.growing_lines import GrowingLines
+from auditor.rules.mem.late_growth import LateGrowth
+from auditor.rules.mem.peak import PeakHolders
+from auditor.rules.mem.varying_sizes import VaryingSizes
+from auditor.rules.sync.cache_churn import CacheChurn
+from auditor.rules.sync.segment_requests import SegmentRequests
 
-from auditor.evidence import (
-    Allocations,
-    CacheChurn,
-    GrowingLines,
-    LateGrowth,
-    NeverFreed,
-    PeakHolders,
-    Snapshot,
-    VaryingSizes,
-)
+from auditor.evidence import Allocations, NeverFreed, Snapshot
 from auditor.evidence.snapshot.out_of_memory import OutOfMemory
-from auditor.evidence.snapshot.segment_requests import SegmentRequests
 from auditor.evidence.snapshot.what_if import WhatIf
 from auditor.evidence.table import Evidence, Table
 from auditor.recordings.standalone_snapshot import SnapshotRecording

@@ -7,20 +7,20 @@ from itertools import count
 from types import SimpleNamespace
 
 import pytest
-
-from auditor.allocator import CachingAllocator
-from auditor.evidence import VaryingSizes
-from auditor.evidence.snapshot import varying_sizes
-from auditor.evidence.snapshot.varying_sizes import (
+from auditor.rules.mem import varying_sizes
+from auditor.rules.mem.size_origin import Definitions
+from auditor.rules.mem.varying_sizes import (
     Outcomes,
     Varying,
+    VaryingSizes,
     _bounds,
     _grows,
     _loaders,
     _rank_correlation,
     _ranks,
 )
-from auditor.evidence.source.size_origin import Definitions
+
+from auditor.allocator import CachingAllocator
 from auditor.evidence.table import Evidence
 from auditor.model import Site
 from auditor.recordings.standalone_snapshot import SnapshotRecording

@@ -7,9 +7,10 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from auditor.rules.mem.peak import PeakHolders
 
 from auditor.allocator import CachingAllocator, OutOfMemory
-from auditor.evidence import Allocations, PeakHolders, WhatIf
+from auditor.evidence import Allocations, WhatIf
 from auditor.evidence.snapshot import what_if
 from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.what_if import AGREES, card_of, replays_of

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.data.batch_class import unpinned_class
 
 from auditor.evidence import Source
-from auditor.evidence.source.batch_class import unpinned_class
 
 OWN = """\
 @dataclass

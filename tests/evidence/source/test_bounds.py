@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.mem.bounds import Bounds
 
-from auditor.evidence.source.bounds import Bounds
 from auditor.evidence.source.files import Source
 
 

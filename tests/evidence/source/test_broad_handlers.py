@@ -5,15 +5,8 @@ from __future__ import annotations
 import ast
 
 import pytest
-
-from auditor.evidence.source.broad_handlers import (
-    goes_on,
-    is_broad,
-    means_memory,
-    shrinks,
-    swallows,
-)
-from auditor.evidence.source.oom_handlers_source import functions
+from auditor.rules.mem.broad_handlers import goes_on, is_broad, means_memory, shrinks, swallows
+from auditor.rules.mem.oom_handlers_source import functions
 
 
 def handler(body="pass", clause="except Exception as error:"):

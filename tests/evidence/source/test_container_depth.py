@@ -5,8 +5,8 @@ there?
 from __future__ import annotations
 
 import pytest
+from auditor.rules.graph.container_depth import stores_at_depth
 
-from auditor.evidence.source.container_depth import stores_at_depth
 from auditor.evidence.source.files import Source
 from auditor.model import Site
 

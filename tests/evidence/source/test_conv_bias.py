@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.cfg.conv_bias import biased_before_norm
 
 from auditor.evidence import Source
-from auditor.evidence.source.conv_bias import biased_before_norm
 
 NET = """\
 class Net(nn.Module):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.cfg.double_origin import double_origins, origin_of, origin_of_cast
 
 from auditor.evidence import Source
-from auditor.evidence.source.double_origin import double_origins, origin_of, origin_of_cast
 from auditor.model import Site
 
 DATASET = """\

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 
 import pytest
+from auditor.rules.amp.grad_scaler import either_or, unscale_call, unscale_calls
 
 from auditor.evidence import Source
-from auditor.evidence.source.grad_scaler import either_or, unscale_call, unscale_calls
 from auditor.model import Site
 
 STEP = """\

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.mem.handed_back import handed_back_at
+from auditor.rules.mem.self_concatenation import Accumulated
 
 from auditor.evidence import Source
-from auditor.evidence.source.handed_back import handed_back_at
-from auditor.evidence.source.self_concatenation import Accumulated
 from auditor.model import Site
 
 TEXT = """

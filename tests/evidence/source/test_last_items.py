@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.mem.last_items import LastItems
 
 from auditor.evidence.source.files import Source
-from auditor.evidence.source.last_items import LastItems
 
 FILLED = """class T:
   def __init__(self):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.num.nonfinite_data import _leaks, handed_on, leak, prepared
 
 from auditor.evidence import Source
-from auditor.evidence.source.nonfinite_data import _leaks, handed_on, leak, prepared
 
 DATASET = """\
 class Sensors(Dataset):

@@ -7,8 +7,7 @@ from __future__ import annotations
 import ast
 
 import pytest
-
-from auditor.evidence.source.oom_answers import answers, attempts_in_vain, repeats_unchanged
+from auditor.rules.mem.oom_answers import answers, attempts_in_vain, repeats_unchanged
 
 
 def parts(text):

@@ -6,8 +6,7 @@ import ast
 import textwrap
 
 import pytest
-
-from auditor.evidence.source.oom_handlers_source import functions, guards
+from auditor.rules.mem.oom_handlers_source import functions, guards
 
 
 def guard(text, *lines):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 
 import pytest
+from auditor.rules.ckpt.resumes import resumes
 
 from auditor.evidence.source.files import Source
-from auditor.evidence.source.resumes import resumes
 
 PROGRAM = """
     import torch

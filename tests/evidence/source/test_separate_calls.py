@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.kern.separate_calls import separate_calls
 
 from auditor.evidence import Source
-from auditor.evidence.source.separate_calls import separate_calls
 from auditor.model import Site
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 
 import pytest
+from auditor.rules.mem.size_origin import Definitions, longest_of_batch, size_made_at
 
 from auditor.evidence import Source
-from auditor.evidence.source.size_origin import Definitions, longest_of_batch, size_made_at
 from auditor.model import Site
 
 CASES = {

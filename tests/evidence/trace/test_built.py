@@ -5,16 +5,16 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from auditor.rules.amp.precision import Precision
+from auditor.rules.dist.distributed import Job
 
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace.device_time import device_time
-from auditor.evidence.trace.distributed import Job
 from auditor.evidence.trace.facts import facts_of, timeline_of
 from auditor.evidence.trace.host_waits import TraceWaits
 from auditor.evidence.trace.idle import DeviceIdle
 from auditor.evidence.trace.optimizer import OptimizerCalls
 from auditor.evidence.trace.patterns import Structure, _loops
-from auditor.evidence.trace.precision import Precision
 from auditor.recordings.standalone_trace import TraceRecording
 from tests.timeline.kineto import text, training
 

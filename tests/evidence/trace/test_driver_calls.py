@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.sync.driver_calls import DriverCalls
 
-from auditor.evidence.trace.driver_calls import DriverCalls
 from auditor.model.what_if import Change
 
 CALLS = DriverCalls("cudaMalloc", 4, 80.0, (2, 0, 1, 1), (0.0,) * 4)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.comp.graph_entries import LOOKUP, Entered, GraphEntries, _entered
 
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace.facts import timeline_of
-from auditor.evidence.trace.graph_entries import LOOKUP, Entered, GraphEntries, _entered
 from auditor.recordings.standalone_trace import TraceRecording
 from tests.timeline.kineto import note, op, text
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.dist.distributed import Job
+from auditor.rules.mem.capacity import DevicePeak
 
-from auditor.evidence.trace.capacity import DevicePeak
-from auditor.evidence.trace.distributed import Job
 from auditor.evidence.trace.optimizer import MANY_LAUNCHES, OptimizerCalls
 from auditor.evidence.trace.patterns import Structure, Tuning
 from auditor.evidence.trace.user_code import NOWHERE, Where

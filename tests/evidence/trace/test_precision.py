@@ -6,8 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-
-from auditor.evidence.trace.precision import FP32, HALF, TF32, Precision, _amd, _capability
+from auditor.rules.amp.precision import FP32, HALF, TF32, Precision, _amd, _capability
 
 TABLE = Precision(
     device="A100",

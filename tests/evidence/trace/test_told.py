@@ -15,18 +15,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from auditor.rules.amp.precision import Precision
+from auditor.rules.dist.distributed import Job
+from auditor.rules.mem.capacity import TraceMemory
+from auditor.rules.sync.driver_calls import TraceDriver
 
 from auditor.evidence.table import Evidence, Table
-from auditor.evidence.trace.capacity import TraceMemory
 from auditor.evidence.trace.device_time import device_time
-from auditor.evidence.trace.distributed import Job
-from auditor.evidence.trace.driver_calls import TraceDriver
 from auditor.evidence.trace.facts import read
 from auditor.evidence.trace.host_waits import TraceWaits
 from auditor.evidence.trace.idle import DeviceIdle
 from auditor.evidence.trace.optimizer import OptimizerCalls
 from auditor.evidence.trace.patterns import Structure
-from auditor.evidence.trace.precision import Precision
 from auditor.evidence.trace.steps import TraceSteps
 from auditor.model import Site
 from auditor.recordings.standalone_trace import TraceRecording

@@ -126,7 +126,7 @@ class Stack:
 
     def _judge(self, file: str) -> int:
         if (
-            file.startswith(("<", OWN)) or f"{os.sep}torchinductor_" in file
+            file.startswith(("<", *OWN)) or f"{os.sep}torchinductor_" in file
         ):  # code that the compiler wrote
             return _SKIP
         if self._frames.is_user(file):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from auditor.rules.cfg.probes.conv_sizes import CONVOLUTIONS, ConvSizesProbe
 from torch.nn import functional
 
-from auditor.capture.probes.cfg.conv_sizes import CONVOLUTIONS, ConvSizesProbe
 from auditor.capture.shadow import shadow_cuda
 from tests.capture.drive import Drive, line_of, load
 

@@ -10,10 +10,10 @@ import weakref
 
 import pytest
 import torch
+from auditor.rules.ckpt.probes import kept_states
+from auditor.rules.ckpt.probes.kept_states import KeptStatesProbe
 from torch import nn
 
-from auditor.capture.probes.ckpt import kept_states
-from auditor.capture.probes.ckpt.kept_states import KeptStatesProbe
 from tests.capture.drive import Drive, line_of, load
 
 SOURCE = """

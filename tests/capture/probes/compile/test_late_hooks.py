@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
+from auditor.rules.comp.probes import late_hooks
+from auditor.rules.comp.probes.late_hooks import WAYS, LateHooksProbe
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
-from auditor.capture.probes.compile import late_hooks
-from auditor.capture.probes.compile.late_hooks import WAYS, LateHooksProbe
 from tests.capture.drive import Drive, line_of, load
 from tests.capture.test_compiled import fresh
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from torch.nn.parallel import DistributedDataParallel
 
-from auditor.capture.probes.dist import buffer_broadcasts
-from auditor.capture.probes.dist.buffer_broadcasts import BufferBroadcastsProbe
+from auditor.rules.dist.probes import buffer_broadcasts
+from auditor.rules.dist.probes.buffer_broadcasts import BufferBroadcastsProbe
 from tests.capture.drive import Drive, line_of, load
 from tests.echo_group import ranks
 

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 from auditor.capture.instruments.torch_private.data import LoaderIterator
 from auditor.capture.probes.dist.batch_digests import BatchDigestsProbe
-from auditor.capture.probes.dist.collectives import AT_ONCE, FUNCTIONS, CollectivesProbe
+from auditor.rules.dist.probes.collectives import AT_ONCE, FUNCTIONS, CollectivesProbe
 from auditor.capture.probes.dist.data_parallel import DataParallelProbe, least_buckets
 from auditor.capture.probes.dist.sampler_epochs import SamplerEpochsProbe
 from tests.capture.drive import Drive, line_of, load

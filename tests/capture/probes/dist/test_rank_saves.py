@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 
 from auditor.capture.probes.ckpt.torch_save import TorchSaveProbe
-from auditor.capture.probes.dist import rank_saves
-from auditor.capture.probes.dist.rank_saves import RankSavesProbe
+from auditor.rules.dist.probes import rank_saves
+from auditor.rules.dist.probes.rank_saves import RankSavesProbe
 from tests.capture.drive import Drive, line_of, load
 from tests.echo_group import as_rank
 

@@ -9,12 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from auditor.rules.ckpt.probes.activation_checkpointing import NAMES, ActivationCheckpointingProbe
 from torch.utils import checkpoint as torch_checkpoint
 
-from auditor.capture.probes.graph.activation_checkpointing import (
-    NAMES,
-    ActivationCheckpointingProbe,
-)
 from tests.capture.drive import Drive, line_of, load
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from auditor.capture.probes.graph.backward_callers import BackwardCallersProbe
+from auditor.rules.mem.probes.backward_callers import BackwardCallersProbe
+
 from tests.capture.drive import Drive, line_of, load
 
 SOURCE = """import torch

@@ -3,8 +3,9 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-from auditor.capture.probes.graph import backward_rewalks
-from auditor.capture.probes.graph.backward_rewalks import BackwardRewalksProbe
+from auditor.rules.graph.probes import backward_rewalks
+from auditor.rules.graph.probes.backward_rewalks import BackwardRewalksProbe
+
 from tests.capture.drive import Drive, line_of, load
 
 HEAD = """

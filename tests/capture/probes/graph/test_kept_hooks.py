@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from auditor.rules.comp.probes.late_hooks import LateHooksProbe
+from auditor.rules.mem.probes import kept_hooks
+from auditor.rules.mem.probes.kept_hooks import KeptHooksProbe
 from torch.utils.hooks import RemovableHandle
 
-from auditor.capture.probes.compile.late_hooks import LateHooksProbe
-from auditor.capture.probes.graph import kept_hooks
-from auditor.capture.probes.graph.kept_hooks import KeptHooksProbe
 from tests.capture.drive import Drive, line_of, load
 
 PROGRAM = """

@@ -9,9 +9,9 @@ import weakref
 from pathlib import Path
 
 import pytest
+from auditor.rules.graph.probes import leaves_outside_optimizer
+from auditor.rules.graph.probes.leaves_outside_optimizer import LeavesOutsideOptimizerProbe
 
-from auditor.capture.probes.graph import leaves_outside_optimizer
-from auditor.capture.probes.graph.leaves_outside_optimizer import LeavesOutsideOptimizerProbe
 from tests.capture.drive import Drive, line_of, load
 
 SOURCE = """import torch

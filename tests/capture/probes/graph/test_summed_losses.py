@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from auditor.rules.graph.probes.summed_losses import SummedLossesProbe, terms_of
 
 from auditor.capture.instruments.autograd_graph import node_of
-from auditor.capture.probes.graph.summed_losses import SummedLossesProbe, terms_of
 from tests.capture.drive import Drive, line_of, load
 
 SOURCE = """

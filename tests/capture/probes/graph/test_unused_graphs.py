@@ -10,9 +10,9 @@ import weakref
 from pathlib import Path
 
 import torch
+from auditor.rules.graph.probes.create_graph_cycles import CreateGraphCyclesProbe
+from auditor.rules.graph.probes.unused_graphs import UnusedGraphsProbe
 
-from auditor.capture.probes.graph.create_graph_cycles import CreateGraphCyclesProbe
-from auditor.capture.probes.graph.unused_graphs import UnusedGraphsProbe
 from tests.capture.drive import Drive, line_of, load
 
 SOURCE = """import torch

@@ -8,9 +8,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import torch
+from auditor.rules.mem.peak import PeakHolders
 from torch import nn
 
-from auditor.evidence import Allocations, PeakHolders
+from auditor.evidence import Allocations
 from auditor.evidence.snapshot.charts import memory_charts
 from auditor.evidence.snapshot.owners import (
     EARLIER,

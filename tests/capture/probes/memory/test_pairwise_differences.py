@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.mem.probes.pairwise_differences import PairwiseDifferencesProbe
 from torch.utils import _python_dispatch
 
-from auditor.capture.probes.memory.pairwise_differences import PairwiseDifferencesProbe
 from tests.capture.drive import Drive, line_of, load
 
 SOURCE = """

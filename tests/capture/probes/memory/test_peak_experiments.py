@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from auditor.capture.probes.memory.peak_experiments import PeakExperimentsProbe
+from auditor.rules.mem.probes.peak_experiments import PeakExperimentsProbe
+
 from auditor.runs.plan import LEANER_STEPS
 from tests.capture.drive import Drive, line_of, load
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from auditor.rules.cfg.probes.float64_ops import Float64OpsProbe
 from torch.utils import _python_dispatch
 
-from auditor.capture.probes.numerics.float64_ops import Float64OpsProbe
 from tests.capture.drive import Drive, line_of, load
 
 SOURCE = """

@@ -7,9 +7,9 @@ import weakref
 
 import pytest
 import torch
+from auditor.rules.kern.probes.forwards_in_row import ForwardsInRowProbe
 from torch.nn.modules import module as module_hooks
 
-from auditor.capture.probes.numerics.forwards_in_row import ForwardsInRowProbe
 from tests.capture.drive import Drive, line_of, load
 
 SOURCE = """

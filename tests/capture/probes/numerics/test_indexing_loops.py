@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from auditor.rules.kern.probes.indexing_loops import IndexingLoopsProbe
 from torch.utils import _python_dispatch
 
-from auditor.capture.probes.numerics.indexing_loops import IndexingLoopsProbe
 from tests.capture.drive import Drive, line_of, load
 
 SOURCE = """

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from auditor.capture.probes.numerics.loop_turns import Made, Turns, made_of
+from auditor.rules.kern.probes.loop_turns import Made, Turns, made_of
 
 
 def run(*names: str) -> Turns:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.kern.probes import module_loops
+from auditor.rules.kern.probes.module_loops import ModuleLoopsProbe
 from torch.nn.modules import module as module_hooks
 
-from auditor.capture.probes.numerics import module_loops
-from auditor.capture.probes.numerics.module_loops import ModuleLoopsProbe
 from auditor.recordings.folder import Recording
 from tests.capture.drive import Drive, line_of, load
 

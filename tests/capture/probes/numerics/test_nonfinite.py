@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from auditor.rules.num.nonfinite import Nonfinite
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
@@ -17,7 +18,6 @@ from torch.utils import _python_dispatch
 from auditor.capture.probes.numerics import nonfinite
 from auditor.capture.probes.numerics.nonfinite import HANDS_ON, NonfiniteProbe, bad_tensors
 from auditor.capture.probes.numerics.nonfinite_origin import NonfiniteOriginProbe
-from auditor.evidence import Nonfinite
 from auditor.evidence.table import Evidence
 from auditor.judging import catalogue, engine
 from auditor.recordings.folder import Recording

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from auditor.rules.cfg.probes import eval_mode_steps
+from auditor.rules.cfg.probes.eval_mode_steps import EvalModeStepsProbe
 from torch import nn
 
-from auditor.capture.probes.optim import eval_mode_steps
-from auditor.capture.probes.optim.eval_mode_steps import EvalModeStepsProbe
 from tests.capture.drive import Drive, line_of, load
 
 SOURCE = """

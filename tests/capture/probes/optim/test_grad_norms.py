@@ -7,11 +7,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from auditor.rules.num.probes.grad_norms import GradNormsProbe
 from torch.amp.grad_scaler import GradScaler
 from torch.nn.utils import clip_grad
 from torch.optim import optimizer as torch_optimizer
 
-from auditor.capture.probes.optim.grad_norms import GradNormsProbe
 from tests.capture.drive import Drive, line_of, load
 
 SOURCE = """import torch

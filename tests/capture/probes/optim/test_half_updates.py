@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from auditor.rules.num.probes.half_updates import STEPS, HalfUpdatesProbe
 from torch.optim import optimizer as torch_optimizer
 
-from auditor.capture.probes.optim.half_updates import STEPS, HalfUpdatesProbe
 from tests.capture.drive import Drive, line_of, load
 
 SOURCE = """

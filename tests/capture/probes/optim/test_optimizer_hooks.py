@@ -8,6 +8,8 @@ import gc
 from pathlib import Path
 
 import pytest
+from auditor.rules.num.probes.grad_norms import GradNormsProbe
+from auditor.rules.num.probes.half_updates import HalfUpdatesProbe
 from torch.optim import optimizer as torch_optimizer
 from torch.optim.optimizer import Optimizer
 
@@ -15,8 +17,6 @@ from auditor.capture.probes.base import Probe
 from auditor.capture.probes.graph.params_without_grad import ParamsWithoutGradProbe
 from auditor.capture.probes.numerics.nonfinite import NonfiniteProbe
 from auditor.capture.probes.optim import optimizer_hooks
-from auditor.capture.probes.optim.grad_norms import GradNormsProbe
-from auditor.capture.probes.optim.half_updates import HalfUpdatesProbe
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
 from auditor.model.devices import CPU, CUDA
 from tests.capture.drive import Drive, load

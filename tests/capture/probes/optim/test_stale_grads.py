@@ -8,8 +8,8 @@ import weakref
 from pathlib import Path
 
 import pytest
+from auditor.rules.opt.probes.stale_grads import StaleGradsProbe
 
-from auditor.capture.probes.optim.stale_grads import StaleGradsProbe
 from tests.capture.drive import Drive, line_of, load
 
 SOURCE = """

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from auditor.rules.cfg.probes import train_mode_forwards
+from auditor.rules.cfg.probes.train_mode_forwards import TrainModeForwardsProbe
 from torch import nn
 from torch.nn.modules import module as module_hooks
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
-from auditor.capture.probes.optim import train_mode_forwards
-from auditor.capture.probes.optim.train_mode_forwards import TrainModeForwardsProbe
 from tests.capture.drive import Drive, line_of, load
 
 SOURCE = """

@@ -1,1 +1,0 @@
-"""Probes for rules of the family CFG."""

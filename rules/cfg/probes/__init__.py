@@ -1,0 +1,1 @@
+"""Probes of CFG rules: they import torch, and only the recording child imports them."""

@@ -1,0 +1,257 @@
+"""Where float64 comes into what is differentiated, and how far it spreads. A few steps long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from auditor.capture.instruments.dispatch_modes import OperatorMode
+from auditor.capture.instruments.plain_tensor import plain
+from auditor.capture.instruments.torch_private.autograd import current_node
+from auditor.capture.probes.base import Context
+from auditor.capture.probes.numerics.op_ranges_log import Trails
+from auditor.capture.probes.numerics.op_ranges_mode import Operator
+from auditor.capture.probes.operator_probe import OperatorProbe
+from auditor.capture.probes.optim.optimizer_hooks import live_optimizers, tensors_of
+from auditor.capture.probes.sync.origin_modes import tensors
+
+from ..rows import DoubleBirthRow, DoubleParametersRow
+
+
+@dataclass(eq=False)
+class Double:
+    """One place where a float64 value came in, and what was computed from it in float64."""
+
+    at: int
+    how: str
+    """``cast`` (asked for), ``mixed`` (promoted, beside a narrower tensor), ``made`` (by a factory),
+    ``given`` (from outside) or ``narrowed`` (from outside, and only cast to a narrower dtype).
+    """
+    op: str
+    calls: int = 0
+    elements: int = 0
+    largest: int = 0
+    products: int = 0
+    graph: bool = False
+    steps: set[int] = field(default_factory=set)
+
+    def row(self, every: int) -> DoubleBirthRow:
+        """As the part ``doubles`` holds it; ``every`` = elements of all operators on floating-point
+        numbers.
+        """
+        return DoubleBirthRow(
+            at=self.at,
+            how=self.how,
+            op=self.op,
+            n=self.calls,
+            elements=self.elements,
+            largest=self.largest,
+            products=self.products,
+            graph=self.graph,
+            steps=len(self.steps),
+            all=every,
+        )
+
+
+MOVES = frozenset(
+    {"to_copy", "copy", "clone", "pin_memory", "index", "index_select", "stack", "cat"}
+)
+"""Operators that hand float64 values on as they are; the last ones collate a batch."""
+
+
+@dataclass(eq=False)
+class Arrival:
+    """A float64 tensor that the step did not make: where it was cast to a narrower dtype, with how
+    many elements, and whether anything else was computed from it.
+    """
+
+    casts: list[tuple[int, int]] = field(default_factory=list)
+    used: bool = False
+
+
+class Float64OpsMode(OperatorMode):
+    """Follows what runs with gradients on: the forward, but not the optimizer, an evaluation or a
+    metric.
+
+    Nor the backward, whose dtypes are those of the forward.
+    """
+
+    def __init__(
+        self,
+        here: Callable[[], int | None],
+        step: Callable[[], int],
+        on_error: Callable[[Exception], None],
+    ) -> None:
+        super().__init__(on_error)
+        self._here = here
+        self._step = step
+        self._operators: dict[Any, Operator] = {}
+        self.births: dict[tuple[int, str], Double] = {}
+        self.elements = 0
+        """Elements that all operators on floating-point numbers went through."""
+        self.trails: Trails[Double] = Trails()
+        self._arrived: Trails[Arrival] = Trails()
+        self._arrivals: list[Arrival] = []
+
+    def watches(self, func: Any) -> bool:
+        """Only what may be differentiated."""
+        return super().watches(func) and torch.is_grad_enabled() and current_node() is None
+
+    def before(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The operator and its inputs; None of a view."""
+        operator = self._operators.get(func)
+        if operator is None:
+            operator = self._operators[func] = Operator(func)
+        return None if operator.view else (operator, list(tensors((*args, *kwargs.values()))))
+
+    def after(self, call: Any, args: tuple[Any, ...], result: Any) -> None:
+        """Count what was worked on, and lay the trail on."""
+        operator, given = call
+        made = [
+            each
+            for each in (*tensors((result,)), *operator.written(args))
+            if each.is_floating_point()
+        ]
+        self.elements += _work(made, [each for each in given if each.is_floating_point()])
+        wide = [each for each in made if each.dtype is torch.float64]
+        self._arrives(operator, given, made)
+        born = self._born(operator, given) if wide else None
+        for each in made:
+            self.trails.lay(plain(each), born if each.dtype is torch.float64 else None)
+        if born is not None:
+            self._count(
+                born,
+                operator,
+                given,
+                _work(wide, [each for each in given if each.dtype is torch.float64]),
+            )
+
+    def _arrives(
+        self, operator: Operator, given: list[torch.Tensor], made: list[torch.Tensor]
+    ) -> None:
+        """Follow float64 tensors from outside through moves, to casts and to what else is made of
+        them.
+        """
+        for each in given:
+            outside = self.trails.of(plain(each)) is None and not each.requires_grad
+            arrival = self._arrived.of(plain(each))
+            if each.dtype is not torch.float64 or each.numel() < 2:
+                continue
+            if arrival is None and outside:
+                arrival = Arrival()
+                self._arrivals.append(arrival)
+                self._arrived.lay(plain(each), arrival)
+            if arrival is None:
+                continue
+            narrowed = [one for one in made if one.dtype is not torch.float64]
+            at = self._here() if narrowed and operator.name in MOVES else None
+            if at is not None:
+                arrival.casts.append((at, each.numel()))
+            elif operator.name in MOVES and made and not narrowed:
+                for one in made:
+                    self._arrived.lay(plain(one), arrival)
+            else:
+                arrival.used = True
+
+    def end_step(self) -> None:
+        """Write down what was only narrowed, and forget what led to the step's tensors; one that
+        stays until the next step is *given* to it.
+        """
+        for arrival in self._arrivals:
+            for at, elements in arrival.casts if not arrival.used else ():
+                found = self.births.setdefault((at, "narrowed"), Double(at, "narrowed", "to_copy"))
+                found.calls += 1
+                found.elements += elements
+                found.largest = max(found.largest, elements)
+                found.steps.add(self._step())
+        self._arrivals.clear()
+        self._arrived.clear()
+        self.trails.clear()
+
+    def _born(self, operator: Operator, given: list[torch.Tensor]) -> Double | None:
+        inherited = (self.trails.of(plain(each)) for each in given if each.dtype is torch.float64)
+        known = next((each for each in inherited if each is not None), None)
+        if known is not None:
+            return known
+        at = self._here()
+        if at is None:
+            return None
+        how = _how(given)
+        return self.births.setdefault((at, how), Double(at, how, operator.name))
+
+    def _count(
+        self, born: Double, operator: Operator, given: list[torch.Tensor], elements: int
+    ) -> None:
+        if elements <= 1:  # a single number costs nothing
+            return
+        born.calls += 1
+        born.elements += elements
+        born.largest = max(born.largest, elements)
+        born.products += operator.product
+        born.graph |= any(each.requires_grad for each in given)
+        born.steps.add(self._step())
+
+
+def _work(made: list[torch.Tensor], given: list[torch.Tensor]) -> int:
+    """Elements that an operator goes through: those of its largest result, or of what it
+    reduces.
+    """
+    return max((each.numel() for each in (*made, *given)), default=0)
+
+
+def _how(given: list[torch.Tensor]) -> str:
+    floating = [each for each in given if each.is_floating_point() and each.dim() > 0]
+    wide = any(each.dtype is torch.float64 for each in given)
+    if not wide:
+        return "cast" if given else "made"
+    return "mixed" if any(each.dtype is not torch.float64 for each in floating) else "given"
+
+
+class Float64OpsProbe(OperatorProbe):
+    """Writes ``doubles`` when its pass is over: births of float64, then what share of the trained
+    parameters is float64.
+
+    Below autograd, so that dtypes are those that ran. Nothing of a tensor is read.
+    """
+
+    name = "doubles"
+    parts = ("doubles",)
+    passes = frozenset({"numbers"})
+    after = ("numerics",)  # which computes ranges: what is entered after it does not see that
+    in_rehearsals = True
+    unseen = "float64 was not followed through some operators"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._watching: Float64OpsMode | None = None
+
+    def watch(self) -> None:
+        """Follow float64."""
+        self._watching = Float64OpsMode(self.here, lambda: self.context.step, self.fail)
+        self.enter(self._watching)
+
+    def step_end(self) -> None:
+        """Forget what led to the step's tensors."""
+        if self._watching is not None:
+            self._watching.end_step()
+
+    def stop(self) -> None:
+        """Leave the mode, then write the rows."""
+        self._patches.undo()
+        watch, self._watching = self._watching, None
+        if watch is None:
+            return
+        self.context.writer.touch("doubles")
+        for born in watch.births.values():
+            if born.calls:
+                self.context.add(born.row(watch.elements))
+        trained = [each for optimizer in live_optimizers() for each in tensors_of(optimizer)]
+        sizes = [
+            (each.dtype is torch.float64, each.numel())
+            for each in {id(each): each for each in trained}.values()
+        ]
+        wide, every = sum(n for double, n in sizes if double), sum(n for _, n in sizes)
+        self.context.add(DoubleParametersRow(elements=wide, all=every))

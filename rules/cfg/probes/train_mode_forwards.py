@@ -1,0 +1,257 @@
+"""Modules that are trained, and called in train mode while the program has gradients off."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules import module as module_hooks
+from torch.optim.optimizer import Optimizer
+
+from auditor.capture.instruments.compiled_code import COMPILED_CODE
+from auditor.capture.instruments.module_stack import keep_hooks
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.torch_private.training import modules_of
+from auditor.capture.probes.base import Context
+from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer, tensors_of
+
+from ..rows import TrainModeForwardRow
+from .eval_mode_steps import differs, parameters_of
+
+BLOCKS = 32
+"""Blocks at one place in which calls are watched until one is found; later ones are counted."""
+
+PLACES = 64
+
+CALLS = 64
+"""Calls of a block that are looked at, until one of a trained module in train mode."""
+
+OPTIMIZERS = 64
+
+_CALL = nn.Module.__call__.__code__
+"""What runs once for each call of a module."""
+
+Place = tuple[Any, int]
+"""A code object and an instruction in it."""
+
+
+@dataclass
+class _Taken:
+    """Steps of one optimizer that had gradients."""
+
+    optimizer: weakref.ref[Optimizer]
+    steps: int = 0
+
+
+@dataclass
+class _Spot:
+    """A place that turns gradients off, and what was called in train mode there. ``after``: how
+    many steps there had been when it did so last.
+    """
+
+    looked: int = 0
+    times: int = 0
+    after: int = -1
+    row: TrainModeForwardRow | None = None
+    trainers: tuple[_Taken, ...] = ()
+
+
+@dataclass
+class _Block:
+    """One that has begun: the context manager, and the frame that entered it."""
+
+    manager: Any
+    frame: FrameType
+    spot: _Spot
+    hooks: Patches
+    calls: int = 0
+
+
+class TrainModeForwardsProbe(OptimizerProbe):
+    """Writes ``train_mode_forwards``: a row for each place at which the program's own code turns
+    gradients off, and which then calls a trained module in train mode.
+
+    Nothing is hooked but inside such a block, and there until the first such call. Programs that
+    compile are left alone.
+    """
+
+    name = "train_mode_forwards"
+    parts = ("train_mode_forwards",)
+    passes = frozenset({"loud"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._patches = Patches()
+        self._thread = threading.get_ident()
+        self._taken = PerOptimizer[_Taken](OPTIMIZERS)
+        self._steps = 0
+        self._spots: dict[Place, _Spot] = {}
+        self._block: _Block | None = None
+
+    def install(self) -> None:
+        """Notice where gradients are turned off, and steps."""
+        super().install()
+        self._thread = threading.get_ident()
+        for manager in (torch.no_grad, torch.inference_mode, torch.set_grad_enabled):
+            for name, hook in (("__enter__", self._entered), ("__exit__", self._exited)):
+                original = vars(manager).get(name)
+                if original is not None:
+                    self._patches.attribute(manager, name, self._telling(original, hook))
+
+    def uninstall(self) -> None:
+        """Stop noticing."""
+        self._leave()
+        self._patches.undo()
+        self._spots.clear()
+        super().uninstall()
+
+    def start(self) -> None:
+        """Say that it was looked."""
+        self.context.writer.touch(self.name)
+
+    def stop(self) -> None:
+        """Write what was seen so far. May be called twice."""
+        for spot in self._spots.values():
+            row, spot.row = spot.row, None
+            if row is not None:
+                row.times = spot.times
+                row.steps = max(each.steps for each in spot.trainers)
+                self.context.add(row)
+
+    def before_optimizer(self, optimizer: Optimizer) -> None:
+        """Count it where something is there to step by."""
+        taken = self._taken.of(optimizer, lambda: _Taken(weakref.ref(optimizer)))
+        if taken is not None and any(each.grad is not None for each in tensors_of(optimizer)):
+            taken.steps += 1
+            self._steps += 1
+
+    def _telling(
+        self, original: Callable[..., Any], hook: Callable[[Any, FrameType], None]
+    ) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def watched(manager: Any, *error: Any) -> Any:
+            result = original(manager, *error)
+            try:
+                if threading.get_ident() == self._thread:
+                    hook(manager, sys._getframe(1))
+            except Exception as problem:  # the user's block goes on
+                self.missed(problem)
+            return result
+
+        return watched
+
+    def _entered(self, manager: Any, frame: FrameType) -> None:
+        if self._block is not None or torch.is_grad_enabled() or COMPILED_CODE.compiles:
+            return
+        place = self._place(frame)
+        if place is None:
+            return
+        spot = self._spots.get(place)
+        if spot is None:
+            if len(self._spots) >= PLACES:
+                return
+            spot = self._spots[place] = _Spot()
+        if spot.row is not None:
+            self._counted(spot)
+            return
+        if not self._steps or spot.looked >= BLOCKS:
+            return
+        spot.looked += 1
+        hooks = Patches()
+        self._block = _Block(manager, frame, spot, hooks)
+        before = self.guarded(self._called)
+        keep_hooks(hooks, module_hooks.register_module_forward_pre_hook(before))
+
+    def _exited(self, manager: Any, frame: FrameType) -> None:
+        if self._block is not None and self._block.manager is manager:
+            self._leave()
+
+    def _leave(self) -> None:
+        block, self._block = self._block, None
+        if block is not None:
+            block.hooks.undo()
+
+    def _place(self, frame: FrameType) -> Place | None:
+        """Where a block of the user's own begins: one that is written in it, or a function of it
+        that is decorated.
+        """
+        is_user = self.context.frames.is_user
+        if is_user(frame.f_code.co_filename):
+            return frame.f_code, frame.f_lasti
+        if "func" not in frame.f_code.co_freevars:  # asking for the locals of a frame is slow
+            return None
+        code = getattr(frame.f_locals.get("func"), "__code__", None)
+        return (code, -1) if code is not None and is_user(code.co_filename) else None
+
+    def _called(self, module: nn.Module, args: Any) -> None:
+        block = self._block
+        if block is None or threading.get_ident() != self._thread:
+            return
+        block.calls += 1
+        if block.calls > CALLS:
+            block.hooks.undo()
+            return
+        frames = _frames_up_to(block.frame)
+        if frames is None or not module.training or torch.is_grad_enabled():
+            return
+        user = [each for each in frames if self.context.frames.is_user(each.f_code.co_filename)]
+        trainers = self._trainers(module) if user else ()
+        if not trainers:
+            return
+        parts = [each for each in modules_of(module) if each.training and differs(each)]
+        if not parts:
+            return
+        block.hooks.undo()
+        self._counted(block.spot)
+        block.spot.trainers = trainers
+        block.spot.row = TrainModeForwardRow(
+            at=self.context.frames.number(user[0]),
+            within=self.context.frames.number(user[-1]),
+            module=type(module).__name__,
+            parts=dict(sorted(Counter(type(part).__name__ for part in parts).items())),
+            times=0,
+            steps=0,
+        )
+
+    def _counted(self, spot: _Spot) -> None:
+        """Once for all that is called between two steps."""
+        spot.times += spot.after != self._steps
+        spot.after = self._steps
+
+    def _trainers(self, module: nn.Module) -> tuple[_Taken, ...]:
+        """Optimizers that have stepped parameters of the module."""
+        own = {id(each) for each in parameters_of(module)}
+        return tuple(
+            taken
+            for taken in self._taken
+            if taken.steps
+            and (optimizer := taken.optimizer()) is not None
+            and any(id(each) in own for each in tensors_of(optimizer))
+        )
+
+
+def _frames_up_to(last: FrameType) -> list[FrameType] | None:
+    """Of a call that is not part of another module's, from the innermost out; None of one that is,
+    or that does not come from ``last``.
+    """
+    found: list[FrameType] = []
+    calls = 0
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        calls += frame.f_code is _CALL
+        if calls > 1:
+            return None
+        found.append(frame)
+        if frame is last:
+            return found
+        frame = frame.f_back
+    return None

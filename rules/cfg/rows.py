@@ -1,0 +1,107 @@
+"""What probes of CFG rules write, and these rules read."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from auditor.recordings.row import At, MaybeAt, PassRow, doc
+
+
+class ConvSizesRow(PassRow, kw_only=True):
+    """Convolutions of a step on the rehearsed device, and how many of them met a size for the first
+    time since the warm-up began.
+    """
+
+    part = "conv_sizes"
+    when = "loud, of a rehearsal"
+
+    at: MaybeAt
+    n: Annotated[int, doc("calls")]
+    new: Annotated[int, doc("sizes (of input and weight, with stride and the like) not met before")]
+    shape: Annotated[list[int], doc("of the input, at the first of them, which is at `at`")]
+    benchmark: Annotated[
+        bool, doc("`torch.backends.cudnn.benchmark` was on at all of them, and cuDNN")
+    ]
+
+
+class DoubleBirthRow(PassRow, kw_only=True, tag_field="what", tag="birth"):
+    """At the pass's end, one row for each line that brought float64 into what runs with gradients
+    on.
+    """
+
+    part = "doubles"
+    when = "numbers"
+
+    at: At
+    how: Annotated[
+        str,
+        doc(
+            "`cast` (asked for), `mixed` (a float64 tensor met a narrower one), `made` (by a "
+            "factory), `given` (from outside) or `narrowed` (from outside, and only cast to a "
+            "narrower dtype here)"
+        ),
+    ]
+    op: Annotated[str, doc("the operator")]
+    n: Annotated[int, doc("operators that gave float64 because of it")]
+    elements: Annotated[
+        int,
+        doc(
+            "elements that these went through over all watched steps (the largest result or "
+            "operand of each)"
+        ),
+    ]
+    largest: Annotated[int, doc("the most elements at once")]
+    products: Annotated[int, doc("how many were products of matrices")]
+    graph: Annotated[bool, doc("a gradient flows back")]
+    steps: Annotated[int, doc("on how many")]
+    all: Annotated[int, doc("elements of all operators on floating-point numbers")]
+
+
+class DoubleParametersRow(PassRow, kw_only=True, tag_field="what", tag="parameters"):
+    """The last row: parameters of optimizers."""
+
+    part = "doubles"
+    when = "numbers"
+
+    elements: Annotated[int, doc("elements in float64")]
+    all: Annotated[int, doc("all elements")]
+
+
+class SwitchedRow(PassRow, kw_only=True):
+    """At the pass's end, one row per line that put a module into eval mode in which an optimizer
+    then stepped its parameters: steps of all passes so far.
+    """
+
+    part = "switched"
+    when = "loud"
+
+    at: At
+    module: Annotated[str, doc("its class")]
+    parts: Annotated[
+        dict[str, int],
+        doc("modules in it that act otherwise in train mode, and were in it: how many by class"),
+    ]
+    before: Annotated[int, doc("steps of the optimizer before that, in train mode")]
+    steps: Annotated[int, doc("steps of it after that, in eval mode")]
+    grads: Annotated[bool, doc("gradients were on when the line ran")]
+
+
+class TrainModeForwardRow(PassRow, kw_only=True):
+    """At the pass's end, one row per line that called a trained module in train mode while
+    gradients were off: of all passes so far.
+    """
+
+    part = "train_mode_forwards"
+    when = "loud"
+
+    at: At
+    within: Annotated[
+        int, doc("the line in the function that turned gradients off: a number in `sites`")
+    ]
+    module: Annotated[str, doc("its class")]
+    parts: Annotated[
+        dict[str, int],
+        doc("modules in it that act otherwise in eval mode, and are in train mode, by class"),
+    ]
+    times: Annotated[int, doc("between how many pairs of steps of an optimizer it was called")]
+    steps: Annotated[int, doc("steps of an optimizer that trains the module, so far")]

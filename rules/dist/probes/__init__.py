@@ -1,0 +1,1 @@
+"""Probes of DIST rules: they import torch, and only the recording child imports them."""

@@ -1,0 +1,144 @@
+"""Collectives that the program calls itself."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.probes.base import Context, Probe
+from ..rows import CollectiveCallRow, CollectiveRow
+
+FUNCTIONS = ("all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor", "barrier")
+"""Functions of ``torch.distributed`` that are counted."""
+
+LOGGED = 20_000
+"""Calls that are written down: about 2 MB."""
+
+AT_ONCE = 16
+"""Calls of a step that are written to the file before they are made, for 50 us each; more than
+these reach it when the step ends.
+"""
+
+
+@dataclass
+class _Calls:
+    """Of one line in one step."""
+
+    n: int = 0
+    nbytes: int = 0
+    us: float = 0.0
+
+
+class CollectivesProbe(Probe):
+    """Writes ``collectives`` and ``collective_calls``. The functions are replaced from the start,
+    since a program takes them by name (``from torch.distributed import barrier``). Each call over
+    all ranks is written down before it is made: a rank that calls another one than the others
+    waits there for ever. Only in the instrumented pass are they counted and timed.
+    """
+
+    name = "collectives"
+    parts = ("collectives", "collective_calls")
+    passes = frozenset({"loud"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._always = Patches(self.missed)
+        self._calls: dict[tuple[int, str], _Calls] = {}
+        self._on = self._inside = False
+        self._thread = self._logged = self._in_step = 0
+
+    def install(self) -> None:
+        """Stand in the place of each function, wherever torch itself shows it."""
+        if not dist.is_available():
+            return
+        self.context.writer.touch("collective_calls")
+        for name in FUNCTIONS:
+            original = getattr(dist, name)
+            counted = self._counted(name, original)
+            for owner in (dist, dist.distributed_c10d):
+                if vars(owner).get(name) is original:
+                    self._always.attribute(owner, name, counted)
+
+    def uninstall(self) -> None:
+        """Put the functions back."""
+        self._always.undo()
+
+    def start(self) -> None:
+        """Count, where there are several ranks."""
+        self.context.writer.touch("collectives")
+        self._calls.clear()
+        self._on = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+    def stop(self) -> None:
+        """Count no longer."""
+        self._on = False
+
+    def step_begin(self) -> None:
+        """The step runs on this thread."""
+        self._thread = threading.get_ident()
+        self._in_step = 0
+
+    def step_end(self) -> None:
+        """Write the step's rows."""
+        for (at, what), calls in self._calls.items():
+            row = CollectiveRow(at=at, what=what, n=calls.n, bytes=calls.nbytes, us=calls.us)
+            row.ranks = dist.get_world_size()
+            self.context.add(row)
+        self._calls.clear()
+
+    def _counted(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        note, log = self.guarded(self._note), self.guarded(self._log)
+
+        @functools.wraps(original)
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            if self._inside or self._thread not in (0, threading.get_ident()):
+                return original(*args, **kwargs)
+            log(name, args, kwargs)
+            counts = self._on and self.context.in_step
+            self._inside = True
+            begin = time.perf_counter()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self._inside = False
+                if counts:
+                    note(name, (time.perf_counter() - begin) * 1e6, args, kwargs)
+
+        return counted
+
+    def _log(self, name: str, args: Any, kwargs: Any) -> None:
+        if self._logged >= LOGGED or not dist.is_initialized() or dist.get_world_size() < 2:
+            return
+        given = (*args, *kwargs.values())
+        groups = [each for each in given if isinstance(each, dist.ProcessGroup)]
+        if any(each is not dist.group.WORLD for each in groups):
+            return  # of a part of the ranks
+        at = self.context.frames.here()
+        if at is None:
+            return
+        self._logged += 1
+        row = CollectiveCallRow(at=at, what=name)
+        row.total = self.context.global_step
+        row.numbers = sum(each.numel() for each in given if isinstance(each, torch.Tensor))
+        self.context.add(row)
+        self._in_step += 1
+        if self._in_step <= AT_ONCE:
+            self.context.writer.flush()
+
+    def _note(self, name: str, us: float, args: Any, kwargs: Any) -> None:
+        at = self.context.frames.here()
+        if at is None:
+            return
+        calls = self._calls.setdefault((at, name), _Calls())
+        calls.n += 1
+        calls.us += us
+        given = (*args, *kwargs.values())
+        calls.nbytes += sum(each.nbytes for each in given if isinstance(each, torch.Tensor))

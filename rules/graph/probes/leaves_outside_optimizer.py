@@ -1,0 +1,281 @@
+"""Tensors that a backward gives gradients to although no optimizer holds them, or no module: they
+stay as they are, or unsaved.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from auditor.capture.instruments.assignment_sites import Found, Sources
+from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward, node_of, walk
+from auditor.capture.instruments.module_stack import live_modules
+from auditor.capture.instruments.object_search import ObjectSearch
+from auditor.capture.instruments.torch_private.tensors import version_of
+from auditor.capture.instruments.variable_paths import Place
+from auditor.capture.instruments.weakrefs import alive
+from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.numerics.nonfinite import homes_of
+from auditor.capture.probes.optim.optimizer_hooks import live_optimizers, tensors_of
+
+from ..rows import StrayRow
+
+SAMPLED = 1 << 20
+"""Elements of a tensor that are kept to see whether it changes; of larger ones every n-th."""
+
+KEPT = 1 << 25
+"""Elements of all tensors together that are kept at most (128 MiB of float32): of the rest it stays
+unknown whether they change.
+"""
+
+LEAVES = 4096
+"""Leaves that are followed at most, and rows that are written."""
+
+
+@dataclass
+class _Leaf:
+    """A leaf that a backward reached. The tensor itself is not kept: a batch that wants a gradient
+    dies with its step.
+    """
+
+    tensor: weakref.ref[torch.Tensor]
+    at: int | None
+    fed: int = 0
+    """Steps that left it with a gradient."""
+    last: int = -1
+    """Number of the last of them."""
+    gradient: tuple[int, int] = (0, 0)
+    """Identity and version of its gradient after the last backward."""
+    touched: int = 0
+    """Times that its gradient was cleared or changed between two backwards."""
+    asked: bool = False
+    """The program asked for its gradient by name (``torch.autograd.grad``,
+    ``backward(inputs=...)``).
+    """
+    before: torch.Tensor | None = None
+    """Its values, sampled after the second step."""
+
+
+class LeavesOutsideOptimizerProbe(Probe):
+    """Writes ``strays``, when the pass is over.
+
+    Nothing of a tensor is read inside a step: whether somebody clears a gradient is told from its
+    version counter.
+    """
+
+    name = "strays"
+    parts = ("strays",)
+    passes = frozenset({"loud"})
+    in_rehearsals = True
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._leaves: dict[int, _Leaf] = {}
+        self._of_call: list[_Leaf] = []
+        self._optimized: set[int] = set()
+
+    def start(self) -> None:
+        """Watch the door."""
+        self._leaves.clear()
+        self._optimized = _optimized()
+        self.context.writer.touch("strays")
+        BACKWARD_HOOKS.add(self)
+
+    def stop(self) -> None:
+        """Leave the door and write what was found. May be called twice."""
+        BACKWARD_HOOKS.remove(self)
+        leaves, self._leaves = self._leaves, {}
+        fed = [leaf for leaf in leaves.values() if leaf.fed > 1 and alive(leaf.tensor) is not None]
+        if fed:
+            self._write(fed)
+
+    # -- while the step runs -----------------------------------------------------------------------
+
+    def backward_begins(self, call: Backward) -> None:
+        """Note the leaves of the graph, and whether somebody looked after their gradients since the
+        last backward.
+        """
+        if call.nested or not self.context.in_step:
+            return
+        self._of_call = [
+            leaf for node in call.walked.leaves if (leaf := self._leaf(node.variable)) is not None
+        ]
+        for leaf in self._of_call:
+            if leaf.fed and _gradient(leaf) != leaf.gradient:
+                leaf.touched += 1
+        for leaf in walk(_nodes(call.inputs)).leaves if call.inputs else ():
+            self._ask(leaf.variable)
+        for each in call.inputs:
+            self._ask(each)
+
+    def backward_ends(self, call: Backward) -> None:
+        """Note which of them have a gradient now."""
+        if call.nested or not self.context.in_step:
+            return
+        for leaf in self._of_call:
+            leaf.gradient = _gradient(leaf)
+            if leaf.gradient != (0, 0) and leaf.last != self.context.step:
+                leaf.fed, leaf.last = leaf.fed + 1, self.context.step
+        self._of_call = []
+
+    def step_end(self) -> None:
+        """Forget what died with the step; keep the values of what came back and is in no
+        optimizer.
+        """
+        self._leaves = {
+            number: leaf for number, leaf in self._leaves.items() if alive(leaf.tensor) is not None
+        }
+        kept = sum(leaf.before.numel() for leaf in self._leaves.values() if leaf.before is not None)
+        for number, leaf in self._leaves.items():
+            tensor = alive(leaf.tensor)
+            if (
+                leaf.fed > 1
+                and leaf.before is None
+                and number not in self._optimized
+                and tensor is not None
+                and kept < KEPT
+            ):
+                leaf.before = _sample(tensor)
+                kept += leaf.before.numel()
+
+    def _leaf(self, tensor: torch.Tensor) -> _Leaf | None:
+        leaf = self._leaves.get(id(tensor))
+        if leaf is None or alive(leaf.tensor) is not tensor:
+            if len(self._leaves) >= LEAVES:
+                return None
+            leaf = self._leaves[id(tensor)] = _Leaf(weakref.ref(tensor), self.context.frames.here())
+        return leaf
+
+    def _ask(self, tensor: Any) -> None:
+        leaf = self._leaf(tensor) if isinstance(tensor, torch.Tensor) and tensor.is_leaf else None
+        if leaf is not None:
+            leaf.asked = True
+
+    # -- when the pass is over ---------------------------------------------------------------------
+
+    def _write(self, fed: list[_Leaf]) -> None:
+        optimized = _optimized()
+        homes = homes_of([tensor for leaf in fed if (tensor := alive(leaf.tensor)) is not None])
+        alone = [leaf for leaf in fed if id(alive(leaf.tensor)) not in homes]
+        found = self._holders(alone) if alone else {}
+        found |= _in_plain_containers(
+            {id(alive(leaf.tensor)) for leaf in fed} - found.keys() - optimized
+        )
+        beside = sum(
+            id(alive(leaf.tensor)) in homes and id(alive(leaf.tensor)) in optimized for leaf in fed
+        )
+        for leaf in fed:
+            tensor = alive(leaf.tensor)
+            if tensor is None or (id(tensor) in homes and id(tensor) in optimized):
+                continue
+            row = _row(
+                leaf,
+                tensor,
+                homes.get(id(tensor), ""),
+                found.get(id(tensor)),
+                optimized=id(tensor) in optimized,
+                beside=beside,
+            )
+            self.context.add(row)
+
+    def _holders(self, leaves: list[_Leaf]) -> dict[int, Found]:
+        """Which variable holds each of them, and which line made it."""
+        wanted = {id(alive(leaf.tensor)) for leaf in leaves}
+        sources = Sources(fresh=True)
+        reach = ObjectSearch(self.context.frames, wanted=lambda tensor: id(tensor) in wanted)
+        found: dict[int, Found] = {}
+        for place, tensors in reach.tensors(self.context.target, sys._getframe(1)).items():
+            where = sources.find(place)
+            found.update({id(tensor): where for tensor in tensors})
+        return found
+
+
+def _in_plain_containers(wanted: set[int]) -> dict[int, Found]:
+    """Of these parameters, those of modules that another module keeps in a list or a dictionary of
+    Python's, which hides them from ``parameters()``; and the line that does.
+    """
+    found: dict[int, Found] = {}
+    sources = Sources(fresh=True)
+    for holder in live_modules() if wanted else ():
+        for name, value in list(vars(holder).items()):
+            kept = value.values() if type(value) is dict else value
+            if name.startswith("_") or type(value) not in (list, tuple, dict):
+                continue
+            inside = {
+                id(parameter)
+                for each in kept
+                if isinstance(each, torch.nn.Module)
+                for parameter in each.parameters()
+            }
+            inside &= wanted
+            inside -= {id(each) for each in holder.parameters()} if inside else set()
+            if inside:
+                place = Place("", "", 0, "self", f".{name}[*]", type(holder), name)
+                where = sources.find(place)
+                found.update(dict.fromkeys(inside, where))
+    return found
+
+
+def _row(
+    leaf: _Leaf,
+    tensor: torch.Tensor,
+    home: str,
+    found: Found | None,
+    *,
+    optimized: bool,
+    beside: int,
+) -> StrayRow:
+    grad = tensor.grad
+    return StrayRow(
+        at=leaf.at,
+        name=home or (f"{found.name}{found.path}" if found is not None else ""),
+        registered=bool(home),
+        optimized=optimized,
+        shape=list(tensor.shape),
+        grad_bytes=grad.numel() * grad.element_size() if grad is not None else 0,
+        fed=leaf.fed,
+        changed=_changed(leaf.before, _sample(tensor)),
+        touched=leaf.touched,
+        asked=leaf.asked,
+        file=os.path.abspath(found.file) if found is not None and found.file else None,
+        function=found.function if found is not None else "",
+        line=found.line if found is not None else None,
+        beside=beside,
+    )
+
+
+def _gradient(leaf: _Leaf) -> tuple[int, int]:
+    tensor = alive(leaf.tensor)
+    grad = tensor.grad if tensor is not None else None
+    return (0, 0) if grad is None else (id(grad), version_of(grad))
+
+
+def _nodes(tensors: Iterable[Any]) -> list[Any]:
+    return [node_of(tensor) for tensor in tensors if isinstance(tensor, torch.Tensor)]
+
+
+def _changed(before: torch.Tensor | None, now: torch.Tensor) -> bool | None:
+    """None where values do not tell: none were kept, they equal nothing (NaN), or nothing computes
+    (a null device).
+    """
+    if before is None:
+        return None
+    if (before.dtype, before.device) != (now.dtype, now.device):
+        return True
+    return not torch.equal(before, now) if torch.equal(before, before.clone()) else None
+
+
+def _sample(tensor: torch.Tensor) -> torch.Tensor:
+    flat = tensor.detach().reshape(-1)
+    return flat[:: max(1, -(-flat.numel() // SAMPLED))].clone()
+
+
+def _optimized() -> set[int]:
+    """Identities of all tensors that any live optimizer holds, also of one that steps seldom."""
+    return {id(tensor) for optimizer in live_optimizers() for tensor in tensors_of(optimizer)}

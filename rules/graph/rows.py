@@ -1,0 +1,123 @@
+"""What probes of GRAPH rules write, and these rules read."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from auditor.recordings.row import At, N, PassRow, doc, older
+
+
+class SummedRow(PassRow, kw_only=True):
+    """A backward over a sum of losses whose graphs are of one form, reach the same leaves and share
+    no other node.
+    """
+
+    part = "summed"
+    when = "loud, its first 3 steps"
+
+    at: At
+    n: Annotated[int, doc("losses")]
+    saved_bytes: Annotated[int, doc("what the graphs held together, parameters left out")]
+    each_bytes: Annotated[int, doc("what the largest of them held")]
+    leaf_bytes: Annotated[int, doc("of the leaves that they reach")]
+
+
+class RewalkRow(PassRow, kw_only=True):
+    """One backward call, in the order of calls, of a step in which one walked autograd nodes that
+    an earlier one of the same step had walked and kept.
+    """
+
+    part = "rewalked"
+    when = "loud"
+
+    at: At
+    nodes: Annotated[int, doc("autograd nodes that it walked, leaves left out")]
+    again: Annotated[int, doc("of these, walked and kept by an earlier call of the step")]
+    newer: Annotated[int, doc("of those, made after the first call that kept its graph")]
+    kept: Annotated[bool, doc("it kept its graph")] = older(value=False)
+    summed: Annotated[
+        bool,
+        doc("its gradients are added up in `.grad` of all leaves, without a graph of their own"),
+    ] = older(value=False)
+    name: Annotated[str, doc("the variable that held the earlier graph (empty: not found)")] = (
+        older("")
+    )
+    file: Annotated[str, doc("where it is filled, absolute")] = older("")
+    function: Annotated[str, doc("the function there")] = older("")
+    line: Annotated[int | None, doc("null where not found")] = older(None)
+
+
+class CycleRow(PassRow, kw_only=True):
+    """Leaves whose gradient has had a graph of its own since an earlier step, per step and line of
+    `backward(create_graph=True)`.
+    """
+
+    part = "cycles"
+    when = "loud"
+
+    at: At
+    leaves: Annotated[int, doc("how many")]
+    held_bytes: Annotated[
+        int | None, doc("saved tensors in these graphs (null where torch cannot tell)")
+    ]
+
+
+class EvalRow(PassRow, kw_only=True):
+    """At the pass's end, one row per line that built a graph which nobody trains.
+
+    It called a module in eval mode, one in train mode whose parameters no optimizer holds, or one
+    that is trained and whose graphs nothing walked or kept, with gradients on and got a graph.
+    """
+
+    part = "evals"
+    when = "loud"
+
+    at: At
+    module: Annotated[str, doc("its class")]
+    mode: Annotated[str, doc("`eval`, `train` or `trained`")] = older("eval")
+    n: N
+    steps: Annotated[int, doc("on how many")]
+    walked: Annotated[int, doc("graphs that a backward walked")]
+    held: Annotated[bool, doc("one of an earlier step was still alive at the end")]
+    saved_bytes: Annotated[int | None, doc("saved for one call")]
+    fed: Annotated[bool, doc("something that it was given wants a gradient")] = older(value=True)
+    parameters: Annotated[list[str], doc("its trainable parameters, as `strays` names them")] = (
+        older([])
+    )
+    outer: Annotated[
+        int | None,
+        doc("the outermost line around it below which no graph is needed: a number in `sites`"),
+    ] = older(None)
+
+
+class StrayRow(PassRow, kw_only=True):
+    """At the pass's end, one row per leaf that backward fed and that is in no optimizer or no
+    module.
+
+    Fed: it was given a gradient on at least two steps.
+    """
+
+    part = "strays"
+    when = "loud"
+
+    at: Annotated[int | None, doc("the backward that reached it first")] = older(None)
+    name: Annotated[str, doc("`Model.body.weight`, else the variable that holds it")]
+    registered: Annotated[bool, doc("a parameter of some module")]
+    optimized: Annotated[bool, doc("in a group of any live optimizer")]
+    shape: Annotated[list[int], doc("its sizes")]
+    grad_bytes: Annotated[int, doc("of its gradient")]
+    fed: Annotated[int, doc("steps that left it with a gradient")]
+    changed: Annotated[
+        bool | None,
+        doc("its values (sampled) differ from those after its second step (null: not looked)"),
+    ]
+    touched: Annotated[
+        int, doc("times that its gradient was cleared or changed between two backwards")
+    ]
+    asked: Annotated[bool, doc("named as input of a gradient")]
+    file: Annotated[str | None, doc("where the variable is stored (null where not found)")] = older(
+        None
+    )
+    function: Annotated[str, doc("the function there")] = older("")
+    line: Annotated[int | None, doc("the line there")] = older(None)
+    beside: Annotated[int, doc("optimized parameters of modules fed in the same pass")]

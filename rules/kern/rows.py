@@ -1,0 +1,65 @@
+"""What probes of KERN rules write, and these rules read."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from auditor.recordings.row import At, PassRow, doc, older
+
+
+class PiecewiseRow(PassRow, kw_only=True):
+    """Per step, one row for each Python loop over pieces of a tensor, values to compare one with,
+    or parameters.
+    """
+
+    part = "piecewise"
+    when = "numbers"
+
+    at: At
+    op: Annotated[str, doc("the operator that is given the pieces")]
+    n: Annotated[int, doc("turns")]
+    operators: Annotated[int, doc("from the first to the last of these")]
+    all: Annotated[int, doc("operators of the step outside the backward")]
+    elements: Annotated[int, doc("of a piece at most")]
+    kind: Annotated[str, doc("`pieces`, `masks`, `parameters` or `groups`")] = older("pieces")
+    cut: Annotated[int | None, doc("the user's own line that cut the pieces")] = older(None)
+
+
+class ModuleLoopRow(PassRow, kw_only=True):
+    """Per step, one row for each series of calls of one module by the same lines, in which each
+    call was given another piece of one tensor.
+    """
+
+    part = "turns"
+    when = "numbers"
+
+    lines: Annotated[
+        list[int],
+        doc(
+            "the lines inside the module that makes the calls: numbers of `sites`, outermost first"
+        ),
+    ]
+    module: Annotated[str, doc("its class")]
+    recurrent: Annotated[
+        bool, doc("a cell of torch's, and its state was what the call before returned")
+    ] = older(value=False)
+    n: Annotated[int, doc("calls")]
+    elements: Annotated[int, doc("of the largest tensor that a call was given")]
+    us: Annotated[float, doc("time inside the calls, under the pass's watches")]
+    step_us: Annotated[float, doc("time of the step outside its backward calls, under these")]
+
+
+class ForwardsRow(PassRow, kw_only=True):
+    """Per step, one row for each module that one function called from several places, as often
+    from each, every time with tensors of its own, and with gradients.
+    """
+
+    part = "forwards"
+    when = "numbers"
+
+    lines: Annotated[list[int], doc("places of the calls, in order: numbers of `sites`")]
+    module: Annotated[str, doc("its class")]
+    n: Annotated[int, doc("calls")]
+    elements: Annotated[int, doc("of the largest tensor that a call was given")]
+    us: Annotated[float, doc("time inside the calls, under the pass's watches")]
+    step_us: Annotated[float, doc("time of the step outside its backward calls, under these")]

@@ -1,0 +1,142 @@
+"""Which of the user's containers some line cuts, empties or begins anew."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from auditor.evidence.source.files import Source, name_of, unparsed
+
+from .self_concatenation import JOINS, LOOPS, SAME, joins
+
+CUTS = frozenset(
+    ("clear", "pop", "popitem", "popleft", "remove", "truncate", "resize_", "rotate", "discard")
+)
+"""Methods that take something out of a container."""
+
+ONCE = frozenset(("", "main", "__init__", "__post_init__", "setup", "build"))
+"""Functions that run once; the empty name stands for the file itself."""
+
+
+class Bounds:
+    """By the last name of the expression: ``history`` of ``self.history[name]``."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._cut: dict[str, frozenset[_Cut]] = {}
+
+    def cut(self, file: str, name: str, *, by_item: bool = True, once: bool = True) -> bool:
+        """Whether a line of the file cuts what is called so (``self.seen[*]``), or, where it is an
+        attribute, a line of any recorded file. Without ``by_item``, an item that is put into it
+        (``seen[key] = x``) does not count: it is known to be a new one each time. Without ``once``,
+        neither does what it begins with: a tensor, which has no limit.
+        """
+        if file not in self._source.texts:
+            return True  # it cannot be told
+        variable = name.split("[", 1)[0]
+        files = self._source.texts if "." in variable else (file,)
+        last = re.split(r"\W+", variable)[-1]
+        return any(
+            each.name == last and (by_item or not each.item) and (once or not each.once)
+            for one in files
+            for each in self._of(one)
+        )
+
+    def _of(self, file: str) -> frozenset[_Cut]:
+        if file not in self._cut:
+            tree = next(
+                (node for node in self._source.nodes(file) if isinstance(node, ast.Module)), None
+            )
+            self._cut[file] = frozenset(_cut(tree, "")) if tree is not None else frozenset()
+        return self._cut[file]
+
+
+class _Cut(NamedTuple):
+    """A last name that some line cuts; ``item`` where it puts an item into it, ``once`` where it
+    begins it a single time with what has a limit.
+    """
+
+    name: str
+    item: bool = False
+    once: bool = False
+
+
+def _cut(node: ast.AST, function: str, *, again: bool = False) -> Iterator[_Cut]:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        function, again = node.name, False
+    again = again or isinstance(node, LOOPS)
+    yield from _names(node, once=not again and function in ONCE)
+    for child in ast.iter_child_nodes(node):
+        yield from _cut(child, function, again=again)
+
+
+def _names(node: ast.AST, *, once: bool) -> Iterator[_Cut]:
+    if isinstance(node, ast.Delete):
+        yield from (_Cut(_last(target)) for target in node.targets)
+    elif isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in CUTS:
+            yield _Cut(_last(node.func.value))
+    elif isinstance(node, ast.Compare):
+        yield from _measured(node)
+    elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for target in targets:
+            if node.value is None or not _longer(target, node.value):
+                yield from _assigned(target, node.value, once=once)
+
+
+def _assigned(target: ast.expr, value: ast.expr | None, *, once: bool) -> Iterator[_Cut]:
+    for each in ast.walk(target):
+        if isinstance(each, ast.Subscript):
+            yield _Cut(_last(each), item=not isinstance(each.slice, ast.Slice))
+        elif (
+            isinstance(each, (ast.Name, ast.Attribute))
+            and isinstance(each.ctx, ast.Store)
+            and (not once or _has_a_limit(value))
+        ):
+            yield _Cut(_last(each), once=once)
+
+
+def _measured(node: ast.Compare) -> Iterator[_Cut]:
+    """``if len(seen) < 100``: it grows up to there."""
+    if any(isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for op in node.ops):
+        for each in (node.left, *node.comparators):
+            if isinstance(each, ast.Call) and _last(each.func) == "len" and each.args:
+                yield _Cut(_last(each.args[0]))
+
+
+def _longer(target: ast.expr, value: ast.expr) -> bool:
+    """``seen = seen + [x]``, ``bank = torch.cat([bank, x])``: all of it, and more."""
+    while (
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and value.func.attr in SAME
+    ):
+        value = value.func.value
+    name = unparsed(target)
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
+        return name in (unparsed(value.left), unparsed(value.right))
+    return isinstance(value, ast.Call) and name_of(value.func) in JOINS and joins(name, value)
+
+
+def _has_a_limit(value: ast.expr | None) -> bool:
+    """``deque(maxlen=100)``, ``LRUCache(100)``: nothing but the plain containers has none."""
+    if isinstance(value, ast.Call):
+        return not (
+            _last(value.func) in ("list", "dict", "set", "defaultdict", "OrderedDict", "Counter")
+            or (_last(value.func) == "deque" and len(value.args) < 2 and not value.keywords)
+        )
+    return not isinstance(
+        value, (ast.List, ast.Dict, ast.ListComp, ast.DictComp, ast.Set, ast.Tuple, type(None))
+    )
+
+
+def _last(node: ast.expr) -> str:
+    """The last name: ``history`` of ``self.history[name]``."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""

@@ -1,0 +1,59 @@
+"""The user's lines that a backward runs under, outermost call to innermost: which handlers guard it
+can then be read in the source.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+
+from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
+from auditor.capture.probes.base import Context, Probe
+
+from ..rows import EnclosingRow
+
+STACKS = 64
+"""Different stacks that are written at most: recursion must not fill the recording."""
+
+
+class BackwardCallersProbe(Probe):
+    """Writes ``enclosing``: one row for each different stack of user frames around a backward of
+    the step.
+    """
+
+    name = "enclosing"
+    parts = ("enclosing",)
+    passes = frozenset({"loud"})
+    in_rehearsals = True
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._told: set[tuple[int, ...]] = set()
+
+    def start(self) -> None:
+        """Watch the door."""
+        self._told.clear()
+        self.context.writer.touch("enclosing")
+        BACKWARD_HOOKS.add(self)
+
+    def stop(self) -> None:
+        """Leave the door."""
+        BACKWARD_HOOKS.remove(self)
+
+    def backward_begins(self, call: Backward) -> None:
+        """Write the stack, the first time that it is seen."""
+        if call.nested or not self.context.in_step or len(self._told) >= STACKS:
+            return
+        lines = tuple(self._lines())
+        if lines and lines not in self._told:
+            self._told.add(lines)
+            self.context.add(EnclosingRow(lines=list(lines)))
+
+    def _lines(self) -> list[int]:
+        frame: FrameType | None = sys._getframe(1)
+        found = []
+        while frame is not None:
+            if self.context.frames.is_user(frame.f_code.co_filename):
+                found.append(self.context.frames.number(frame))
+            frame = frame.f_back
+        return found

@@ -1,0 +1,68 @@
+"""What probes of MEM rules write, and these rules read."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from auditor.recordings.row import At, PassRow, doc, older
+
+
+class EnclosingRow(PassRow, kw_only=True):
+    """One row for each different stack of user frames around a backward of the step."""
+
+    part = "enclosing"
+    when = "loud"
+
+    lines: Annotated[list[int], doc("numbers of `sites`, innermost first")]
+
+
+class KeptHookRow(PassRow, kw_only=True):
+    """At the pass's end, one row per line of the program's own that registered hooks in steps of it
+    and left them: those on the one owner that holds most of them.
+    """
+
+    part = "kept_hooks"
+    when = "loud"
+
+    at: At
+    way: Annotated[str, doc("the function of torch that registered them: `register_forward_hook`")]
+    owner: Annotated[str, doc("class of what they are on")]
+    n: Annotated[int, doc("hooks of this line that were on it at the end")]
+    added: Annotated[int, doc("steps of the pass that left at least one of them")]
+    steps: Annotated[int, doc("steps of the pass")]
+
+
+class DifferencesRow(PassRow, kw_only=True):
+    """One subtraction that made the differences of all pairs of rows, of which nothing was used but
+    the sums over the last dimension.
+    """
+
+    part = "differences"
+    when = "numbers"
+
+    at: At
+    kind: Annotated[str, doc("what was summed: `squares` or `absolute` values")]
+    size: Annotated[int, doc("of the last dimension")] = older(0)
+    bytes: Annotated[int, doc("of the differences")]
+    graph: Annotated[bool, doc("whether their graph was recorded")]
+
+
+class LeanerRow(PassRow, kw_only=True):
+    """One row per step, with one thing changed at a time: the peak of the step in the simulated
+    allocator.
+    """
+
+    part = "leaner"
+    when = "a rehearsal: leaner"
+
+    at: Annotated[int | None, doc("the optimizer's step")]
+    what: Annotated[
+        str,
+        doc(
+            "what was changed: nothing (empty), `gradients` (cleared before the step, where the "
+            "step itself clears them before "
+            "its first backward), `foreach` (optimizers step parameter by parameter)"
+        ),
+    ]
+    changed: Annotated[int, doc("tensors concerned")]
+    peak_allocated: Annotated[int, doc("bytes")]

@@ -1,0 +1,57 @@
+"""What probes of NUM rules write, and these rules read."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from auditor.recordings.row import MaybeAt, PassRow, doc, older
+
+
+class NormRow(PassRow, kw_only=True):
+    """How large the gradients are: one row per optimizer and step that was looked at, written at
+    the pass's end.
+
+    Looked at is every fifth step of the quiet pass, and every one of the others. No row for a step
+    that GradScaler skipped. The part is absent until an optimizer has stepped.
+    """
+
+    part = "norms"
+    when = "warmup, quiet, loud, values; CUDA: loud"
+
+    global_step: Annotated[int, doc("steps of all passes before it")]
+    optimizer: Annotated[int, doc("its number in the run")]
+    at: MaybeAt
+    norm: Annotated[
+        float | str,
+        doc(
+            "Euclidean norm of all its gradients as it stepped, divided by GradScaler's scale "
+            "where they still carried it, or "
+            "before clipping where they were clipped; as text where not finite"
+        ),
+    ]
+    clipped: Annotated[bool, doc("they were clipped")]
+    rate: Annotated[
+        float, doc("its highest learning rate; 0 where that is a tensor, or it has none")
+    ] = older(0.0)
+    base: Annotated[float, doc("what a scheduler found it at (`initial_lr`); 0 without one")] = (
+        older(0.0)
+    )
+
+
+class UpdateRow(PassRow, kw_only=True):
+    """At the pass's end, one row for each of torch's own optimizers that stepped weights in half
+    precision.
+
+    Of a sample of these weights over its first steps.
+    """
+
+    part = "updates"
+    when = "loud"
+
+    at: MaybeAt
+    optimizer: Annotated[str, doc("its class")]
+    dtype: Annotated[str, doc("of the weights")]
+    rate: Annotated[float, doc("the highest of its groups")]
+    steps: Annotated[int, doc("steps that were looked at")]
+    asked: Annotated[int, doc("had a gradient that asks for a change which float32 would keep")]
+    kept: Annotated[int, doc("of these, bit for bit what they were")]

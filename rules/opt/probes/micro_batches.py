@@ -1,0 +1,163 @@
+"""Gradients that backward passes of several micro-batches add up before an optimizer steps."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import ref
+
+import torch
+from torch.optim.optimizer import Optimizer
+
+from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward, Node, node_of
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.torch_private.autograd import REDUCTION
+from auditor.capture.instruments.torch_private.data import LoaderIterator
+from auditor.capture.instruments.torch_private.tensors import version_of
+from auditor.capture.instruments.weakrefs import alive
+from auditor.capture.probes.base import Context
+from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer, tensors_of
+
+from ..rows import MicroBatchRow
+
+MOST = 16
+"""Optimizers that are followed."""
+
+DEEP = 64
+"""Nodes of a loss that are looked at."""
+
+WATCHED = 8
+"""Gradients whose versions are compared."""
+
+MEAN = 1
+"""How torch writes ``reduction="mean"`` in a node."""
+
+PASSES_ON = ("Squeeze", "View", "Reshape", "Clone", "ToCopy", "Unsqueeze", "Alias")
+"""Nodes through which a loss goes as it is."""
+
+
+@dataclass
+class _Followed:
+    """Backward passes that reached the parameters of one optimizer since these were cleared."""
+
+    parameters: list[ref[torch.Tensor]] = field(default_factory=list)
+    passes: list[tuple[int, bool]] = field(default_factory=list)
+    batches: Counter[int] = field(default_factory=Counter)
+    """By the iterator of a loader, which is another one in the next epoch."""
+    versions: tuple[int, ...] = ()
+
+    def clear(self) -> None:
+        """They were."""
+        self.passes.clear()
+        self.batches.clear()
+        self.versions = ()
+
+
+class MicroBatchesProbe(OptimizerProbe):
+    """Writes ``micro_batches``."""
+
+    name = "micro_batches"
+    parts = ("micro_batches",)
+    passes = frozenset({"loud"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._patches = Patches(self.missed)
+        self._optimizers: PerOptimizer[_Followed] = PerOptimizer(MOST)
+        self._mean = self._on = False
+
+    def start(self) -> None:
+        """Watch batches, backward passes and gradients that are cleared."""
+        self.context.writer.touch("micro_batches")
+        self._optimizers.clear()
+        if LoaderIterator is None:
+            return
+        self._patches.around(LoaderIterator, "__next__", after=self._gave)
+        self._patches.around(Optimizer, "zero_grad", after=self._cleared)
+        self._patches.around(torch.nn.Module, "zero_grad", after=self._module_cleared)
+        BACKWARD_HOOKS.add(self)
+        self._on = True
+
+    def stop(self) -> None:
+        """Put everything back."""
+        self._on = False
+        BACKWARD_HOOKS.remove(self)
+        self._patches.undo()
+        self._optimizers.clear()
+
+    def _gave(self, batch: Any, iterator: Any) -> None:
+        if self.context.in_step and torch.is_grad_enabled():
+            for one in self._optimizers:
+                one.batches[id(iterator)] += 1
+
+    def _cleared(self, _: None, optimizer: Any, *args: Any, **kwargs: Any) -> None:
+        one = self._optimizers.get(optimizer)
+        if one is not None:
+            one.clear()
+
+    def _module_cleared(self, _: None, module: Any, *args: Any, **kwargs: Any) -> None:
+        gone = {id(each) for each in module.parameters()}
+        for one in self._optimizers:
+            if any(id(alive(each)) in gone for each in one.parameters):
+                one.clear()
+
+    def backward_begins(self, call: Backward) -> None:
+        """What its loss is made of is looked at while its graph is there."""
+        roots = call.tensors
+        self._mean = len(roots) == 1 and roots[0].numel() == 1 and _is_mean(node_of(roots[0]))
+
+    def backward_ends(self, call: Backward) -> None:
+        """Count it at the optimizers that it was for."""
+        if call.nested or call.failed or call.inputs:
+            return
+        at = self.context.frames.here()
+        for one in self._optimizers if at is not None else ():
+            now = _versions(one.parameters)
+            if now != one.versions:
+                one.passes.append((at or 0, self._mean))
+                one.versions = now
+
+    def before_optimizer(self, optimizer: Optimizer) -> None:
+        """Write what was added up for this step."""
+        if not self._on:
+            return
+        one = self._optimizers.of(optimizer, _Followed)
+        if one is None:
+            return
+        if one.parameters and len({at for at, _ in one.passes}) == 1 < len(one.passes):
+            row = MicroBatchRow(
+                at=one.passes[-1][0], optimizer=type(optimizer).__name__, n=len(one.passes)
+            )
+            row.means = sum(mean for _, mean in one.passes)
+            row.batches = max(one.batches.values(), default=0)
+            row.changed = _versions(one.parameters) != one.versions
+            self.context.add(row)
+        one.clear()
+        trained = (each for each in tensors_of(optimizer) if each.requires_grad)
+        one.parameters = [ref(each) for each in itertools.islice(trained, WATCHED)]
+
+
+def _versions(parameters: list[ref[torch.Tensor]]) -> tuple[int, ...]:
+    """How often their gradients were written to; nothing of those that have none."""
+    found = (getattr(alive(each), "grad", None) for each in parameters)
+    return tuple(version_of(each) for each in found if each is not None)
+
+
+def _is_mean(root: Node | None) -> bool:
+    """True of a mean over the batch as torch's losses and ``mean()`` make it, and of a sum of
+    such; what is multiplied or divided afterwards is none.
+    """
+    waiting, seen = [root], 0
+    while waiting:
+        node = waiting.pop()
+        seen += 1
+        if node is None or seen > DEEP:
+            return False
+        name = type(node).__name__
+        if name.startswith(("AddBackward", *PASSES_ON)):
+            waiting.extend(after for after, _ in node.next_functions if after is not None)
+        elif not name.startswith("MeanBackward") and getattr(node, REDUCTION, None) != MEAN:
+            return False
+    return True

@@ -1,0 +1,202 @@
+"""How often schedulers of learning rates are stepped, against how many steps they were made for."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch.optim import lr_scheduler
+from torch.optim.optimizer import Optimizer
+
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.probes.base import Context
+from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer
+
+from ..rows import SchedulerRow
+
+MOST = 64
+"""Schedulers that are followed, and optimizers."""
+
+GONE = 1e-3
+"""Share of its first value at which a rate counts as gone."""
+
+
+@dataclass
+class _Steps:
+    """Of an optimizer: how often it stepped, and how often before the loud pass."""
+
+    n: int = 0
+    before: int = 0
+
+
+@dataclass
+class _Followed:
+    """A scheduler since it was first stepped in a step of ours."""
+
+    scheduler: weakref.ref[Any]
+    at: int
+    calls: int = 0
+    first: int = 0
+    last: int = 0
+    apart: int | None = None
+
+    def stepped(self, steps: int) -> None:
+        """It was stepped when its optimizer had stepped so often."""
+        if self.calls:
+            between = steps - self.last
+            self.apart = between if self.apart is None else min(self.apart, between)
+        else:
+            self.first = steps
+        self.last = steps
+        self.calls += 1
+
+
+class SchedulerStepsProbe(OptimizerProbe):
+    """Writes ``schedulers``, at the end of the loud pass: of all steps so far.
+
+    Only the classes of ``torch.optim.lr_scheduler`` that say in whole steps what they were made for
+    are followed, also inside a ``SequentialLR`` or ``ChainedScheduler``.
+    """
+
+    name = "schedulers"
+    parts = ("schedulers",)
+    passes = frozenset({"loud"})
+    in_rehearsals = True
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._patches = Patches(self.missed)
+        self._stepped = PerOptimizer[_Steps](MOST)
+        self._followed: dict[int, _Followed] = {}
+        self._epochs: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        """Steps of an epoch that a ``OneCycleLR`` was made for, where that was said."""
+
+    def install(self) -> None:
+        """Notice steps of optimizers and schedulers."""
+        super().install()
+        owners = {owner for kind in MADE_FOR for owner in kind.__mro__ if "step" in vars(owner)}
+        for owner in owners:
+            self._patches.attribute(owner, "step", self._around(vars(owner)["step"]))
+        self._patches.around(lr_scheduler.OneCycleLR, "__init__", after=self._one_cycle_made)
+
+    def uninstall(self) -> None:
+        """Stop noticing."""
+        self._patches.undo()
+        self._followed.clear()
+        self._stepped.clear()
+        self._epochs.clear()
+        super().uninstall()
+
+    def start(self) -> None:
+        """The part is there also where nothing is in it."""
+        self.context.writer.touch("schedulers")
+        for each in self._stepped:
+            each.before = each.n
+
+    def stop(self) -> None:
+        """Write the rows. May be called twice."""
+        for each in self._followed.values():
+            scheduler = each.scheduler()
+            steps = scheduler and self._stepped.get(scheduler.optimizer)
+            if steps and each.calls > 1:
+                self.context.add(self._row(each, scheduler, steps.n - steps.before))
+        self._followed.clear()
+
+    def after_optimizer(self, optimizer: Optimizer) -> None:
+        """One more step."""
+        steps = self._stepped.of(optimizer, _Steps)
+        if steps is not None:
+            steps.n += 1
+
+    def _around(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        seen = self.guarded(self._scheduler_steps)
+
+        @functools.wraps(original)
+        def step(scheduler: Any, *args: Any, **kwargs: Any) -> Any:
+            if type(scheduler) in MADE_FOR:
+                seen(scheduler)
+            return original(scheduler, *args, **kwargs)
+
+        return step
+
+    def _scheduler_steps(self, scheduler: Any) -> None:
+        optimizer = getattr(scheduler, "optimizer", None)
+        steps = self._stepped.get(optimizer) if isinstance(optimizer, Optimizer) else None
+        if steps is None:
+            return  # before the first step of its optimizer: it is being made
+        each = self._followed.get(id(scheduler))
+        if each is None or each.scheduler() is not scheduler:
+            at = self.context.frames.here() if len(self._followed) < MOST else None
+            if at is None:
+                return
+            each = self._followed[id(scheduler)] = _Followed(weakref.ref(scheduler), at)
+        each.stepped(steps.n)
+
+    def _one_cycle_made(self, _: None, scheduler: Any, *args: Any, **kwargs: Any) -> None:
+        given = _ONE_CYCLE_TAKES.bind(scheduler, *args, **kwargs).arguments
+        if isinstance(given.get("steps_per_epoch"), int) and given.get("total_steps") is None:
+            self._epochs[scheduler] = given["steps_per_epoch"]
+
+    def _row(self, each: _Followed, scheduler: Any, in_pass: int) -> SchedulerRow:
+        period, gone = MADE_FOR[type(scheduler)](scheduler)
+        return SchedulerRow(
+            at=each.at,
+            name=type(scheduler).__name__,
+            calls=each.calls,
+            steps=each.last - each.first,
+            in_pass=in_pass,
+            apart=each.apart or 0,
+            epoch=int(scheduler.last_epoch),
+            epoch_of=self._epochs.get(scheduler),
+            period=period,
+            gone=gone,
+        )
+
+
+Calls = tuple[int | None, int | None]
+"""Calls of one swing of a scheduler's rate, and those after which its rate is gone."""
+
+ONE_CYCLE = lr_scheduler.OneCycleLR.__init__
+_ONE_CYCLE_TAKES = inspect.signature(ONE_CYCLE)
+
+
+def _cosine(scheduler: Any) -> Calls:
+    swings = scheduler.eta_min <= 0.5 * max(scheduler.base_lrs, default=0.0)
+    return 2 * int(scheduler.T_max) if swings and scheduler.T_max > 0 else None, None
+
+
+def _exponential(scheduler: Any) -> Calls:
+    return None, _decays(scheduler.gamma)
+
+
+def _steps(scheduler: Any) -> Calls:
+    decays = _decays(scheduler.gamma)
+    return None, None if decays is None else decays * int(scheduler.step_size)
+
+
+def _milestones(scheduler: Any) -> Calls:
+    decays = _decays(scheduler.gamma)
+    milestones = sorted(scheduler.milestones.elements())
+    gone = milestones[decays - 1] if decays is not None and decays <= len(milestones) else None
+    return None, gone
+
+
+def _decays(gamma: float) -> int | None:
+    """How often a rate is multiplied with ``gamma`` until it is gone."""
+    if not 0 < gamma < 1:
+        return None
+    return math.ceil(math.log(GONE) / math.log(gamma) - 1e-9)
+
+
+MADE_FOR: dict[type, Callable[[Any], Calls]] = {
+    lr_scheduler.CosineAnnealingLR: _cosine,
+    lr_scheduler.OneCycleLR: lambda _: (None, None),
+    lr_scheduler.ExponentialLR: _exponential,
+    lr_scheduler.StepLR: _steps,
+    lr_scheduler.MultiStepLR: _milestones,
+}

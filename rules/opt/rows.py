@@ -1,0 +1,102 @@
+"""What probes of OPT rules write, and these rules read."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from auditor.recordings.row import At, MaybeAt, PassRow, doc
+
+
+class SingleTensorStepRow(PassRow, kw_only=True, tag_field="call", tag="step"):
+    """One of torch's optimizers that was told to step parameter by parameter."""
+
+    part = "optimizer"
+    when = "a rehearsal: loud"
+
+    at: MaybeAt
+    made_at: Annotated[int | None, doc("the line that made it")]
+    name: Annotated[str, doc("its class")]
+    n: Annotated[int, doc("calls of its `step()`")]
+    operators: Annotated[int, doc("in its `n` calls")]
+
+
+class UnclearedRow(PassRow, kw_only=True):
+    """At the pass's end, one row per optimizer that stepped: whether gradients pile up."""
+
+    part = "uncleared"
+    when = "loud"
+
+    at: MaybeAt
+    backward_at: Annotated[int | None, doc("the last backward that added to such gradients")]
+    optimizer: Annotated[str, doc("its class")]
+    steps: Annotated[int, doc("its steps")]
+    piled: Annotated[
+        int,
+        doc(
+            "steps before which a backward had added to gradients that nothing had dropped or "
+            "written since the step before"
+        ),
+    ]
+
+
+class ClippingRow(PassRow, kw_only=True):
+    """At the pass's end, one row per line that clipped before the backward or after the optimizer's
+    step, and optimizer: steps of it whose gradients nothing else clipped.
+    """
+
+    part = "clippings"
+    when = "loud"
+
+    at: At
+    optimizer: Annotated[str, doc("its class")]
+    steps: Annotated[int, doc("its steps, without the first")]
+    n: Annotated[int, doc("those of them before which this line clipped in vain")]
+    absent: Annotated[
+        bool,
+        doc(
+            "none of its parameters had a gradient then; else they had those that it had stepped "
+            "with, and no backward ran in between"
+        ),
+    ]
+
+
+class SchedulerRow(PassRow, kw_only=True):
+    """At the pass's end, one row per scheduler of learning rates that was stepped at least twice:
+    of all passes so far.
+    """
+
+    part = "schedulers"
+    when = "loud"
+
+    at: At
+    name: Annotated[str, doc("its class")]
+    calls: Annotated[int, doc("of its `step()`, behind the optimizer's first")]
+    steps: Annotated[int, doc("steps of its optimizer between the first and the last of them")]
+    in_pass: Annotated[int, doc("steps of its optimizer in the pass")]
+    apart: Annotated[int, doc("the fewest of these steps between two calls")]
+    epoch: Annotated[int, doc("its `last_epoch`: calls since it was made")]
+    epoch_of: Annotated[
+        int | None, doc("`OneCycleLR`: its `steps_per_epoch`, where that was given")
+    ] = None
+    period: Annotated[
+        int | None, doc("calls in which its rate falls to the least and rises again: 2 `T_max`")
+    ] = None
+    gone: Annotated[
+        int | None, doc("calls after which its rate is at most a thousandth of the first")
+    ] = None
+
+
+class MicroBatchRow(PassRow, kw_only=True):
+    """An optimizer stepped on gradients that several backward passes of one line added up."""
+
+    part = "micro_batches"
+    when = "loud"
+
+    at: At
+    optimizer: Annotated[str, doc("its class")]
+    n: Annotated[int, doc("these passes, since the gradients were cleared or stepped on")]
+    means: Annotated[int, doc("of these, passes of a mean over the batch, or a sum of such")] = 0
+    batches: Annotated[int, doc("batches that one loader gave meanwhile")] = 0
+    changed: Annotated[
+        bool, doc("the gradients were written to after the last pass, before the step")
+    ] = False
