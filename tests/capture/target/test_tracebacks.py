@@ -14,7 +14,7 @@ import pytest
 
 from auditor.capture.target import tracebacks
 
-OURS = tracebacks.OWN + "capture/ours.py"
+OURS = tracebacks.OWN[0] + "capture/ours.py"
 
 
 def call(function):
