@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
-from .kept_hooks import KeptHooks
+from .rows import KeptHookRow
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,10 @@ class HooksPileUp(Rule):
     share: float = knob(0.9, "Share of the steps that must leave a hook behind.")
     fewest: int = knob(5, "Steps below which nothing is reported.")
 
-    def detect(self, hooks: KeptHooks, machine: Machine) -> Iterator[Finding]:
-        for line in hooks.usual(self.share, self.fewest):
+    def detect(self, hooks: Rows[KeptHookRow], machine: Machine) -> Iterator[Finding]:
+        for line in hooks:
+            if line.added < max(self.fewest, self.share * line.steps):
+                continue
             yield Finding(
                 line.site,
                 f"`{line.way}` adds a hook to the same {line.owner} on {line.added} of "

@@ -258,7 +258,7 @@ class Nonfinite(Table):
             )
         birth = next((_birth(replay, each) for each in replay.rows(BirthRow)), None)
         if of_norms and (birth is None or birth.was_there):
-            return cls(steps=steps)  # where the norm runs is what is known: NormBuffers
+            return cls(steps=steps)  # where the norm runs is what is known: NormBufferRow
         return cls(
             again.global_step,
             steps,

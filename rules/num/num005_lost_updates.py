@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
-from .half_updates import Updates
+from .rows import UpdateRow
 
 BITS = {"float16": 11, "bfloat16": 8}
 """Bits of significand: an update below 2 ** -(bits + 1) of the weight is rounded away."""
@@ -32,8 +33,8 @@ class UpdatesRoundedAway(Rule):
     share: float = knob(0.5, "Share of the updates that were lost from which it is reported.")
     fewest: int = knob(3, "Steps of the optimizer below which nothing is reported.")
 
-    def detect(self, updates: Updates, machine: Machine) -> Iterator[Finding]:
-        for each in updates.halves:
+    def detect(self, updates: Rows[UpdateRow], machine: Machine) -> Iterator[Finding]:
+        for each in updates:
             if each.steps < self.fewest or each.asked < LEAST or each.share < self.share:
                 continue
             least = 2.0 ** -(BITS.get(each.dtype, 8) + 1)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from auditor.evidence.checkpoints import Checkpoints
 from auditor.evidence.recorded.load_state_dict import Loads
 from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity
+from auditor.recordings.schema import NormBufferRow
 from auditor.rule import Rule
 
 from .nonfinite import Nonfinite
-from .norm_buffers import NormBuffer, NormBuffers
 
 if TYPE_CHECKING:
     from auditor.checkpoints.contents import TensorFacts
@@ -41,11 +42,11 @@ class WeightsPoisoned(Rule):
     everywhere = True
 
     def detect(
-        self, nonfinite: Nonfinite, loads: Loads, machine: Machine, buffers: NormBuffers
+        self, nonfinite: Nonfinite, loads: Loads, machine: Machine, buffers: Rows[NormBufferRow]
     ) -> Iterator[Finding]:
         birth = nonfinite.birth
-        if nonfinite.step is None and buffers.first is not None:
-            yield _spoiled(buffers.first, machine)
+        if nonfinite.step is None and (first := next(iter(buffers), None)) is not None:
+            yield _spoiled(first, machine)
         if birth is None or not birth.was_there:
             return
         what = "a parameter" if birth.phase == "parameter" else "the optimizer's state"
@@ -116,7 +117,7 @@ def _share(tensor: TensorFacts) -> str:
     return " and ".join(f"{100 * n / tally.count:.3g}% {name}" for name, n in counts if n)
 
 
-def _spoiled(found: NormBuffer, machine: Machine) -> Finding:
+def _spoiled(found: NormBufferRow, machine: Machine) -> Finding:
     value = "NaN" if found.value == "nan" else found.value
     return Finding(
         found.site,

@@ -47,6 +47,7 @@ class UpdateRow(PassRow, kw_only=True):
 
     part = "updates"
     when = "loud"
+    of_values = True
 
     at: MaybeAt
     optimizer: Annotated[str, doc("its class")]
@@ -55,3 +56,8 @@ class UpdateRow(PassRow, kw_only=True):
     steps: Annotated[int, doc("steps that were looked at")]
     asked: Annotated[int, doc("had a gradient that asks for a change which float32 would keep")]
     kept: Annotated[int, doc("of these, bit for bit what they were")]
+
+    @property
+    def share(self) -> float:
+        """Share of the updates that were lost."""
+        return self.kept / self.asked if self.asked else 0.0

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence.recorded.machine import Machine
-from auditor.model import Finding, Remedy, Severity
+from auditor.evidence.table import Rows
+from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
-from .misplaced_clipping import MisplacedClipping
+from .rows import ClippingRow
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,12 @@ class ClippingMisplaced(Rule):
     share: float = knob(0.5, "Share of the optimizer's steps from which it is reported.")
     fewest: int = knob(3, "Steps below which nothing is reported.")
 
-    def detect(self, clippings: MisplacedClipping, machine: Machine) -> Iterator[Finding]:
-        for line in clippings.usual(self.share, self.fewest):
+    def detect(self, clippings: Rows[ClippingRow], machine: Machine) -> Iterator[Finding]:
+        told: set[Site | None] = set()
+        for line in clippings:
+            if line.n < max(self.fewest, self.share * line.steps) or line.site in told:
+                continue
+            told.add(line.site)  # of a line with several optimizers the first
             why = (
                 "no gradient was there yet, and the backward ran behind it"
                 if line.absent

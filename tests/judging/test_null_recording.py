@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from auditor.reports import renderer
 from auditor.rules.num.grad_norms import GradientNorms
-from auditor.rules.num.half_updates import Updates
 from auditor.rules.num.nonfinite import Nonfinite
+from auditor.rules.num.rows import UpdateRow
 
 from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.recorded.op_ranges import OpRanges
-from auditor.evidence.table import Evidence, Table
+from auditor.evidence.table import Evidence, Rows, Table
 from auditor.judging import build_report
 from auditor.judging.engine import Judgement
 from auditor.model import Finding, Report, Severity, Site
@@ -52,7 +52,7 @@ def recorded(folder: Path, device: str) -> Recording:
     return Recording(folder)
 
 
-@pytest.mark.parametrize("table", [Nonfinite, GradientNorms, OpRanges, Updates])
+@pytest.mark.parametrize("table", [Nonfinite, GradientNorms, OpRanges, Rows[UpdateRow]])
 def test_nothing_is_read_from_values_of_a_device_that_computes_none(
     tmp_path: Path, table: type[Table]
 ) -> None:

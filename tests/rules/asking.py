@@ -4,28 +4,30 @@ empty.
 
 from __future__ import annotations
 
-import inspect
+import typing
 from collections.abc import Iterator
 from typing import Any
 
-from auditor import evidence
-from auditor.model import Finding
+from auditor.evidence.table import Rows
+from auditor.model import Finding, Site
+from auditor.recordings.row import PassRow
 from auditor.rule import Rule
 
 
 def ask(rule: Rule, *tables: Any) -> Iterator[Finding]:
     """By whichever of its methods asks for these tables."""
-    given = {type(table).__name__: table for table in tables}
+    given = {type(table): table for table in tables}
     for method in (rule.detect, rule.in_trace, rule.in_snapshot):  # type: ignore[attr-defined]
-        wanted = (
-            []
-            if method is None
-            else [
-                parameter.annotation for parameter in inspect.signature(method).parameters.values()
-            ]
-        )
-        if method is not None and given.keys() <= set(wanted):
-            asked = [given[name] if name in given else getattr(evidence, name)() for name in wanted]
-            found: Iterator[Finding] = method(*asked)
+        if method is None:
+            continue
+        hints = typing.get_type_hints(getattr(method, "__wrapped__", method))
+        wanted = [hint for name, hint in hints.items() if name != "return"]
+        if given.keys() <= set(wanted):
+            found: Iterator[Finding] = method(*(given.get(hint) or hint() for hint in wanted))
             return found
-    raise AssertionError(f"{type(rule).__name__} asks for no {sorted(given)}")
+    raise AssertionError(f"{type(rule).__name__} asks for no {sorted(map(str, given))}")
+
+
+def rows(*given: PassRow, sites: tuple[Site | None, ...] = ()) -> Rows[Any]:
+    """Rows of one type as a rule reads them: numbers of sites count in ``sites``."""
+    return Rows[type(given[0])](row.read_from(lambda number: sites[number]) for row in given)

@@ -9,15 +9,15 @@ from auditor.rules.amp.amp006_scaler_misused import GradScalerMisused
 from auditor.rules.amp.amp009_loss_in_half import LossInHalf
 from auditor.rules.cfg.cfg008_float64_creeps import Float64InTheStep
 from auditor.rules.cfg.float64_ops import Double, Float64Ops
-from auditor.rules.num.half_updates import HalfUpdates, Updates
 from auditor.rules.num.num005_lost_updates import LEAST, UpdatesRoundedAway
 from auditor.rules.num.num012_vanishing_epsilon import EpsilonVanishes
+from auditor.rules.num.rows import UpdateRow
 
 from auditor.evidence import Amp, Machine, OpRanges, Source
 from auditor.evidence.recorded.amp import AmpEvent, ScaleUpdate
 from auditor.evidence.recorded.op_ranges import Delicate
 from auditor.model import Severity, Site
-from tests.rules.asking import ask
+from tests.rules.asking import ask, rows
 
 CUDA = Machine("cuda", 8, 8)
 LINE = Site("trainer.py", 1, "step")
@@ -104,8 +104,16 @@ def test_a_loss_in_float32_and_a_function_that_is_no_loss_are_fine():
 
 
 def updated(steps=3, asked=LEAST, lost=1.0, dtype="bfloat16"):
-    each = HalfUpdates(LINE, "SGD", dtype, 1e-4, steps, asked, round(lost * asked))
-    return list(ask(UpdatesRoundedAway(), Updates((each,)), CUDA))
+    row = UpdateRow(
+        at=0,
+        optimizer="SGD",
+        dtype=dtype,
+        rate=1e-4,
+        steps=steps,
+        asked=asked,
+        kept=round(lost * asked),
+    )
+    return list(ask(UpdatesRoundedAway(), rows(row, sites=(LINE,)), CUDA))
 
 
 @pytest.mark.parametrize(

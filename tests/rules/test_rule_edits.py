@@ -5,12 +5,12 @@ from __future__ import annotations
 import textwrap
 
 import pytest
+from auditor.rules.opt.opt005_gradients_pile_up import GradientsPileUp
 from auditor.rules.opt.stale_grads import AccumulatedOver, StaleGrads
 
 from auditor import patch
 from auditor.evidence import Source
 from auditor.model import Site
-from rules.opt.opt005_gradients_pile_up import GradientsPileUp
 from tests.rules.asking import ask
 
 TRAINER = """

@@ -16,10 +16,10 @@ from auditor.rules.mem.mem006_peak_by_line import PeakHeldByFewLines
 from auditor.rules.mem.mem011_oom_handling import OutOfMemoryHandledWrongly
 from auditor.rules.mem.oom_handlers import OomHandlers
 from auditor.rules.mem.peak import Peak, PeakHolders
-from auditor.rules.num.half_updates import HalfUpdates, Updates
 from auditor.rules.num.num004_half_headroom import HalfNearOverflow
 from auditor.rules.num.num005_lost_updates import UpdatesRoundedAway
 from auditor.rules.num.num013_poisoned_weights import WeightsPoisoned
+from auditor.rules.num.rows import UpdateRow
 from auditor.rules.opt.opt002_zero_filled_gradients import GradientsFilledWithZeros
 from auditor.rules.sync.sync001_scalar_read import ScalarReadEveryStep
 
@@ -47,7 +47,7 @@ from auditor.evidence.recorded.torch_save import Save
 from auditor.evidence.recorded.zero_grad import ZeroGrad
 from auditor.evidence.snapshot.state_at import Holder
 from auditor.model import Site
-from tests.rules.asking import ask
+from tests.rules.asking import ask, rows
 
 CPU, CUDA = Machine("cpu", 8), Machine("cuda", 8, capability=8)
 LINES = tuple(Site("t.py", line, "step", "") for line in range(1, 5))
@@ -133,11 +133,13 @@ def test_values_near_the_end_of_float16():
 
 
 def test_updates():
-    each = tuple(
-        HalfUpdates(site, "SGD", "bfloat16", 1e-4, 5, 1000, kept)
-        for site, kept in zip(LINES, (0, 900, 0, 900), strict=True)
+    each = (
+        UpdateRow(
+            at=at, optimizer="SGD", dtype="bfloat16", rate=1e-4, steps=5, asked=1000, kept=kept
+        )
+        for at, kept in enumerate((0, 900, 0, 900))
     )
-    assert lines(ask(UpdatesRoundedAway(), Updates(each), CUDA)) == [2, 4]
+    assert lines(ask(UpdatesRoundedAway(), rows(*each, sites=LINES), CUDA)) == [2, 4]
 
 
 def test_poisoned_checkpoints():

@@ -23,13 +23,13 @@ from auditor.rules.kern.forwards_in_row import ForwardsInRow, InRow
 from auditor.rules.kern.kern007_module_piece_by_piece import ModulePieceByPiece
 from auditor.rules.kern.kern008_forwards_in_row import ForwardsOfSmallBatches
 from auditor.rules.kern.module_loops import ModuleLoop, ModuleLoops
-from auditor.rules.mem.kept_hooks import KeptHook, KeptHooks
 from auditor.rules.mem.mem016_all_differences import AllDifferences
 from auditor.rules.mem.mem017_hooks_pile_up import HooksPileUp
 from auditor.rules.mem.pairwise_differences import Differences, PairwiseDifferences
-from auditor.rules.opt.misplaced_clipping import InVain, MisplacedClipping
+from auditor.rules.mem.rows import KeptHookRow
 from auditor.rules.opt.opt006_clipping_misplaced import ClippingMisplaced
 from auditor.rules.opt.opt007_schedule_in_epochs import ScheduleInEpochs
+from auditor.rules.opt.rows import ClippingRow
 from auditor.rules.opt.scheduler_steps import Scheduled, SchedulerSteps
 from auditor.rules.time.storage_syncs import StorageSync, StorageSyncs
 from auditor.rules.time.time004_storage_waited_for import StorageWaitedFor
@@ -37,7 +37,7 @@ from auditor.rules.time.time004_storage_waited_for import StorageWaitedFor
 from auditor.evidence import Machine
 from auditor.evidence.recorded.batches import Loader
 from auditor.model import Severity, Site
-from tests.rules.asking import ask
+from tests.rules.asking import ask, rows
 
 CPU = Machine("cpu")
 SITE = Site("train.py", 3)
@@ -272,22 +272,28 @@ def test_mem016_says_whether_they_are_kept_and_what_makes_the_same_sums():
     [(10, 5, True, 1), (10, 4, True, 0), (4, 3, False, 1), (2, 2, False, 0)],
 )
 def test_opt006_wants_a_share_of_the_steps_and_so_many(steps, n, absent, found):
-    line = InVain(SITE, "Adam", steps, n, absent)
+    line = ClippingRow(at=0, optimizer="Adam", steps=steps, n=n, absent=absent)
     rule = ClippingMisplaced()
-    findings = list(ask(rule, MisplacedClipping((line,)), CPU))
+    findings = list(ask(rule, rows(line, sites=(SITE,)), CPU))
     assert len(findings) == found
     for finding in findings:
         assert ("no gradient was there yet" in finding.message) == absent
         assert (finding.steps, finding.per_step) == (n, n / steps)
         assert ("behind the backward" in rule.remedy(finding).text) == absent
+    other = ClippingRow(at=0, optimizer="SGD", steps=steps, n=n, absent=absent)
+    assert len(list(ask(rule, rows(line, other, sites=(SITE,)), CPU))) == found, (
+        "a line is told once"
+    )
 
 
 @pytest.mark.parametrize(
     ("added", "steps", "found"), [(5, 5, 1), (4, 4, 0), (9, 10, 1), (9, 11, 0)]
 )
 def test_mem017_wants_nearly_all_steps_and_so_many(added, steps, found):
-    line = KeptHook(SITE, "register_hook", "Parameter", 2 * added, added, steps)
-    findings = list(ask(HooksPileUp(), KeptHooks((line,)), CPU))
+    line = KeptHookRow(
+        at=0, way="register_hook", owner="Parameter", n=2 * added, added=added, steps=steps
+    )
+    findings = list(ask(HooksPileUp(), rows(line, sites=(SITE,)), CPU))
     assert len(findings) == found
     for finding in findings:
         assert f"{2 * added} hooks of this line" in finding.message

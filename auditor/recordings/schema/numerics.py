@@ -144,6 +144,7 @@ class NormBufferRow(PassRow, kw_only=True):
 
     part = "buffers"
     when = "loud"
+    optional = True
 
     at: Annotated[int, doc("where the module ran: a number in `sites`")]
     owner: Annotated[str, doc("its class")]

@@ -9,7 +9,14 @@ import json
 import pickle
 
 import pytest
+from auditor.rules.mem.mem004_reserved_unneeded import ReservedMemoryNeverNeeded
+from auditor.rules.mem.mem005_pinned_segment import BlockPinsSegment
+from auditor.rules.mem.mem006_peak_by_line import PeakHeldByFewLines
+from auditor.rules.mem.mem008_variable_sizes import VaryingSizesReallocate
+from auditor.rules.mem.mem009_allocator_setting import AllocatorSettingWouldHelp
+from auditor.rules.mem.mem015_out_of_memory import RanOutOfMemory
 from auditor.rules.mem.peak import PeakHolders
+from auditor.rules.sync.sync009_allocator_call import AllocatorCallEveryStep
 from click.testing import CliRunner
 
 from auditor.allocator import AllocatorSettings, CachingAllocator, OutOfMemory
@@ -24,13 +31,6 @@ from auditor.judging import engine
 from auditor.model import Severity
 from auditor.recordings.standalone_snapshot import SnapshotRecording, is_pickle
 from auditor.rule import NotLooked
-from rules.mem.mem004_reserved_unneeded import ReservedMemoryNeverNeeded
-from rules.mem.mem005_pinned_segment import BlockPinsSegment
-from rules.mem.mem006_peak_by_line import PeakHeldByFewLines
-from rules.mem.mem008_variable_sizes import VaryingSizesReallocate
-from rules.mem.mem009_allocator_setting import AllocatorSettingWouldHelp
-from rules.mem.mem015_out_of_memory import RanOutOfMemory
-from rules.sync.sync009_allocator_call import AllocatorCallEveryStep
 
 MIB = 2**20
 RULES = (

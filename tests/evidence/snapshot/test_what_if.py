@@ -7,6 +7,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from auditor.rules.mem.mem009_allocator_setting import AllocatorSettingWouldHelp
 from auditor.rules.mem.peak import PeakHolders
 
 from auditor.allocator import CachingAllocator, OutOfMemory
@@ -17,7 +18,6 @@ from auditor.evidence.snapshot.what_if import AGREES, card_of, replays_of
 from auditor.evidence.table import Evidence
 from auditor.judging import engine
 from auditor.recordings.standalone_snapshot import SnapshotRecording
-from rules.mem.mem009_allocator_setting import AllocatorSettingWouldHelp
 
 MIB = 2**20
 

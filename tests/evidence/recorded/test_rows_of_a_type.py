@@ -1,0 +1,37 @@
+"""Rows that a rule reads as their probe wrote them."""
+
+from __future__ import annotations
+
+import pytest
+from auditor.rules.mem.rows import KeptHookRow
+from auditor.rules.num.rows import UpdateRow
+
+from auditor.evidence.table import Rows
+from auditor.recordings.schema import NormBufferRow
+from auditor.rule import NotLooked
+from tests.evidence.recorded.rows import loud
+
+HOOK = {"way": "register_hook", "steps": 9, "owner": "Linear", "n": 18, "added": 9}
+UPDATE = {"optimizer": "SGD", "dtype": "bfloat16", "rate": 0.1, "steps": 7, "asked": 40}
+
+
+def test_rows_come_as_they_were_written_each_with_its_line(seen):
+    evidence = seen(sites=[4, 5], kept_hooks=[loud(8, at=1, **HOOK), loud(8, at=0, **HOOK)])
+    first, second = evidence.get(Rows[KeptHookRow])
+    assert (first.site.line, second.site.line) == (5, 4)
+    assert (first.way, first.added, len(evidence.get(Rows[KeptHookRow]))) == ("register_hook", 9, 2)
+
+
+def test_a_row_without_a_line_has_no_place(seen):
+    (row,) = seen(updates=[loud(0, at=None, kept=10, **UPDATE)]).get(Rows[UpdateRow])
+    assert (row.site, row.share) == (None, 0.25)
+
+
+def test_rows_that_no_probe_wrote_are_not_looked_at(seen):
+    with pytest.raises(NotLooked, match="the recording holds no kept_hooks"):
+        seen().get(Rows[KeptHookRow])
+    assert not list(seen(kept_hooks=[]).get(Rows[KeptHookRow])), "it looked, and found none"
+
+
+def test_rows_that_older_recordings_lack_are_none(seen):
+    assert not list(seen().get(Rows[NormBufferRow]))
