@@ -27,18 +27,7 @@ from auditor.checkpoints.pickles import walk
 Path = tuple[str | int, ...]
 
 COUNTERS = frozenset(
-    {
-        "step",
-        "steps",
-        "global_step",
-        "num_steps",
-        "iter",
-        "iters",
-        "iteration",
-        "iter_num",
-        "n_iter",
-        "it",
-    }
+    "step steps global_step num_steps iter iters iteration iter_num n_iter it".split()
 )
 EPOCHS = frozenset({"epoch", "epochs", "current_epoch"})
 """Keys (and those of ``COUNTERS``) under which trainers save how far they are."""
@@ -51,23 +40,10 @@ SCHEDULER = ({"last_epoch", "base_lrs"}, {"last_epoch", "_last_lr"})
 MODULE_DICTS = frozenset({"_modules", "_parameters", "_buffers"})
 RNG_WORDS = ("rng", "random_state", "generator")
 METRICS = frozenset(
-    [
-        "metric",
-        "metrics",
-        "early",
-        "earlystopping",
-        "callback",
-        "callbacks",
-        "history",
-        "loss",
-        "losses",
-        "log",
-        "logs",
-        "score",
-        "scores",
-        "stats",
-        "statistics",
-    ]
+    """
+    metric metrics early earlystopping callback callbacks history loss losses log logs score scores
+    stats statistics
+    """.split()
 )
 """Words of keys under which results are kept: NaN and infinities are among them, and no damage."""
 

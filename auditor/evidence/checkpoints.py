@@ -29,20 +29,7 @@ gradient was.
 """
 
 COMMANDS = frozenset(
-    {
-        "os",
-        "posix",
-        "nt",
-        "subprocess",
-        "_posixsubprocess",
-        "runpy",
-        "pty",
-        "socket",
-        "shutil",
-        "importlib",
-        "webbrowser",
-        "ctypes",
-    }
+    "os posix nt subprocess _posixsubprocess runpy pty socket shutil importlib webbrowser ctypes".split()
 )
 """Modules that nothing which is data comes from. They only choose the words: any name that is not
 known may run code.

@@ -55,16 +55,7 @@ PERIOD_US = 1e6 * sum(INTERVALS_S) / len(INTERVALS_S)
 TURNS = ("CALL", "RESUME", "JUMP_BACKWARD", "JUMP_ABSOLUTE")
 """Beginnings of the instructions at which threads take turns."""
 
-LONG = (
-    "BINARY",
-    "INPLACE",
-    "COMPARE",
-    "CONTAINS",
-    "STORE_SUBSCR",
-    "UNPACK",
-    "UNARY",
-    "LIST_EXTEND",
-)
+LONG = tuple("BINARY INPLACE COMPARE CONTAINS STORE_SUBSCR UNPACK UNARY LIST_EXTEND".split())
 """The same of others that may keep the interpreter for long."""
 
 

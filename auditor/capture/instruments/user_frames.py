@@ -61,16 +61,8 @@ def _is_generated(file: str) -> bool:
     )
 
 
-PASSED_ON = (
-    "POP_JUMP_",
-    "JUMP_IF_",
-    "TO_BOOL",
-    "UNARY_NOT",
-    "COPY",
-    "CACHE",
-    "NOP",
-    "EXTENDED_ARG",
-    "NOT_TAKEN",
+PASSED_ON = tuple(
+    "POP_JUMP_ JUMP_IF_ TO_BOOL UNARY_NOT COPY CACHE NOP EXTENDED_ARG NOT_TAKEN".split()
 )
 """Instructions that test the value on top of the stack, or leave it there."""
 
