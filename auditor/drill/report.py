@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 from auditor.drill import memory, restart, values
@@ -69,7 +69,7 @@ class DrillReport:
                 for name, log in zip(pair.names, (pair.first, pair.second), strict=True)
             ],
             "environment": pair.environment,
-            "recorded_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "recorded_at": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         return json.dumps(content, indent=2, allow_nan=False)
 

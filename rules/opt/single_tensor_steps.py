@@ -16,7 +16,7 @@ from auditor.model import Site
 from .rows import SingleTensorStepRow
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 
 @dataclass(frozen=True)

@@ -196,10 +196,8 @@ def test_every_pattern_is_of_a_rule_and_reads_in_both_languages() -> None:
 
 
 def _project() -> dict[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
+    import tomllib
+
     loaded: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     return loaded
 
