@@ -79,8 +79,8 @@ class Rows(Table, Generic[R]):
     @classmethod
     def build(cls, evidence: Evidence) -> Self:
         """All of them, in the order in which they were written."""
-        site = evidence.recording.site
-        return cls(cast("R", row.read_from(site)) for row in evidence.rows(cls.kind))
+        places = evidence.recording
+        return cls(cast("R", row.read_from(places)) for row in evidence.rows(cls.kind))
 
     @classmethod
     def without_parts(cls, evidence: Evidence) -> Self | None:

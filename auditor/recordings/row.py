@@ -4,9 +4,8 @@ sentence for each field.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Protocol, Self, overload
 
 import msgspec
 
@@ -27,6 +26,16 @@ def older(value: Any) -> Any:
     return msgspec.field(default_factory=lambda: copy(value))
 
 
+class Places(Protocol):
+    """What knows the lines that rows name: a recording."""
+
+    def site(self, number: int, /) -> Site:
+        """The site of this number."""
+
+    def site_at(self, file: str, line: int, function: str = "", /) -> Site:
+        """A site from its parts; ``file`` may be absolute."""
+
+
 class Row(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     """A row of :attr:`part`: what a probe writes, and what a rule reads. Keys of later versions are
     ignored; a value of another type makes the row unreadable.
@@ -42,17 +51,26 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     of_values: ClassVar[bool] = False
     """True if it says what was computed: nothing on a device that computes nothing."""
 
-    def read_from(self, sites: Callable[[int], Site]) -> Self:
-        """Give this row the lines that it names: ``sites`` makes a place of a site's number."""
-        self.__dict__["sites"] = sites
+    def read_from(self, places: Places) -> Self:
+        """Give this row the lines that it names."""
+        self.__dict__["places"] = places
         return self
+
+    @property
+    def home(self) -> Places:
+        """What it was read from."""
+        places: Places = self.__dict__["places"]
+        return places
+
+    @overload
+    def site_of(self, number: int) -> Site: ...
+
+    @overload
+    def site_of(self, number: int | None) -> Site | None: ...
 
     def site_of(self, number: int | None) -> Site | None:
         """Where the site of this number is, one of this row's; None for none."""
-        if number is None:
-            return None
-        found: Site = self.__dict__["sites"](number)
-        return found
+        return None if number is None else self.home.site(number)
 
     @property
     def site(self) -> Site | None:

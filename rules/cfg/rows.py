@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from auditor.recordings.row import At, MaybeAt, PassRow, doc
@@ -105,3 +106,8 @@ class TrainModeForwardRow(PassRow, kw_only=True):
     ]
     times: Annotated[int, doc("between how many pairs of steps of an optimizer it was called")]
     steps: Annotated[int, doc("steps of an optimizer that trains the module, so far")]
+
+
+def by_class(parts: Mapping[str, int]) -> str:
+    """``BatchNorm2d (2) and Dropout (1)``: modules of a row, how many by class."""
+    return " and ".join(f"{name} ({n})" for name, n in parts.items())

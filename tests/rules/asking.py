@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 from auditor.evidence.table import Rows
@@ -30,4 +31,5 @@ def ask(rule: Rule, *tables: Any) -> Iterator[Finding]:
 
 def rows(*given: PassRow, sites: tuple[Site | None, ...] = ()) -> Rows[Any]:
     """Rows of one type as a rule reads them: numbers of sites count in ``sites``."""
-    return Rows[type(given[0])](row.read_from(lambda number: sites[number]) for row in given)
+    places: Any = SimpleNamespace(site=sites.__getitem__, site_at=Site)
+    return Rows[type(given[0])](row.read_from(places) for row in given)

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from auditor.rules.cfg.cfg009_trained_in_eval_mode import TrainedInEvalMode
 from auditor.rules.cfg.cfg010_evaluated_in_train_mode import EvaluatedInTrainMode
-from auditor.rules.cfg.eval_mode_steps import EvalModeSteps, Switch
-from auditor.rules.cfg.train_mode_forwards import Evaluated, TrainModeForwards
+from auditor.rules.cfg.rows import SwitchedRow, TrainModeForwardRow
 from auditor.rules.ckpt.ckpt009_kept_state_is_live import KeptStateIsLive
-from auditor.rules.ckpt.kept_states import KeptState, KeptStates
+from auditor.rules.ckpt.ckpt010_resumed_in_part import ResumedInPart
+from auditor.rules.ckpt.rows import KeptStateRow, PartialResumeRow
 from auditor.rules.data.array_lists import ArrayList, ArrayLists
 from auditor.rules.data.data010_list_of_arrays import TensorOfListOfArrays
 from auditor.rules.data.data011_workers_draw_alike import WorkersDrawAlike
@@ -34,7 +34,7 @@ from auditor.rules.opt.scheduler_steps import Scheduled, SchedulerSteps
 from auditor.rules.time.storage_syncs import StorageSync, StorageSyncs
 from auditor.rules.time.time004_storage_waited_for import StorageWaitedFor
 
-from auditor.evidence import Machine
+from auditor.evidence import Machine, Source
 from auditor.evidence.recorded.batches import Loader
 from auditor.model import Severity, Site
 from tests.rules.asking import ask, rows
@@ -43,33 +43,72 @@ CPU = Machine("cpu")
 SITE = Site("train.py", 3)
 
 
+PARTS = {"BatchNorm2d": 2, "Dropout": 1}
+
+
+def switched(steps=3, text="", *, grads=False):
+    row = SwitchedRow(at=0, module="Net", parts=PARTS, before=5, steps=steps, grads=grads)
+    source = Source({"train.py": text})
+    return list(ask(TrainedInEvalMode(), rows(row, sites=(SITE,)), CPU, source))
+
+
 @pytest.mark.parametrize(("steps", "found"), [(2, 0), (3, 1)])
 def test_cfg009_wants_so_many_steps_in_eval_mode(steps, found):
-    switch = Switch(SITE, "Net", {"BatchNorm2d": 2, "Dropout": 1}, 5, steps, evaluates=True)
-    findings = list(ask(TrainedInEvalMode(), EvalModeSteps((switch,)), CPU))
+    findings = switched(steps=steps)
     assert len(findings) == found
     for finding in findings:
         assert "BatchNorm2d (2) and Dropout (1)" in finding.message
         assert (finding.steps, finding.facts) == (3, (("BatchNorm2d", "2"), ("Dropout", "1")))
 
 
+def test_cfg009_wants_gradients_off_here_or_behind():
+    text = "def validate():\n    {}\n    model.eval()\n    with torch.{}():\n        model(x)\n"
+    assert switched(text=text.format("pass", "enable_grad"), grads=True) == []
+    assert len(switched(text=text.format("pass", "no_grad"), grads=True)) == 1
+
+
+EVALUATION = """def {}(x, y):
+  with torch.no_grad():
+    return criterion(model(x), y)
+"""
+
+
 @pytest.mark.parametrize(
     ("times", "named", "found"), [(5, False, 1), (6, False, 0), (6, True, 1), (10, True, 1)]
 )
 def test_cfg010_wants_an_evaluation_to_be_rare_or_named(times, named, found):
-    each = Evaluated(SITE, "Net", {"BatchNorm2d": 2, "Dropout": 1}, times, 10, named)
-    findings = list(ask(EvaluatedInTrainMode(), TrainModeForwards((each,)), CPU))
+    row = TrainModeForwardRow(at=0, within=0, module="Net", parts=PARTS, times=times, steps=10)
+    source = Source({"train.py": EVALUATION.format("validate" if named else "measure")})
+    findings = list(ask(EvaluatedInTrainMode(), rows(row, sites=(SITE,)), CPU, source))
     assert len(findings) == found
     for finding in findings:
         assert "BatchNorm2d (2) and Dropout (1)" in finding.message
         assert finding.steps == times
 
 
+KEPT = """def main():
+  for epoch in range(9):
+    if loss < least: best = model.state_dict()
+    train()
+
+
+
+
+  model.load_state_dict(best)
+"""
+
+
+def kept(steps=9, text=KEPT, **more):
+    facts = {"module": "Net", "taken": 2, "steps": steps, "loaded": 0, "loaded_at_once": 0}
+    row = KeptStateRow(at=0, **(facts | more))
+    places = rows(row, sites=(SITE, Site("train.py", 9)))
+    return list(ask(KeptStateIsLive(), places, CPU, Source({"train.py": text})))
+
+
 @pytest.mark.parametrize(("steps", "found"), [(1, 0), (2, 1)])
 @pytest.mark.parametrize("loads", [0, 4])
 def test_ckpt009_wants_so_many_steps_between(steps, found, loads):
-    state = KeptState(SITE, "Net", steps, Site("train.py", 9), loads)
-    findings = list(ask(KeptStateIsLive(), KeptStates((state,)), CPU))
+    findings = kept(steps=steps, loaded=loads, loaded_at=1 if loads else None)
     assert len(findings) == found
     for finding in findings:
         assert ("4 times" in finding.message) == bool(loads)
@@ -77,8 +116,27 @@ def test_ckpt009_wants_so_many_steps_between(steps, found, loads):
 
 
 def test_ckpt009_says_nothing_of_a_state_that_is_not_brought_back():
-    states = KeptStates((KeptState(SITE, "Net", 9, None),))
-    assert list(ask(KeptStateIsLive(), states, CPU)) == []
+    assert kept(text="") == []
+
+
+def test_ckpt009_believes_the_run_before_the_source():
+    (finding,) = kept(text="", loaded=3, loaded_at=1)
+    assert "it was loaded at train.py:9, 3 times" in finding.message
+    assert kept(loaded_at_once=1) == []
+
+
+def test_ckpt010_names_a_state_that_a_line_leaves_out_once():
+    left = {"at": 0, "file_at": 1, "key": "train.other"}
+    given = [
+        PartialResumeRow(**left, left_out="scheduler", owner="StepLR", saved=saved, now=1)
+        for saved in (7, 9)
+    ]
+    given.append(PartialResumeRow(**left, left_out="optimizer", owner="Adam"))
+    sites = SITE, Site("train.py", 9)
+    first, second = ask(ResumedInPart(), rows(*given, sites=sites), CPU)
+    assert "under 'train.other' after 7 of its steps" in first.message
+    assert "the scheduler's state is loaded here, and that of its Adam is not" in second.message
+    assert [place.site.line for place in first.places] == [9, 3]
 
 
 def listed(share, us, *, in_worker=False):
