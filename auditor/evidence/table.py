@@ -79,8 +79,10 @@ class Rows(Table, Generic[R]):
     @classmethod
     def build(cls, evidence: Evidence) -> Self:
         """All of them, in the order in which they were written."""
-        places = evidence.recording
-        return cls(cast("R", row.read_from(places)) for row in evidence.rows(cls.kind))
+        rows, places = evidence.rows(cls.kind), evidence.recording
+        if not rows and cls.kind.why_none:
+            raise NotLooked(cls.kind.why_none)
+        return cls(cast("R", row.read_from(places)) for row in rows)
 
     @classmethod
     def without_parts(cls, evidence: Evidence) -> Self | None:
