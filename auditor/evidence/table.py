@@ -102,6 +102,7 @@ def _rows_of_type(kind: type[schema.Row]) -> type[Rows[Any]]:
         "kind": kind,
         "parts": (kind.part,),
         "absent": {kind.part: kind.why_absent} if kind.why_absent else {},
+        "of_rehearsals": kind.of_rehearsals,
         "of_values": kind.of_values,
     }
     return type(f"Rows[{kind.__name__}]", (Rows,), facts)

@@ -36,6 +36,27 @@ class Places(Protocol):
         """A site from its parts; ``file`` may be absolute."""
 
 
+class _AtLine(Protocol):
+    @property
+    def at(self) -> int: ...
+
+
+class _SiteOfRow:
+    """``row.site``: None only of rows whose ``at`` may be."""
+
+    @overload
+    def __get__(self, row: None, kind: type[Row]) -> Self: ...
+
+    @overload
+    def __get__(self, row: _AtLine, kind: type[Row]) -> Site: ...
+
+    @overload
+    def __get__(self, row: Row, kind: type[Row]) -> Site | None: ...
+
+    def __get__(self, row: Any, kind: type[Row]) -> Any:
+        return self if row is None else row.site_of(row.at)
+
+
 class Row(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     """A row of :attr:`part`: what a probe writes, and what a rule reads. Keys of later versions are
     ignored; a value of another type makes the row unreadable.
@@ -52,6 +73,8 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     """
     optional: ClassVar[bool] = False
     """True if older recordings lack the part, and a rule that asks for it has more to go by."""
+    of_rehearsals: ClassVar[bool] = False
+    """True if a rehearsal writes it, and a run on a CPU does not."""
     of_values: ClassVar[bool] = False
     """True if it says what was computed: nothing on a device that computes nothing."""
 
@@ -76,11 +99,8 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         """Where the site of this number is, one of this row's; None for none."""
         return None if number is None else self.home.site(number)
 
-    @property
-    def site(self) -> Site | None:
-        """The user's line of a row that has one in ``at``."""
-        at: int | None = self.at  # type: ignore[attr-defined]
-        return self.site_of(at)
+    site = _SiteOfRow()
+    """The user's line of a row that has one in ``at``."""
 
 
 class PassRow(Row, kw_only=True):

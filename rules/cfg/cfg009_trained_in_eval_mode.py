@@ -31,7 +31,7 @@ class TrainedInEvalMode(Rule):
         for each in switched:
             if each.steps < self.fewest:
                 continue
-            if each.grads and not evaluates(source, each.site_of(each.at)):
+            if each.grads and not evaluates(source, each.site):
                 continue
             yield Finding(
                 each.site,

@@ -33,7 +33,7 @@ class EvaluatedInTrainMode(Rule):
         self, forwards: Rows[TrainModeForwardRow], machine: Machine, source: Source
     ) -> Iterator[Finding]:
         for each in forwards:
-            found = evaluation(source, each.site_of(each.at), each.site_of(each.within))
+            found = evaluation(source, each.site, each.site_of(each.within))
             if found is None or (not found.named and each.times > self.share * each.steps):
                 continue
             yield Finding(

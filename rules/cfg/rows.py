@@ -57,6 +57,15 @@ class DoubleBirthRow(PassRow, kw_only=True, tag_field="what", tag="birth"):
     steps: Annotated[int, doc("on how many")]
     all: Annotated[int, doc("elements of all operators on floating-point numbers")]
 
+    @property
+    def share(self) -> float:
+        """Share of all floating-point elements that the forward's operators went through."""
+        return self.elements / max(1, self.all)
+
+    def in_a_step(self, number: float) -> float:
+        """A number of all watched steps for one of them."""
+        return number / max(1, self.steps)
+
 
 class DoubleParametersRow(PassRow, kw_only=True, tag_field="what", tag="parameters"):
     """The last row: parameters of optimizers."""

@@ -47,22 +47,21 @@ class CheckpointVariantNotChosen(Rule):
         self, recompute: Rows[RecomputeRow], steps: Steps, machine: Machine, source: Source
     ) -> Iterator[Finding]:
         done = sorted((row for row in recompute if row.step < len(steps.loud)), key=_place)
-        for (at, name, library), same in groupby(done, key=_place):
+        for (_, name, library), same in groupby(done, key=_place):
             calls = list(same)
             lost = any(row.lost for row in calls)
             if library and not lost:
                 continue  # a library's choice, that the line cannot change
-            site = calls[0].site_of(at)
             pattern = step_pattern({row.step for row in calls}, len(steps.loud))
             yield Finding(
-                site,
+                calls[0].site,
                 _said(name, pattern, lost=lost),
                 steps=len(pattern.seen),
                 per_step=sum(row.n for row in calls) / pattern.of,
                 seen_on=machine.device,
                 severity=Severity.ERROR if lost else None,
                 facts=(("called by", library),) if library else (),
-                hints=Hints(source.called(site, name)),
+                hints=Hints(source.called(calls[0].site, name)),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:

@@ -37,7 +37,7 @@ class ResumedInPart(Rule):
             if (each.at, each.left_out) in told:
                 continue
             told.add((each.at, each.left_out))
-            places = each.site_of(each.file_at), each.site_of(each.at)
+            places = each.site_of(each.file_at), each.site
             yield Finding(
                 each.site,
                 _said(each),
