@@ -79,8 +79,10 @@ class Rows(Table, Generic[R]):
     @classmethod
     def build(cls, evidence: Evidence) -> Self:
         """All of them, in the order in which they were written."""
-        site = evidence.recording.site
-        return cls(cast("R", row.read_from(site)) for row in evidence.rows(cls.kind))
+        rows, places = evidence.rows(cls.kind), evidence.recording
+        if not rows and cls.kind.why_none:
+            raise NotLooked(cls.kind.why_none)
+        return cls(cast("R", row.read_from(places)) for row in rows)
 
     @classmethod
     def without_parts(cls, evidence: Evidence) -> Self | None:
@@ -100,6 +102,7 @@ def _rows_of_type(kind: type[schema.Row]) -> type[Rows[Any]]:
         "kind": kind,
         "parts": (kind.part,),
         "absent": {kind.part: kind.why_absent} if kind.why_absent else {},
+        "of_rehearsals": kind.of_rehearsals,
         "of_values": kind.of_values,
     }
     return type(f"Rows[{kind.__name__}]", (Rows,), facts)

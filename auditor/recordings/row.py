@@ -4,9 +4,8 @@ sentence for each field.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Protocol, Self, overload
 
 import msgspec
 
@@ -27,6 +26,37 @@ def older(value: Any) -> Any:
     return msgspec.field(default_factory=lambda: copy(value))
 
 
+class Places(Protocol):
+    """What knows the lines that rows name: a recording."""
+
+    def site(self, number: int, /) -> Site:
+        """The site of this number."""
+
+    def site_at(self, file: str, line: int, function: str = "", /) -> Site:
+        """A site from its parts; ``file`` may be absolute."""
+
+
+class _AtLine(Protocol):
+    @property
+    def at(self) -> int: ...
+
+
+class _SiteOfRow:
+    """``row.site``: None only of rows whose ``at`` may be."""
+
+    @overload
+    def __get__(self, row: None, kind: type[Row]) -> Self: ...
+
+    @overload
+    def __get__(self, row: _AtLine, kind: type[Row]) -> Site: ...
+
+    @overload
+    def __get__(self, row: Row, kind: type[Row]) -> Site | None: ...
+
+    def __get__(self, row: Any, kind: type[Row]) -> Any:
+        return self if row is None else row.site_of(row.at)
+
+
 class Row(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     """A row of :attr:`part`: what a probe writes, and what a rule reads. Keys of later versions are
     ignored; a value of another type makes the row unreadable.
@@ -37,28 +67,40 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     """In which passes it is written, for docs/recording.md."""
     why_absent: ClassVar[str] = ""
     """What it means that a run which was completed has no such part; else the reason names it."""
+    why_none: ClassVar[str] = ""
+    """What it means that the part has no rows, where a rule that asks for them has then looked at
+    nothing.
+    """
     optional: ClassVar[bool] = False
     """True if older recordings lack the part, and a rule that asks for it has more to go by."""
+    of_rehearsals: ClassVar[bool] = False
+    """True if a rehearsal writes it, and a run on a CPU does not."""
     of_values: ClassVar[bool] = False
     """True if it says what was computed: nothing on a device that computes nothing."""
 
-    def read_from(self, sites: Callable[[int], Site]) -> Self:
-        """Give this row the lines that it names: ``sites`` makes a place of a site's number."""
-        self.__dict__["sites"] = sites
+    def read_from(self, places: Places) -> Self:
+        """Give this row the lines that it names."""
+        self.__dict__["places"] = places
         return self
+
+    @property
+    def home(self) -> Places:
+        """What it was read from."""
+        places: Places = self.__dict__["places"]
+        return places
+
+    @overload
+    def site_of(self, number: int) -> Site: ...
+
+    @overload
+    def site_of(self, number: int | None) -> Site | None: ...
 
     def site_of(self, number: int | None) -> Site | None:
         """Where the site of this number is, one of this row's; None for none."""
-        if number is None:
-            return None
-        found: Site = self.__dict__["sites"](number)
-        return found
+        return None if number is None else self.home.site(number)
 
-    @property
-    def site(self) -> Site | None:
-        """The user's line of a row that has one in ``at``."""
-        at: int | None = self.at  # type: ignore[attr-defined]
-        return self.site_of(at)
+    site = _SiteOfRow()
+    """The user's line of a row that has one in ``at``."""
 
 
 class PassRow(Row, kw_only=True):

@@ -10,11 +10,12 @@ from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source, the_only
 from auditor.evidence.source.statements import shorten
+from auditor.evidence.table import Rows
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
 from .double_origin import Origin, double_origins, origin_of, origin_of_cast
-from .float64_ops import Double, Float64Ops
+from .rows import DoubleBirthRow, DoubleParametersRow
 
 CAME = {
     "cast": "is converted to float64 here",
@@ -69,15 +70,22 @@ class Float64InTheStep(Rule):
         "Share of the forward's floating-point elements in float64 from which it is a warning.",
     )
 
-    def detect(self, doubles: Float64Ops, machine: Machine, source: Source) -> Iterator[Finding]:
-        if doubles.trained > 0.5:
-            if any(each.products for each in doubles.births):
-                yield _whole(doubles, machine, source)
+    def detect(
+        self,
+        births: Rows[DoubleBirthRow],
+        parameters: Rows[DoubleParametersRow],
+        machine: Machine,
+        source: Source,
+    ) -> Iterator[Finding]:
+        trained = next((row.elements / row.all for row in parameters if row.all), 0.0)
+        if trained > 0.5:
+            if any(each.products for each in births):
+                yield _whole(births, trained, machine, source)
             return
         origins = double_origins(source)
-        yield from self._narrowed(doubles, machine, origins)
+        yield from self._narrowed(births, machine, origins)
         told: set[Site] = set()
-        for birth in sorted(doubles.births, key=lambda each: -each.elements):
+        for birth in sorted(births, key=lambda each: -each.elements):
             large = birth.share >= self.share or birth.products > 0
             if birth.how == "narrowed" or not birth.graph or (not large and birth.how == "cast"):
                 continue
@@ -87,10 +95,10 @@ class Float64InTheStep(Rule):
             told |= {made} if made is not None else set()
 
     def _narrowed(
-        self, doubles: Float64Ops, machine: Machine, origins: Sequence[Origin]
+        self, births: Rows[DoubleBirthRow], machine: Machine, origins: Sequence[Origin]
     ) -> Iterator[Finding]:
-        for birth in doubles.births:
-            wide = WIDE * birth.elements / birth.steps
+        for birth in births:
+            wide = birth.in_a_step(WIDE * birth.elements)
             if birth.how != "narrowed" or wide < self.narrowed_bytes:
                 continue
             made = origin_of(birth.site, origins)
@@ -100,7 +108,7 @@ class Float64InTheStep(Rule):
                 f"{amounts.size(wide)} of float64 come into each step and are only cast to a narrower "
                 f"dtype here: up to this line they take twice the memory, also in copies{whence}",
                 steps=birth.steps,
-                per_step=birth.calls / birth.steps,
+                per_step=birth.in_a_step(birth.n),
                 seen_on=machine.device,
                 severity=Severity.NOTE,
                 places=() if made is None else _places(made, birth.site),
@@ -128,13 +136,13 @@ REMEDIES = {
 }
 
 
-def _creeps(birth: Double, machine: Machine, *, large: bool, made: Site | None) -> Finding:
+def _creeps(birth: DoubleBirthRow, machine: Machine, *, large: bool, made: Site | None) -> Finding:
     products = (
-        f", {amounts.count(round(birth.products / birth.steps), 'product')} of matrices among them"
+        f", {amounts.count(round(birth.in_a_step(birth.products)), 'product')} of matrices among them"
         if birth.products
         else ""
     )
-    calls = amounts.count(round(birth.calls / birth.steps), "operator")
+    calls = amounts.count(round(birth.in_a_step(birth.n)), "operator")
     asked = birth.how == "cast" and not birth.products and birth.share < DELIBERATE
     said = f"a tensor {CAME[birth.how]}: the results of {calls} per step are float64 because of it"
     if made is not None:
@@ -146,7 +154,7 @@ def _creeps(birth: Double, machine: Machine, *, large: bool, made: Site | None) 
         made or birth.site,
         f"{said}{products}",
         steps=birth.steps,
-        per_step=birth.calls / birth.steps,
+        per_step=birth.in_a_step(birth.n),
         seen_on=machine.device,
         severity=Severity.NOTE if asked or not large else None,
         facts=(
@@ -163,8 +171,10 @@ def _places(*sites: Site) -> tuple[FoundAt, ...]:
     return tuple(FoundAt(site, shorten(site.text)) for site in sites)
 
 
-def _whole(doubles: Float64Ops, machine: Machine, source: Source) -> Finding:
-    steps = max(each.steps for each in doubles.births)
+def _whole(
+    births: Rows[DoubleBirthRow], trained: float, machine: Machine, source: Source
+) -> Finding:
+    steps = max(1, *(each.steps for each in births))
     turned = _turned(source)
     named = any(NAMED.search(text) for text in source.texts.values())
     cast = None if named else origin_of_cast(source, double_origins(source))
@@ -179,10 +189,10 @@ def _whole(doubles: Float64Ops, machine: Machine, source: Source) -> Finding:
     )
     return Finding(
         turned if cast is None else cast[0],
-        f"the whole step runs in float64, with {amounts.percent(doubles.trained)} of the trained "
+        f"the whole step runs in float64, with {amounts.percent(trained)} of the trained "
         f"parameters{whence}",
         steps=steps,
-        per_step=sum(each.calls for each in doubles.births) / steps,
+        per_step=sum(each.n for each in births) / steps,
         seen_on=machine.device,
         severity=None if unasked and not wanted else Severity.NOTE,
         places=() if cast is None else _places(*cast),

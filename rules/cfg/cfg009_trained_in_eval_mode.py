@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.evaluations import evaluates
+from auditor.evidence.source.files import Source
+from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
-from .eval_mode_steps import EvalModeSteps, Switch
+from .rows import SwitchedRow, by_class
 
 
 @dataclass(frozen=True)
@@ -22,12 +25,18 @@ class TrainedInEvalMode(Rule):
 
     fewest: int = knob(3, "Steps in eval mode before anything is reported.")
 
-    def detect(self, switched: EvalModeSteps, machine: Machine) -> Iterator[Finding]:
-        for each in switched.after_evaluating(self.fewest):
+    def detect(
+        self, switched: Rows[SwitchedRow], machine: Machine, source: Source
+    ) -> Iterator[Finding]:
+        for each in switched:
+            if each.steps < self.fewest:
+                continue
+            if each.grads and not evaluates(source, each.site):
+                continue
             yield Finding(
                 each.site,
                 f"{each.module} was put into eval mode here, after {each.before} steps in train "
-                f"mode, and {each.steps} steps trained it on in eval mode, where its {_parts(each)} "
+                f"mode, and {each.steps} steps trained it on in eval mode, where its {by_class(each.parts)} "
                 "act in another way",
                 steps=each.steps,
                 per_step=1.0,
@@ -39,7 +48,3 @@ class TrainedInEvalMode(Rule):
         return Remedy(
             "Call train() on it when the evaluation is over, or before the training goes on."
         )
-
-
-def _parts(each: Switch) -> str:
-    return " and ".join(f"{name} ({n})" for name, n in each.parts.items())

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.files import Source
+from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
-from .train_mode_forwards import Evaluated, TrainModeForwards
+from .rows import TrainModeForwardRow, by_class
+from .scoring import evaluation
 
 
 @dataclass(frozen=True)
@@ -26,13 +29,16 @@ class EvaluatedInTrainMode(Rule):
         "it evaluates.",
     )
 
-    def detect(self, forwards: TrainModeForwards, machine: Machine) -> Iterator[Finding]:
-        for each in forwards.evaluated:
-            if not each.named and each.times > self.share * each.steps:
+    def detect(
+        self, forwards: Rows[TrainModeForwardRow], machine: Machine, source: Source
+    ) -> Iterator[Finding]:
+        for each in forwards:
+            found = evaluation(source, each.site, each.site_of(each.within))
+            if found is None or (not found.named and each.times > self.share * each.steps):
                 continue
             yield Finding(
-                each.site,
-                f"{each.module} is evaluated here in train mode: {_parts(each)} act as in training",
+                found.site,
+                f"{each.module} is evaluated here in train mode: {by_class(each.parts)} act as in training",
                 steps=each.times,
                 seen_on=machine.device,
                 facts=(
@@ -43,7 +49,3 @@ class EvaluatedInTrainMode(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy("Call eval() on it before the evaluation, and train() when it is over.")
-
-
-def _parts(each: Evaluated) -> str:
-    return " and ".join(f"{name} ({n})" for name, n in each.parts.items())

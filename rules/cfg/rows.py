@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from auditor.recordings.row import At, MaybeAt, PassRow, doc
@@ -56,6 +57,15 @@ class DoubleBirthRow(PassRow, kw_only=True, tag_field="what", tag="birth"):
     steps: Annotated[int, doc("on how many")]
     all: Annotated[int, doc("elements of all operators on floating-point numbers")]
 
+    @property
+    def share(self) -> float:
+        """Share of all floating-point elements that the forward's operators went through."""
+        return self.elements / max(1, self.all)
+
+    def in_a_step(self, number: float) -> float:
+        """A number of all watched steps for one of them."""
+        return number / max(1, self.steps)
+
 
 class DoubleParametersRow(PassRow, kw_only=True, tag_field="what", tag="parameters"):
     """The last row: parameters of optimizers."""
@@ -105,3 +115,8 @@ class TrainModeForwardRow(PassRow, kw_only=True):
     ]
     times: Annotated[int, doc("between how many pairs of steps of an optimizer it was called")]
     steps: Annotated[int, doc("steps of an optimizer that trains the module, so far")]
+
+
+def by_class(parts: Mapping[str, int]) -> str:
+    """``BatchNorm2d (2) and Dropout (1)``: modules of a row, how many by class."""
+    return " and ".join(f"{name} ({n})" for name, n in parts.items())

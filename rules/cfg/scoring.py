@@ -34,15 +34,29 @@ Statement = ast.Assign | ast.AugAssign | ast.AnnAssign
 
 
 @dataclass(frozen=True)
-class Scored:
-    """``named``: a name around the line says that it evaluates."""
+class Evaluation:
+    """The line that evaluates; ``named``: a name around it says so."""
 
+    site: Site
     named: bool
 
 
-def scored(source: Source, site: Site, *, whole: bool = False) -> Scored | None:
-    """What is known of a call on the site's line, made with gradients off; ``whole``: in all of its
-    function. None where nothing is compared, or the comparison serves more than a report.
+def evaluation(source: Source, at: Site, within: Site) -> Evaluation | None:
+    """What is known of a call at ``at``, made with gradients off since ``within``, the line in the
+    function that turned them off, which is pointed at where others call that of ``at``, too. None
+    where nothing is compared, or the comparison serves more than a report.
+    """
+    name = function_of(source, at)
+    same = at.file == within.file and name == function_of(source, within)
+    own = same or calls_of(source, name) == 1
+    site = at if own else within
+    named = _scored(source, site, whole=own and not same)
+    return None if named is None else Evaluation(site, named)
+
+
+def _scored(source: Source, site: Site, *, whole: bool) -> bool | None:
+    """Whether a name says that the line evaluates; ``whole``: gradients are off in all of its
+    function. None where it does not.
     """
     function = source.index(site.file).scope_at(site.line)
     block = None if function is None else _block(function, site.line, whole=whole)
@@ -58,7 +72,7 @@ def scored(source: Source, site: Site, *, whole: bool = False) -> Scored | None:
         _compares(node, reached, by_hand=named) for node in ast.walk(block)
     )
     picked = compared and _picked(function, block, outputs, reached)
-    return Scored(named) if compared and not picked else None
+    return named if compared and not picked else None
 
 
 def _block(function: ast.AST, line: int, *, whole: bool) -> ast.AST | None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
+from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.files import Source
+from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule
 
-from .activation_checkpointing import ActivationCheckpointing, Unchosen
+from .rows import RecomputeRow
 
 
 @dataclass(frozen=True)
@@ -40,20 +44,24 @@ class CheckpointVariantNotChosen(Rule):
     )
 
     def detect(
-        self, recompute: ActivationCheckpointing, machine: Machine, source: Source
+        self, recompute: Rows[RecomputeRow], steps: Steps, machine: Machine, source: Source
     ) -> Iterator[Finding]:
-        for call in recompute.unchosen:
-            if call.library and not call.lost:
+        done = sorted((row for row in recompute if row.step < len(steps.loud)), key=_place)
+        for (_, name, library), same in groupby(done, key=_place):
+            calls = list(same)
+            lost = any(row.lost for row in calls)
+            if library and not lost:
                 continue  # a library's choice, that the line cannot change
+            pattern = step_pattern({row.step for row in calls}, len(steps.loud))
             yield Finding(
-                call.site,
-                _said(call),
-                steps=len(call.pattern.seen),
-                per_step=call.n / max(1, recompute.steps),
+                calls[0].site,
+                _said(name, pattern, lost=lost),
+                steps=len(pattern.seen),
+                per_step=sum(row.n for row in calls) / pattern.of,
                 seen_on=machine.device,
-                severity=Severity.ERROR if call.lost else None,
-                facts=(("called by", call.library),) if call.library else (),
-                hints=Hints(source.called(call.site, call.name)),
+                severity=Severity.ERROR if lost else None,
+                facts=(("called by", library),) if library else (),
+                hints=Hints(source.called(calls[0].site, name)),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
@@ -73,14 +81,17 @@ class CheckpointVariantNotChosen(Rule):
         )
 
 
-def _said(call: Unchosen) -> str:
-    if call.lost:
+def _place(row: RecomputeRow) -> tuple[int, str, str]:
+    return row.at, row.name, row.library
+
+
+def _said(name: str, pattern: StepPattern, *, lost: bool) -> str:
+    if lost:
         return (
-            f"{call.name} runs in its re-entrant variant and nothing that went in has a gradient: "
-            "the parameters inside got none, "
-            f"on {call.pattern}"
+            f"{name} runs in its re-entrant variant and nothing that went in has a gradient: "
+            f"the parameters inside got none, on {pattern}"
         )
     return (
-        f"{call.name} is called without use_reentrant, on {call.pattern}: torch takes the old "
-        "variant, and will refuse"
+        f"{name} is called without use_reentrant, on {pattern}: torch takes the old variant, and "
+        "will refuse"
     )

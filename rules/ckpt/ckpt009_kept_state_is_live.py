@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence.recorded.machine import Machine
-from auditor.model import Finding, Remedy, Severity
+from auditor.evidence.source.files import Source
+from auditor.evidence.table import Rows
+from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
-from .kept_states import KeptStates
+from .kept_names import brought_back
+from .rows import KeptStateRow
 
 
 @dataclass(frozen=True)
@@ -24,12 +27,17 @@ class KeptStateIsLive(Rule):
         2, "Optimizer steps over which the state must have been kept before anything is reported."
     )
 
-    def detect(self, states: KeptStates, machine: Machine) -> Iterator[Finding]:
-        for each in states.brought_back(self.fewest):
+    def detect(
+        self, states: Rows[KeptStateRow], machine: Machine, source: Source
+    ) -> Iterator[Finding]:
+        for each in states:
+            back = _back(each, source) if each.steps >= self.fewest else None
+            if back is None:
+                continue
             done = (
-                f"it was loaded at {each.back}, {each.loads} times"
-                if each.loads
-                else f"{each.back} brings it back"
+                f"it was loaded at {back}, {each.loaded} times"
+                if each.loaded
+                else f"{back} brings it back"
             )
             yield Finding(
                 each.site,
@@ -38,7 +46,7 @@ class KeptStateIsLive(Rule):
                 steps=each.steps,
                 per_step=1.0,
                 seen_on=machine.device,
-                facts=(("brought back at", str(each.back)),),
+                facts=(("brought back at", str(back)),),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
@@ -46,3 +54,10 @@ class KeptStateIsLive(Rule):
             "Keep copy.deepcopy(model.state_dict()), or {name: value.clone() for name, value in "
             "model.state_dict().items()}."
         )
+
+
+def _back(state: KeptStateRow, source: Source) -> Site | None:
+    """Where it is brought back: in the run, or else by the source."""
+    if state.loaded and state.loaded_at is not None:
+        return state.site_of(state.loaded_at)
+    return None if state.loaded_at_once else brought_back(source, state.site)

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.statements import shorten
+from auditor.evidence.table import Rows
 from auditor.model import Finding, FoundAt, Remedy, Severity
 from auditor.rule import Rule
 
-from .partial_resumes import PartialResume, PartialResumes
+from .rows import PartialResumeRow
 
 
 @dataclass(frozen=True)
@@ -30,22 +31,27 @@ class ResumedInPart(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    def detect(self, resumes: PartialResumes, machine: Machine) -> Iterator[Finding]:
-        for each in resumes.each:
+    def detect(self, resumes: Rows[PartialResumeRow], machine: Machine) -> Iterator[Finding]:
+        told: set[tuple[int, str]] = set()
+        for each in resumes:
+            if (each.at, each.left_out) in told:
+                continue
+            told.add((each.at, each.left_out))
+            places = each.site_of(each.file_at), each.site
             yield Finding(
                 each.site,
                 _said(each),
                 steps=1,
                 seen_on=machine.device,
                 hints=Hints(_call(each)),
-                places=tuple(FoundAt(site, shorten(site.text)) for site in (each.file, each.site)),
+                places=tuple(FoundAt(site, shorten(site.text)) for site in places),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(f"Load it here too: {finding.hints_as(Hints).call}.")
 
 
-def _said(resume: PartialResume) -> str:
+def _said(resume: PartialResumeRow) -> str:
     if resume.left_out == "scheduler":
         return (
             f"the optimizer's state is loaded here, and that of its {resume.owner} is not: the file "
@@ -58,6 +64,6 @@ def _said(resume: PartialResume) -> str:
     )
 
 
-def _call(resume: PartialResume) -> str:
+def _call(resume: PartialResumeRow) -> str:
     entry = "".join(f'["{part}"]' for part in resume.key.split("."))
     return f"{resume.left_out}.load_state_dict(checkpoint{entry})"

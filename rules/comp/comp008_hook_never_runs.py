@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity
-from auditor.rule import Rule, knob
+from auditor.rule import NotLooked, Rule, knob
 
-from .late_hooks import LateHooks
+from .rows import LateHookRow
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,23 @@ class HookNeverRuns(Rule):
     least: int = knob(5, "Steps of each of the two passes that must have had the hook.")
     share: float = knob(0.9, "Share of the steps held eager in which it must have been called.")
 
-    def detect(self, hooks: LateHooks, machine: Machine) -> Iterator[Finding]:
-        for each in hooks.each:
-            if each.ran or each.again or min(each.steps, each.eager_steps) < self.least:
+    def detect(self, hooks: Rows[LateHookRow], machine: Machine) -> Iterator[Finding]:
+        quiet, held = (
+            {row.at: row for row in hooks if row.pass_name == name}
+            for name in ("quiet", "eager_held")
+        )
+        if not held:
+            raise NotLooked(
+                "no hook of a lambda or inner function was registered after a compilation, and "
+                "followed with compiled functions held eager"
+            )
+        for at in sorted(quiet.keys() & held.keys()):
+            each, eager = quiet[at], held[at]
+            if each.ran or each.again or eager.again:
                 continue
-            if not each.eager_ran or each.eager_ran < self.share * each.eager_steps:
+            if min(each.steps, eager.steps) < self.least:
+                continue
+            if not eager.ran or eager.ran < self.share * eager.steps:
                 continue
             yield Finding(
                 each.site,
@@ -40,7 +53,7 @@ class HookNeverRuns(Rule):
                     ("called in compiled steps", f"0 of {amounts.count(each.steps, 'step')}"),
                     (
                         "called with compiled functions held eager",
-                        f"{each.eager_ran} of {amounts.count(each.eager_steps, 'step')}",
+                        f"{eager.ran} of {amounts.count(eager.steps, 'step')}",
                     ),
                 ),
             )

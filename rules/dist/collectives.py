@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from statistics import mean, median
 from typing import ClassVar
@@ -63,22 +62,3 @@ class Collectives(Table):
                 for (at, what), rows in sorted(lines.items())
             )
         )
-
-
-@dataclass(frozen=True)
-class OwnTraffic(Table):
-    """Bytes that the program gives to collectives by itself, in the step of the instrumented pass
-    with the most.
-    """
-
-    parts: ClassVar[tuple[str, ...]] = ("collectives",)
-
-    most: int = 0
-
-    @classmethod
-    def build(cls, evidence: Evidence) -> OwnTraffic:
-        """The sum over its lines, by step."""
-        steps: Counter[int] = Counter()
-        for row in rows_of(evidence, CollectiveRow):
-            steps[row.step] += row.bytes
-        return cls(max(steps.values(), default=0))

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.evidence.recorded.data_parallel import DataParallel
 from auditor.evidence.recorded.machine import Machine
-from .collectives import OwnTraffic
+from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
 from ..placing import places_of
+from .rows import CollectiveRow
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,18 @@ class SteppedUnaveraged(Rule):
         0.25, "Share of the gradients' bytes that the program sends by itself, where it is silent."
     )
 
-    def detect(self, modules: DataParallel, own: OwnTraffic, machine: Machine) -> Iterator[Finding]:
+    def detect(
+        self, modules: DataParallel, collectives: Rows[CollectiveRow], machine: Machine
+    ) -> Iterator[Finding]:
+        sent: Counter[int] = Counter()
+        for row in collectives:
+            sent[row.step] += row.bytes
+        most = max(sent.values(), default=0)
         for module in modules.each:
             least = self.least if module.averaged else self.alone
             if module.ranks < self.ranks or len(module.apart) < least:
                 continue
-            if own.most >= self.sent * module.nbytes:
+            if most >= self.sent * module.nbytes:
                 continue
             places = Counter((each.entered_at, each.backward_at) for each in module.apart)
             entered_at, backward_at = places.most_common(1)[0][0]

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from .buffer_broadcasts import BufferBroadcasts
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source
-from .buffer_broadcasts import SentBuffers
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
+
+from .rows import BufferBroadcastRow
 
 CLASS = "DistributedDataParallel"
 NAMES = (CLASS, "DDP")
@@ -39,26 +41,28 @@ class BuffersSentUnchanged(Rule):
     ranks: int = knob(2, "Ranks below which nothing is sent.")
 
     def detect(
-        self, broadcasts: BufferBroadcasts, machine: Machine, source: Source
+        self, broadcasts: Rows[BufferBroadcastRow], steps: Steps, machine: Machine, source: Source
     ) -> Iterator[Finding]:
-        for each in broadcasts.each:
-            nbytes = each.nbytes * each.per_step
-            if each.ranks < self.ranks or each.changed or each.steps < self.steps:
-                continue
-            if nbytes < self.least:
+        watched = len(steps.loud)
+        if watched < self.steps:
+            return
+        for each in broadcasts:
+            per_step = each.n / max(1, watched)
+            nbytes = each.bytes * per_step
+            if each.ranks < self.ranks or each.changed or nbytes < self.least:
                 continue
             buffers = amounts.count(each.buffers, "buffer")
             yield Finding(
-                each.made_at,
-                f"rank 0 sends the {buffers} of `{each.what}`, {amounts.size(each.nbytes)}, to all "
-                f"other ranks before each forward, and none changed in {each.steps} steps",
-                steps=each.steps,
-                per_step=each.per_step,
+                each.site,
+                f"rank 0 sends the {buffers} of `{each.what}`, {amounts.size(each.bytes)}, to all "
+                f"other ranks before each forward, and none changed in {watched} steps",
+                steps=watched,
+                per_step=per_step,
                 seen_on=machine.device,
                 severity=None if nbytes >= self.much else Severity.NOTE,
                 facts=(
                     ("sent for nothing to each rank", f"{amounts.size(round(nbytes))} per step"),
-                    ("forwards that waited for them", str(each.sent)),
+                    ("forwards that waited for them", str(each.n)),
                 ),
                 hints=_call(source, each),
             )
@@ -86,9 +90,10 @@ class Call:
     keyword: str = ""
 
 
-def _call(source: Source, buffers: SentBuffers) -> Call:
-    if buffers.made_at is None:
+def _call(source: Source, buffers: BufferBroadcastRow) -> Call:
+    site = buffers.site
+    if site is None:
         return Call()
-    name = source.called(buffers.made_at, *NAMES)
-    given = [each for each in KEYWORDS if source.argument(buffers.made_at, name, each) is not None]
+    name = source.called(site, *NAMES)
+    given = [each for each in KEYWORDS if source.argument(site, name, each) is not None]
     return Call(name, given[0] if given else buffers.keyword)

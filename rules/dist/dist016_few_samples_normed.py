@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence.recorded.machine import Machine
-from .norm_batches import NormBatches
+from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
 from ..placing import places_of
+from .rows import NormBatchRow
 
 
 @dataclass(frozen=True)
@@ -26,21 +27,21 @@ class FewSamplesNormed(Rule):
     least: int = knob(5, "Forwards that must have had no more.")
     ranks: int = knob(2, "Ranks below which there is nothing to share.")
 
-    def detect(self, norms: NormBatches, machine: Machine) -> Iterator[Finding]:
-        for each in norms.each:
+    def detect(self, norms: Rows[NormBatchRow], machine: Machine) -> Iterator[Finding]:
+        for each in norms:
             if each.samples > self.samples or each.ranks < self.ranks:
                 continue
-            if each.forwards < self.least:
+            if each.n < self.least:
                 continue
             yield Finding(
-                each.made_at,
+                each.site,
                 f"the batch norms of `{each.what}` see at most {each.samples} samples, those of "
                 f"one rank of {each.ranks}: at the fewest, {each.values:,} values of a channel",
-                steps=each.forwards,
+                steps=each.n,
                 seen_on=machine.device,
                 severity=Severity.WARNING if each.values <= self.values else None,
                 facts=(("batch norms", f"{each.norms} ({each.norm})"),),
-                places=places_of(each.made_at, each.ran_at),
+                places=places_of(each.site, each.site_of(each.norm_at)),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:

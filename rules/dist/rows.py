@@ -14,6 +14,7 @@ class BufferBroadcastRow(PassRow, kw_only=True):
 
     part = "buffer_broadcasts"
     when = "loud, not on a null device"
+    why_none = "no DistributedDataParallel sent buffers that could be compared"
 
     number: Annotated[int, doc("its number")]
     at: MaybeAt = None
@@ -35,6 +36,7 @@ class NormBatchRow(PassRow, kw_only=True):
 
     part = "norm_batches"
     when = "loud"
+    why_none = "no batch norm ran in a DistributedDataParallel"
 
     at: MaybeAt = None
     what: Annotated[str, doc("class of the module inside")] = ""

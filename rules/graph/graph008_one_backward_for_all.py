@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
-from .summed_losses import LossSums
+from .rows import SummedRow
 
 
 @dataclass(frozen=True)
@@ -29,19 +31,25 @@ class OneBackwardForAll(Rule):
         1.0, "How many times the bytes of the parameters must be given back by it at least."
     )
 
-    def detect(self, sums: LossSums, machine: Machine) -> Iterator[Finding]:
-        for each in sums.heavy(self.steps, self.least_bytes, self.times):
+    def detect(self, sums: Rows[SummedRow], machine: Machine) -> Iterator[Finding]:
+        for _, same in groupby(sorted(sums, key=lambda row: row.at), key=lambda row: row.at):
+            seen = list(same)
+            each, steps = min(seen, key=lambda row: row.lost_bytes), len({row.step for row in seen})
+            if steps < self.steps or each.each_bytes < self.least_bytes:
+                continue
+            if each.lost_bytes < self.times * each.leaf_bytes:
+                continue
             yield Finding(
                 each.site,
-                f"this backward walks the sum of {each.parts} losses whose graphs share nothing but "
+                f"this backward walks the sum of {each.n} losses whose graphs share nothing but "
                 f"the parameters: together they hold {amounts.size(each.saved_bytes)}, one alone "
                 f"{amounts.size(each.each_bytes)}",
-                steps=each.steps,
+                steps=steps,
                 per_step=1.0,
                 lost_bytes=each.lost_bytes,
                 basis="measured",
                 seen_on=machine.device,
-                facts=(("losses", str(each.parts)),),
+                facts=(("losses", str(each.n)),),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:

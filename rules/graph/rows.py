@@ -21,6 +21,11 @@ class SummedRow(PassRow, kw_only=True):
     each_bytes: Annotated[int, doc("what the largest of them held")]
     leaf_bytes: Annotated[int, doc("of the leaves that they reach")]
 
+    @property
+    def lost_bytes(self) -> int:
+        """What need not be there at one time."""
+        return max(0, self.saved_bytes - self.each_bytes)
+
 
 class RewalkRow(PassRow, kw_only=True):
     """One backward call, in the order of calls, of a step in which one walked autograd nodes that

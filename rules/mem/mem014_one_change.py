@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.zero_grad import ZeroGrads
+from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity, Site
-from auditor.rule import Rule, knob
+from auditor.rule import NotLooked, Rule, knob
 
-from .peak_experiments import Change, PeakExperiments
+from .rows import LeanerRow
 
 MIB = 2**20
 SAID = {
@@ -20,6 +21,11 @@ SAID = {
     "foreach": "the optimizer steps with foreach, whose temporaries set "
     "the peak; with foreach=False",
 }
+SAME = 0.01
+"""By how much the peaks of unchanged steps may differ as a share, before a changed one says
+nothing.
+"""
+
 REMEDIES = {
     "gradients": "Call zero_grad() (set_to_none=True, the default) right "
     "after optimizer.step(), or before the forward.",
@@ -48,23 +54,27 @@ class PeakMemoryCutByOneChange(Rule):
     least_mib: float = knob(16.0, "MiB that it must save.")
 
     def detect(
-        self, leaner: PeakExperiments, zero_grads: ZeroGrads, machine: Machine
+        self, leaner: Rows[LeanerRow], zero_grads: ZeroGrads, machine: Machine
     ) -> Iterator[Finding]:
-        for change, saved in leaner.savings(
-            share=self.share, least_bytes=round(self.least_mib * MIB)
-        ):
+        peak = _unchanged(leaner)
+        stepped = next((row.site for row in leaner if row.site is not None), None)
+        for change in leaner:
+            saved = peak - change.peak_allocated
+            if not change.what or not change.changed:
+                continue
+            if saved < max(self.share * peak, round(self.least_mib * MIB)):
+                continue
             yield Finding(
-                _site(change, zero_grads),
+                (_cleared(zero_grads) if change.what == "gradients" else None) or stepped,
                 f"{SAID[change.what]}, the rehearsed peak is {amounts.size(saved)} lower "
-                f"({amounts.size(change.peak)} instead of "
-                f"{amounts.size(leaner.peak)})",
+                f"({amounts.size(change.peak_allocated)} instead of {amounts.size(peak)})",
                 lost_bytes=saved,
                 basis=machine.bytes_basis,
                 seen_on=machine.device,
                 facts=(
-                    ("peak as it is", amounts.size(leaner.peak)),
-                    ("peak with the change", amounts.size(change.peak)),
-                    ("tensors concerned", str(change.tensors)),
+                    ("peak as it is", amounts.size(peak)),
+                    ("peak with the change", amounts.size(change.peak_allocated)),
+                    ("tensors concerned", str(change.changed)),
                 ),
                 hints=Hints(change.what),
             )
@@ -73,9 +83,22 @@ class PeakMemoryCutByOneChange(Rule):
         return Remedy(REMEDIES[finding.hints_as(Hints).what])
 
 
-def _site(change: Change, zero_grads: ZeroGrads) -> Site | None:
-    """The line to edit: of gradients the only one that clears them, else that of the optimizer's
-    step.
+def _unchanged(leaner: Rows[LeanerRow]) -> int:
+    """Peak of the step as it is, in bytes. Raises :class:`NotLooked` where steps differ in
+    themselves, or none completed.
     """
-    sites = {call.site for call in zero_grads.calls} if change.what == "gradients" else set()
-    return sites.pop() if len(sites) == 1 else change.site
+    same = [row.peak_allocated for row in leaner if not row.what]
+    if len(same) < 2:
+        raise NotLooked("too few steps were rehearsed with one thing changed")
+    if max(same) - min(same) > SAME * max(same):
+        raise NotLooked(
+            "the steps' peaks of memory differ in themselves, so a changed step cannot be "
+            "compared with them"
+        )
+    return min(same)
+
+
+def _cleared(zero_grads: ZeroGrads) -> Site | None:
+    """The only line that clears gradients."""
+    sites = {call.site for call in zero_grads.calls}
+    return sites.pop() if len(sites) == 1 else None

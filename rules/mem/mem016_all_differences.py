@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
-from .pairwise_differences import PairwiseDifferences
+from .rows import DifferencesRow
 
 
 @dataclass(frozen=True)
@@ -30,21 +32,23 @@ class AllDifferences(Rule):
 
     least: int = knob(1 << 20, "Bytes of the tensor of differences from which it is reported.")
 
-    def detect(self, differences: PairwiseDifferences, machine: Machine) -> Iterator[Finding]:
-        for each in differences.lines:
-            if each.nbytes < self.least:
+    def detect(self, differences: Rows[DifferencesRow], machine: Machine) -> Iterator[Finding]:
+        for _, same in groupby(sorted(differences, key=_line), key=_line):
+            seen = list(same)
+            each, steps = max(seen, key=lambda row: row.bytes), len({row.step for row in seen})
+            if each.bytes < self.least:
                 continue
-            kept = ", and keeps them for the backward" if each.graph else ""
+            kept = ", and keeps them for the backward" if any(row.graph for row in seen) else ""
             yield Finding(
                 each.site,
-                f"distances of all pairs: this line makes {amounts.size(each.nbytes)} of "
+                f"distances of all pairs: this line makes {amounts.size(each.bytes)} of "
                 f"differences, {each.size} numbers for each distance{kept}",
-                steps=each.steps,
-                per_step=each.per_step,
+                steps=steps,
+                per_step=len(seen) / steps,
                 seen_on=machine.device,
                 facts=(
-                    ("differences", amounts.size(each.nbytes)),
-                    ("distances", amounts.size(each.nbytes // each.size)),
+                    ("differences", amounts.size(each.bytes)),
+                    ("distances", amounts.size(each.bytes // each.size)),
                 ),
                 hints=Hints(each.kind),
             )
@@ -56,3 +60,7 @@ class AllDifferences(Rule):
             "torch.cdist(x, y) makes the distances without the differences (squared: .pow(2)); or "
             "take squared norms and one product of matrices: x2 + y2 - 2 * x @ y.mT, clamped at 0."
         )
+
+
+def _line(row: DifferencesRow) -> tuple[int, str]:
+    return row.at, row.kind

@@ -54,6 +54,10 @@ class LeanerRow(PassRow, kw_only=True):
 
     part = "leaner"
     when = "a rehearsal: leaner"
+    why_absent = (
+        "steps with one thing changed are only taken in a rehearsal, and this recording has none"
+    )
+    of_rehearsals = True
 
     at: Annotated[int | None, doc("the optimizer's step")]
     what: Annotated[

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source, name_of
+from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
-from .stale_grads import AccumulatedOver, StaleGrads
+from .rows import UnclearedRow
 
 
 def _clearing(tree: ast.Module, call: ast.Call | None) -> set[str]:
@@ -50,8 +51,14 @@ class GradientsPileUp(Rule):
         3, "Steps on which gradients must have piled up before anything is reported."
     )
 
-    def detect(self, uncleared: StaleGrads, machine: Machine, source: Source) -> Iterator[Finding]:
-        for piling in uncleared.always(self.fewest):
+    def detect(
+        self, uncleared: Rows[UnclearedRow], machine: Machine, source: Source
+    ) -> Iterator[Finding]:
+        for piling in uncleared:
+            # of the first step that was watched nobody knows
+            if piling.steps <= self.fewest or piling.piled != piling.steps - 1:
+                continue
+            backward = piling.site_of(piling.backward_at)
             yield Finding(
                 piling.site,
                 f"{piling.optimizer} steps with the gradients of all earlier steps added up: "
@@ -60,9 +67,7 @@ class GradientsPileUp(Rule):
                 steps=piling.piled,
                 per_step=1.0,
                 seen_on=machine.device,
-                facts=(("added up by the backward at", str(piling.backward)),)
-                if piling.backward
-                else (),
+                facts=(("added up by the backward at", str(backward)),) if backward else (),
                 hints=Hints(_edit(piling, source)),
             )
 
@@ -75,11 +80,11 @@ class GradientsPileUp(Rule):
         return Remedy(text, () if edit is None else (edit,))
 
 
-def _edit(piling: AccumulatedOver, source: Source) -> Edit | None:
+def _edit(piling: UnclearedRow, source: Source) -> Edit | None:
     """``zero_grad()`` before the backward, where that is in the function that steps and the line
     names the optimizer.
     """
-    site, backward = piling.site, piling.backward
+    site, backward = piling.site, piling.site_of(piling.backward_at)
     if (
         site is None
         or backward is None

@@ -33,7 +33,7 @@ class ClippingMisplaced(Rule):
     fewest: int = knob(3, "Steps below which nothing is reported.")
 
     def detect(self, clippings: Rows[ClippingRow], machine: Machine) -> Iterator[Finding]:
-        told: set[Site | None] = set()
+        told: set[Site] = set()
         for line in clippings:
             if line.n < max(self.fewest, self.share * line.steps) or line.site in told:
                 continue

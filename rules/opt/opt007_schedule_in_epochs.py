@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
+from auditor.evidence.recorded.batches import Batches
 from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
-from .scheduler_steps import Scheduled, SchedulerSteps
+from .rows import SchedulerRow
+
+MOST_OF_THEM = 0.8
+"""Share of the batches that the loader of the training must have given."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +43,13 @@ class ScheduleInEpochs(Rule):
     share: float = knob(0.5, "Share of an epoch before which the rate must be gone.")
     fewest: int = knob(5, "Calls, or `steps_per_epoch`, below which nothing is reported.")
 
-    def detect(self, schedulers: SchedulerSteps, machine: Machine) -> Iterator[Finding]:
-        for each in schedulers.each:
-            what = self._often(each) if each.each_step else self._seldom(each)
+    def detect(
+        self, schedulers: Rows[SchedulerRow], batches: Batches, machine: Machine
+    ) -> Iterator[Finding]:
+        length, taken = _training_loader(batches)
+        for each in schedulers:
+            steps = length * each.in_pass // taken if taken else 0
+            what = self._often(each, steps) if each.each_step else self._seldom(each)
             if what:
                 yield Finding(
                     each.site,
@@ -50,8 +60,10 @@ class ScheduleInEpochs(Rule):
                     hints=Hints(each.each_step),
                 )
 
-    def _often(self, each: Scheduled) -> str:
-        steps = each.steps_of_an_epoch or 0
+    def _often(self, each: SchedulerRow, steps: int) -> str:
+        """What is wrong where it is stepped as often as its optimizer, with so many ``steps`` in an
+        epoch; 0 where nobody knows.
+        """
         if each.calls < self.fewest:
             return ""
         if each.period and max(each.epoch, steps) >= self.swings * each.period:
@@ -66,7 +78,7 @@ class ScheduleInEpochs(Rule):
             )
         return ""
 
-    def _seldom(self, each: Scheduled) -> str:
+    def _seldom(self, each: SchedulerRow) -> str:
         steps = each.epoch_of or 0
         if not self.fewest <= steps <= each.apart:
             return ""
@@ -83,3 +95,17 @@ class ScheduleInEpochs(Rule):
                 "epochs * len(loader) in the place of the number of epochs."
             )
         return Remedy("Call its step() behind the optimizer's, with each batch.")
+
+
+def _training_loader(batches: Batches) -> tuple[int, int]:
+    """Batches of an epoch of the loader that gave nearly all batches of the loud pass, and how many
+    it gave; 0 where there is none, or it has no length.
+    """
+    gave: Counter[int] = Counter()
+    for each in batches.loud:
+        gave[each.loader] += each.batches
+    for number, n in gave.most_common(1):
+        loader = next((each for each in batches.loaders if each.number == number), None)
+        if loader is not None and n >= MOST_OF_THEM * gave.total():
+            return loader.length or 0, n
+    return 0, 0

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source, name_of
+from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
-from .micro_batches import MicroBatches
+from .rows import MicroBatchRow
 
 FOLLOW_SCALE = ("SGD", "ASGD")
 """Optimizers whose update grows with the gradients; others divide by their size."""
@@ -29,21 +32,24 @@ class LossNotDivided(Rule):
     share: float = knob(0.9, "Share of the steps with several passes that these must be.")
 
     def detect(
-        self, micro_batches: MicroBatches, source: Source, machine: Machine
+        self, micro_batches: Rows[MicroBatchRow], source: Source, machine: Machine
     ) -> Iterator[Finding]:
-        for each in micro_batches.each:
-            if each.optimizer not in FOLLOW_SCALE or each.undivided < self.least:
+        for (_, optimizer), same in groupby(sorted(micro_batches, key=_line), key=_line):
+            steps = list(same)
+            site, undivided = steps[0].site, sum(step.undivided for step in steps)
+            if optimizer not in FOLLOW_SCALE or undivided < self.least:
                 continue
-            if each.undivided < self.share * each.steps or _is_given(source, each.site):
+            if undivided < self.share * len(steps) or _is_given(source, site):
                 continue
+            n = Counter(step.n for step in steps).most_common(1)[0][0]
             yield Finding(
-                each.site,
-                f"{each.n} backward passes add up the gradients of means over a micro-batch each, "
-                f"and nothing divides them: {each.optimizer} steps {each.n} times as far as for "
-                "one batch of that size",
-                steps=each.undivided,
+                site,
+                f"{n} backward passes add up the gradients of means over a micro-batch each, and "
+                f"nothing divides them: {optimizer} steps {n} times as far as for one batch of "
+                "that size",
+                steps=undivided,
                 seen_on=machine.device,
-                facts=(("micro-batches of a step", str(each.n)),),
+                facts=(("micro-batches of a step", str(n)),),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
@@ -51,6 +57,10 @@ class LossNotDivided(Rule):
             "Divide the loss by the number of micro-batches before backward, and choose the "
             "learning rate for their mean."
         )
+
+
+def _line(row: MicroBatchRow) -> tuple[int, str]:
+    return row.at, row.optimizer
 
 
 def _is_given(source: Source, site: Site) -> bool:

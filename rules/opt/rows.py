@@ -85,6 +85,13 @@ class SchedulerRow(PassRow, kw_only=True):
         int | None, doc("calls after which its rate is at most a thousandth of the first")
     ] = None
 
+    @property
+    def each_step(self) -> bool:
+        """Whether it is stepped with its optimizer: no two calls without a step in between, and no
+        more than one step.
+        """
+        return self.apart == 1 and self.steps == self.calls - 1
+
 
 class MicroBatchRow(PassRow, kw_only=True):
     """An optimizer stepped on gradients that several backward passes of one line added up."""
@@ -100,3 +107,8 @@ class MicroBatchRow(PassRow, kw_only=True):
     changed: Annotated[
         bool, doc("the gradients were written to after the last pass, before the step")
     ] = False
+
+    @property
+    def undivided(self) -> bool:
+        """All of them were means over batches of a loader, and nothing divided them."""
+        return self.means == self.n <= self.batches and not self.changed

@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
+from auditor.evidence import Steps
+from auditor.evidence.recorded.steps import Step
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Site
 from auditor.recordings.row import PassRow
@@ -30,4 +33,10 @@ def ask(rule: Rule, *tables: Any) -> Iterator[Finding]:
 
 def rows(*given: PassRow, sites: tuple[Site | None, ...] = ()) -> Rows[Any]:
     """Rows of one type as a rule reads them: numbers of sites count in ``sites``."""
-    return Rows[type(given[0])](row.read_from(lambda number: sites[number]) for row in given)
+    places: Any = SimpleNamespace(site=sites.__getitem__, site_at=Site)
+    return Rows[type(given[0])](row.read_from(places) for row in given)
+
+
+def loud(number: int) -> Steps:
+    """So many steps of the diagnostic pass."""
+    return Steps(loud=tuple(Step(step, 1000.0) for step in range(number)))

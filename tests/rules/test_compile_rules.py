@@ -14,7 +14,7 @@ from auditor.rules.comp.comp006_compile_does_not_pay import CompileDoesNotPay
 from auditor.rules.comp.comp007_graphs_skipped import GraphsSkipped
 from auditor.rules.comp.comp008_hook_never_runs import HookNeverRuns
 from auditor.rules.comp.graph_entries import Entered, GraphEntries
-from auditor.rules.comp.late_hooks import LateHook, LateHooks
+from auditor.rules.comp.rows import LateHookRow
 from auditor.rules.sync.sync001_scalar_read import ScalarReadEveryStep
 
 from auditor.evidence import CompiledRegions, Compiles, Machine, Source, Steps
@@ -25,6 +25,7 @@ from auditor.evidence.source.statements import Statements
 from auditor.judging.merging import causes_of, joined
 from auditor.model import Finding, Site
 from auditor.rule import NotLooked
+from tests.rules.asking import ask, rows
 
 MACHINE = Machine()
 SITE = Site("train.py", 7, "forward", "scale = h.max().item()")
@@ -465,15 +466,20 @@ def test_graphs_are_looked_at_where_they_are_asked_for_and_can_be():
     assert len(skipped(SKIP, device="null")) == 1
 
 
-LATE = LateHook(SITE, "Linear", 12, 0, 12, 12, again=False)
+def passes(at=0, steps=12, ran=0, eager_steps=12, eager_ran=12, **more):
+    counts = (("warmup", 3, 3), ("quiet", steps, ran), ("eager_held", eager_steps, eager_ran))
+    return [
+        LateHookRow(pass_name=name, at=at, what="Linear", steps=n, ran=called, **more)
+        for name, n, called in counts
+    ]
 
 
-def late(*each, **knobs):
-    return list(HookNeverRuns(**knobs).detect(LateHooks(tuple(each)), MACHINE))
+def late(*given, **knobs):
+    return list(ask(HookNeverRuns(**knobs), rows(*given, sites=(SITE, SITE)), MACHINE))
 
 
 def test_a_hook_that_only_eager_code_calls_is_told():
-    (found,) = late(replace(LATE, ran=1), LATE)
+    (found,) = late(*passes(ran=1), *passes(at=1))
     assert found.message.startswith("this hook of a `Linear` never runs")
     assert dict(found.facts) == {
         "called in compiled steps": "0 of 12 steps",
@@ -497,11 +503,24 @@ def test_a_hook_that_only_eager_code_calls_is_told():
     ],
 )
 def test_a_hook_that_runs_or_may_run_is_silent(more, n):
-    assert len(late(replace(LATE, **more))) == n
+    assert len(late(*passes(**more))) == n
+
+
+@pytest.mark.parametrize("name", ["quiet", "eager_held"])
+def test_a_compilation_in_either_pass_may_have_seen_the_hook(name):
+    given = passes()
+    for row in given:
+        row.again = row.pass_name == name
+    assert late(*given) == []
+
+
+def test_without_the_pass_held_eager_nothing_was_looked_at():
+    with pytest.raises(NotLooked, match="held eager"):
+        late(*passes()[:2])
 
 
 def test_how_often_a_hook_must_have_been_called_are_knobs():
-    seldom = replace(LATE, steps=3, eager_steps=4, eager_ran=1)
-    assert late(seldom, least=3) == []
-    assert len(late(seldom, least=3, share=0.25)) == 1
-    assert late(replace(seldom, eager_ran=0), least=0, share=0.0) == []
+    seldom = {"steps": 3, "eager_steps": 4}
+    assert late(*passes(**seldom, eager_ran=1), least=3) == []
+    assert len(late(*passes(**seldom, eager_ran=1), least=3, share=0.25)) == 1
+    assert late(*passes(**seldom, eager_ran=0), least=0, share=0.0) == []

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 from auditor.rules.comp.comp011_gradients_at_once import GradientsAtOnce
-from auditor.rules.dist.buffer_broadcasts import BufferBroadcasts, SentBuffers
 from auditor.rules.dist.collective_order import Call, CollectiveOrder, Parting
-from auditor.rules.dist.collectives import Collective, Collectives, OwnTraffic
+from auditor.rules.dist.collectives import Collective, Collectives
 from auditor.rules.dist.dist005_synced_micro_batches import AveragedTooOften
 from auditor.rules.dist.dist006_unused_parameters_sought import SearchForNothing
 from auditor.rules.dist.dist007_same_order_each_epoch import SameOrderEachEpoch
@@ -20,8 +19,8 @@ from auditor.rules.dist.dist013_stepped_unaveraged import SteppedUnaveraged
 from auditor.rules.dist.dist014_buffers_sent_unchanged import BuffersSentUnchanged
 from auditor.rules.dist.dist015_saved_by_all import SavedByAll
 from auditor.rules.dist.dist016_few_samples_normed import FewSamplesNormed
-from auditor.rules.dist.norm_batches import NormBatches, Norms
 from auditor.rules.dist.rank_saves import RankSaves, SavedAlike
+from auditor.rules.dist.rows import BufferBroadcastRow, CollectiveRow, NormBatchRow
 
 from auditor.evidence import DataParallel, Machine, RankBatches, SamplerEpochs, Source
 from auditor.evidence.recorded.data_parallel import (
@@ -32,6 +31,7 @@ from auditor.evidence.recorded.data_parallel import (
 )
 from auditor.evidence.recorded.step_pattern import StepPattern
 from auditor.model import Severity, Site
+from tests.rules.asking import ask, loud, rows
 
 SITE = Site("train.py", 7, "step", "loss.backward()")
 LATER = Site("train.py", 9, "step", "loss.backward()")
@@ -85,15 +85,24 @@ LOCAL = Apart(LATER, SITE, 1, 3, 0)
 )
 def test_steps_on_gradients_of_one_rank(more, sent, expected):
     module = replace(MODULE, **{"averaged": (1, 1), "apart": (LOCAL,), "stepped": 3, **more})
-    tables = DataParallel((module,)), OwnTraffic(sent), Machine()
-    found = list(SteppedUnaveraged().detect(*tables))
+    own = rows(
+        *(
+            CollectiveRow(step=step, at=0, what="all_reduce", bytes=nbytes)
+            for step, nbytes in (
+                (0, 9),
+                (2, sent // 2),
+                (2, sent - sent // 2),
+                (3, max(0, sent - 1)),
+            )
+        )
+    )
+    found = list(ask(SteppedUnaveraged(), DataParallel((module,)), own, Machine()))
     assert [(each.site, len(each.places)) for each in found] == [(SITE, 2)] * expected
 
 
 def test_where_no_sync_was_not_called_the_backward_is_named():
     module = replace(MODULE, averaged=(1,), apart=(replace(LOCAL, entered_at=None),), stepped=2)
-    tables = DataParallel((module,)), OwnTraffic(), Machine()
-    (found,) = SteppedUnaveraged().detect(*tables)
+    (found,) = ask(SteppedUnaveraged(), DataParallel((module,)), Machine())
     assert (found.site, found.places) == (LATER, ())
     assert ("steps on gradients that are not averaged", "1 of 2") in found.facts
     assert "only 1 earlier pass averaged them" in found.message
@@ -166,26 +175,32 @@ def test_ranks_that_share_a_model_may_share_batches(module):
     assert not list(SameBatchesOnAllRanks().detect(batches, DataParallel((given,)), Machine()))
 
 
-BUFFERS = SentBuffers(SITE, "Net", 2, 3, 0, 1 << 20, 5, 5)
+def buffers(source="", site=SITE, steps=5, **more):
+    facts = {"what": "Net", "ranks": 2, "n": 5, "bytes": 1 << 20, "buffers": 3}
+    row = BufferBroadcastRow(number=0, at=0, **(facts | more))
+    given = rows(row, sites=(site,)), loud(steps), Machine(), Source({site.file: source})
+    return list(ask(BuffersSentUnchanged(), *given))
 
 
 @pytest.mark.parametrize(
     ("more", "severity"),
     [
         ({}, [None]),
-        ({"nbytes": (1 << 20) - 1}, [Severity.NOTE]),
-        ({"nbytes": 1 << 19, "sent": 10}, [None]),
-        ({"nbytes": 4096}, [Severity.NOTE]),
-        ({"nbytes": 4095}, []),
+        ({"bytes": (1 << 20) - 1}, [Severity.NOTE]),
+        ({"bytes": 1 << 19, "n": 10}, [None]),
+        ({"bytes": 4096}, [Severity.NOTE]),
+        ({"bytes": 4095}, []),
         ({"changed": 1}, []),
         ({"ranks": 1}, []),
         ({"steps": 4}, []),
     ],
 )
 def test_buffers_that_are_sent(more, severity):
-    tables = BufferBroadcasts((replace(BUFFERS, **more),)), Machine(), Source()
-    found = list(BuffersSentUnchanged().detect(*tables))
-    assert [each.severity for each in found] == severity
+    assert [each.severity for each in buffers(**more)] == severity
+
+
+def test_of_buffers_that_are_sent_in_no_step_nothing_is_said():
+    assert buffers(steps=0) == []
 
 
 @pytest.mark.parametrize(
@@ -203,10 +218,8 @@ def test_buffers_that_are_sent(more, severity):
     ],
 )
 def test_the_flag_that_is_turned_off(line, keyword, said):
-    buffers = replace(BUFFERS, made_at=Site("t.py", 1, "", line), keyword=keyword)
-    rule, source = BuffersSentUnchanged(), Source({"t.py": line + "\n"})
-    (found,) = rule.detect(BufferBroadcasts((buffers,)), Machine(), source)
-    edits = [[each.call, each.keyword] for each in rule.remedy(found).edits]
+    (found,) = buffers(line + "\n", Site("t.py", 1, "", line), keyword=keyword)
+    edits = [[each.call, each.keyword] for each in BuffersSentUnchanged().remedy(found).edits]
     assert edits == ([said] if said else [])
 
 
@@ -345,7 +358,7 @@ def test_files_that_all_ranks_save(nbytes, one_file, said):
         assert ("written for nothing", "768 KiB each time") in found[0].facts
 
 
-NORMS = Norms(SITE, LATER, "Net", "BatchNorm2d", 3, 2, 5, 4, 17)
+NORMS = {"norm": "BatchNorm2d", "norms": 3, "ranks": 2, "n": 5, "samples": 4, "values": 17}
 
 
 @pytest.mark.parametrize(
@@ -355,10 +368,11 @@ NORMS = Norms(SITE, LATER, "Net", "BatchNorm2d", 3, 2, 5, 4, 17)
         ({"values": 16}, [Severity.WARNING]),
         ({"samples": 5}, []),
         ({"ranks": 1}, []),
-        ({"forwards": 4}, []),
+        ({"n": 4}, []),
     ],
 )
 def test_few_samples_that_are_normed(more, severity):
-    found = list(FewSamplesNormed().detect(NormBatches((replace(NORMS, **more),)), Machine()))
+    row = NormBatchRow(at=0, what="Net", norm_at=1, **(NORMS | more))
+    found = list(ask(FewSamplesNormed(), rows(row, sites=(SITE, LATER)), Machine()))
     assert [each.severity for each in found] == severity
     assert all(len(each.places) == 2 for each in found)

@@ -8,7 +8,6 @@ import pytest
 from auditor.rules.amp.amp006_scaler_misused import GradScalerMisused
 from auditor.rules.amp.amp009_loss_in_half import LossInHalf
 from auditor.rules.cfg.cfg008_float64_creeps import Float64InTheStep
-from auditor.rules.cfg.float64_ops import Double, Float64Ops
 from auditor.rules.num.num005_lost_updates import LEAST, UpdatesRoundedAway
 from auditor.rules.num.num012_vanishing_epsilon import EpsilonVanishes
 from auditor.rules.num.rows import UpdateRow
@@ -18,6 +17,7 @@ from auditor.evidence.recorded.amp import AmpEvent, ScaleUpdate
 from auditor.evidence.recorded.op_ranges import Delicate
 from auditor.model import Severity, Site
 from tests.rules.asking import ask, rows
+from tests.rules.doubles import doubles
 
 CUDA = Machine("cuda", 8, 8)
 LINE = Site("trainer.py", 1, "step")
@@ -250,9 +250,9 @@ ARRAY = "x = torch.from_numpy(made())\nmodel = Net().to(x.dtype)\n"
     ],
 )
 def test_cfg008_warns_where_nobody_named_float64(text, line, severity):
-    births = (Double(Site("a.py", 9), "given", "addmm", products=2),)
+    tables = doubles(Site("a.py", 9), trained=1.0, how="given", n=1, products=2, steps=1)
     rule = Float64InTheStep()
-    (found,) = ask(rule, Float64Ops(births, 1.0), Machine("cpu"), Source({"a.py": text}))
+    (found,) = ask(rule, *tables, Machine("cpu"), Source({"a.py": text}))
     assert (found.site.line if found.site else 0, found.severity) == (line, severity)
     assert ("cast to the dtype" in found.message) == (text.startswith("x") and bool(line))
     assert ("from_numpy" in rule.remedy(found).text) == (text.startswith("x") and bool(line))

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 from auditor.rules.amp.amp005_old_amp_api import OldMixedPrecisionApi
-from auditor.rules.ckpt.activation_checkpointing import ActivationCheckpointing, Unchosen
 from auditor.rules.ckpt.ckpt002_variant_not_chosen import CheckpointVariantNotChosen
 from auditor.rules.ckpt.ckpt006_stale_rate import CheckpointOverridesRate
+from auditor.rules.ckpt.rows import RecomputeRow
 from auditor.rules.graph.backward_rewalks import BackwardRewalks, Call
 from auditor.rules.graph.graph007_walked_again import GraphWalkedAgain
 from auditor.rules.opt.opt004_clip_reads_norm import ClipReadsGradientNorm
@@ -19,10 +19,9 @@ from auditor.evidence import Amp, Configs, Loads, Machine, Reads, Source
 from auditor.evidence.recorded.amp import AmpEvent
 from auditor.evidence.recorded.load_state_dict import Group, Load
 from auditor.evidence.recorded.reads import Read
-from auditor.evidence.recorded.step_pattern import StepPattern
 from auditor.evidence.source.read_purpose import Expression
 from auditor.model import Severity, Site
-from tests.rules.asking import ask
+from tests.rules.asking import ask, loud, rows
 
 A, B, FILLED = (
     Site("t.py", line, "step", text) for line, text in ((2, "a()"), (3, "b()"), (9, ""))
@@ -132,21 +131,48 @@ def test_losses_with_something_between_them_are_silent():
 # -- CKPT002 ---------------------------------------------------------------------------------------
 
 
-def unchosen(**more):
-    call = Unchosen(A, "checkpoint", StepPattern((0, 1), 4), 6, **more)
-    table = ActivationCheckpointing(4, (call,))
+def call(step, n=3, name="checkpoint", library="", *, at=0, lost=False):
+    return RecomputeRow(step=step, at=at, name=name, library=library, lost=lost, n=n)
+
+
+def unchosen(*calls, steps=4):
     source = Source({"t.py": "\ncheckpoint(f, x)\n"})
-    return list(ask(CheckpointVariantNotChosen(), table, Machine(), source))
+    rule = CheckpointVariantNotChosen()
+    return list(ask(rule, rows(*calls, sites=(A, B)), loud(steps), Machine(), source))
+
+
+def test_calls_are_counted_by_line_function_and_library():
+    found = unchosen(
+        call(0, 2, lost=True),
+        call(1),
+        call(3, 50, lost=True),  # the step did not complete
+        call(1, at=1),
+        call(0, name="checkpoint_sequential"),
+        call(2, 4, library="lib.py:run", lost=True),
+        steps=3,
+    )
+    assert [(each.site.line, each.per_step, each.steps) for each in found] == [
+        (2, 5 / 3, 2),
+        (2, 4 / 3, 1),
+        (2, 1.0, 1),
+        (3, 1.0, 1),
+    ]
+    assert [each.severity for each in found] == [Severity.ERROR, Severity.ERROR, None, None]
+    assert "checkpoint_sequential is called" in found[2].message
+
+
+def test_without_a_completed_step_nothing_is_said():
+    assert unchosen(call(0), steps=0) == []
 
 
 def test_a_variant_that_is_not_chosen():
-    (found,) = unchosen()
+    (found,) = unchosen(call(0), call(1))
     assert (found.per_step, found.steps, found.severity) == (1.5, 2, None)
     assert len(CheckpointVariantNotChosen().remedy(found).edits) == 1
-    (lost,) = unchosen(lost=1)
+    (lost,) = unchosen(call(0), call(1, lost=True))
     assert lost.severity is Severity.ERROR
-    assert unchosen(library="lib.py:f") == []
-    (inside,) = unchosen(library="lib.py:f", lost=2)
+    assert unchosen(call(0, library="lib.py:f")) == []
+    (inside,) = unchosen(call(0, library="lib.py:f", lost=True), call(1, library="lib.py:f"))
     assert inside.facts == (("called by", "lib.py:f"),)
     nowhere = replace(found, site=None)
     assert CheckpointVariantNotChosen().remedy(nowhere).edits == ()

@@ -17,7 +17,7 @@ from auditor.rules.mem.varying_sizes import Outcomes, Varying, VaryingSizes
 from auditor.rules.num.grad_norms import GradientNorms, NormSeries
 from auditor.rules.num.num014_gradients_explode import GradientsExplode
 from auditor.rules.opt.opt005_gradients_pile_up import GradientsPileUp
-from auditor.rules.opt.stale_grads import AccumulatedOver, StaleGrads
+from auditor.rules.opt.rows import UnclearedRow
 from auditor.rules.sync.driver_calls import DriverCalls, TraceDriver
 from auditor.rules.sync.segment_requests import SegmentRequests
 from auditor.rules.sync.sync008_synchronous_memset import SynchronousMemset
@@ -41,7 +41,7 @@ from auditor.evidence.snapshot.state_at import Holder
 from auditor.evidence.snapshot.what_if import Outcome
 from auditor.model import Severity, Site
 from auditor.rule import NotLooked
-from tests.rules.asking import ask
+from tests.rules.asking import ask, rows
 
 MIB = 1 << 20
 CPU, CUDA = Machine("cpu", 8), Machine("cuda", 8)
@@ -512,8 +512,19 @@ def test_the_call_in_the_loop_stands_beside_the_save():
 )
 def test_gradients_are_cleared_of_what_was_made_as_that_optimizer(made, edited):
     source = Source({"train.py": f"{made}\nloss.backward()\nopt.step()\n"})
-    piled = AccumulatedOver("SGD", Site("train.py", 3), Site("train.py", 2), 5, 4)
+    row = UnclearedRow(at=0, backward_at=1, optimizer="SGD", steps=5, piled=4)
+    piled = rows(row, sites=(Site("train.py", 3), Site("train.py", 2)))
     rule = GradientsPileUp()
-    (finding,) = ask(rule, StaleGrads((piled,)), CPU, source)
+    (finding,) = ask(rule, piled, CPU, source)
     assert (finding.steps, finding.per_step) == (4, 1.0)
     assert [edit.value for edit in rule.remedy(finding).edits] == ["opt.zero_grad()"] * edited
+
+
+@pytest.mark.parametrize(
+    ("steps", "piled", "found"),
+    [(4, 3, 1), (3, 2, 0), (5, 3, 0), (5, 5, 0), (9, 8, 1)],
+)
+def test_gradients_pile_up_on_every_step_but_the_first(steps, piled, found):
+    row = UnclearedRow(at=None, backward_at=None, optimizer="SGD", steps=steps, piled=piled)
+    findings = list(ask(GradientsPileUp(), rows(row), CPU))
+    assert [(each.site, each.steps) for each in findings] == [(None, piled)] * found

@@ -4,20 +4,21 @@ by hand.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from contextlib import nullcontext
 
 import pytest
 from auditor.rules.mem.mem011_oom_handling import WHY, OutOfMemoryHandledWrongly
 from auditor.rules.mem.mem014_one_change import REMEDIES, PeakMemoryCutByOneChange
 from auditor.rules.mem.mem015_out_of_memory import RanOutOfMemory
 from auditor.rules.mem.oom_handlers import Flaw, OomHandlers
-from auditor.rules.mem.peak_experiments import Change, PeakExperiments
+from auditor.rules.mem.rows import LeanerRow
 
 from auditor.evidence import DeviceCalls, Machine, OutOfMemory, ZeroGrads
 from auditor.evidence.recorded.device_calls import DeviceCall
 from auditor.evidence.recorded.zero_grad import ZeroGrad
 from auditor.model import Severity, Site
-from tests.rules.asking import ask
+from auditor.rule import NotLooked
+from tests.rules.asking import ask, rows
 
 CPU, CUDA, REHEARSAL = Machine("cpu", 8), Machine("cuda", 8), Machine("rehearsal", 8)
 LINE, OTHER, STEP = (Site("trainer.py", line, "step") for line in (3, 4, 9))
@@ -106,17 +107,19 @@ def test_a_handler_is_seen_on_the_device_only_where_memory_ran_out(errors, seen_
 # -- MEM014 ----------------------------------------------------------------------------------------
 
 
-def changed(peak_mib, saved_mib, what="gradients", cleared=()):
-    change = Change(what, round((peak_mib - saved_mib) * MIB), 4, STEP)
-    zeros = ZeroGrads(20, tuple(ZeroGrad(site, step) for site in cleared for step in (0, 1)))
-    return list(
-        ask(
-            PeakMemoryCutByOneChange(),
-            PeakExperiments(round(peak_mib * MIB), (change,)),
-            zeros,
-            REHEARSAL,
-        )
+def peaks(*given, at=0):
+    """One row for each (peak in MiB, what was changed, tensors)."""
+    made = (
+        LeanerRow(at=at, what=what, changed=n, peak_allocated=round(mib * MIB))
+        for mib, what, n in given
     )
+    return rows(*made, sites=(STEP,))
+
+
+def changed(peak_mib, saved_mib, what="gradients", cleared=()):
+    given = peaks((peak_mib, "", 0), (peak_mib, "", 0), (peak_mib - saved_mib, what, 4))
+    zeros = ZeroGrads(20, tuple(ZeroGrad(site, step) for site in cleared for step in (0, 1)))
+    return list(ask(PeakMemoryCutByOneChange(), given, zeros, REHEARSAL))
 
 
 @pytest.mark.parametrize(
@@ -155,14 +158,35 @@ def test_the_line_to_edit_is_the_only_one_that_clears_gradients_else_the_optimiz
 
 
 def test_the_knobs_of_one_change_are_those_that_decide():
-    table = PeakExperiments(1000 * MIB, (Change("foreach", 970 * MIB, 4, STEP),))
-    rule = PeakMemoryCutByOneChange()
-    assert len(list(rule.detect(table, ZeroGrads(), REHEARSAL))) == 0
-    assert len(list(replace(rule, share=0.03).detect(table, ZeroGrads(), REHEARSAL))) == 1
-    assert (
-        len(list(replace(rule, share=0.03, least_mib=31.0).detect(table, ZeroGrads(), REHEARSAL)))
-        == 0
-    )
+    given = peaks((1000, "", 0), (1000, "", 0), (970, "foreach", 4))
+
+    def found(**knobs):
+        return list(ask(PeakMemoryCutByOneChange(**knobs), given, REHEARSAL))
+
+    assert found() == found(share=0.03, least_mib=31.0) == []
+    assert len(found(share=0.03)) == 1
+
+
+def test_the_lowest_unchanged_peak_is_the_base_and_idle_changes_are_left_out():
+    given = peaks((1000, "", 0), (1005, "", 0), (700, "gradients", 3), (600, "foreach", 0), at=None)
+    (found,) = ask(PeakMemoryCutByOneChange(), given, REHEARSAL)
+    assert (found.site, found.lost_bytes) == (None, 300 * MIB)
+    assert ("tensors concerned", "3") in found.facts
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ([(1000, "", 0), (700, "gradients", 3)], "too few steps"),
+        ([(700, "gradients", 3)], "too few steps"),
+        ([(1000, "", 0), (989, "", 0)], "differ in themselves"),
+        ([(1000, "", 0), (990, "", 0)], ""),
+    ],
+    ids=["one unchanged", "none", "unchanged ones differ", "one per cent is the same"],
+)
+def test_what_cannot_be_compared_is_not_looked_at(given, why):
+    with pytest.raises(NotLooked, match=why) if why else nullcontext():
+        assert list(ask(PeakMemoryCutByOneChange(), peaks(*given), REHEARSAL)) == []
 
 
 # -- MEM015 ----------------------------------------------------------------------------------------

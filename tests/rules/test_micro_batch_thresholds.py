@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from auditor.rules.opt.micro_batches import AddedUp, MicroBatches
 from auditor.rules.opt.opt008_loss_not_divided import LossNotDivided
+from auditor.rules.opt.rows import MicroBatchRow
 
 from auditor.evidence import Machine, Source
 from auditor.model import Site
+from tests.rules.asking import ask, rows
 
-ADDED = AddedUp(Site("t.py", 1, "step", "loss.backward()"), "SGD", 10, 9, 4)
+SITE = Site("t.py", 1, "step", "loss.backward()")
+
+
+def row(step, n=4, **more):
+    facts = {"at": 0, "optimizer": "SGD", "means": n, "batches": n, "n": n, **more}
+    return MicroBatchRow(step=step, **facts)
 
 
 @pytest.mark.parametrize(
@@ -19,8 +23,8 @@ ADDED = AddedUp(Site("t.py", 1, "step", "loss.backward()"), "SGD", 10, 9, 4)
     [
         ({}, "loss.backward()", 1),
         ({"undivided": 8}, "loss.backward()", 0),
-        ({"steps": 3, "undivided": 3}, "loss.backward()", 1),
-        ({"steps": 2, "undivided": 2}, "loss.backward()", 0),
+        ({"undivided": 3, "steps": 3}, "loss.backward()", 1),
+        ({"undivided": 2, "steps": 2}, "loss.backward()", 0),
         ({"optimizer": "AdamW"}, "loss.backward()", 0),
         ({}, "loss.backward(retain_graph=True)", 1),
         ({}, "loss.backward(gradient=part)", 0),
@@ -28,5 +32,18 @@ ADDED = AddedUp(Site("t.py", 1, "step", "loss.backward()"), "SGD", 10, 9, 4)
     ],
 )
 def test_micro_batches_that_nothing_divides(more, line, expected):
-    tables = MicroBatches((replace(ADDED, **more),)), Source({"t.py": line}), Machine()
-    assert len(list(LossNotDivided().detect(*tables))) == expected
+    facts = {"steps": 10, "undivided": 9, "optimizer": "SGD", **more}
+    given = [
+        row(step, optimizer=facts["optimizer"], changed=step >= facts["undivided"])
+        for step in range(facts["steps"])
+    ]
+    tables = rows(*given, sites=(SITE,)), Source({"t.py": line}), Machine()
+    assert len(list(ask(LossNotDivided(), *tables))) == expected
+
+
+def test_steps_of_a_line_and_optimizer_are_joined():
+    given = [row(0), row(1), row(2, n=2), row(3, means=3), row(4, batches=1), row(5, changed=True)]
+    tables = rows(*given, row(6, optimizer="ASGD"), sites=(SITE,)), Source(), Machine()
+    (found,) = ask(LossNotDivided(share=0.5), *tables)
+    assert (found.site, found.steps, found.facts) == (SITE, 3, (("micro-batches of a step", "4"),))
+    assert list(ask(LossNotDivided(share=0.51), *tables)) == []

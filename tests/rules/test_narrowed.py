@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from auditor.rules.cfg.cfg008_float64_creeps import Float64InTheStep
-from auditor.rules.cfg.float64_ops import Double, Float64Ops
 
 from auditor.evidence import Machine, Source
 from auditor.model import Severity, Site
 from tests.rules.asking import ask
+from tests.rules.doubles import doubles
 
 LINE = Site("train.py", 2, "", "x = x.to(device).float()")
 TEXT = """rows = torch.from_numpy(numpy.ones(8))
@@ -17,9 +17,9 @@ x = x.to(device).float()
 
 
 def found(elements, *, steps=2, text="", trained=0.0):
-    births = (Double(LINE, "narrowed", "to_copy", calls=steps, elements=elements, steps=steps),)
-    table = Float64Ops(births, trained)
-    return list(ask(Float64InTheStep(), table, Machine("cpu"), Source({"train.py": text})))
+    facts = {"how": "narrowed", "n": steps, "elements": elements, "steps": steps}
+    tables = doubles(LINE, trained=trained, **facts)
+    return list(ask(Float64InTheStep(), *tables, Machine("cpu"), Source({"train.py": text})))
 
 
 @pytest.mark.parametrize(("elements", "told"), [(2 * 8192, True), (2 * 8191, False)])

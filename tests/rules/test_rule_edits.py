@@ -6,12 +6,12 @@ import textwrap
 
 import pytest
 from auditor.rules.opt.opt005_gradients_pile_up import GradientsPileUp
-from auditor.rules.opt.stale_grads import AccumulatedOver, StaleGrads
+from auditor.rules.opt.rows import UnclearedRow
 
 from auditor import patch
 from auditor.evidence import Source
 from auditor.model import Site
-from tests.rules.asking import ask
+from tests.rules.asking import ask, rows
 
 TRAINER = """
     import torch
@@ -44,7 +44,10 @@ def _edits(steps: str, backward: str, function: str = "step"):
     rule = GradientsPileUp()
     (finding,) = ask(
         rule,
-        StaleGrads((AccumulatedOver("SGD", here, there, 10, 9),)),
+        rows(
+            UnclearedRow(at=0, backward_at=1, optimizer="SGD", steps=10, piled=9),
+            sites=(here, there),
+        ),
         Source({"trainer.py": text}),
     )
     return text, rule.remedy(finding).edits

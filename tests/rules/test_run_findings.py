@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from auditor.rules.amp.amp009_loss_in_half import LossInHalf
 from auditor.rules.cfg.cfg008_float64_creeps import Float64InTheStep
-from auditor.rules.cfg.float64_ops import Double, Float64Ops
+from auditor.rules.cfg.rows import DoubleParametersRow
 from auditor.rules.graph.graph003_graph_in_eval import GraphRecordedInEvaluation
 from auditor.rules.graph.graph004_create_graph_cycle import GradientsKeepTheirGraph
 from auditor.rules.graph.graph005_never_trained import ParametersNeverTrained
@@ -35,7 +35,8 @@ from auditor.evidence.recorded.amp import ScaleUpdate
 from auditor.evidence.recorded.load_state_dict import Load
 from auditor.evidence.recorded.op_ranges import Delicate
 from auditor.model import Severity, Site
-from tests.rules.asking import ask
+from tests.rules.asking import ask, rows
+from tests.rules.doubles import doubles
 
 LINE, OTHER = Site("train.py", 3), Site("train.py", 9)
 CPU = Machine("cpu", 8)
@@ -217,28 +218,26 @@ def test_a_loss_in_half_precision_is_told_by_its_worst():
 
 # -- float64 ---------------------------------------------------------------------------------------
 
-DOUBLE = Double(LINE, "cast", "to", calls=8, largest=1, products=0, share=0.01, graph=True, steps=2)
-
 
 @pytest.mark.parametrize(
     ("change", "severity"),
     [
-        ({"share": 0.009}, []),
-        ({"share": 0.009, "how": "mixed"}, [Severity.NOTE]),
-        ({"share": 0.009, "products": 1}, [None]),
+        ({"elements": 9}, []),
+        ({"elements": 9, "how": "mixed"}, [Severity.NOTE]),
+        ({"elements": 9, "products": 1}, [None]),
         ({"graph": False}, []),
         ({"how": "made"}, [None]),
     ],
     ids=str,
 )
 def test_float64_is_reported_from_its_share_on(change, severity):
-    table = Float64Ops((replace(DOUBLE, **change),))
-    assert [each.severity for each in ask(Float64InTheStep(), table, CPU, Source())] == severity
+    found = ask(Float64InTheStep(), *doubles(LINE, **change), CPU, Source())
+    assert [each.severity for each in found] == severity
 
 
 def test_float64_in_words():
-    table = Float64Ops((replace(DOUBLE, how="made", products=6, largest=2, share=0.5),))
-    (finding,) = ask(Float64InTheStep(), table, CPU, Source())
+    tables = doubles(LINE, how="made", products=6, largest=2, elements=500)
+    (finding,) = ask(Float64InTheStep(), *tables, CPU, Source())
     assert finding.message.endswith(
         "the results of 4 operators per step are float64 because of it, 3 products of matrices "
         "among them"
@@ -248,18 +247,27 @@ def test_float64_in_words():
 
 
 def test_a_step_that_is_float64_as_a_whole():
-    births = (replace(DOUBLE, products=1), replace(DOUBLE, calls=4, steps=3))
     source = Source({"train.py": "torch.set_default_dtype(torch.float64)"})
 
-    def found(trained, *made):
-        return list(ask(Float64InTheStep(), Float64Ops(made, trained), CPU, source))
+    def found(trained, **more):
+        tables = doubles(LINE, OTHER, trained=trained, n=6, steps=3, **more)
+        return list(ask(Float64InTheStep(), *tables, CPU, source))
 
-    (whole,) = found(0.51, *births)
+    (whole,) = found(0.51, products=1)
     assert (whole.site.line, whole.steps, whole.per_step) == (1, 3, 4.0)
     assert whole.message.endswith("with 51% of the trained parameters")
-    assert len(found(0.5, *births)) == 2  # each for itself
-    assert found(0.51, births[1]) == []  # no product of matrices in all of it
+    assert len(found(0.5, products=1)) == 2  # each for itself
+    assert found(0.51) == []  # no product of matrices in all of it
     assert whole.severity is None
+
+
+def test_float64_in_no_step_is_never_divided_by_nothing():
+    (finding,) = ask(
+        Float64InTheStep(), *doubles(LINE, how="made", steps=0, all=0, elements=3), CPU, Source()
+    )
+    assert (finding.per_step, finding.severity) == (8.0, None)
+    parameters = rows(DoubleParametersRow(elements=0, all=0))
+    assert told(Float64InTheStep(), *doubles(LINE, how="made")[:1], parameters, CPU, Source())
 
 
 @pytest.mark.parametrize(
@@ -273,18 +281,16 @@ def test_a_step_that_is_float64_as_a_whole():
     ],
 )
 def test_a_step_in_float64_for_its_digits_is_a_note(text, severity):
-    table = Float64Ops((replace(DOUBLE, products=1),), 1.0)
-    (whole,) = ask(Float64InTheStep(), table, CPU, Source({"train.py": text}))
+    tables = doubles(LINE, trained=1.0, products=1)
+    (whole,) = ask(Float64InTheStep(), *tables, CPU, Source({"train.py": text}))
     assert whole.severity is severity
 
 
 def test_float64_is_told_once_at_the_line_that_made_it():
     text = "w = torch.from_numpy(np.ones(8))\na = x * w\nb = y * w"
-    births = tuple(
-        replace(DOUBLE, how="mixed", site=Site("train.py", line, "", text.split("\n")[line - 1]))
-        for line in (2, 3)
-    )
-    (found,) = ask(Float64InTheStep(), Float64Ops(births), CPU, Source({"train.py": text}))
+    sites = (Site("train.py", line, "", text.split("\n")[line - 1]) for line in (2, 3))
+    tables = doubles(*sites, how="mixed")
+    (found,) = ask(Float64InTheStep(), *tables, CPU, Source({"train.py": text}))
     assert (found.site.line, "comes into the step at train.py:2" in found.message) == (1, True)
 
 

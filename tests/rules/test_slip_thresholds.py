@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from auditor.rules.cfg.cfg009_trained_in_eval_mode import TrainedInEvalMode
 from auditor.rules.cfg.cfg010_evaluated_in_train_mode import EvaluatedInTrainMode
-from auditor.rules.cfg.eval_mode_steps import EvalModeSteps, Switch
-from auditor.rules.cfg.train_mode_forwards import Evaluated, TrainModeForwards
+from auditor.rules.cfg.rows import SwitchedRow, TrainModeForwardRow
 from auditor.rules.ckpt.ckpt009_kept_state_is_live import KeptStateIsLive
-from auditor.rules.ckpt.kept_states import KeptState, KeptStates
+from auditor.rules.ckpt.ckpt010_resumed_in_part import ResumedInPart
+from auditor.rules.ckpt.rows import KeptStateRow, PartialResumeRow
 from auditor.rules.data.array_lists import ArrayList, ArrayLists
 from auditor.rules.data.data010_list_of_arrays import TensorOfListOfArrays
 from auditor.rules.data.data011_workers_draw_alike import WorkersDrawAlike
@@ -18,24 +18,22 @@ from auditor.rules.data.data012_file_read_again import FileReadAgain
 from auditor.rules.data.repeated_draws import Repeated, RepeatedDraws
 from auditor.rules.data.reread_files import RereadFile, RereadFiles
 from auditor.rules.graph.graph008_one_backward_for_all import OneBackwardForAll
-from auditor.rules.graph.summed_losses import LossSums, SummedLosses
+from auditor.rules.graph.rows import SummedRow
 from auditor.rules.kern.forwards_in_row import ForwardsInRow, InRow
 from auditor.rules.kern.kern007_module_piece_by_piece import ModulePieceByPiece
 from auditor.rules.kern.kern008_forwards_in_row import ForwardsOfSmallBatches
 from auditor.rules.kern.module_loops import ModuleLoop, ModuleLoops
 from auditor.rules.mem.mem016_all_differences import AllDifferences
 from auditor.rules.mem.mem017_hooks_pile_up import HooksPileUp
-from auditor.rules.mem.pairwise_differences import Differences, PairwiseDifferences
-from auditor.rules.mem.rows import KeptHookRow
+from auditor.rules.mem.rows import DifferencesRow, KeptHookRow
 from auditor.rules.opt.opt006_clipping_misplaced import ClippingMisplaced
 from auditor.rules.opt.opt007_schedule_in_epochs import ScheduleInEpochs
-from auditor.rules.opt.rows import ClippingRow
-from auditor.rules.opt.scheduler_steps import Scheduled, SchedulerSteps
+from auditor.rules.opt.rows import ClippingRow, SchedulerRow
 from auditor.rules.time.storage_syncs import StorageSync, StorageSyncs
 from auditor.rules.time.time004_storage_waited_for import StorageWaitedFor
 
-from auditor.evidence import Machine
-from auditor.evidence.recorded.batches import Loader
+from auditor.evidence import Batches, Machine, Source
+from auditor.evidence.recorded.batches import Batch, Loader
 from auditor.model import Severity, Site
 from tests.rules.asking import ask, rows
 
@@ -43,33 +41,72 @@ CPU = Machine("cpu")
 SITE = Site("train.py", 3)
 
 
+PARTS = {"BatchNorm2d": 2, "Dropout": 1}
+
+
+def switched(steps=3, text="", *, grads=False):
+    row = SwitchedRow(at=0, module="Net", parts=PARTS, before=5, steps=steps, grads=grads)
+    source = Source({"train.py": text})
+    return list(ask(TrainedInEvalMode(), rows(row, sites=(SITE,)), CPU, source))
+
+
 @pytest.mark.parametrize(("steps", "found"), [(2, 0), (3, 1)])
 def test_cfg009_wants_so_many_steps_in_eval_mode(steps, found):
-    switch = Switch(SITE, "Net", {"BatchNorm2d": 2, "Dropout": 1}, 5, steps, evaluates=True)
-    findings = list(ask(TrainedInEvalMode(), EvalModeSteps((switch,)), CPU))
+    findings = switched(steps=steps)
     assert len(findings) == found
     for finding in findings:
         assert "BatchNorm2d (2) and Dropout (1)" in finding.message
         assert (finding.steps, finding.facts) == (3, (("BatchNorm2d", "2"), ("Dropout", "1")))
 
 
+def test_cfg009_wants_gradients_off_here_or_behind():
+    text = "def validate():\n    {}\n    model.eval()\n    with torch.{}():\n        model(x)\n"
+    assert switched(text=text.format("pass", "enable_grad"), grads=True) == []
+    assert len(switched(text=text.format("pass", "no_grad"), grads=True)) == 1
+
+
+EVALUATION = """def {}(x, y):
+  with torch.no_grad():
+    return criterion(model(x), y)
+"""
+
+
 @pytest.mark.parametrize(
     ("times", "named", "found"), [(5, False, 1), (6, False, 0), (6, True, 1), (10, True, 1)]
 )
 def test_cfg010_wants_an_evaluation_to_be_rare_or_named(times, named, found):
-    each = Evaluated(SITE, "Net", {"BatchNorm2d": 2, "Dropout": 1}, times, 10, named)
-    findings = list(ask(EvaluatedInTrainMode(), TrainModeForwards((each,)), CPU))
+    row = TrainModeForwardRow(at=0, within=0, module="Net", parts=PARTS, times=times, steps=10)
+    source = Source({"train.py": EVALUATION.format("validate" if named else "measure")})
+    findings = list(ask(EvaluatedInTrainMode(), rows(row, sites=(SITE,)), CPU, source))
     assert len(findings) == found
     for finding in findings:
         assert "BatchNorm2d (2) and Dropout (1)" in finding.message
         assert finding.steps == times
 
 
+KEPT = """def main():
+  for epoch in range(9):
+    if loss < least: best = model.state_dict()
+    train()
+
+
+
+
+  model.load_state_dict(best)
+"""
+
+
+def kept(steps=9, text=KEPT, **more):
+    facts = {"module": "Net", "taken": 2, "steps": steps, "loaded": 0, "loaded_at_once": 0}
+    row = KeptStateRow(at=0, **(facts | more))
+    places = rows(row, sites=(SITE, Site("train.py", 9)))
+    return list(ask(KeptStateIsLive(), places, CPU, Source({"train.py": text})))
+
+
 @pytest.mark.parametrize(("steps", "found"), [(1, 0), (2, 1)])
 @pytest.mark.parametrize("loads", [0, 4])
 def test_ckpt009_wants_so_many_steps_between(steps, found, loads):
-    state = KeptState(SITE, "Net", steps, Site("train.py", 9), loads)
-    findings = list(ask(KeptStateIsLive(), KeptStates((state,)), CPU))
+    findings = kept(steps=steps, loaded=loads, loaded_at=1 if loads else None)
     assert len(findings) == found
     for finding in findings:
         assert ("4 times" in finding.message) == bool(loads)
@@ -77,8 +114,27 @@ def test_ckpt009_wants_so_many_steps_between(steps, found, loads):
 
 
 def test_ckpt009_says_nothing_of_a_state_that_is_not_brought_back():
-    states = KeptStates((KeptState(SITE, "Net", 9, None),))
-    assert list(ask(KeptStateIsLive(), states, CPU)) == []
+    assert kept(text="") == []
+
+
+def test_ckpt009_believes_the_run_before_the_source():
+    (finding,) = kept(text="", loaded=3, loaded_at=1)
+    assert "it was loaded at train.py:9, 3 times" in finding.message
+    assert kept(loaded_at_once=1) == []
+
+
+def test_ckpt010_names_a_state_that_a_line_leaves_out_once():
+    left = {"at": 0, "file_at": 1, "key": "train.other"}
+    given = [
+        PartialResumeRow(**left, left_out="scheduler", owner="StepLR", saved=saved, now=1)
+        for saved in (7, 9)
+    ]
+    given.append(PartialResumeRow(**left, left_out="optimizer", owner="Adam"))
+    sites = SITE, Site("train.py", 9)
+    first, second = ask(ResumedInPart(), rows(*given, sites=sites), CPU)
+    assert "under 'train.other' after 7 of its steps" in first.message
+    assert "the scheduler's state is loaded here, and that of its Adam is not" in second.message
+    assert [place.site.line for place in first.places] == [9, 3]
 
 
 def listed(share, us, *, in_worker=False):
@@ -148,6 +204,10 @@ def test_kern007_names_what_takes_the_whole_sequence():
     assert "8 times a step" in finding.message and "vmap" in remedy.text
 
 
+def summed(step, saved=4 << 16, each=1 << 16, leaves=1):
+    return SummedRow(step=step, at=0, n=4, saved_bytes=saved, each_bytes=each, leaf_bytes=leaves)
+
+
 @pytest.mark.parametrize(
     ("steps", "each_bytes", "leaf_bytes", "found"),
     [
@@ -158,12 +218,26 @@ def test_kern007_names_what_takes_the_whole_sequence():
     ],
 )
 def test_graph008_wants_steps_and_bytes(steps, each_bytes, leaf_bytes, found):
-    sums = LossSums((SummedLosses(SITE, 4, 4 << 16, each_bytes, leaf_bytes, steps),))
-    findings = list(ask(OneBackwardForAll(), sums, CPU))
+    sums = [summed(step, each=each_bytes, leaves=leaf_bytes) for step in range(steps)]
+    findings = list(ask(OneBackwardForAll(), rows(*sums, sites=(SITE,)), CPU))
     assert len(findings) == found
     for finding in findings:
         assert (finding.lost_bytes, finding.basis) == (3 << 16, "measured")
         assert "4 losses" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ([(0, 4 << 16), (0, 4 << 16)], 0),
+        ([(0, 5 << 16), (1, 4 << 16)], 1),
+        ([(0, 4 << 16), (1, (4 << 16) - 1)], 0),
+    ],
+)
+def test_graph008_counts_steps_and_takes_the_smallest_sum_of_a_line(given, found):
+    sums = [summed(step, saved, leaves=3 << 16) for step, saved in given]
+    findings = ask(OneBackwardForAll(), rows(*sums, sites=(SITE,)), CPU)
+    assert [each.lost_bytes for each in findings] == [3 << 16] * found
 
 
 def reread(share, us, again=0.5, *, in_worker=False):
@@ -248,8 +322,11 @@ def test_kern008_names_all_of_the_calls():
 
 
 def differences(nbytes=1 << 20, kind="squares", *, graph=True):
-    line = Differences(SITE, kind, 16, nbytes, graph, 1.0, 3)
-    return list(ask(AllDifferences(), PairwiseDifferences((line,)), CPU))
+    seen = (
+        DifferencesRow(step=step, at=0, kind=kind, size=16, bytes=nbytes, graph=graph)
+        for step in range(3)
+    )
+    return list(ask(AllDifferences(), rows(*seen, sites=(SITE,)), CPU))
 
 
 @pytest.mark.parametrize(("nbytes", "found"), [(1 << 20, 1), ((1 << 20) - 1, 0)])
@@ -265,6 +342,21 @@ def test_mem016_says_whether_they_are_kept_and_what_makes_the_same_sums():
     (finding,) = differences(kind="absolute", graph=False)
     assert finding.message.endswith("for each distance")
     assert "p=1" in AllDifferences().remedy(finding).text
+
+
+def test_mem016_has_one_finding_for_each_line_and_kind():
+    def row(step, at=0, kind="squares", mib=1, *, graph=False):
+        return DifferencesRow(step=step, at=at, kind=kind, bytes=mib << 20, size=8, graph=graph)
+
+    seen = [row(0), row(0, mib=3, graph=True), row(1), row(2, at=1), row(0, kind="absolute")]
+    found = list(ask(AllDifferences(), rows(*seen, sites=(SITE, Site("train.py", 5))), CPU))
+    assert [(each.site.line, each.per_step, each.steps) for each in found] == [
+        (3, 1.0, 1),
+        (3, 1.5, 2),
+        (5, 1.0, 1),
+    ]
+    assert ["keeps them" in each.message for each in found] == [False, True, False]
+    assert [dict(each.facts)["differences"] for each in found] == ["1 MiB", "3 MiB", "1 MiB"]
 
 
 @pytest.mark.parametrize(
@@ -300,12 +392,25 @@ def test_mem017_wants_nearly_all_steps_and_so_many(added, steps, found):
         assert (finding.steps, finding.per_step) == (added, 2 * added / steps)
 
 
-def scheduled(name="CosineAnnealingLR", calls=10, apart=1, epoch=10, **more):
-    each = Scheduled(SITE, name, calls, apart * (calls - 1), apart, epoch, **more)
+def fed(length=None, given={0: 1}, steps=8):
+    """Batches that loaders gave in so many steps."""
+    loud = (
+        Batch(number, step, batches=n) for step in range(steps) for number, n in given.items() if n
+    )
+    return Batches(
+        loaders=tuple(Loader(number, length=length) for number in given), loud=tuple(loud)
+    )
+
+
+def scheduled(
+    name="CosineAnnealingLR", calls=10, apart=1, epoch=10, in_pass=8, batches=None, **more
+):
+    facts = {"steps": apart * (calls - 1), "apart": apart, "epoch": epoch, "in_pass": in_pass}
+    row = SchedulerRow(at=0, name=name, calls=calls, **(facts | more))
     rule = ScheduleInEpochs()
     return [
         (finding.message, rule.remedy(finding).text)
-        for finding in ask(rule, SchedulerSteps((each,)), CPU)
+        for finding in ask(rule, rows(row, sites=(SITE,)), batches or fed(), CPU)
     ]
 
 
@@ -314,13 +419,16 @@ def scheduled(name="CosineAnnealingLR", calls=10, apart=1, epoch=10, **more):
     [
         ({"period": 10, "epoch": 20}, 1),
         ({"period": 10, "epoch": 19}, 0),
-        ({"period": 10, "epoch": 19, "steps_of_an_epoch": 20}, 1),
+        ({"period": 10, "epoch": 19, "batches": fed(20)}, 1),
         ({"period": 10, "epoch": 20, "calls": 5}, 1),
         ({"period": 10, "epoch": 20, "calls": 4}, 0),
-        ({"gone": 50, "steps_of_an_epoch": 100}, 1),
-        ({"gone": 50, "steps_of_an_epoch": 99}, 0),
+        ({"gone": 50, "batches": fed(100)}, 1),
+        ({"gone": 50, "batches": fed(99)}, 0),
+        ({"gone": 50, "batches": fed(100), "in_pass": 0}, 0),
+        ({"gone": 50, "batches": fed(100), "steps": 10}, 0),
+        ({"gone": 50, "batches": fed(100), "apart": 0, "steps": 9}, 0),
         ({"gone": 50}, 0),
-        ({"gone": 1, "steps_of_an_epoch": 99, "apart": 2}, 0),
+        ({"gone": 1, "batches": fed(99), "apart": 2}, 0),
         ({"apart": 5, "epoch_of": 5}, 1),
         ({"apart": 5, "epoch_of": 6}, 0),
         ({"apart": 4, "epoch_of": 4}, 0),
@@ -334,8 +442,17 @@ def test_opt007_wants_swings_or_a_rate_that_is_gone_or_an_epoch_that_was_said(mo
 def test_opt007_says_how_often_and_where_it_belongs():
     ((message, remedy),) = scheduled(period=10, epoch=20)
     assert "(T_max=5)" in message and "every 10 steps" in message and "once an epoch" in remedy
-    ((message, remedy),) = scheduled("StepLR", gone=50, steps_of_an_epoch=100)
+    ((message, remedy),) = scheduled("StepLR", gone=50, batches=fed(100))
     assert "after 50 steps, and one epoch has 100" in message and "len(loader)" in remedy
     ((message, remedy),) = scheduled("OneCycleLR", apart=7, epoch_of=5)
     assert "steps_per_epoch=5" in message and "once in 7 steps" in message
     assert remedy == "Call its step() behind the optimizer's, with each batch."
+
+
+@pytest.mark.parametrize(
+    ("given", "epoch"),
+    [({0: 1}, 400), ({0: 4}, 100), ({0: 4, 1: 1}, 100), ({0: 3, 1: 1}, None), ({}, None)],
+)
+def test_opt007_takes_the_loader_that_gave_nearly_all_batches(given, epoch):
+    found = scheduled(gone=1, batches=fed(400, given))
+    assert [f"one epoch has {epoch}" in message for message, _ in found] == [True] * bool(epoch)

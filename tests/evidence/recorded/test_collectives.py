@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.dist.collectives import Collectives, OwnTraffic
+from auditor.rules.dist.collectives import Collectives
 
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud, steps
@@ -33,15 +33,3 @@ def test_several_ranks_without_collectives_are_clean(seen):
 def test_one_process_is_not_asked(seen):
     with pytest.raises(NotLooked, match="one process"):
         seen(steps=steps(4), collectives=[]).get(Collectives)
-
-
-def test_the_step_in_which_the_program_sends_most(seen):
-    rows = [
-        loud(step, at=at, what="all_reduce", n=1, bytes=nbytes, ranks=2)
-        for step, at, nbytes in ((0, 0, 10), (2, 0, 30), (2, 1, 40), (3, 1, 60))
-    ]
-    assert seen(sites=[3, 5], collectives=rows).get(OwnTraffic).most == 70
-
-
-def test_a_program_that_sends_nothing(seen):
-    assert seen(collectives=[]).get(OwnTraffic).most == 0

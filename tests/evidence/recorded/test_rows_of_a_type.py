@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.dist.rows import NormBatchRow
 from auditor.rules.mem.rows import KeptHookRow
 from auditor.rules.num.rows import UpdateRow
 
@@ -35,3 +36,8 @@ def test_rows_that_no_probe_wrote_are_not_looked_at(seen):
 
 def test_rows_that_older_recordings_lack_are_none(seen):
     assert not list(seen().get(Rows[NormBufferRow]))
+
+
+def test_rows_whose_absence_says_that_nothing_was_looked_at(seen):
+    with pytest.raises(NotLooked, match="no batch norm ran in a DistributedDataParallel"):
+        seen(norm_batches=[]).get(Rows[NormBatchRow])

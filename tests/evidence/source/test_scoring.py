@@ -5,9 +5,10 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from auditor.rules.cfg.train_mode_forwards import TrainModeForwards
+from auditor.rules.cfg.scoring import evaluation
 
-from tests.evidence.recorded.rows import loud
+from auditor.evidence import Source
+from auditor.model import Site
 
 DECORATED = """
 @torch.no_grad()
@@ -119,18 +120,14 @@ def train(x, y):
 BROKEN = "def broken(:\n    criterion(model(x), y)  # at within"
 
 
-def evaluated(seen, text, **more):
+def evaluated(text):
     text = textwrap.dedent(text)
     lines = [
         next(n for n, said in enumerate(text.split("\n"), 1) if mark in said.partition("#")[2])
         for mark in ("at", "within")
     ]
-    places = list(dict.fromkeys(lines))
-    row = loud(
-        11, at=0, within=len(places) - 1, module="Net", parts={"Dropout": 2}, times=2, steps=9
-    )
-    row = {**row, **more}
-    return lines, seen(text, sites=places, train_mode_forwards=[row]).get(TrainModeForwards)
+    at, within = (Site("trainer.py", line) for line in lines)
+    return lines, evaluation(Source({"trainer.py": text}), at, within)
 
 
 @pytest.mark.parametrize(
@@ -147,11 +144,9 @@ def evaluated(seen, text, **more):
         (NAMED_BY_THE_LOADER, 0, True),
     ],
 )
-def test_evaluations(seen, text, line, named):
-    lines, table = evaluated(seen, text)
-    (found,) = table.evaluated
+def test_evaluations(text, line, named):
+    lines, found = evaluated(text)
     assert (found.site.line, found.named) == (lines[line], named)
-    assert (found.module, found.parts, found.times, found.steps) == ("Net", {"Dropout": 2}, 2, 9)
 
 
 @pytest.mark.parametrize(
@@ -169,5 +164,5 @@ def test_evaluations(seen, text, line, named):
         BROKEN,
     ],
 )
-def test_other_calls(seen, text):
-    assert evaluated(seen, text)[1].evaluated == ()
+def test_other_calls(text):
+    assert evaluated(text)[1] is None

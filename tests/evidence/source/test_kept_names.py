@@ -5,9 +5,10 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from auditor.rules.ckpt.kept_states import KeptStates
+from auditor.rules.ckpt.kept_names import brought_back
 
-from tests.evidence.recorded.rows import loud
+from auditor.evidence import Source
+from auditor.model import Site
 
 LATER = """
 def main():
@@ -85,14 +86,6 @@ def other():
 TAKEN = "model.state_dict()"
 
 
-def table(seen, form, kept, use, **more):
-    text = textwrap.dedent(form).format(kept=kept, use=use)
-    line = next(n for n, said in enumerate(text.split("\n"), 1) if kept in said)
-    row = loud(11, at=0, module="Net", taken=2, steps=5, loaded=0, loaded_at=None)
-    row = {**row, "loaded_at_once": 0, **more}
-    return text, seen(text, sites=[line, 2], states=[row]).get(KeptStates)
-
-
 @pytest.mark.parametrize(
     ("form", "kept", "use", "found"),
     [
@@ -118,24 +111,9 @@ def table(seen, form, kept, use, **more):
         (SHARED, TAKEN, "model.load_state_dict(best)", True),
     ],
 )
-def test_what_is_brought_back(seen, form, kept, use, found):
-    text, states = table(seen, form, kept, use)
+def test_what_is_brought_back(form, kept, use, found):
+    text = textwrap.dedent(form).format(kept=kept, use=use)
+    line = next(n for n, said in enumerate(text.split("\n"), 1) if kept in said)
+    back = brought_back(Source({"trainer.py": text}), Site("trainer.py", line))
     lines = [n for n, said in enumerate(text.split("\n"), 1) if use in said]
-    assert [each.back.line for each in states.brought_back(2)] == lines * found
-
-
-def test_a_load_that_was_seen_is_told_of(seen):
-    _, states = table(seen, AT_ONCE, TAKEN, "pass", loaded=3, loaded_at=1)
-    assert [(each.loads, each.back.line) for each in states.brought_back(2)] == [(3, 2)]
-
-
-def test_what_the_run_loaded_at_once_is_not_looked_for_in_the_source(seen):
-    _, states = table(seen, IN_TURN, TAKEN, "model.load_state_dict(state)", loaded_at_once=1)
-    assert list(states.brought_back(2)) == []
-
-
-@pytest.mark.parametrize(("steps", "found"), [(1, 0), (2, 1)])
-def test_so_many_steps_are_asked_for(seen, steps, found):
-    use = "model.load_state_dict(best_state)"
-    _, states = table(seen, LATER, TAKEN, use, steps=steps)
-    assert len(list(states.brought_back(2))) == found
+    assert [back.line] == lines if found else back is None
