@@ -24,7 +24,8 @@ class ScalarReadEveryStep(ReadingRule):
 
     ## What it finds
     A line that turns a tensor computed from the model, or moved to its device, into a Python number
-    on most steps: ``.item()``, ``float(t)``, ``int(t)``, an f-string, ``math.isnan(t)``, a tensor
+    on most steps, or as often in phases that come again (the steps of a rollout, the batches of an
+    evaluation): ``.item()``, ``float(t)``, ``int(t)``, an f-string, ``math.isnan(t)``, a tensor
     as an index, ``torch.equal``. Where a library function reads on the line's behalf, it is named
     and the finding is a note. On a CPU run these are the reads that would be host syncs on a GPU.
     Left out: values that never leave the host, a data loader's own reads, and the reads that belong

@@ -27,7 +27,8 @@ class BlockingCopyEveryStep(CopyRule):
 
     ## What it finds
     ``x.to(device)``, ``x.cuda()``, an assignment, or an index (a NumPy array, a host tensor) that
-    copies from the host to the device on most steps without ``non_blocking=True``. Batches as a
+    copies from the host to the device on most steps, or as often in phases that come again (a
+    rollout, an evaluation), without ``non_blocking=True``. Batches as a
     loader gave them are left to DATA003 and DATA004, numbers written in Python to SYNC011, tensors
     made only to be moved to SYNC010. Seen in a rehearsal of the GPU path. In a trace: any copy to
     the device under whose operator the host waits until it is done; a trace does not show who made

@@ -22,6 +22,7 @@ from auditor.capture.probes.step.clock import Clock
 from auditor.capture.probes.step.profiler_trace import Trace
 from auditor.capture.target.signal_handlers import ChildSignal
 from auditor.capture.warm_up import WarmUp
+from auditor.cycles import prolonged, whole_cycles
 from auditor.errors import fault
 from auditor.runs.plan import (
     DIAGNOSED_STEPS,
@@ -71,6 +72,7 @@ class Session:
         self._queue: list[Pass] = []
         self._pass_began = 0.0
         self._untraced = False
+        self._plain_us: list[float] = []
         self.passes: list[Pass] = []
         self.failures: dict[str, str] = dict(plan.without)
         self._running: list[Probe] = []
@@ -147,6 +149,8 @@ class Session:
             self._trace.step_end()
         self._each(lambda probe: probe.step_end())
         self._pass.done += 1
+        if self._pass.name == "quiet":
+            self._plain_us.append(self._clock.own_us)
         self._context.writer.flush()
         self._end_full_trace()
         self._end_long_pass()
@@ -301,10 +305,24 @@ class Session:
         if self._pass.name == "quiet" and self._modes is not None and self._modes.anomaly_seen:
             steps = 0 if self._modes.name in self.failures else self._room_for(self._pass.done)
             self._queue[:0] = [Pass("anomaly_off", steps)] if steps else []
+        longer = self._pass.name == "quiet" and self._prolong()
         if self._queue and self._queue[0].name == "trace" and not self._may_trace():
             del self._queue[0]
-        if len(self._queue) != known:
+        if longer or len(self._queue) != known:
             self._tell_outline()
+
+    def _prolong(self) -> bool:
+        """Give the diagnostic pass whole cycles where the step has phases that come once in many;
+        True if it is longer now. Trials and targets with so many steps keep to their plan.
+        """
+        plan = self._plan
+        loud = next((each for each in self._queue if each.name == "loud"), None)
+        if loud is None or plan.loud_steps or plan.trial is not None or plan.fit is not None:
+            return False
+        planned, loud.steps = loud.steps, whole_cycles(self._plain_us, loud.steps, plan.steps)
+        if loud.steps > planned:
+            self._context.warn(prolonged(loud.steps))
+        return loud.steps > planned
 
     def _warm_on(self) -> None:
         """One more step of warm-up where the program still compiles. Trials that are compared,
