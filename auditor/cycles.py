@@ -1,5 +1,5 @@
-"""Phases that come once in many steps (a rollout, an evaluation), seen in the times of the steps.
-Standard library only.
+"""Steps that differ and come again: phases once in many steps (a rollout, an evaluation), seen in
+their times, and steps of several kinds in turn. Standard library only.
 """
 
 from __future__ import annotations
@@ -54,4 +54,18 @@ def prolonged(steps: int) -> str:
         f"every {steps // SIGHTINGS}th step takes {HEAVY:.0f} times a usual one or more (a rollout, "
         f"an evaluation): what looks for causes goes on for {steps} steps, so that it holds whole "
         "cycles"
+    )
+
+
+def period_of(kinds: Sequence[object], most: int) -> int | None:
+    """After how many steps, of ``most``, the same kinds of steps come again; None where they do not,
+    or were not seen twice.
+    """
+    return next(
+        (
+            period
+            for period in range(1, min(most, len(kinds) // 2) + 1)
+            if all(before == after for before, after in zip(kinds, kinds[period:], strict=False))
+        ),
+        None,
     )

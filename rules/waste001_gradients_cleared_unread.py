@@ -38,7 +38,8 @@ class GradientsClearedUnread(WasteRule):
 
     ## What it finds
     A backward that writes gradients of parameters which an optimizer holds, and which are dropped,
-    zeroed or overwritten before anything reads them, on each watched step: a generator's loss that
+    zeroed or overwritten before anything reads them, on each watched step, or on each that has it
+    where steps alternate (up to every fifth, seen twice): a generator's loss that
     goes on into the discriminator's weights; a discriminator's loss that goes back into the
     generator because ``fake`` was not detached (then the line where the graph could end is named);
     an actor's loss that fills the critic. Silent where an optimizer, a clip or a log reads them and

@@ -23,7 +23,7 @@ class ResultUnread(WasteRule):
 
     ## What it finds
     A line of the forward, or beside it, all of whose operators made results that were freed before
-    anything read them, on each watched step: an auxiliary head that enters no loss, a module whose
+    anything read them, on each watched step, or on each that has it where steps alternate: an auxiliary head that enters no loss, a module whose
     result is overwritten, a norm or a metric that is computed on each step and looked at on a few.
     It is a note where the line does little work by several operators, as the norm of all gradients
     of a small model: a device waits for their launches all the same. Silent: what a loss, a host read or a later step uses, what is written into a buffer or kept in

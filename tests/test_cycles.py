@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from auditor.cycles import HEAVY, MOST_S, cycle_of, prolonged, whole_cycles
+from auditor.cycles import HEAVY, MOST_S, cycle_of, period_of, prolonged, whole_cycles
 
 
 def steps(cycle: int, n: int = 50, first: int = 0, heavy: float = 40.0) -> list[float]:
@@ -65,3 +65,21 @@ def test_the_sentence_has_the_cycle_and_the_steps() -> None:
     assert prolonged(32).startswith(
         "every 16th step takes 3 times"
     ) and "for 32 steps" in prolonged(32)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "period"),
+    [
+        ("aa", 1),
+        ("abab", 2),
+        ("aba", None),  # b was seen once
+        ("aabaab", 3),
+        ("aaaabaaaab", 5),
+        ("aaaaabaaaaab", None),  # longer than is asked for
+        ("aaab", None),
+        ("a", None),
+        ("", None),
+    ],
+)
+def test_kinds_of_steps_that_alternate_have_a_period(kinds: str, period: int | None) -> None:
+    assert period_of(kinds, 5) == period

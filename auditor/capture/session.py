@@ -30,6 +30,7 @@ from auditor.runs.plan import (
     MEMORY_STEPS,
     NULL_MEMORY_STEPS,
     NULL_TIMED_STEPS,
+    NUMBERS_SECONDS,
     NUMBERS_STEPS,
     ORIGIN_STEPS,
     SYNC_STEPS,
@@ -155,6 +156,7 @@ class Session:
         self._end_full_trace()
         self._end_long_pass()
         self._warm_on()
+        self._watch_on()
         self._progress(self._pass.name, self._pass.done, self._pass.steps)
         if self._pass.done >= self._pass.steps and self._pass.name != "warmup":
             self._stop_pass(passes_follow=bool(self._queue))
@@ -313,23 +315,39 @@ class Session:
 
     def _prolong(self) -> bool:
         """Give the diagnostic pass whole cycles where the step has phases that come once in many;
-        True if it is longer now. Trials and targets with so many steps keep to their plan.
+        True if it is longer now.
         """
         plan = self._plan
         loud = next((each for each in self._queue if each.name == "loud"), None)
-        if loud is None or plan.loud_steps or plan.trial is not None or plan.fit is not None:
+        if loud is None or plan.loud_steps or self._bound:
             return False
         planned, loud.steps = loud.steps, whole_cycles(self._plain_us, loud.steps, plan.steps)
         if loud.steps > planned:
             self._context.warn(prolonged(loud.steps))
         return loud.steps > planned
 
-    def _warm_on(self) -> None:
-        """One more step of warm-up where the program still compiles. Trials that are compared,
-        ranks, and targets with so many steps and no more, keep to their plan.
+    @property
+    def _bound(self) -> bool:
+        """Passes keep to their plan: of trials, which are compared, of ranks, and of targets with so
+        many steps and no more.
         """
-        bound = self._plan.trial is not None or self._plan.fit is not None or self._together
-        if self._pass.name != "warmup" or bound or self._context.device.simulated:
+        return self._plan.trial is not None or self._plan.fit is not None or self._together
+
+    def _watch_on(self) -> None:
+        """One more step of the precision pass where its steps alternate."""
+        done, seconds = self._pass.done, monotonic() - self._pass_began
+        over = self._pass.name == "numbers" and done >= self._pass.steps
+        if not over or self._bound or seconds / done * (done + 1) > NUMBERS_SECONDS:
+            return
+        wanted: list[bool] = []
+        self._each(lambda probe: wanted.append(probe.wants_more()))
+        if any(wanted):
+            self._pass.steps += 1
+            self._tell_outline()
+
+    def _warm_on(self) -> None:
+        """One more step of warm-up where the program still compiles."""
+        if self._pass.name != "warmup" or self._bound or self._context.device.simulated:
             return
         if self._warm_up.needs_more(self._pass.done, self._pass.steps):
             self._pass.steps += 1

@@ -29,6 +29,9 @@ NUMBERS_STEPS = 3
 itself.
 """
 
+NUMBERS_SECONDS = 10.0
+"""How long that pass goes on where steps alternate, until it has seen each kind of them twice."""
+
 MEMORY_STEPS = 12
 """Steps of the memory pass on a GPU, allocation history with stacks: as many as a rehearsal has. Rules
 about growth need 8 (Sen's interval), those about sizes that vary 6; a step costs 1.2 times a plain

@@ -324,3 +324,33 @@ def test_the_diagnostic_pass_goes_on_for_whole_cycles(
         session.end()
     assert passes["loud"] == loud
     assert warnings == ([prolonged(loud)] if loud > 20 else [])
+
+
+class Wanting(Watching):
+    passes = frozenset({"numbers"})
+
+    def wants_more(self) -> bool:
+        return len(self.asked) < 2 * 7
+
+
+@pytest.mark.parametrize(
+    ("more", "seconds", "numbers"),
+    [({}, 1e9, 7), ({}, 0.0, 3), ({"fit": Fit(60)}, 1e9, 3), ({"world_size": 2}, 1e9, 3)],
+)
+def test_the_precision_pass_goes_on_while_a_probe_wants_more(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    more: dict[str, Any],
+    seconds: float,
+    numbers: int,
+) -> None:
+    monkeypatch.setattr(session_module, "NUMBERS_SECONDS", seconds)
+    writer, passes = RecordingWriter(tmp_path), Counter[str]()
+    context = Context(writer, Frames(writer), device=CPU)
+    plan = Plan("test:step", (), 2, 0, "cpu", str(tmp_path), (), trace_steps=0, **more)
+    session = Session(plan, context, [Wanting(context)], lambda name, done, total: None)
+    while not session.done:
+        session.begin()
+        passes[context.pass_name] += 1
+        session.end()
+    assert passes["numbers"] == numbers
