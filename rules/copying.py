@@ -94,7 +94,7 @@ class CopyRule(Rule):
         """A finding about one line."""
         return Finding(
             site,
-            message,
+            f"{message}{place.pattern.phases}",
             steps=len(place.pattern.seen),
             per_step=place.per_step,
             seen_on=copies.device,

@@ -22,6 +22,7 @@ from auditor.capture.probes.step.clock import Clock
 from auditor.capture.probes.step.profiler_trace import Trace
 from auditor.capture.target.signal_handlers import ChildSignal
 from auditor.capture.warm_up import WarmUp
+from auditor.cycles import prolonged, whole_cycles
 from auditor.errors import fault
 from auditor.runs.plan import (
     DIAGNOSED_STEPS,
@@ -29,6 +30,7 @@ from auditor.runs.plan import (
     MEMORY_STEPS,
     NULL_MEMORY_STEPS,
     NULL_TIMED_STEPS,
+    NUMBERS_SECONDS,
     NUMBERS_STEPS,
     ORIGIN_STEPS,
     SYNC_STEPS,
@@ -71,6 +73,7 @@ class Session:
         self._queue: list[Pass] = []
         self._pass_began = 0.0
         self._untraced = False
+        self._plain_us: list[float] = []
         self.passes: list[Pass] = []
         self.failures: dict[str, str] = dict(plan.without)
         self._running: list[Probe] = []
@@ -147,10 +150,13 @@ class Session:
             self._trace.step_end()
         self._each(lambda probe: probe.step_end())
         self._pass.done += 1
+        if self._pass.name == "quiet":
+            self._plain_us.append(self._clock.own_us)
         self._context.writer.flush()
         self._end_full_trace()
         self._end_long_pass()
         self._warm_on()
+        self._watch_on()
         self._progress(self._pass.name, self._pass.done, self._pass.steps)
         if self._pass.done >= self._pass.steps and self._pass.name != "warmup":
             self._stop_pass(passes_follow=bool(self._queue))
@@ -301,17 +307,47 @@ class Session:
         if self._pass.name == "quiet" and self._modes is not None and self._modes.anomaly_seen:
             steps = 0 if self._modes.name in self.failures else self._room_for(self._pass.done)
             self._queue[:0] = [Pass("anomaly_off", steps)] if steps else []
+        longer = self._pass.name == "quiet" and self._prolong()
         if self._queue and self._queue[0].name == "trace" and not self._may_trace():
             del self._queue[0]
-        if len(self._queue) != known:
+        if longer or len(self._queue) != known:
+            self._tell_outline()
+
+    def _prolong(self) -> bool:
+        """Give the diagnostic pass whole cycles where the step has phases that come once in many;
+        True if it is longer now.
+        """
+        plan = self._plan
+        loud = next((each for each in self._queue if each.name == "loud"), None)
+        if loud is None or plan.loud_steps or self._bound:
+            return False
+        planned, loud.steps = loud.steps, whole_cycles(self._plain_us, loud.steps, plan.steps)
+        if loud.steps > planned:
+            self._context.warn(prolonged(loud.steps))
+        return loud.steps > planned
+
+    @property
+    def _bound(self) -> bool:
+        """Passes keep to their plan: of trials, which are compared, of ranks, and of targets with so
+        many steps and no more.
+        """
+        return self._plan.trial is not None or self._plan.fit is not None or self._together
+
+    def _watch_on(self) -> None:
+        """One more step of the precision pass where its steps alternate."""
+        done, seconds = self._pass.done, monotonic() - self._pass_began
+        over = self._pass.name == "numbers" and done >= self._pass.steps
+        if not over or self._bound or seconds / done * (done + 1) > NUMBERS_SECONDS:
+            return
+        wanted: list[bool] = []
+        self._each(lambda probe: wanted.append(probe.wants_more()))
+        if any(wanted):
+            self._pass.steps += 1
             self._tell_outline()
 
     def _warm_on(self) -> None:
-        """One more step of warm-up where the program still compiles. Trials that are compared,
-        ranks, and targets with so many steps and no more, keep to their plan.
-        """
-        bound = self._plan.trial is not None or self._plan.fit is not None or self._together
-        if self._pass.name != "warmup" or bound or self._context.device.simulated:
+        """One more step of warm-up where the program still compiles."""
+        if self._pass.name != "warmup" or self._bound or self._context.device.simulated:
             return
         if self._warm_up.needs_more(self._pass.done, self._pass.steps):
             self._pass.steps += 1

@@ -151,6 +151,10 @@ class Probe:
     def step_end(self) -> None:
         """A step has ended (outside its timed region): write its rows."""
 
+    def wants_more(self) -> bool:
+        """True if the steps of this pass, which would be over now, are not enough to say anything."""
+        return False
+
     def stop(self) -> None:
         """Undo ``start``."""
 
