@@ -22,6 +22,7 @@ from auditor.recordings.schema.course import CourseRow, DeviceWorkRow
 from auditor.recordings.schema.data import (
     BatchRow,
     DrawsRow,
+    FetchedRow,
     KeptStateRow,
     ListedRow,
     LoaderRow,
@@ -161,6 +162,7 @@ ROWS: tuple[type[Row], ...] = (
     LoaderRow,
     BatchRow,
     LoadingRow,
+    FetchedRow,
     DrawsRow,
     ListedRow,
     RereadRow,
@@ -298,6 +300,7 @@ __all__ = [
     "EnclosingRow",
     "EvalRow",
     "FedRow",
+    "FetchedRow",
     "ForwardsRow",
     "GradientSyncRow",
     "GraphRow",
