@@ -21,6 +21,7 @@ from auditor.recordings.schema.course import CourseRow, DeviceWorkRow
 from auditor.recordings.schema.data import (
     BatchRow,
     DrawsRow,
+    FetchedRow,
     ListedRow,
     LoaderRow,
     LoadingRow,
@@ -139,6 +140,7 @@ ROWS: tuple[type[Row], ...] = (
     LoaderRow,
     BatchRow,
     LoadingRow,
+    FetchedRow,
     DrawsRow,
     ListedRow,
     RereadRow,
@@ -235,6 +237,7 @@ __all__ = [
     "DrillStartRow",
     "DrillStateRow",
     "FedRow",
+    "FetchedRow",
     "GradientSyncRow",
     "GraphRow",
     "Item",
