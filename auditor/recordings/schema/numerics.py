@@ -218,6 +218,18 @@ class ModuleLoopRow(PassRow, kw_only=True):
     step_us: Annotated[float, doc("time of the step outside its backward calls, under these")]
 
 
+class LoopTimeRow(PassRow, kw_only=True):
+    """Per step, one row for each Python loop of `piecewise` or `turns`, with what it takes while
+    nothing but the lines of its function is followed.
+    """
+
+    part = "loop_times"
+    when = "loops"
+
+    at: Annotated[int, doc("the line in the loop: a number in `sites`, of `at`, `cut` or `lines`")]
+    us: Annotated[float, doc("time in the loop")]
+
+
 class ForwardsRow(PassRow, kw_only=True):
     """Per step, one row for each module that one function called from several places, as often
     from each, every time with tensors of its own, and with gradients.
