@@ -5,7 +5,6 @@ happens.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -15,6 +14,7 @@ from auditor.capture.held_eager import HeldEager
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.instruments.live_objects import one_look
 from auditor.capture.instruments.monkeypatch import LOOKING
+from auditor.capture.passes import Pass, passes_of
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.memory.snapshot import MemoryHistory, in_use
 from auditor.capture.probes.numerics.debug_modes import DebugModesProbe
@@ -24,30 +24,9 @@ from auditor.capture.target.signal_handlers import ChildSignal
 from auditor.capture.warm_up import WarmUp
 from auditor.cycles import prolonged, whole_cycles
 from auditor.errors import fault
-from auditor.runs.plan import (
-    DIAGNOSED_STEPS,
-    LEANER_STEPS,
-    MEMORY_STEPS,
-    NULL_MEMORY_STEPS,
-    NULL_TIMED_STEPS,
-    NUMBERS_SECONDS,
-    NUMBERS_STEPS,
-    ORIGIN_STEPS,
-    SYNC_STEPS,
-    VALUE_SECONDS,
-    Plan,
-)
+from auditor.runs.plan import LOOP_STEPS, NUMBERS_SECONDS, VALUE_SECONDS, Plan
 
 Progress = Callable[[str, int, int], None]
-
-
-@dataclass
-class Pass:
-    """One stretch of steps under one set of instruments."""
-
-    name: str
-    steps: int
-    done: int = 0
 
 
 class Session:
@@ -227,60 +206,14 @@ class Session:
         what it can run on.
         """
         if not self._queue:
-            self._queue = self._planned()
+            watched = frozenset[str]().union(*(probe.passes for probe in self._probes))
+            self._queue = passes_of(self._plan, self._context.device, watched)
             self._tell_outline()
 
     @property
     def planned(self) -> list[Pass]:
         """All passes, done and to come, as far as they are known by now."""
         return [*self.passes, *self._queue]
-
-    def _planned(self) -> list[Pass]:
-        """All passes in order, as far as they are known when the first step begins."""
-        plan = self._plan
-        if plan.replay_step is not None:
-            return [Pass("replay", plan.replay_step + 1)]
-        if plan.drill is not None:
-            return [Pass("drill", plan.steps)]
-        if plan.until_oom is not None:
-            return [Pass("memory", plan.until_oom)]
-        if plan.change is not None:  # nothing but the peak of memory is asked for
-            return [Pass("warmup", plan.warmup), Pass("loud", plan.steps)]
-        wanted = self._wanted()
-        steps = (
-            {"warmup": plan.warmup, **wanted}
-            if plan.fit is None
-            else plan.fit.share_out(plan.warmup, wanted)
-        )
-        return [Pass(name, n) for name, n in steps.items() if n > 0]
-
-    def _wanted(self) -> dict[str, int]:
-        """Steps of the passes after the warm-up, in order, of a target that takes as many as it is
-        asked for.
-        """
-        plan, device = self._plan, self._context.device
-        if plan.trial is not None and not device.simulated:
-            return {"quiet": plan.steps, "loud": SYNC_STEPS if device.accelerator else 0}
-        watched = frozenset[str]().union(*(probe.passes for probe in self._probes))
-        causes = {
-            "loud": plan.loud_steps or min(plan.steps, DIAGNOSED_STEPS),
-            "leaner": len(LEANER_STEPS),
-            "numbers": NUMBERS_STEPS,
-            "origin": 0 if device.accelerator else ORIGIN_STEPS,
-        }
-        causes = {name: steps for name, steps in causes.items() if name in watched}
-        if device.shadow:
-            values = plan.value_steps if "values" in watched else 0
-            return {"loud": plan.steps, **causes, "values": values}
-        if self._on_null:  # the same steps as the rehearsal, as far as that was judged
-            timed = {} if self._together or plan.fit else {"quiet": NULL_TIMED_STEPS}
-            judged = plan.steps - NULL_MEMORY_STEPS
-            return {"loud": judged, "memory": NULL_MEMORY_STEPS, **timed}
-        causes.pop("leaner", None)
-        if device.native:
-            causes["memory"] = MEMORY_STEPS
-        timing = {} if device.simulated else {"quiet": plan.steps}
-        return {**timing, "trace": plan.trace_steps, **causes}
 
     @property
     def _together(self) -> bool:
@@ -308,10 +241,17 @@ class Session:
             steps = 0 if self._modes.name in self.failures else self._room_for(self._pass.done)
             self._queue[:0] = [Pass("anomaly_off", steps)] if steps else []
         longer = self._pass.name == "quiet" and self._prolong()
+        if self._pass.name == "numbers" and self._may_time_loops():
+            self._queue[:0] = [Pass("loops", LOOP_STEPS)]
         if self._queue and self._queue[0].name == "trace" and not self._may_trace():
             del self._queue[0]
         if longer or len(self._queue) != known:
             self._tell_outline()
+
+    def _may_time_loops(self) -> bool:
+        """Loops were found, on a host whose time they are; code that torch compiles is left alone."""
+        on_host = not (self._context.device.accelerator or self._context.device.simulated)
+        return bool(self._context.loops) and on_host and not (self._bound or COMPILED_CODE.compiles)
 
     def _prolong(self) -> bool:
         """Give the diagnostic pass whole cycles where the step has phases that come once in many;

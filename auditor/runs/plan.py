@@ -32,6 +32,9 @@ itself.
 NUMBERS_SECONDS = 10.0
 """How long that pass goes on where steps alternate, until it has seen each kind of them twice."""
 
+LOOP_STEPS = 5
+"""Steps of the pass that times the Python loops which the one before it found."""
+
 MEMORY_STEPS = 12
 """Steps of the memory pass on a GPU, allocation history with stacks: as many as a rehearsal has. Rules
 about growth need 8 (Sen's interval), those about sizes that vary 6; a step costs 1.2 times a plain
