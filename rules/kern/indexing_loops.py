@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar
 
-from auditor.evidence.recorded.module_loops import ModuleLoops
-
 from auditor.evidence.recorded.loop_times import LoopTimes
 from auditor.evidence.source.files import Source
 from auditor.evidence.source.loops import loop_around
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 
+from .module_loops import ModuleLoops
 from .rows import ModuleLoopRow, PiecewiseRow
 
 FUNCTIONS = ("torch/nn/functional.py", "torch/functional.py", "torch/_tensor.py")
