@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity
+from auditor.recordings.schema import ListedRow
 from auditor.rule import Rule, knob
 
-from .array_lists import ArrayList, ArrayLists
+from .time_inside import time_inside
 
 
 @dataclass(frozen=True)
@@ -24,19 +27,30 @@ class TensorOfListOfArrays(Rule):
     share: float = knob(0.05, "Share of the step, or of a batch's making, from which it is told.")
     least_us: float = knob(100.0, "Time in a step, or for a batch, from which it is told (us).")
 
-    def detect(self, lists: ArrayLists, machine: Machine) -> Iterator[Finding]:
-        for each in lists.worth(self.share, self.least_us):
+    def detect(self, lists: Rows[ListedRow], steps: Steps, machine: Machine) -> Iterator[Finding]:
+        watched = len(steps.loud)
+        for each in lists:
+            us, share = time_inside(each, each.n, steps)
+            if not (each.n and watched) or share < self.share or us < self.least_us:
+                continue
+            in_worker = each.where == "worker"
+            taken, part = amounts.duration(us), amounts.percent(share)
+            costs = (
+                f"{taken}, {part} of a worker's time for a batch"
+                if in_worker
+                else f"{taken} per step, {part} of it"
+            )
             yield Finding(
                 each.site,
-                f"a list of {each.arrays:.3g} NumPy arrays becomes a tensor number by number "
-                f"({each.numbers:,.0f} of them): {_costs(each)}",
-                steps=each.steps,
-                per_step=each.calls / each.steps,
-                lost_us_per_step=None if each.in_worker else each.us,
-                basis="none" if each.in_worker else "estimated",
+                f"a list of {each.arrays / each.n:.3g} NumPy arrays becomes a tensor number by "
+                f"number ({each.numbers / each.n:,.0f} of them): {costs}",
+                steps=watched,
+                per_step=each.n / watched,
+                lost_us_per_step=None if in_worker else us,
+                basis="none" if in_worker else "estimated",
                 seen_on=machine.device,
-                severity=Severity.NOTE if each.in_worker else None,
-                facts=(("time inside", amounts.duration(each.us)),),
+                severity=Severity.NOTE if in_worker else None,
+                facts=(("time inside", taken),),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
@@ -44,10 +58,3 @@ class TensorOfListOfArrays(Rule):
             "Put the arrays together first: torch.from_numpy(np.stack(arrays)), with .to(dtype) "
             "where another dtype is wanted."
         )
-
-
-def _costs(each: ArrayList) -> str:
-    share, time = amounts.percent(each.share), amounts.duration(each.us)
-    if each.in_worker:
-        return f"{time}, {share} of a worker's time for a batch"
-    return f"{time} per step, {share} of it"

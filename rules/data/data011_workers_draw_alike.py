@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor.evidence.recorded.batches import Batches
 from auditor.evidence.recorded.machine import Machine
-from auditor.model import Finding, Remedy, Severity
+from auditor.evidence.source.files import Source, name_of
+from auditor.evidence.table import Rows
+from auditor.model import Finding, Remedy, Severity, Site
+from auditor.recordings.schema import DrawsRow
 from auditor.rule import Rule
 
-from .repeated_draws import Repeated, RepeatedDraws
+MAKERS = frozenset(
+    {"default_rng", "RandomState", "Random", "Generator", "manual_seed", "check_random_state"}
+)
+"""Calls that make a generator."""
 
 
 @dataclass(frozen=True)
@@ -20,12 +28,18 @@ class WorkersDrawAlike(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    def detect(self, draws: RepeatedDraws, machine: Machine) -> Iterator[Finding]:
-        for each in draws.found:
-            made = None if each.loader is None else each.loader.made_at
+    def detect(
+        self, draws: Rows[DrawsRow], batches: Batches, machine: Machine, source: Source
+    ) -> Iterator[Finding]:
+        loaders = {each.number: each for each in batches.loaders}
+        for each in draws:
+            loader = loaders.get(each.loader)
+            made, used = (loader.made_at, loader.consumed_at) if loader else (None, None)
+            site = _made(source, each) or made or used
+            of = f" of the loader made at {made}" if made is not None and made != site else ""
             yield Finding(
-                each.site,
-                f"{len(each.workers)} workers{_of(each)} draw the same numbers: each has a copy of "
+                site,
+                f"{len(each.workers)} workers{of} draw the same numbers: each has a copy of "
                 f"{each.name} ({each.kind}) in the same state",
                 per_step=1.0,
                 seen_on=machine.device,
@@ -39,6 +53,23 @@ class WorkersDrawAlike(Rule):
         )
 
 
-def _of(each: Repeated) -> str:
-    made = None if each.loader is None else each.loader.made_at
-    return f" of the loader made at {made}" if made is not None and made != each.site else ""
+def _made(source: Source, row: DrawsRow) -> Site | None:
+    """The only line of the owner's class that gives a new generator to its attribute."""
+    attribute, owner = row.name.rpartition(".")[2], row.owner.rpartition(".")[2]
+    found = [
+        source.site_of(file, node)
+        for file in source.texts
+        for cls in source.nodes(file)
+        if isinstance(cls, ast.ClassDef) and cls.name == owner
+        for node in ast.walk(cls)
+        if isinstance(node, ast.Assign | ast.AnnAssign) and _gives(node, attribute)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _gives(node: ast.Assign | ast.AnnAssign, name: str) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    if not any(isinstance(each, ast.expr) and name_of(each) == name for each in targets):
+        return False
+    calls = (each for each in ast.walk(node.value or node) if isinstance(each, ast.Call))
+    return any(name_of(call.func) in MAKERS for call in calls)

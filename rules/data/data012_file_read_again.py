@@ -8,10 +8,13 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity
+from auditor.recordings.schema import RereadRow
 from auditor.rule import Rule, knob
 
-from .reread_files import RereadFile, RereadFiles
+from .time_inside import time_inside
 
 
 @dataclass(frozen=True)
@@ -26,22 +29,32 @@ class FileReadAgain(Rule):
     share: float = knob(0.1, "Share of the step, or of a batch's making, from which it is told.")
     least_us: float = knob(200.0, "Time in a step, or for a batch, from which it is told (us).")
 
-    def detect(self, files: RereadFiles, machine: Machine) -> Iterator[Finding]:
-        for each in files.lines:
-            dear = each.share >= self.share and each.us >= self.least_us
-            if not dear or each.again < self.again:
+    def detect(self, files: Rows[RereadRow], steps: Steps, machine: Machine) -> Iterator[Finding]:
+        for each in files:
+            us, share = time_inside(each, each.batches, steps)
+            if not (each.batches and each.n and steps.loud) or each.again < self.again * each.n:
                 continue
+            if share < self.share or us < self.least_us:
+                continue
+            in_worker = each.where == "worker"
+            taken, part = amounts.duration(us), amounts.percent(share)
+            costs = (
+                f"times for a batch: {taken}, {part} of a worker's time for it"
+                if in_worker
+                else f"times a step: {taken}, {part} of it"
+            )
+            reads = each.n / each.batches
             yield Finding(
                 each.site,
                 f"{each.name} reads a whole file ({os.path.basename(each.path)}, "
-                f"{amounts.size(each.size)}) again and again, {_costs(each)}",
-                steps=each.steps,
-                per_step=each.reads,
-                lost_us_per_step=None if each.in_worker else each.us * each.again,
-                basis="none" if each.in_worker else "estimated",
+                f"{amounts.size(each.bytes)}) again and again, {reads:.3g} {costs}",
+                steps=len(steps.loud),
+                per_step=reads,
+                lost_us_per_step=None if in_worker else us * each.again / each.n,
+                basis="none" if in_worker else "estimated",
                 seen_on=machine.device,
-                severity=Severity.NOTE if each.in_worker else None,
-                facts=(("file", each.path), ("time inside", amounts.duration(each.us))),
+                severity=Severity.NOTE if in_worker else None,
+                facts=(("file", each.path), ("time inside", taken)),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
@@ -49,10 +62,3 @@ class FileReadAgain(Rule):
             "Read it once, in __init__ or when the first sample is asked for, and only index it "
             'here: np.load(..., mmap_mode="r") maps an array that is larger than memory.'
         )
-
-
-def _costs(each: RereadFile) -> str:
-    share, time = amounts.percent(each.share), amounts.duration(each.us)
-    if each.in_worker:
-        return f"{each.reads:.3g} times for a batch: {time}, {share} of a worker's time for it"
-    return f"{each.reads:.3g} times a step: {time}, {share} of it"

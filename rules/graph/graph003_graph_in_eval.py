@@ -10,13 +10,14 @@ from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.evaluations import evaluating
 from auditor.evidence.source.files import Source
+from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 from ..placing import places_of
-from .leaves_outside_optimizer import LeavesOutsideOptimizer
-from .unused_graphs import UnusedGraph, UnusedGraphs
+from .rows import EvalRow, StrayRow
+from .unused_graphs import for_nobody
 
 NO_GRAD = "torch.no_grad()"
 
@@ -45,24 +46,26 @@ class GraphRecordedInEvaluation(Rule):
 
     def detect(
         self,
-        evaluations: UnusedGraphs,
-        strays: LeavesOutsideOptimizer,
+        evaluations: Rows[EvalRow],
+        strays: Rows[StrayRow],
         machine: Machine,
         source: Source,
     ) -> Iterator[Finding]:
-        for place in evaluations.for_nobody(self.calls, strays.tensors):
+        for place in for_nobody(evaluations, strays, self.calls):
             yield Finding(
                 place.site,
-                f"{_said(place)} with gradients on {place.calls} times, and backward computed "
+                f"{_said(place)} with gradients on {place.n} times, and backward computed "
                 "gradients of its parameters, which nobody uses",
                 steps=place.steps,
-                per_step=place.calls / place.steps,
+                per_step=place.n / place.steps,
                 lost_bytes=place.saved_bytes,
                 basis="none" if place.saved_bytes is None else "measured",
                 seen_on=machine.device,
-                facts=(("calls", str(place.calls)), ("graphs walked", str(place.walked))),
+                facts=(("calls", str(place.n)), ("graphs walked", str(place.walked))),
             )
-        for place in evaluations.for_nothing(self.calls):
+        for place in evaluations:
+            if place.n < self.calls or place.walked or place.held:
+                continue
             saved = place.saved_bytes
             cost = (
                 f"; {amounts.size(saved)} were saved for it in one call"
@@ -71,16 +74,16 @@ class GraphRecordedInEvaluation(Rule):
             )
             yield Finding(
                 place.site,
-                f"{_said(place)} with gradients on {place.calls} times, and no backward walked the "
+                f"{_said(place)} with gradients on {place.n} times, and no backward walked the "
                 f"graph{cost}",
                 steps=place.steps,
-                per_step=place.calls / place.steps,
+                per_step=place.n / place.steps,
                 lost_bytes=saved,
                 basis="none" if saved is None else "measured",
                 seen_on=machine.device,
                 severity=Severity.NOTE if _is_cut(place) else None,
-                facts=(("calls", str(place.calls)), ("graphs walked", "0")),
-                places=places_of(place.site, place.outer),
+                facts=(("calls", str(place.n)), ("graphs walked", "0")),
+                places=places_of(place.site, place.site_of(place.outer)),
                 hints=Hints(evaluating(source, place.site) if place.mode == "eval" else None),
             )
 
@@ -96,14 +99,14 @@ class GraphRecordedInEvaluation(Rule):
         return Remedy(text, (Edit(function, "decorate", value=NO_GRAD, reason=reason),))
 
 
-def _is_cut(place: UnusedGraph) -> bool:
+def _is_cut(place: EvalRow) -> bool:
     """The line itself lets go of the graph of a module that is trained: what it saved is freed at
     once.
     """
     return place.mode == "trained" and ".detach()" in place.site.text
 
 
-def _said(place: UnusedGraph) -> str:
+def _said(place: EvalRow) -> str:
     if place.mode == "trained":
         return f"{place.module} ran"
     return (

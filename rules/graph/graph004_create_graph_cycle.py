@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
-from .unused_graphs import CreateGraphCycles
+from .rows import CycleRow
 
 
 @dataclass(frozen=True)
@@ -27,26 +30,32 @@ class GradientsKeepTheirGraph(Rule):
         "their graph.",
     )
 
-    def detect(self, cycles: CreateGraphCycles, machine: Machine) -> Iterator[Finding]:
-        for cycle in cycles.lasting(self.share):
-            grown = cycle.bytes_per_step
+    def detect(self, cycles: Rows[CycleRow], steps: Steps, machine: Machine) -> Iterator[Finding]:
+        ordered = sorted(cycles, key=lambda row: (row.at, row.step))
+        for _, same in groupby(ordered, key=lambda row: row.at):
+            seen = list(same)
+            if len(seen) < self.share * len(steps.loud):
+                continue
+            first, last = seen[0], seen[-1]
+            held = [row.held_bytes for row in seen if row.held_bytes is not None]
+            known = held if len(held) == len(seen) else []
+            grown = _growth(known)
             more = (
                 f", and {amounts.size(grown)} more are held after each" if grown is not None else ""
             )
             yield Finding(
-                cycle.site,
-                f"{cycle.leaves[-1]} gradients of backward(create_graph=True) kept their graph "
-                "into a later step on "
-                f"{len(cycle.steps)} of {cycles.steps} steps{more}",
-                steps=len(cycle.steps),
+                first.site,
+                f"{last.leaves} gradients of backward(create_graph=True) kept their graph into a "
+                f"later step on {len(seen)} of {len(steps.loud)} steps{more}",
+                steps=len(seen),
                 per_step=1.0,
                 lost_bytes=grown,
                 grows=True,
                 basis="none" if grown is None else "measured",
                 seen_on=machine.device,
                 facts=(
-                    ("gradients with a graph", f"{cycle.leaves[0]}, then {cycle.leaves[-1]}"),
-                    *_held(cycle.held_bytes),
+                    ("gradients with a graph", f"{first.leaves}, then {last.leaves}"),
+                    *_held(known),
                 ),
             )
 
@@ -58,6 +67,14 @@ class GradientsKeepTheirGraph(Rule):
         )
 
 
-def _held(held: tuple[int, ...]) -> Iterator[tuple[str, str]]:
+def _growth(held: Sequence[int]) -> int | None:
+    """Bytes that come to them in a step; None where that is unknown, or they do not grow."""
+    if len(held) < 2:
+        return None
+    growth = (held[-1] - held[0]) // (len(held) - 1)
+    return growth if growth > 0 else None
+
+
+def _held(held: Sequence[int]) -> Iterator[tuple[str, str]]:
     if held:
         yield "saved tensors held", f"{amounts.size(held[0])}, then {amounts.size(held[-1])}"

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity, Site
+from auditor.recordings.schema import FedRow
 from auditor.rule import Rule, knob
-
-from .params_without_grad import ParamsWithoutGrad, Stepped
 
 NAMED = 3
 """Parameters that the message names; the rest are counted."""
@@ -46,24 +46,25 @@ class ParametersNeverTrained(Rule):
         "reported.",
     )
 
-    def detect(self, fed: ParamsWithoutGrad, machine: Machine) -> Iterator[Finding]:
-        for stepped in fed.long_enough(self.fewest):
+    def detect(self, fed: Rows[FedRow], machine: Machine) -> Iterator[Finding]:
+        for stepped in fed:
+            if stepped.steps < self.fewest:
+                continue
             if stepped.n:
-                site = stepped.called_at or stepped.site
+                site = stepped.site_of(stepped.called_at) or stepped.site
                 yield _finding(stepped, site, machine, "unfed", _unfed(stepped))
-            for group, parameters in stepped.still:
+            for each in stepped.still:
                 said = (
-                    f"{stepped.optimizer} stepped its group {group} ({parameters} parameters) with "
-                    "a rate of 0"
+                    f"{stepped.optimizer} stepped its group {each.group} ({each.parameters} "
+                    f"parameters) with a rate of 0 on all of {stepped.steps} steps"
                 )
-                said = f"{said} on all of {stepped.steps} steps"
                 yield _finding(stepped, stepped.site, machine, "still", said)
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(REMEDIES[finding.hints_as(Hints).kind])
 
 
-def _unfed(stepped: Stepped) -> str:
+def _unfed(stepped: FedRow) -> str:
     names = ", ".join(each.name for each in stepped.unfed[:NAMED])
     more = f" and {stepped.n - NAMED} more" if stepped.n > NAMED else ""
     ran = (
@@ -78,11 +79,9 @@ def _unfed(stepped: Stepped) -> str:
     )
 
 
-def _finding(
-    stepped: Stepped, site: Site | None, machine: Machine, kind: str, said: str
-) -> Finding:
+def _finding(stepped: FedRow, site: Site | None, machine: Machine, kind: str, said: str) -> Finding:
     facts = (
-        tuple((each.name, f"shape {list(each.shape)}") for each in stepped.unfed)
+        tuple((each.name, f"shape {each.shape}") for each in stepped.unfed)
         if kind == "unfed"
         else ()
     )

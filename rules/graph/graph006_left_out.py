@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
-from auditor.model import Finding, Remedy, Severity, Site
+from auditor.evidence.table import Rows
+from auditor.model import Finding, Remedy, Severity
+from auditor.recordings.schema import FedRow
 from auditor.rule import Rule, knob
 
-from .leaves_outside_optimizer import LeavesOutsideOptimizer, OutsideLeaf
-from .params_without_grad import ParamsWithoutGrad
-from .unused_graphs import UnusedGraphs
+from .rows import EvalRow, StrayRow
+from .unused_graphs import for_nobody
 
 NAMED = 3
 """Tensors that the message names; the rest are counted."""
@@ -56,40 +58,43 @@ class TrainableTensorLeftOut(Rule):
 
     def detect(
         self,
-        strays: LeavesOutsideOptimizer,
-        fed: ParamsWithoutGrad,
-        evaluations: UnusedGraphs,
+        strays: Rows[StrayRow],
+        fed: Rows[FedRow],
+        evaluations: Rows[EvalRow],
         machine: Machine,
     ) -> Iterator[Finding]:
-        if not fed.optimizers:  # gradients are looked at for their own sake
+        if not len(fed):  # gradients are looked at for their own sake
             return
         # a teacher's: GRAPH003 names the line that records their graph
         taught = {
-            name
-            for place in evaluations.for_nobody(TEACHING, strays.tensors)
-            for name in place.parameters
+            name for place in for_nobody(evaluations, strays, TEACHING) for name in place.parameters
         }
-        for found in strays.forgotten_parameters(self.fewest):
-            together = tuple(each for each in found if each.name not in taught)
-            if together:
-                hidden = together[0].made
-                kind = "parameters" if hidden is None else "hidden"
-                yield _finding(together, hidden or together[0].backward, kind, machine)
-        for stray in strays.forgotten_tensors(self.fewest):
-            yield _finding((stray,), stray.made or stray.backward, "tensor", machine)
-        for stray in strays.unregistered(self.fewest):
-            yield _finding((stray,), stray.made or stray.backward, "unregistered", machine)
+        often = [each for each in strays if each.fed >= self.fewest]
+        unchanged = [each for each in often if not each.optimized and each.changed is False]
+        forgotten = [each for each in unchanged if each.registered and each.name not in taught]
+        for _, same in groupby(sorted(forgotten, key=_place), key=_place):
+            together = list(same)
+            kind = "parameters" if together[0].made is None else "hidden"
+            yield _finding(together, kind, machine)
+        for each in unchanged:
+            if not each.registered and not each.known:
+                yield _finding([each], "tensor", machine)
+        for each in often:
+            if each.optimized and not each.registered and each.beside:
+                yield _finding([each], "unregistered", machine)
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(REMEDIES[finding.hints_as(Hints).kind])
 
 
-def _finding(
-    strays: tuple[OutsideLeaf, ...], site: Site | None, kind: str, machine: Machine
-) -> Finding:
+def _place(stray: StrayRow) -> str:
+    return str(stray.made or stray.site)
+
+
+def _finding(strays: Sequence[StrayRow], kind: str, machine: Machine) -> Finding:
     first, held = strays[0], sum(each.grad_bytes for each in strays)
     return Finding(
-        site,
+        first.made or first.site,
         _said(strays, kind),
         steps=first.fed,
         per_step=1.0,
@@ -97,14 +102,14 @@ def _finding(
         severity=Severity.NOTE if kind == "unregistered" else None,
         facts=(
             ("gradients held", amounts.size(held)),
-            *((each.name or "a tensor", f"shape {list(each.shape)}") for each in strays[:20]),
+            *((each.name or "a tensor", f"shape {each.shape}") for each in strays[:20]),
         ),
         hints=Hints(kind),
     )
 
 
-def _said(strays: tuple[OutsideLeaf, ...], kind: str) -> str:
-    name = strays[0].name or f"a tensor of shape {list(strays[0].shape)}"
+def _said(strays: Sequence[StrayRow], kind: str) -> str:
+    name = strays[0].name or f"a tensor of shape {strays[0].shape}"
     if kind in ("parameters", "hidden"):
         names = ", ".join(each.name for each in strays[:NAMED])
         more = f" and {len(strays) - NAMED} more" if len(strays) > NAMED else ""

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.files import Source
 from auditor.evidence.source.statements import shorten
+from auditor.evidence.table import Rows
 from auditor.model import Finding, FoundAt, Remedy, Severity
 from auditor.rule import Rule, knob
 
 from .backward_calls import one_after_the_other
-from .backward_rewalks import BackwardRewalks, Rewalk
+from .backward_rewalks import Rewalk, growing, shared
+from .rows import RewalkRow
 
 REMEDIES = {
     "growing": "Detach what is handed on before the next backward "
@@ -46,11 +50,14 @@ class GraphWalkedAgain(Rule):
     )
 
     def detect(
-        self, rewalks: BackwardRewalks, machine: Machine, source: Source
+        self, calls: Rows[RewalkRow], steps: Steps, machine: Machine, source: Source
     ) -> Iterator[Finding]:
-        for rewalk in rewalks.growing(self.share):
+        done = (call for call in calls if call.step < len(steps.loud))
+        seen = [tuple(of_step) for _, of_step in groupby(done, key=lambda call: call.step)]
+        least = self.share * len(steps.loud)
+        for rewalk in growing(seen, least):
             yield _finding(rewalk, machine, "growing", _grown(rewalk), _carried(rewalk))
-        for rewalk in rewalks.shared(self.share):
+        for rewalk in shared(seen, least):
             if rewalk.share >= self.again and one_after_the_other(source, rewalk.sites):
                 yield _finding(rewalk, machine, "shared", _shared(rewalk), _lines(rewalk))
 

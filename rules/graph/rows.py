@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from auditor.model import Site
 from auditor.recordings.row import At, N, PassRow, doc, older
 
 
@@ -50,6 +51,12 @@ class RewalkRow(PassRow, kw_only=True):
     file: Annotated[str, doc("where it is filled, absolute")] = older("")
     function: Annotated[str, doc("the function there")] = older("")
     line: Annotated[int | None, doc("null where not found")] = older(None)
+
+    @property
+    def stored(self) -> Site | None:
+        """The line that fills the variable."""
+        line = self.line
+        return None if line is None else self.home.site_at(self.file, line, self.function)
 
 
 class CycleRow(PassRow, kw_only=True):
@@ -126,3 +133,16 @@ class StrayRow(PassRow, kw_only=True):
     function: Annotated[str, doc("the function there")] = older("")
     line: Annotated[int | None, doc("the line there")] = older(None)
     beside: Annotated[int, doc("optimized parameters of modules fed in the same pass")]
+
+    @property
+    def made(self) -> Site | None:
+        """The line that stores it, of a module's parameter the one that keeps the module in a list
+        or dictionary of Python's; None where there is none, or unknown.
+        """
+        file, line = self.file, self.line
+        return self.home.site_at(file, line, self.function) if file and line else None
+
+    @property
+    def known(self) -> bool:
+        """The program asks for its gradient by name, or clears or changes it."""
+        return self.asked or self.touched > 0

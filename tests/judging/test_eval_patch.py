@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 from auditor.rules.graph.graph003_graph_in_eval import GraphRecordedInEvaluation
-from auditor.rules.graph.leaves_outside_optimizer import LeavesOutsideOptimizer
-from auditor.rules.graph.unused_graphs import UnusedGraph, UnusedGraphs
+from auditor.rules.graph.rows import EvalRow
 
 from auditor.evidence import Machine, Source
 from auditor.model import Site
 from auditor.patch import plan
-from tests.rules.asking import ask
+from tests.rules.asking import ask, rows
 
 TEXT = """\
 import torch
@@ -29,9 +28,9 @@ class Trainer:
 def patched(text: str, **more: object) -> str | None:
     line = next(n for n, row in enumerate(text.split("\n"), 1) if "self.model(x)" in row)
     site = Site("t.py", line, "Trainer.evaluate", "y = self.model(x)")
-    place = UnusedGraph(site, "Net", 12, 12, **more)
-    source = Source({"t.py": text})
-    tables = (UnusedGraphs((place,)), LeavesOutsideOptimizer(), Machine(), source)
+    facts = {"n": 12, "steps": 12, "walked": 0, "held": False, "saved_bytes": None}
+    place = EvalRow(at=0, module="Net", **facts, **more)
+    tables = rows(place, sites=(site,)), Machine(), Source({"t.py": text})
     (found,) = ask(GraphRecordedInEvaluation(), *tables)
     remedy = GraphRecordedInEvaluation().remedy(found)
     assert not remedy.safe

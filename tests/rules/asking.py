@@ -33,7 +33,12 @@ def ask(rule: Rule, *tables: Any) -> Iterator[Finding]:
 
 def rows(*given: PassRow, sites: tuple[Site | None, ...] = ()) -> Rows[Any]:
     """Rows of one type as a rule reads them: numbers of sites count in ``sites``."""
-    places: Any = SimpleNamespace(site=sites.__getitem__, site_at=Site)
+
+    def site_at(file: str, line: int, function: str = "") -> Site:
+        known = {(site.file, site.line): site for site in sites if site is not None}
+        return known.get((file, line)) or Site(file, line, function)
+
+    places: Any = SimpleNamespace(site=sites.__getitem__, site_at=site_at)
     return Rows[type(given[0])](row.read_from(places) for row in given)
 
 

@@ -4,16 +4,17 @@ tables made by hand.
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
 from auditor.rules.amp.amp005_old_amp_api import OldMixedPrecisionApi
 from auditor.rules.ckpt.ckpt002_variant_not_chosen import CheckpointVariantNotChosen
 from auditor.rules.ckpt.ckpt006_stale_rate import CheckpointOverridesRate
 from auditor.rules.ckpt.rows import RecomputeRow
-from auditor.rules.graph.backward_rewalks import BackwardRewalks, Call
 from auditor.rules.graph.graph007_walked_again import GraphWalkedAgain
+from auditor.rules.graph.rows import RewalkRow
 from auditor.rules.opt.opt004_clip_reads_norm import ClipReadsGradientNorm
+from msgspec.structs import replace
 
 from auditor.evidence import Amp, Configs, Loads, Machine, Reads, Source
 from auditor.evidence.recorded.amp import AmpEvent
@@ -31,32 +32,33 @@ A, B, FILLED = (
 # -- GRAPH007 --------------------------------------------------------------------------------------
 
 
-def grown(number=3, *, stored=FILLED, **more):
+def walk(at, nodes, again=0, newer=0, *, line=None, **more):
+    facts = {"summed": True, "name": "total", "file": "t.py", "function": "step"}
+    return RewalkRow(at=at, nodes=nodes, again=again, newer=newer, line=line, **(facts | more))
+
+
+def grown(number=3, *, line=9):
     """Calls of one line, each of which goes again through all before it."""
-    return tuple(
-        Call(A, 10 + n, 10 * n, n, kept=True, summed=True, name="total", stored=stored, **more)
-        for n in range(number)
-    )
+    return [walk(0, 10 + n, 10 * n, n, kept=True, line=line) for n in range(number)]
 
 
-def rewalks(*seen, of=None):
-    return BackwardRewalks(len(seen) if of is None else of, tuple(seen))
-
-
-def walked(table, text="a.backward()\na.backward()\nb.backward()\n", **knobs):
-    source = Source({"t.py": text})
-    return list(ask(GraphWalkedAgain(**knobs), table, Machine(), source))
+def walked(*seen, of=None, text="a.backward()\na.backward()\nb.backward()\n", **knobs):
+    """What is said of the calls of these steps."""
+    calls = [replace(call, step=step) for step, calls in enumerate(seen) for call in calls]
+    watched = loud(len(seen) if of is None else of)
+    tables = rows(*calls, sites=(A, B)), watched, Machine(), Source({"t.py": text})
+    return list(ask(GraphWalkedAgain(**knobs), *tables))
 
 
 @pytest.mark.parametrize(("steps", "n"), [(3, 1), (6, 1), (5, 1), (2, 0)])
 def test_most_steps_must_grow(steps, n):
     seen = [grown() for _ in range(steps)] + [()] * (5 - steps)
-    assert len(walked(rewalks(*seen, of=5))) == n
+    assert len(walked(*seen, of=5)) == n
 
 
 @pytest.mark.parametrize("number", [2, 3, 4, 5])
 def test_three_calls_tell_growth_and_four_are_counted(number):
-    found = walked(rewalks(grown(number)))
+    found = walked(grown(number))
     assert len(found) == (number >= 3)
     for each in found:
         assert ("..." in each.message) is (number > 4)
@@ -64,36 +66,36 @@ def test_three_calls_tell_growth_and_four_are_counted(number):
 
 
 @pytest.mark.parametrize(
-    "calls",
+    ("place", "change"),
     [
-        (replace(grown()[0], summed=False), *grown()[1:]),
-        (grown()[0], replace(grown()[1], again=0), grown()[2]),
-        (grown()[0], grown()[1], replace(grown()[2], newer=1)),
-        (grown()[0], replace(grown()[1], newer=2), grown()[2]),
-        (grown()[0], replace(grown()[1], site=B), grown()[2]),
+        (0, {"summed": False}),
+        (1, {"again": 0}),
+        (2, {"newer": 1}),
+        (1, {"newer": 2}),
+        (1, {"at": 1}),
     ],
 )
-def test_what_does_not_grow(calls):
-    assert walked(rewalks(calls)) == []
+def test_what_does_not_grow(place, change):
+    calls = grown()
+    calls[place] = replace(calls[place], **change)
+    assert walked(calls) == []
 
 
 def test_the_line_itself_may_fill_the_variable_or_nobody_knows():
-    (own,) = walked(rewalks(grown(stored=A)))
-    (unknown,) = walked(rewalks(grown(stored=None)))
+    (own,) = walked(grown(line=2))
+    (unknown,) = walked(grown(line=None))
     assert own.places == unknown.places == ()
-    last = (*grown(stored=None)[:2], replace(grown()[2], stored=FILLED))
-    assert len(walked(rewalks(last))[0].places) == 2
+    assert len(walked(grown(line=None)[:2] + grown()[2:])[0].places) == 2
 
 
-def shared(again=5, **more):
+def shared(again=5, first=None, **more):
     """Two losses over one part: the second walks it again."""
-    first = Call(A, 10, 0, 0, kept=True, summed=True)
-    return first, replace(Call(B, 10, again, 0, summed=True), **more)
+    return [walk(0, 10, **({"kept": True} | (first or {}))), walk(1, 10, again, **more)]
 
 
 @pytest.mark.parametrize(("again", "n"), [(5, 1), (4, 0), (9, 1)])
 def test_a_quarter_of_the_nodes_is_worth_a_note(again, n):
-    found = walked(rewalks(shared(again)))
+    found = walked(shared(again))
     assert len(found) == n
     for each in found:
         assert each.severity is Severity.NOTE and len(each.places) == 2
@@ -105,27 +107,26 @@ def test_a_quarter_of_the_nodes_is_worth_a_note(again, n):
         shared(0),
         shared(summed=False),
         shared(newer=1),
-        (replace(shared()[0], kept=False), shared()[1]),
-        (replace(shared()[0], summed=False), shared()[1]),
+        shared(first={"kept": False}),
+        shared(first={"summed": False}),
         shared()[:1],
-        (),
     ],
 )
 def test_what_is_no_shared_part(calls):
-    assert walked(rewalks(calls)) == []
+    assert walked(calls) == []
 
 
 def test_calls_before_and_after_the_part_do_not_count():
-    other = Call(FILLED, 90, 0, 0, summed=True)
-    (found,) = walked(rewalks((other, *shared(), other)))
+    other = walk(1, 90)
+    (found,) = walked([other, *shared(), other])
     assert found.per_step == 2.0 and found.site == A
 
 
 def test_losses_with_something_between_them_are_silent():
-    assert walked(rewalks(shared()), "a.backward()\na.backward()\nb.step()\n") == []
+    assert walked(shared(), text="a.backward()\na.backward()\nb.step()\n") == []
     other = [shared(), (), (), shared()]
-    assert walked(rewalks(*other)) == []
-    assert len(walked(rewalks(*other), share=0.5)) == 1
+    assert walked(*other) == []
+    assert len(walked(*other, share=0.5)) == 1
 
 
 # -- CKPT002 ---------------------------------------------------------------------------------------
@@ -174,7 +175,7 @@ def test_a_variant_that_is_not_chosen():
     assert unchosen(call(0, library="lib.py:f")) == []
     (inside,) = unchosen(call(0, library="lib.py:f", lost=True), call(1, library="lib.py:f"))
     assert inside.facts == (("called by", "lib.py:f"),)
-    nowhere = replace(found, site=None)
+    nowhere = dataclasses.replace(found, site=None)
     assert CheckpointVariantNotChosen().remedy(nowhere).edits == ()
 
 

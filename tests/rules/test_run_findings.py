@@ -14,14 +14,7 @@ from auditor.rules.graph.graph003_graph_in_eval import GraphRecordedInEvaluation
 from auditor.rules.graph.graph004_create_graph_cycle import GradientsKeepTheirGraph
 from auditor.rules.graph.graph005_never_trained import ParametersNeverTrained
 from auditor.rules.graph.graph006_left_out import TrainableTensorLeftOut
-from auditor.rules.graph.leaves_outside_optimizer import LeavesOutsideOptimizer, OutsideLeaf
-from auditor.rules.graph.params_without_grad import ParamsWithoutGrad, Stepped, WithoutGrad
-from auditor.rules.graph.unused_graphs import (
-    CreateGraphCycle,
-    CreateGraphCycles,
-    UnusedGraph,
-    UnusedGraphs,
-)
+from auditor.rules.graph.rows import CycleRow, EvalRow, StrayRow
 from auditor.rules.kern.indexing_loops import IndexingLoop, IndexingLoops
 from auditor.rules.kern.kern006_loop_indexing import LoopOverIndex
 from auditor.rules.num.nonfinite import BadTensor, Birth, InputRange, Nonfinite
@@ -34,13 +27,15 @@ from auditor.evidence import Amp, Loads, Machine, OpRanges, Source
 from auditor.evidence.recorded.amp import ScaleUpdate
 from auditor.evidence.recorded.load_state_dict import Load
 from auditor.evidence.recorded.op_ranges import Delicate
+from auditor.evidence.table import Rows
 from auditor.model import Severity, Site
-from tests.rules.asking import ask, rows
+from auditor.recordings.schema import FedRow
+from auditor.recordings.schema.graph import Parameter, StillGroup
+from tests.rules.asking import ask, loud, rows
 from tests.rules.doubles import doubles
 
 LINE, OTHER = Site("train.py", 3), Site("train.py", 9)
 CPU = Machine("cpu", 8)
-NONE = LeavesOutsideOptimizer()
 OUTPUT = Delicate(LINE, "output", "mm", "float16", n=6, steps=2, low=-100.0, high=30_000.0)
 
 
@@ -306,10 +301,15 @@ def test_data_that_was_not_finite_is_told_where_it_was_made():
 # -- graphs ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("outer", "lines"), [(None, []), (Site("t.py", 40), [40])])
+def unused(line=LINE, **more):
+    """A module that ran 6 times in eval mode on 4 steps, and no backward walked its graphs."""
+    facts = {"module": "Net", "n": 6, "steps": 4, "walked": 0, "held": False, "saved_bytes": None}
+    return rows(EvalRow(at=0, **(facts | more)), sites=(line, OTHER))
+
+
+@pytest.mark.parametrize(("outer", "lines"), [(None, []), (1, [9])])
 def test_a_graph_below_a_line_that_needs_none(outer, lines):
-    place = UnusedGraph(LINE, "Net", 6, 4, outer=outer)
-    (finding,) = ask(GraphRecordedInEvaluation(), UnusedGraphs((place,)), NONE, CPU)
+    (finding,) = ask(GraphRecordedInEvaluation(), unused(outer=outer), CPU)
     assert finding.site == LINE
     assert [each.site.line for each in finding.places if each.site != LINE] == lines
 
@@ -318,27 +318,30 @@ def test_a_graph_below_a_line_that_needs_none(outer, lines):
     ("saved", "basis", "cost"), [(None, "none", ""), (2048, "measured", "; 2 KiB were saved")]
 )
 def test_a_graph_in_eval(saved, basis, cost):
-    place = UnusedGraph(LINE, "Net", 6, 4, saved_bytes=saved)
-    (finding,) = ask(GraphRecordedInEvaluation(), UnusedGraphs((place,)), NONE, CPU)
+    rule = GraphRecordedInEvaluation()
+    (finding,) = ask(rule, unused(saved_bytes=saved), CPU)
     assert finding.message.startswith("Net ran in eval mode with gradients on 6 times, and no")
     assert (cost in finding.message) and (finding.lost_bytes, finding.basis) == (saved, basis)
     assert (finding.steps, finding.per_step) == (4, 1.5)
-    (train,) = ask(
-        GraphRecordedInEvaluation(), UnusedGraphs((replace(place, mode="train"),)), NONE, CPU
-    )
+    (train,) = ask(rule, unused(saved_bytes=saved, mode="train"), CPU)
     assert "Net, which no optimizer trains, ran with" in train.message
-    assert (
-        told(GraphRecordedInEvaluation(), UnusedGraphs((replace(place, calls=2),)), NONE, CPU) == []
+    assert told(rule, unused(n=2), CPU) == []
+    assert len(told(rule, unused(n=3), CPU)) == 1
+    assert told(rule, unused(walked=1), CPU) == told(rule, unused(held=True), CPU) == []
+
+
+def cycles(*given, steps=4):
+    """Rows of (step, line, leaves, bytes held), a line by its place in (LINE, OTHER)."""
+    made = (
+        CycleRow(step=step, at=at, leaves=leaves, held_bytes=held)
+        for step, at, leaves, held in given
     )
-    assert (
-        len(told(GraphRecordedInEvaluation(), UnusedGraphs((replace(place, calls=3),)), NONE, CPU))
-        == 1
-    )
+    tables = rows(*made, sites=(LINE, OTHER)), loud(steps), CPU
+    return list(ask(GradientsKeepTheirGraph(), *tables))
 
 
 def test_gradients_that_keep_their_graph():
-    cycle = CreateGraphCycle(LINE, (1, 2), (3, 5), (1024, 3072))
-    (finding,) = ask(GradientsKeepTheirGraph(), CreateGraphCycles(4, (cycle,)), CPU)
+    (finding,) = cycles((1, 0, 3, 1024), (2, 0, 5, 3072))
     assert finding.message == (
         "5 gradients of backward(create_graph=True) kept their graph into a later step on 2 of 4 "
         "steps, and 2 KiB more are held after each"
@@ -353,41 +356,77 @@ def test_gradients_that_keep_their_graph():
         ("gradients with a graph", "3, then 5"),
         ("saved tensors held", "1 KiB, then 3 KiB"),
     )
-    unknown = CreateGraphCycles(4, (replace(cycle, held_bytes=()),))
-    (finding,) = ask(GradientsKeepTheirGraph(), unknown, CPU)
+    (finding,) = cycles((1, 0, 3, 1024), (2, 0, 5, None))
     assert (finding.lost_bytes, finding.basis, len(finding.facts)) == (None, "none", 1)
-    assert told(GradientsKeepTheirGraph(), CreateGraphCycles(5, (cycle,)), CPU) == []
+    assert cycles((1, 0, 3, 1024), (2, 0, 5, 3072), steps=5) == []
+
+
+def test_cycles_stand_apart_by_line_in_the_order_of_steps():
+    found = cycles((2, 1, 3, 300), (1, 1, 2, 100), (0, 0, 1, 10), (1, 0, 1, 10))
+    assert [(each.site, each.lost_bytes) for each in found] == [(LINE, None), (OTHER, 200)]
+    assert [each.facts[0][1] for each in found] == ["1, then 1", "2, then 3"]
+
+
+@pytest.mark.parametrize(
+    ("held", "growth"),
+    [((5,), None), ((5, 5), None), ((9, 5), None), ((5, 6), 1), ((0, 9, 20), 10)],
+)
+def test_growth_of_a_cycle(held, growth):
+    given = ((step, 0, 1, nbytes) for step, nbytes in enumerate(held))
+    assert [each.lost_bytes for each in cycles(*given, steps=len(held))] == [growth]
+
+
+def fed(names=(), **more):
+    facts = {"at": 0, "optimizer": "SGD", "steps": 8, "parameters": 9, "n": len(names)}
+    unfed = [Parameter(name=name, shape=[2]) for name in names]
+    row = FedRow(**({**facts, "unfed": unfed, "still": []} | more))
+    return rows(row, sites=(LINE, OTHER))
 
 
 @pytest.mark.parametrize(("number", "more"), [(3, ""), (4, " and 1 more"), (1, "")])
 def test_parameters_that_never_had_a_gradient(number, more):
-    unfed = tuple(WithoutGrad(f"p{n}", (2,)) for n in range(number))
-    stepped = Stepped("SGD", LINE, 8, 9, unfed, number, ((1, 4),))
-    found = list(ask(ParametersNeverTrained(), ParamsWithoutGrad((stepped,)), CPU))
-    names = ", ".join(f"p{n}" for n in range(min(3, number)))
+    names = [f"p{n}" for n in range(number)]
+    said, still = ", ".join(names[:3]) + more, [StillGroup(group=1, parameters=4)]
+    found = list(ask(ParametersNeverTrained(), fed(names, still=still), CPU))
     assert [each.message for each in found] == [
-        f"{number} of 9 parameters of SGD had no gradient in any of 8 steps: {names}{more}",
+        f"{number} of 9 parameters of SGD had no gradient in any of 8 steps: {said}",
         "SGD stepped its group 1 (4 parameters) with a rate of 0 on all of 8 steps",
     ]
     assert [(each.steps, each.per_step) for each in found] == [(8, 1.0)] * 2
     assert (len(found[0].facts), found[1].facts) == (number, ())
-    few = ParamsWithoutGrad((replace(stepped, steps=7),))
-    none = ParamsWithoutGrad((replace(stepped, n=0, still=()),))
+    few, none = fed(names, still=still, steps=7), fed()
     assert (
         told(ParametersNeverTrained(), few, CPU) == told(ParametersNeverTrained(), none, CPU) == []
     )
 
 
-LEAF = OutsideLeaf("w", None, LINE, 8, (2,), registered=True, changed=False, grad_bytes=512)
-FED = ParamsWithoutGrad((Stepped("SGD", LINE, 8, 1),))
+def test_parameters_without_a_gradient_are_pointed_at_where_their_module_runs():
+    (finding,) = ask(ParametersNeverTrained(), fed(["head.w"], called_at=1, called="head"), CPU)
+    assert finding.site == OTHER and "head runs here" in finding.message
+    (finding,) = ask(ParametersNeverTrained(), fed(["head.w"], at=None), CPU)
+    assert finding.site is None
+
+
+def stray(name="w", **more):
+    """A parameter of a module that no optimizer holds, with a gradient on 8 steps."""
+    facts = {"at": 0, "registered": True, "optimized": False, "shape": [2], "grad_bytes": 512}
+    facts |= {"fed": 8, "changed": False, "touched": 0, "asked": False, "beside": 0}
+    return StrayRow(name=name, **(facts | more))
+
+
+MADE = {"file": "train.py", "line": 9}
+TENSOR = {"registered": False}
+TRAINED = {"registered": False, "optimized": True, "beside": 1}
+
+
+def left_out(*strays, optimizers=None, **knobs):
+    tables = rows(*strays, sites=(LINE, OTHER)), fed() if optimizers is None else optimizers, CPU
+    return list(ask(TrainableTensorLeftOut(**knobs), *tables))
 
 
 @pytest.mark.parametrize(("number", "more"), [(3, ""), (4, " and 1 more")])
 def test_parameters_in_no_optimizer(number, more):
-    leaves = tuple(replace(LEAF, name=f"p{n}") for n in range(number))
-    (finding,) = ask(
-        TrainableTensorLeftOut(), LeavesOutsideOptimizer(leaves), FED, UnusedGraphs(), CPU
-    )
+    (finding,) = left_out(*(stray(f"p{n}") for n in range(number)))
     assert finding.message == (
         f"{number} parameters get a gradient on 8 steps, are in no optimizer and never change: "
         f"p0, p1, p2{more}"
@@ -397,22 +436,48 @@ def test_parameters_in_no_optimizer(number, more):
 
 
 def test_tensors_in_no_optimizer_or_no_module():
-    tensor = replace(LEAF, registered=False, name="", made=OTHER)
-    (finding,) = ask(
-        TrainableTensorLeftOut(), LeavesOutsideOptimizer((tensor,)), FED, UnusedGraphs(), CPU
-    )
+    (finding,) = left_out(stray("", **TENSOR, **MADE))
     assert finding.message.startswith("a tensor of shape [2] gets a gradient on 8 steps, is in no")
     assert (finding.site, finding.severity, finding.facts[1][0]) == (OTHER, None, "a tensor")
-    trained = replace(tensor, optimized=True, beside=1, name="scale", made=None)
-    (finding,) = ask(
-        TrainableTensorLeftOut(), LeavesOutsideOptimizer((trained,)), FED, UnusedGraphs(), CPU
-    )
+    (finding,) = left_out(stray("scale", **TRAINED))
     assert finding.message.startswith("scale is trained but in no module")
     assert (finding.site, finding.severity) == (LINE, Severity.NOTE)
-    few = LeavesOutsideOptimizer((replace(LEAF, fed=7),))
-    assert told(TrainableTensorLeftOut(), few, FED, UnusedGraphs(), CPU) == []
-    nobody = LeavesOutsideOptimizer((LEAF,))
-    assert told(TrainableTensorLeftOut(), nobody, ParamsWithoutGrad(), UnusedGraphs(), CPU) == []
+    assert left_out(stray(), optimizers=Rows[FedRow]()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({}, 1),
+        ({"fed": 7}, 0),
+        ({"optimized": True}, 0),
+        ({"changed": True}, 0),
+        ({"changed": None}, 0),
+        (TENSOR, 1),
+        (TENSOR | {"touched": 3}, 0),
+        (TENSOR | {"asked": True}, 0),
+        (TENSOR | {"fed": 7}, 0),
+        (TENSOR | {"optimized": True}, 0),
+        (TENSOR | {"changed": None}, 0),
+        (TRAINED, 1),
+        (TRAINED | {"registered": True}, 0),
+        (TRAINED | {"fed": 7}, 0),
+        (TRAINED | {"beside": 0}, 0),
+        (TRAINED | {"changed": True}, 1),
+    ],
+    ids=str,
+)
+def test_what_is_left_out(given, found):
+    assert len(left_out(stray(**given))) == found
+
+
+def test_parameters_come_together_by_the_line_that_hides_them_or_of_their_backward():
+    found = left_out(stray("w"), stray("v", at=1), stray("u"), stray("hidden", at=1, **MADE))
+    assert [(each.site, [name for name, _ in each.facts[1:]]) for each in found] == [
+        (LINE, ["w", "u"]),
+        (OTHER, ["v", "hidden"]),
+    ]
+    assert left_out(stray(**MADE | {"line": None}))[0].site == LINE
 
 
 # -- loops -----------------------------------------------------------------------------------------
@@ -474,40 +539,33 @@ def test_the_head_of_a_loop_is_a_place_of_it():
     ("change", "told_of"),
     [
         ({}, True),
-        ({"calls": 2}, False),
+        ({"n": 2}, False),
         ({"fed": True}, False),
         ({"walked": 0, "held": True}, False),
         ({"mode": "train"}, False),
-        ({"parameters": ("Net.other",)}, False),
+        ({"parameters": ["Net.other"]}, False),
     ],
     ids=str,
 )
 def test_a_teacher_whose_gradients_nobody_uses(change, told_of):
-    place = UnusedGraph(LINE, "Net", 3, 3, walked=3, fed=False, parameters=("Net.weight",))
-    leaves = LeavesOutsideOptimizer(
-        (OutsideLeaf("Net.weight", None, OTHER, 9, (8,), registered=True, changed=False),)
-    )
-    places = UnusedGraphs((replace(place, **change),))
+    facts = {"n": 3, "steps": 3, "walked": 3, "fed": False, "parameters": ["Net.weight"]}
+    places = unused(**(facts | change))
+    leaves = rows(stray("Net.weight", at=1, fed=9, shape=[8]), sites=(LINE, OTHER))
     found = list(ask(GraphRecordedInEvaluation(), places, leaves, CPU))
     assert [each.site for each in found] == [LINE] * told_of
-    other = list(ask(TrainableTensorLeftOut(), leaves, FED, places, CPU))
+    other = list(ask(TrainableTensorLeftOut(), leaves, fed(), places, CPU))
     assert len(other) == (not told_of)
 
 
 def test_an_average_in_train_mode_is_a_teacher_once_it_changes():
-    place = UnusedGraph(
-        LINE, "Net", 3, 3, walked=3, mode="train", fed=False, parameters=("Net.weight",)
-    )
-    leaf = OutsideLeaf("Net.weight", None, OTHER, 9, (8,), registered=True, changed=True)
-    places = UnusedGraphs((place,))
-    assert list(places.for_nobody(3, (leaf,))) == [place]
-    assert list(places.for_nobody(3, (replace(leaf, changed=False),))) == []
-    assert list(places.for_nobody(3, (replace(leaf, known=True),))) == []
+    facts = {"n": 3, "walked": 3, "mode": "train", "fed": False, "parameters": ["Net.weight"]}
+    for changed in (True, False):
+        leaf = rows(stray("Net.weight", changed=changed))
+        assert len(told(GraphRecordedInEvaluation(), unused(**facts), leaf, CPU)) == changed
 
 
 def test_a_line_that_detaches_what_a_trained_model_gave_is_a_note():
-    place = UnusedGraph(replace(LINE, text="x = net(z)"), "Net", 3, 3, mode="trained")
-    cut = replace(place, site=replace(LINE, text="x = net(z).detach()"))
-    (loud,) = ask(GraphRecordedInEvaluation(), UnusedGraphs((place,)), NONE, CPU)
-    (note,) = ask(GraphRecordedInEvaluation(), UnusedGraphs((cut,)), NONE, CPU)
-    assert (loud.severity, note.severity) == (None, Severity.NOTE)
+    for text, severity in (("x = net(z)", None), ("x = net(z).detach()", Severity.NOTE)):
+        place = unused(line=replace(LINE, text=text), mode="trained")
+        (finding,) = ask(GraphRecordedInEvaluation(), place, CPU)
+        assert finding.severity is severity

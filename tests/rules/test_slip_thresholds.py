@@ -11,12 +11,9 @@ from auditor.rules.cfg.rows import SwitchedRow, TrainModeForwardRow
 from auditor.rules.ckpt.ckpt009_kept_state_is_live import KeptStateIsLive
 from auditor.rules.ckpt.ckpt010_resumed_in_part import ResumedInPart
 from auditor.rules.ckpt.rows import KeptStateRow, PartialResumeRow
-from auditor.rules.data.array_lists import ArrayList, ArrayLists
 from auditor.rules.data.data010_list_of_arrays import TensorOfListOfArrays
 from auditor.rules.data.data011_workers_draw_alike import WorkersDrawAlike
 from auditor.rules.data.data012_file_read_again import FileReadAgain
-from auditor.rules.data.repeated_draws import Repeated, RepeatedDraws
-from auditor.rules.data.reread_files import RereadFile, RereadFiles
 from auditor.rules.graph.graph008_one_backward_for_all import OneBackwardForAll
 from auditor.rules.graph.rows import SummedRow
 from auditor.rules.kern.forwards_in_row import ForwardsInRow, InRow
@@ -32,9 +29,11 @@ from auditor.rules.opt.rows import ClippingRow, SchedulerRow
 from auditor.rules.time.storage_syncs import StorageSync, StorageSyncs
 from auditor.rules.time.time004_storage_waited_for import StorageWaitedFor
 
-from auditor.evidence import Batches, Machine, Source
+from auditor.evidence import Batches, Machine, Source, Steps
 from auditor.evidence.recorded.batches import Batch, Loader
+from auditor.evidence.recorded.steps import Step
 from auditor.model import Severity, Site
+from auditor.recordings.schema import DrawsRow, ListedRow, RereadRow
 from tests.rules.asking import ask, rows
 
 CPU = Machine("cpu")
@@ -137,9 +136,20 @@ def test_ckpt010_names_a_state_that_a_line_leaves_out_once():
     assert [place.site.line for place in first.places] == [9, 3]
 
 
-def listed(share, us, *, in_worker=False):
-    line = ArrayList(SITE, 20, us, share, 16, 48_000, in_worker=in_worker, steps=10)
-    return list(ask(TensorOfListOfArrays(), ArrayLists((line,)), CPU))
+def where(share, us, batches, *, in_worker):
+    """Facts of a row whose calls take so many us of a step, or of a batch in a worker, and steps
+    (10 watched ones) of which that is this share.
+    """
+    steps = tuple(Step(number, us / share) for number in range(10))
+    n = batches if in_worker else len(steps)
+    facts = {"us": n * us, "fetch_us": n * us / share if in_worker else 0.0}
+    return facts | {"where": "worker" if in_worker else "step"}, Steps(quiet=steps, loud=steps)
+
+
+def listed(share, us, *, in_worker=False, **more):
+    facts, steps = where(share, us, 20, in_worker=in_worker)
+    row = ListedRow(**({"at": 0, "n": 20, "arrays": 320, "numbers": 960_000} | facts | more))
+    return list(ask(TensorOfListOfArrays(), rows(row, sites=(SITE,)), steps, CPU))
 
 
 @pytest.mark.parametrize(
@@ -159,15 +169,46 @@ def test_data010_has_a_price_in_the_step_and_is_a_note_in_a_worker():
     assert "50% of a worker's time for a batch" in finding.message
 
 
-def test_data011_names_the_loader_where_it_is_another_line():
-    made = Site("train.py", 9)
-    loader = Loader(0, made_at=made, workers=4)
-    for site, named in ((SITE, True), (made, False)):
-        repeated = Repeated(site, loader, "dataset.rng", "random.Random", (0, 1, 3))
-        (finding,) = ask(WorkersDrawAlike(), RepeatedDraws((repeated,)), CPU)
-        assert finding.site == site and finding.message.startswith("3 workers")
-        assert ("train.py:9" in finding.message) == named
-        assert finding.facts == (("loader", "train.py:9"),)
+def test_data010_says_nothing_of_no_call():
+    assert listed(0.5, 3000.0, n=0) == listed(0.5, 3000.0, n=0, in_worker=True) == []
+
+
+MADE = """class Rows:
+  def __init__(self):
+    self.rng = {}
+loader = DataLoader(Rows(), num_workers=2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "line"),
+    [
+        (MADE.format("np.random.default_rng(3)"), "dataset.rng", 3),
+        (MADE.format("random.Random(3) if seed else None"), "dataset.parts[0].rng", 3),
+        (MADE.format("torch.Generator().manual_seed(1)"), "rows.dataset.rng", 3),
+        (MADE.format("rng"), "dataset.rng", 9),
+        (MADE.format("random.Random(3)"), "dataset.other", 9),
+        (MADE.format("random.Random(3)") + "rng = random.Random(4)\n", "dataset.rng", 3),
+        (MADE.format("random.Random(3)").replace("Rows:", "Other:"), "dataset.rng", 9),
+        (MADE.format("random.Random(3)") * 2, "dataset.rng", 9),
+    ],
+)
+def test_data011_points_at_the_line_that_makes_the_generator_or_at_the_loader(text, name, line):
+    row = DrawsRow(loader=3, name=name, kind="random.Random", workers=[0, 1, 3], owner="a.Rows")
+    loaders = Batches(loaders=(Loader(3, made_at=Site("train.py", 9), workers=4),))
+    (finding,) = ask(WorkersDrawAlike(), rows(row), loaders, CPU, Source({"train.py": text}))
+    assert finding.site.line == line and finding.message.startswith("3 workers")
+    assert ("train.py:9" in finding.message) == (line != 9)
+    assert finding.facts == (("loader", "train.py:9"),)
+
+
+@pytest.mark.parametrize(
+    ("loaders", "line"), [((Loader(3, consumed_at=SITE),), 3), ((Loader(0),), 0), ((), 0)]
+)
+def test_data011_knows_no_line_of_a_loader_that_nobody_saw_made(loaders, line):
+    row = DrawsRow(loader=3, name="rng", kind="random.Random", workers=[0, 1])
+    (finding,) = ask(WorkersDrawAlike(), rows(row), Batches(loaders=loaders), CPU)
+    assert ((finding.site.line if finding.site else 0), finding.facts) == (line, ())
 
 
 def looped(module="Net", **more):
@@ -248,11 +289,11 @@ def test_graph008_counts_steps_and_takes_the_smallest_sum_of_a_line(given, found
     assert [each.lost_bytes for each in findings] == [3 << 16] * found
 
 
-def reread(share, us, again=0.5, *, in_worker=False):
-    line = RereadFile(
-        SITE, "numpy.load", "/data/a.npy", 1 << 20, 16.0, again, us, share, in_worker, 12
-    )
-    return list(ask(FileReadAgain(), RereadFiles((line,)), CPU))
+def reread(share, us, again=0.5, *, in_worker=False, **more):
+    facts, steps = where(share, us, 25, in_worker=in_worker)
+    facts |= {"n": 400, "batches": 25, "again": round(400 * again), "path": "/data/a.npy"}
+    row = RereadRow(**({"at": 0, "name": "numpy.load", "bytes": 1 << 20} | facts | more))
+    return list(ask(FileReadAgain(), rows(row, sites=(SITE,)), steps, CPU))
 
 
 @pytest.mark.parametrize(
@@ -276,6 +317,10 @@ def test_data012_has_a_price_in_the_step_and_is_a_note_in_a_worker():
     (finding,) = reread(0.5, 3000.0, in_worker=True)
     assert (finding.lost_us_per_step, finding.severity) == (None, Severity.NOTE)
     assert "16 times for a batch: 3 ms, 50% of a worker's time for it" in finding.message
+
+
+def test_data012_says_nothing_of_no_batch():
+    assert reread(0.5, 3000.0, batches=0, n=0) == []
 
 
 def synced(us, number, step_us=8000.0, steps=8, machine=CPU):

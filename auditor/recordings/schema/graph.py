@@ -105,6 +105,7 @@ class FedRow(PassRow, kw_only=True):
 
     part = "fed"
     when = "loud"
+    why_absent = "no optimizer stepped while the auditor looked"
 
     at: MaybeAt
     optimizer: Annotated[str, doc("its class")]

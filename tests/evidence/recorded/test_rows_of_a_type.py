@@ -8,7 +8,7 @@ from auditor.rules.mem.rows import KeptHookRow
 from auditor.rules.num.rows import UpdateRow
 
 from auditor.evidence.table import Rows
-from auditor.recordings.schema import NormBufferRow
+from auditor.recordings.schema import FedRow, NormBufferRow
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud
 
@@ -32,6 +32,11 @@ def test_rows_that_no_probe_wrote_are_not_looked_at(seen):
     with pytest.raises(NotLooked, match="the recording holds no kept_hooks"):
         seen().get(Rows[KeptHookRow])
     assert not list(seen(kept_hooks=[]).get(Rows[KeptHookRow])), "it looked, and found none"
+
+
+def test_rows_may_say_what_their_absence_means(seen):
+    with pytest.raises(NotLooked, match="no optimizer stepped"):
+        seen(steps=[]).get(Rows[FedRow])
 
 
 def test_rows_that_older_recordings_lack_are_none(seen):
