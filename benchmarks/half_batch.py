@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from auditor.rules.mem.peak import PeakHolders  # noqa: E402
+from auditor.rules.mem.mem006_peak_by_line import PeakHolders  # noqa: E402
 
 from auditor.evidence.table import Evidence  # noqa: E402
 from auditor.recordings.folder import Recording  # noqa: E402

@@ -57,7 +57,7 @@ WORDS = {
         "_maybe_opt_step _get_growth_tracker",
         "functions in a stack: compared, not called",
     ),
-    f"{PROBES}/sync/reads_kernels.py": (
+    f"{PROBES}/sync/reads.py": (
         "_local_scalar_dense _unique2 _index_put_impl_",
         "operators: _kernel leaves out",
     ),
@@ -114,7 +114,7 @@ WORDS = {
     ),
     "auditor/forecast/counts.py": (
         (
-            "_addmm_activation "
+            "_addmm_activation _convolution _conv_depthwise2d "
             "_scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
             "_scaled_dot_product_flash_attention_for_cpu "
             "_scaled_dot_product_flash_attention_for_cpu_backward "
@@ -125,10 +125,6 @@ WORDS = {
             "_scaled_dot_product_cudnn_attention_backward _flash_attention_backward "
             "_efficient_attention_backward _cudnn_attention_backward"
         ),
-        "operators by name, as traces have them",
-    ),
-    "auditor/forecast/convolution.py": (
-        ("_convolution _conv_depthwise2d"),
         "operators by name, as traces have them",
     ),
     "auditor/forecast/elementwise.py": (

@@ -1,7 +1,7 @@
 """Evidence: typed tables that rules ask for by naming them as parameters. No torch here.
 
 These names are for rule packs, and imported when they are asked for. They are no registry: a rule
-may ask for any :class:`Table`, one of its own or of a family (``auditor.rules.num.debug_modes``),
+may ask for any :class:`Table`, one of its own or of a family (``auditor.rules.num.num009_anomaly_mode``),
 and for the rows of a type (:class:`Rows`).
 """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,11 +12,10 @@ from auditor.evidence.checkpoints import Checkpoints
 from auditor.evidence.recorded.compiled_regions import CompiledRegions
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.torch_save import Saves
-from auditor.evidence.source.files import Source
-from auditor.model import Finding, Remedy, Severity
+from auditor.evidence.source.compile_calls import compile_call
+from auditor.evidence.source.files import Source, unparsed
+from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule
-
-from .compiled_names import PREFIX, knows_prefix, loads_into_compiled
 
 
 @dataclass(frozen=True)
@@ -63,3 +64,43 @@ class CompiledPrefix(Rule):
             "Save model.state_dict() of the module that was given to torch.compile, or compile in "
             "place with model.compile(); of a file that is there, take '_orig_mod.' out of the keys."
         )
+
+
+# -- compiled names --------------------------------------------------------------------------------
+# What a program knows of the names that a compiled module gives its weights, read off the source.
+
+
+PREFIX = "_orig_mod"
+"""The name under which ``torch.compile(module)`` holds the module that it was given."""
+
+_NAMED = re.compile(rf"(?<!\w){PREFIX}(?!\w)")
+
+
+def knows_prefix(source: Source) -> bool:
+    """Whether the program names the prefix anywhere: to take it off, or the module behind it."""
+    return any(
+        (isinstance(node, ast.Attribute) and node.attr == PREFIX)
+        or (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and _NAMED.search(node.value)
+        )
+        for file, text in source.texts.items()
+        if PREFIX in text
+        for node in source.nodes(file)
+    )
+
+
+def loads_into_compiled(source: Source, site: Site) -> bool:
+    """Whether a state is loaded, further down in the file, into what this line compiled."""
+    call = compile_call(source, site)
+    if call is None or not call.target:
+        return False
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "load_state_dict"
+        and node.lineno > site.line
+        and unparsed(node.func.value) == call.target
+        for node in source.nodes(site.file)
+    )

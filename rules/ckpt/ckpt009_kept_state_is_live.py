@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.source.files import Source
+from auditor.evidence.source.files import Function, Source, name_of, parsed
+from auditor.evidence.source.loops import LOOPS
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
-from .kept_names import brought_back
 from .rows import KeptStateRow
 
 
@@ -61,3 +62,182 @@ def _back(state: KeptStateRow, source: Source) -> Site | None:
     if state.loaded and state.loaded_at is not None:
         return state.site_of(state.loaded_at)
     return None if state.loaded_at_once else brought_back(source, state.site)
+
+
+# -- kept names ------------------------------------------------------------------------------------
+# Is what a line keeps as a module's state brought back later?
+
+
+SHALLOW = frozenset({"dict", "OrderedDict", "copy"})
+"""Calls that make another container of the same tensors."""
+
+BEST = "best"
+"""What the name of a state says that is kept for later."""
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A statement that keeps the state of what is called ``owner`` under ``name``; an attribute's
+    in all files, a variable's in its function.
+    """
+
+    statement: ast.stmt
+    name: str
+    attribute: bool
+    owner: str
+
+
+def brought_back(source: Source, site: Site) -> Site | None:
+    """Where the state that the line keeps is loaded into what it was taken of (or, if it is called
+    the best one, saved or returned), behind a step in which it may not have been taken anew; None
+    where it is used at once, or no more.
+    """
+    tree = parsed(source.texts.get(site.file, ""))
+    kept = None if tree is None else _kept(tree, site.line)
+    if tree is None or kept is None:
+        return None
+    home = _function(tree, kept.statement)
+    if kept.attribute or _is_shared(home, kept.name):
+        scopes = [(file, node) for file in source.texts for node in _roots(source, file)]
+    else:
+        scopes = [(site.file, home)]
+    for file, scope in scopes:
+        for use in _uses(scope, kept):
+            if _comes_later(home, kept, use):
+                return source.site_of(file, use)
+    return None
+
+
+def _is_shared(home: ast.AST, name: str) -> bool:
+    """The function gives the variable to those around it."""
+    told = [node for node in ast.walk(home) if isinstance(node, ast.Global | ast.Nonlocal)]
+    return isinstance(home, ast.Module) or any(name in node.names for node in told)
+
+
+def _roots(source: Source, file: str) -> Iterator[ast.AST]:
+    tree = parsed(source.texts[file])
+    if tree is not None:
+        yield tree
+
+
+def _kept(tree: ast.Module, line: int) -> _Kept | None:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        if not node.lineno <= line <= (node.end_lineno or node.lineno):
+            continue
+        owner = _owner(node.value)
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        while isinstance(target, ast.Subscript):
+            target = target.value
+        if owner and isinstance(target, ast.Name | ast.Attribute):
+            return _Kept(node, name_of(target), isinstance(target, ast.Attribute), owner)
+    return None
+
+
+def _owner(value: ast.expr) -> str:
+    """What is called last before ``.state_dict()``, where the value holds that call's tensors."""
+    if isinstance(value, ast.Dict):
+        return next((owner for each in value.values if (owner := _owner(each))), "")
+    if isinstance(value, ast.DictComp) and isinstance(value.value, ast.Name):
+        return _owner(value.generators[0].iter)
+    if not isinstance(value, ast.Call):
+        return ""
+    called = value.func
+    if name_of(called) == "state_dict" and isinstance(called, ast.Attribute):
+        return name_of(called.value)
+    inner = value.args[0] if value.args else None
+    if inner is None and isinstance(called, ast.Attribute):
+        inner = called.value
+    if inner is None or name_of(called) not in (*SHALLOW, "items"):
+        return ""
+    return _owner(inner)
+
+
+def _function(tree: ast.Module, statement: ast.stmt) -> ast.AST:
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, Function) and any(each is statement for each in ast.walk(node))
+    ]
+    return max(around, key=lambda node: node.lineno, default=tree)
+
+
+def _uses(scope: ast.AST, kept: _Kept) -> Iterator[ast.expr | ast.stmt]:
+    best = BEST in kept.name.lower()
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Call) and node.args and _mentions(node.args[0], kept):
+            name = name_of(node.func)
+            if name == "load_state_dict" and isinstance(node.func, ast.Attribute):
+                if name_of(node.func.value) == kept.owner:
+                    yield node
+            elif name == "save" and best:
+                yield node
+        elif isinstance(node, ast.Return) and best and _returns(node, kept):
+            yield node
+
+
+def _returns(node: ast.Return, kept: _Kept) -> bool:
+    return node.value is not None and not kept.attribute and _mentions(node.value, kept)
+
+
+def _mentions(value: ast.expr, kept: _Kept) -> bool:
+    kind = ast.Attribute if kept.attribute else ast.Name
+    return any(isinstance(node, kind) and name_of(node) == kept.name for node in ast.walk(value))
+
+
+def _comes_later(home: ast.AST, kept: _Kept, use: ast.expr | ast.stmt) -> bool:
+    """False where a state is always taken before the use in the same turn of a loop, and where one
+    is taken in every turn and used behind the loop.
+    """
+    around = _chain(home, kept.statement)
+    if not any(node is use for node in ast.walk(home)):
+        return BEST in kept.name.lower() or _is_chosen(around)
+    if any(isinstance(node, LOOPS) for node in _apart(home, use, around)):
+        return True  # taken before the loop in which it is used
+    chosen = BEST in kept.name.lower() or _is_chosen(around)
+    return chosen and not _is_before(home, kept, use)
+
+
+def _chain(home: ast.AST, inner: ast.AST) -> list[ast.AST]:
+    """What is around it in the function, the outermost first."""
+    found = [node for node in ast.walk(home) if any(each is inner for each in ast.walk(node))]
+    return [node for node in found if node not in (home, inner)]
+
+
+def _apart(home: ast.AST, use: ast.AST, around: list[ast.AST]) -> list[ast.AST]:
+    return [node for node in _chain(home, use) if node not in around]
+
+
+def _is_chosen(around: list[ast.AST]) -> bool:
+    return any(isinstance(node, ast.If) for node in around)
+
+
+def _is_before(home: ast.AST, kept: _Kept, use: ast.expr | ast.stmt) -> bool:
+    """Some statement before the use, in a block around it, always gives the name a state."""
+    inner = use
+    for outer in [*reversed(_chain(home, use)), home]:
+        for block in _blocks(outer):
+            at = next((n for n, each in enumerate(block) if _holds(each, inner)), None)
+            if at is not None and any(_assigns(each, kept) for each in block[:at]):
+                return True
+        if isinstance(outer, LOOPS):
+            return False
+    return False
+
+
+def _holds(outer: ast.AST, inner: ast.AST) -> bool:
+    return any(node is inner for node in ast.walk(outer))
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(node, name, None)
+        if isinstance(block, list):
+            yield block
+
+
+def _assigns(statement: ast.stmt, kept: _Kept) -> bool:
+    if not isinstance(statement, ast.Assign) or not _owner(statement.value):
+        return False
+    return any(_mentions(target, kept) for target in statement.targets)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
-from auditor.model import Finding, Remedy, Severity
+from auditor.evidence.source.files import Source, lines_of
+from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
 from ..placing import places_of
-from .forwards_in_row import ForwardsInRow
+from .rows import ForwardsRow
 
 
 @dataclass(frozen=True)
@@ -49,3 +56,130 @@ class ForwardsOfSmallBatches(Rule):
             "Join the batches, call the module once and cut the result: "
             "a, b, c = module(torch.cat([x, y, z])).chunk(3)."
         )
+
+
+# -- forwards in row -------------------------------------------------------------------------------
+# Modules that are called several times in a row, each time with a batch of its own.
+
+
+@dataclass(frozen=True)
+class InRow:
+    """``sites`` call a ``module`` one after the other with tensors of at most ``elements`` numbers;
+    ``share`` of the time of the middle watched step.
+    """
+
+    sites: tuple[Site, ...]
+    module: str
+    elements: int
+    share: float
+    steps: int
+
+
+@dataclass(frozen=True)
+class ForwardsInRow(Table):
+    """Those whose source shows that no call needs what another gave; ``steps`` were watched."""
+
+    parts: ClassVar[tuple[str, ...]] = ("forwards",)
+
+    steps: int = 0
+    rows: tuple[InRow, ...] = ()
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> ForwardsInRow:
+        """From the precision pass."""
+        steps = sum(
+            each["steps"]
+            for each in evidence.recording.manifest.get("passes", ())
+            if each["name"] == "numbers"
+        )
+        alike: defaultdict[tuple[tuple[int, ...], str], list[ForwardsRow]] = defaultdict(list)
+        for row in rows_of(evidence, ForwardsRow):
+            alike[tuple(row.lines), row.module].append(row)
+        found = (_in_row(evidence, rows) for rows in alike.values())
+        source = evidence.get(Source)
+        return cls(steps, tuple(each for each in found if separate_calls(source, each.sites)))
+
+    def worth(self, share: float, elements: int) -> Iterator[InRow]:
+        """Those on every step, of small tensors, that take so much of it."""
+        for each in self.rows:
+            if each.steps >= self.steps and each.share >= share and each.elements <= elements:
+                yield each
+
+
+def _in_row(evidence: Evidence, rows: list[ForwardsRow]) -> InRow:
+    return InRow(
+        tuple(evidence.recording.site(number) for number in rows[0].lines),
+        rows[0].module,
+        max(row.elements for row in rows),
+        statistics.median(row.us / (row.step_us or math.inf) for row in rows),
+        len({row.step for row in rows}),
+    )
+
+
+# -- separate calls --------------------------------------------------------------------------------
+# Calls of one callable that stand together and need nothing of one another's results.
+
+
+_BLOCKS = ("body", "orelse", "finalbody")
+
+
+def separate_calls(source: Source, sites: Sequence[Site]) -> bool:
+    """True if these lines, one for each call, are statements of one block, one behind the other,
+    that assign names, of which none reads what an earlier one of them assigned; and each call is
+    written out, with nothing but names for arguments.
+    """
+    if not sites or len({site.file for site in sites}) != 1:
+        return False
+    lines = {site.line for site in sites}
+    return any(
+        _together(statements, len(sites))
+        for statements in _statements(source, sites[0].file, lines)
+    )
+
+
+def _statements(source: Source, file: str, lines: set[int]) -> Iterator[list[ast.stmt]]:
+    """From the first of the lines to the last, of each block that has them all."""
+    first, last = min(lines), max(lines)
+    for node in source.nodes(file):
+        for name in _BLOCKS:
+            block = getattr(node, name, None)
+            if not isinstance(block, list):
+                continue
+            within = [each for each in block if set(lines_of(each)) & set(range(first, last + 1))]
+            covered = {line for each in within for line in lines_of(each)}
+            if lines <= covered:
+                yield within
+
+
+def _together(statements: list[ast.stmt], calls: int) -> bool:
+    assigned: set[str] = set()
+    for each in statements:
+        if not isinstance(each, (ast.Assign, ast.AnnAssign)) or _nested(each):
+            return False
+        names = [node for node in ast.walk(each) if isinstance(node, ast.Name)]
+        if any(name.id in assigned for name in names if isinstance(name.ctx, ast.Load)):
+            return False
+        assigned |= {name.id for name in names if isinstance(name.ctx, ast.Store)}
+    called = Counter(
+        ast.dump(node.func)
+        for each in statements
+        for node in ast.walk(each)
+        if isinstance(node, ast.Call) and _plain(node)
+    )
+    return calls in called.values()
+
+
+def _nested(statement: ast.stmt) -> bool:
+    """Something in it runs any number of times, or later."""
+    later = (ast.Lambda, ast.comprehension, ast.IfExp, ast.NamedExpr, ast.Await)
+    return any(isinstance(node, later) for node in ast.walk(statement))
+
+
+def _plain(call: ast.Call) -> bool:
+    """Its arguments are names, or attributes and items of names."""
+    inside = [node for each in call.args for node in ast.walk(each)]
+    return (
+        bool(call.args)
+        and not call.keywords
+        and not any(isinstance(node, (ast.Call, ast.Starred)) for node in inside)
+    )

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import ast
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -13,14 +15,13 @@ from auditor.evidence.snapshot.by_line import held_at, told
 from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.history import Allocations, Course
 from auditor.evidence.snapshot.segments import origins_of
-from auditor.evidence.source.files import Source
+from auditor.evidence.source.files import Function, Source, lines_of, name_of
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
 from auditor.recordings.schema import StepRow
 from auditor.rule import NotLooked
 
-from .handed_back import handed_back_at
-from .self_concatenation import Accumulated, accumulated, accumulated_at, joined_lists
+from .self_concatenation import JOINS, SAME, Accumulated, accumulated, accumulated_at, joined_lists
 
 
 @dataclass(frozen=True)
@@ -82,3 +83,123 @@ def _growing(evidence: Evidence, course: Course, ends: tuple[int, ...]) -> tuple
             longer = accumulated_at(source, owner) or handed_back_at(source, owner)
             found.append(GrowingLine(owner, trend, longer))
     return tuple(sorted(found, key=lambda line: (line.accumulated is None, -line.held.total)))
+
+
+# -- handed back -----------------------------------------------------------------------------------
+# Lists of tensors that a function is given and hands back longer, a step after the other:
+# ``memory.append(torch.cat([old, hidden]))`` for each ``old`` of the list of the step before.
+
+
+def handed_back_at(source: Source, site: Site) -> Accumulated | None:
+    """What the line lets grow: the parameter of its function that holds the tensors of before.
+    ``unbounded`` where nothing in the file cuts it, and no loop begins it anew.
+    """
+    index = source.index(site.file)
+    tree, function = index.tree, index.scope_at(site.line)
+    if tree is None or not isinstance(function, Function):
+        return None
+    for new, joined in _appended(function, site.line):
+        given = _given(function, joined)
+        if given is None or not _returns(function, new):
+            continue
+        kept = set(_handed_in(tree, function, given))
+        if kept:
+            return Accumulated(given, not any(_cuts(tree, name) for name in {given, new, *kept}))
+    return None
+
+
+def _appended(function: Function, line: int) -> Iterator[tuple[str, set[str]]]:
+    """Names of lists that the line appends joined tensors to, and names of what is joined."""
+    for node in ast.walk(function):
+        if not (isinstance(node, ast.Call) and line in lines_of(node) and len(node.args) == 1):
+            continue
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        value = node.args[0]
+        while (
+            isinstance(value, ast.Call)
+            and isinstance(value.func, ast.Attribute)
+            and value.func.attr in SAME
+        ):
+            value = value.func.value
+        if name_of(node.func) != "append" or not isinstance(owner, ast.Name):
+            continue
+        if isinstance(value, ast.Call) and name_of(value.func) in JOINS and value.args:
+            parts = value.args[0]
+            if isinstance(parts, ast.List | ast.Tuple):
+                yield owner.id, {each.id for each in parts.elts if isinstance(each, ast.Name)}
+
+
+def _given(function: Function, joined: set[str]) -> str | None:
+    """The parameter over which a loop goes that gives one of these names."""
+    parameters = {each.arg for each in (*function.args.args, *function.args.kwonlyargs)}
+    for node in ast.walk(function):
+        if not isinstance(node, ast.For) or not _names_in(node.target) & joined:
+            continue
+        over = [node.iter]
+        if isinstance(node.iter, ast.Call) and name_of(node.iter.func) in ("zip", "enumerate"):
+            over = list(node.iter.args)
+        found = [each.id for each in over if isinstance(each, ast.Name) and each.id in parameters]
+        if found:
+            return found[0]
+    return None
+
+
+def _returns(function: Function, name: str) -> bool:
+    """The list as it is, alone or among others."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Return) and node.value is not None:
+            parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+            if any(isinstance(each, ast.Name) and each.id == name for each in parts):
+                return True
+    return False
+
+
+def _handed_in(tree: ast.Module, function: Function, parameter: str) -> Iterator[str]:
+    """Names that hold what a call returned and are given to the same call as the ``parameter``:
+    ``mems`` of ``logits, mems = model(x, mems)``. The call is of the function, or of a module that
+    has it as its ``forward``.
+    """
+    own = {id(node) for node in ast.walk(function)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+            continue
+        if id(node) in own or function.name not in ("forward", name_of(node.value.func)):
+            continue
+        given = _argument(node.value, function, parameter)
+        for target in node.targets:
+            parts = target.elts if isinstance(target, ast.Tuple) else [target]
+            yield from (
+                each.id for each in parts if isinstance(each, ast.Name) and each.id == given
+            )
+
+
+def _argument(call: ast.Call, function: Function, parameter: str) -> str:
+    """The name that a call gives as the parameter; empty where it gives none."""
+    names = [each.arg for each in function.args.args if each.arg != "self"]
+    named = [each.value for each in call.keywords if each.arg == parameter]
+    placed = [value for name, value in zip(names, call.args, strict=False) if name == parameter]
+    return next((each.id for each in (*named, *placed) if isinstance(each, ast.Name)), "")
+
+
+def _cuts(tree: ast.Module, name: str) -> bool:
+    """An assignment makes it of a part of itself, or begins it anew inside a loop."""
+    inside = {
+        id(each)
+        for loop in ast.walk(tree)
+        if isinstance(loop, ast.For | ast.While)
+        for each in ast.walk(loop)
+    }
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign) or not any(name in _names_in(t) for t in node.targets):
+            continue
+        of_itself = name in _names_in(node.value)
+        called = isinstance(node.value, ast.Call)
+        if of_itself and not called:
+            return True
+        if not of_itself and id(node) in inside:
+            return True
+    return False
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.snapshot.file import snapshot_of
+from auditor.evidence.snapshot.history import Allocations, Course
+from auditor.evidence.snapshot.owners import Category, Owners, by_category
+from auditor.evidence.snapshot.segments import origins_of
+from auditor.evidence.snapshot.smaller_batch import with_half_the_batch
+from auditor.evidence.snapshot.state_at import Holder, by_line, state_after
+from auditor.evidence.snapshot.what_if import on_cards
+from auditor.evidence.table import Evidence, Table
 from auditor.model import Finding, Remedy, Severity
-from auditor.rule import Rule, knob
-
-from .peak import PeakHolders
+from auditor.rule import NotLooked, Rule, knob
 
 MIB = 2**20
 
@@ -65,3 +72,97 @@ class PeakHeldByFewLines(Rule):
             "accumulation, or a fused form that never makes the tensor "
             "(scaled_dot_product_attention, cross_entropy)."
         )
+
+
+# -- peak ------------------------------------------------------------------------------------------
+# Who held the memory at its peak: live blocks then, by the line that allocated them.
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The peak of one device in bytes, the largest holder first. Without a history it is the moment
+    of the snapshot.
+
+    ``cards`` are rows of facts: what the same history would come to on cards of other sizes.
+    """
+
+    device: int
+    allocated: int
+    reserved: int
+    holders: tuple[Holder, ...]
+    timed: bool
+    cards: tuple[tuple[str, str], ...] = ()
+    halved: tuple[tuple[str, str], ...] = ()
+    """A row of facts: what it would come to with half the batch."""
+    categories: tuple[Category, ...] = ()
+    """What the memory was for; known of recordings in which an optimizer stepped."""
+
+    @property
+    def purposes(self) -> tuple[tuple[str, str], ...]:
+        """A row of facts for each category."""
+        return tuple(
+            (
+                each.name,
+                f"{amounts.size(each.size)} ({amounts.percent(each.size / self.allocated)})",
+            )
+            for each in self.categories
+        )
+
+
+@dataclass(frozen=True)
+class PeakHolders(Table):
+    """The peak of each device, that with most memory first."""
+
+    parts: ClassVar[tuple[str, ...]] = ()
+    files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
+
+    devices: tuple[Peak, ...] = ()
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> PeakHolders:
+        """From the recording's snapshot. Raises :class:`NotLooked` where neither a history nor a
+        stack was recorded.
+        """
+        data = snapshot_of(evidence)
+        try:
+            courses = {course.device: course for course in evidence.get(Allocations).devices}
+        except NotLooked:
+            courses = {}
+        try:
+            owners = Owners(evidence)
+            peaks = [
+                _peak(evidence, courses.get(device), device, owners) for device in data.devices
+            ]
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            raise NotLooked(
+                f"the snapshot has another layout than torch's: {type(error).__name__}"
+            ) from None
+        told = [peak for peak in peaks if any(holder.site is not None for holder in peak.holders)]
+        if peaks and not told:
+            raise NotLooked("the snapshot names no line: allocation history with stacks was not on")
+        return cls(tuple(sorted(told, key=lambda peak: -peak.allocated)))
+
+
+def _peak(evidence: Evidence, course: Course | None, device: int, owners: Owners) -> Peak:
+    data, origins = snapshot_of(evidence), origins_of(evidence)
+    if course is None:
+        state = state_after(data, device, -1)
+        reserved, allocated = (
+            sum(state.segments.values()),
+            sum(block.size for block in state.blocks),
+        )
+        return Peak(
+            device, allocated, reserved, by_line(state.blocks, origins, timed=False), timed=False
+        )
+    at = course.peak if course.allocated[course.peak] >= course.start_allocated else -1
+    blocks = state_after(data, device, at).blocks
+    return Peak(
+        device,
+        course.peak_allocated,
+        course.reserved_at_peak,
+        by_line(blocks, origins),
+        timed=True,
+        cards=on_cards(evidence, course),
+        halved=with_half_the_batch(evidence, course, owners) if not course.ooms else (),
+        categories=by_category(blocks, data.trace(device), max(at, 0), course.time_us, owners),
+    )

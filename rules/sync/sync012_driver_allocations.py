@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from auditor import amounts
+from auditor.evidence.snapshot.file import Event, snapshot_of
+from auditor.evidence.snapshot.history import GAINS, LOSSES, Allocations
 from auditor.evidence.snapshot.never_freed import NeverFreed
+from auditor.evidence.snapshot.segments import origins_of
+from auditor.evidence.table import Evidence, Table
 from auditor.model import Finding, Remedy, Severity, Site
-from auditor.rule import Rule, knob, see
+from auditor.rule import NotLooked, Rule, knob, see
 
 from .driver_calls import DriverCalls, TraceDriver
-from .segment_requests import SegmentRequests
 
 WARMING = 1
 """Steps at the begin of a trace in which allocations are still warm-up."""
@@ -167,3 +172,49 @@ def _why(uncached: float) -> str:
 
 def _again(calls: list[DriverCalls]) -> str:
     return f"{'pinned' if calls[0].pins else 'device'} memory comes from the driver again"
+
+
+# -- segment requests ------------------------------------------------------------------------------
+# For which lines the allocator went to the driver, and who gave memory back, by an allocation
+# history.
+
+
+@dataclass(frozen=True)
+class SegmentRequests(Table):
+    """All devices of the history together; empty where there is none.
+
+    ``lines`` are those whose tensors needed memory from the driver, with the number of times, most
+    often first; ``emptied`` is the line whose ``empty_cache`` gave memory back most often.
+    """
+
+    parts: ClassVar[tuple[str, ...]] = ()
+    files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
+
+    lines: tuple[tuple[Site, int], ...] = ()
+    emptied: Site | None = None
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> SegmentRequests:
+        """From the recording's snapshot."""
+        try:
+            courses, data = evidence.get(Allocations).devices, snapshot_of(evidence)
+            origins = origins_of(evidence)
+            asked, emptied = Counter[Site](), Counter[Site]()
+            for event in (event for course in courses for event in data.trace(course.device)):
+                frames = event.get("frames") or ()
+                if event["action"] in GAINS:
+                    counter = asked
+                elif event["action"] in LOSSES and _by_the_program(frames):
+                    counter = emptied
+                else:
+                    continue
+                site = origins.site(frames)
+                if site is not None:
+                    counter[site] += 1
+        except (NotLooked, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+            return cls()
+        return cls(tuple(asked.most_common()), next(iter(dict(emptied.most_common())), None))
+
+
+def _by_the_program(frames: Sequence[Event]) -> bool:
+    return any("empty_cache" in frame["name"] for frame in frames)

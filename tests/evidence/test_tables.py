@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from auditor.rules.graph.backward import Backward
 from auditor.rules.mem.memory import DeviceMemory
-from auditor.rules.num.debug_modes import DebugModes
+from auditor.rules.num.num009_anomaly_mode import DebugModes
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -13,7 +13,7 @@ import pytest
 
 from auditor.cli import tensorboard_files, write_results
 from auditor.evidence.snapshot import charts
-from auditor.evidence.snapshot.segment_map import PARTS, ROWS, segment_map
+from auditor.evidence.snapshot.charts import PARTS, ROWS, segment_map
 from auditor.evidence.table import Evidence
 from auditor.judging import build_report, engine
 from auditor.judging.catalogue import rules

@@ -19,8 +19,8 @@ from auditor.capture import here
 from auditor.errors import AuditProblem
 from auditor.longrun import judging, observer, requests, run
 from auditor.longrun.meter import counters, host_bytes
-from auditor.longrun.next_backward import NextBackward
 from auditor.longrun.requests import Request
+from auditor.longrun.run import NextBackward
 from tests.api.test_python import hooks, training
 
 

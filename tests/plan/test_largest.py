@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from auditor.plan.fitting import Point
-from auditor.plan.largest import JUMP, TRIES, Refused, largest_batch
+from auditor.plan.planning import JUMP, TRIES, Refused, largest_batch
 from auditor.plan.result import Largest
 
 

@@ -25,7 +25,7 @@ import pytest
 
 from auditor.cli import view
 from auditor.model.forecasts import FILE
-from auditor.tensorboard_tab import catapult
+from auditor.tensorboard_tab import pages as catapult
 from auditor.tensorboard_tab import pages as slices
 from auditor.tensorboard_tab.pages import Pages
 from auditor.tensorboard_tab.runs import Run, runs_in

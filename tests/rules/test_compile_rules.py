@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.rules.comp.comp001_graph_break import GraphBreak
+from auditor.rules.comp.comp001_graph_break import Entered, GraphBreak, GraphEntries
 from auditor.rules.comp.comp002_recompiles import RecompilesAgainAndAgain
 from auditor.rules.comp.comp003_recompile_limit import RecompileLimitReached
 from auditor.rules.comp.comp004_compiled_unused import CompiledUnused
@@ -13,7 +13,6 @@ from auditor.rules.comp.comp005_compiled_in_step import CompiledInStep
 from auditor.rules.comp.comp006_compile_does_not_pay import CompileDoesNotPay
 from auditor.rules.comp.comp007_graphs_skipped import GraphsSkipped
 from auditor.rules.comp.comp008_hook_never_runs import HookNeverRuns
-from auditor.rules.comp.graph_entries import Entered, GraphEntries
 from auditor.rules.comp.rows import LateHookRow
 from auditor.rules.sync.sync001_scalar_read import ScalarReadEveryStep
 

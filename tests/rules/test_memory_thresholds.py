@@ -7,10 +7,9 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 import pytest
-from auditor.rules.mem.mem011_oom_handling import WHY, OutOfMemoryHandledWrongly
+from auditor.rules.mem.mem011_oom_handling import WHY, Flaw, OomHandlers, OutOfMemoryHandledWrongly
 from auditor.rules.mem.mem014_one_change import REMEDIES, PeakMemoryCutByOneChange
 from auditor.rules.mem.mem015_out_of_memory import RanOutOfMemory
-from auditor.rules.mem.oom_handlers import Flaw, OomHandlers
 from auditor.rules.mem.rows import LeanerRow
 
 from auditor.evidence import DeviceCalls, Machine, OutOfMemory, ZeroGrads

@@ -10,12 +10,9 @@ from auditor.rules.ckpt.ckpt004_save_blocks_step import SaveBlocksStep
 from auditor.rules.data.data009_device_resident_batch import LoaderYieldsDeviceTensors
 from auditor.rules.graph.backward import Backward, BackwardCall
 from auditor.rules.graph.graph002_retain_never_needed import RetainedGraphNeverNeeded
-from auditor.rules.mem.capacity import DevicePeak, TraceMemory
-from auditor.rules.mem.mem001_near_capacity import DeviceMemoryNearlyFull
-from auditor.rules.mem.mem006_peak_by_line import PeakHeldByFewLines
-from auditor.rules.mem.mem011_oom_handling import OutOfMemoryHandledWrongly
-from auditor.rules.mem.oom_handlers import OomHandlers
-from auditor.rules.mem.peak import Peak, PeakHolders
+from auditor.rules.mem.mem001_near_capacity import DeviceMemoryNearlyFull, DevicePeak, TraceMemory
+from auditor.rules.mem.mem006_peak_by_line import Peak, PeakHeldByFewLines, PeakHolders
+from auditor.rules.mem.mem011_oom_handling import OomHandlers, OutOfMemoryHandledWrongly
 from auditor.rules.num.num004_half_headroom import HalfNearOverflow
 from auditor.rules.num.num005_lost_updates import UpdatesRoundedAway
 from auditor.rules.num.num013_poisoned_weights import WeightsPoisoned

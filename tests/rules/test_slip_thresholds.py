@@ -16,9 +16,8 @@ from auditor.rules.data.data011_workers_draw_alike import WorkersDrawAlike
 from auditor.rules.data.data012_file_read_again import FileReadAgain
 from auditor.rules.graph.graph008_one_backward_for_all import OneBackwardForAll
 from auditor.rules.graph.rows import SummedRow
-from auditor.rules.kern.forwards_in_row import ForwardsInRow, InRow
 from auditor.rules.kern.kern007_module_piece_by_piece import ModulePieceByPiece
-from auditor.rules.kern.kern008_forwards_in_row import ForwardsOfSmallBatches
+from auditor.rules.kern.kern008_forwards_in_row import ForwardsInRow, ForwardsOfSmallBatches, InRow
 from auditor.rules.kern.module_loops import ModuleLoop, ModuleLoops
 from auditor.rules.mem.mem016_all_differences import AllDifferences
 from auditor.rules.mem.mem017_hooks_pile_up import HooksPileUp

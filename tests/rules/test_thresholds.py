@@ -19,9 +19,8 @@ from auditor.rules.mem.mem004_reserved_unneeded import ReservedMemoryNeverNeeded
 from auditor.rules.mem.mem005_pinned_segment import BlockPinsSegment
 from auditor.rules.mem.memory import DeviceMemory, HostMemory
 from auditor.rules.mem.self_concatenation import Accumulated
-from auditor.rules.num.debug_modes import AnomalyStep, DebugModes
 from auditor.rules.num.num008_unstable_formula import UnstableFormula
-from auditor.rules.num.num009_anomaly_mode import AnomalyModeLeftOn
+from auditor.rules.num.num009_anomaly_mode import AnomalyModeLeftOn, AnomalyStep, DebugModes
 from auditor.rules.opt.opt002_zero_filled_gradients import GradientsFilledWithZeros
 from auditor.rules.sync.sync001_scalar_read import ScalarReadEveryStep
 from auditor.rules.sync.sync002_branch_on_tensor import BranchOnTensor

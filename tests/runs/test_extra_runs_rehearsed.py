@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from auditor.rules.num.debug_modes import DebugModes
+from auditor.rules.num.num009_anomaly_mode import DebugModes
 
 from auditor.evidence import Machine, Steps
 from auditor.evidence.table import Evidence

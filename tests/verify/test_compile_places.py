@@ -6,7 +6,7 @@ import pytest
 
 from auditor import patch
 from auditor.evidence import Source
-from auditor.verify.compile_places import BLOCKS, WHOLE, places
+from auditor.verify.compiling import BLOCKS, WHOLE, places
 
 HEAD = "import torch\nfrom torch import nn\n"
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch.utils.data import IterableDataset, Subset
 
-from auditor.capture.instruments import worker_generators
-from auditor.capture.instruments.worker_generators import FirstBatch, generators_of
+from auditor.capture.instruments import loader_workers as worker_generators
+from auditor.capture.instruments.loader_workers import FirstBatch, generators_of
 
 SHARED = np.random.default_rng(1)
 

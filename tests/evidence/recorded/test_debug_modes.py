@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.num.debug_modes import ENGINE, AnomalyStep, DebugModes
+from auditor.rules.num.num009_anomaly_mode import ENGINE, AnomalyStep, DebugModes
 
 from auditor.model import Site
 from tests.evidence.recorded.rows import loud, quiet, steps

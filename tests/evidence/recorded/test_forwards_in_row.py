@@ -5,7 +5,7 @@ telling.
 from __future__ import annotations
 
 import pytest
-from auditor.rules.kern.forwards_in_row import ForwardsInRow
+from auditor.rules.kern.kern008_forwards_in_row import ForwardsInRow
 
 TEXT = """
 a = net(x)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from auditor.rules.num.grad_norms import GradientNorms, NormSeries
+from auditor.rules.num.num014_gradients_explode import GradientNorms, NormSeries
 
 from tests.evidence.recorded.rows import loud
 

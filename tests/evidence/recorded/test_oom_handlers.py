@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.mem.oom_handlers import OomHandlers
+from auditor.rules.mem.mem011_oom_handling import OomHandlers
 
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud, quiet, steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from auditor.rules.mem.late_growth import SMALL, LateGrowth, _rise
+from auditor.rules.mem.mem008_variable_sizes import SMALL, LateGrowth, _rise
 
 from auditor.allocator import CachingAllocator
 from auditor.evidence.table import Evidence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from auditor.rules.sync.cache_churn import CacheChurn
+from auditor.rules.sync.sync009_allocator_call import CacheChurn
 
 from auditor.allocator import CachingAllocator
 from auditor.evidence import NeverFreed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from auditor.evidence.snapshot.by_line import REST
-from auditor.evidence.snapshot.segment_map import EDGES, segment_map
+from auditor.evidence.snapshot.charts import EDGES, segment_map
 from auditor.model.charts import Tone
 
 TONES = {"a": Tone("a", 1), "b": Tone("b", 2)}

@@ -11,11 +11,10 @@ import pickle
 import pytest
 from auditor.rules.mem.mem004_reserved_unneeded import ReservedMemoryNeverNeeded
 from auditor.rules.mem.mem005_pinned_segment import BlockPinsSegment
-from auditor.rules.mem.mem006_peak_by_line import PeakHeldByFewLines
+from auditor.rules.mem.mem006_peak_by_line import PeakHeldByFewLines, PeakHolders
 from auditor.rules.mem.mem008_variable_sizes import VaryingSizesReallocate
 from auditor.rules.mem.mem009_allocator_setting import AllocatorSettingWouldHelp
 from auditor.rules.mem.mem015_out_of_memory import RanOutOfMemory
-from auditor.rules.mem.peak import PeakHolders
 from auditor.rules.sync.sync009_allocator_call import AllocatorCallEveryStep
 from click.testing import CliRunner
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 from auditor.rules.mem.growing_lines import GrowingLines
-from auditor.rules.mem.late_growth import LateGrowth
-from auditor.rules.mem.peak import PeakHolders
+from auditor.rules.mem.mem006_peak_by_line import PeakHolders
+from auditor.rules.mem.mem008_variable_sizes import LateGrowth
 from auditor.rules.mem.varying_sizes import VaryingSizes
-from auditor.rules.sync.cache_churn import CacheChurn
-from auditor.rules.sync.segment_requests import SegmentRequests
+from auditor.rules.sync.sync009_allocator_call import CacheChurn
+from auditor.rules.sync.sync012_driver_allocations import SegmentRequests
 
 from auditor.evidence import Allocations, NeverFreed, Snapshot
 from auditor.evidence.snapshot.out_of_memory import OutOfMemory

@@ -7,8 +7,8 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from auditor.rules.mem.mem006_peak_by_line import PeakHolders
 from auditor.rules.mem.mem009_allocator_setting import AllocatorSettingWouldHelp
-from auditor.rules.mem.peak import PeakHolders
 
 from auditor.allocator import CachingAllocator, OutOfMemory
 from auditor.evidence import Allocations, WhatIf

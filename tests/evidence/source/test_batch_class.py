@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.data.batch_class import unpinned_class
+from auditor.rules.data.data003_pageable_batches import unpinned_class
 
 from auditor.evidence import Source
 

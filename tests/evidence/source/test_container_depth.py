@@ -5,7 +5,7 @@ there?
 from __future__ import annotations
 
 import pytest
-from auditor.rules.graph.container_depth import stores_at_depth
+from auditor.rules.graph.graph001_graph_kept import stores_at_depth
 
 from auditor.evidence.source.files import Source
 from auditor.model import Site

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.cfg.conv_bias import biased_before_norm
+from auditor.rules.cfg.cfg002_bias_before_norm import biased_before_norm
 
 from auditor.evidence import Source
 

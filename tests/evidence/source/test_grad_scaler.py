@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 import pytest
-from auditor.rules.amp.grad_scaler import either_or, unscale_call, unscale_calls
+from auditor.rules.amp.amp006_scaler_misused import either_or, unscale_call, unscale_calls
 
 from auditor.evidence import Source
 from auditor.model import Site

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.mem.handed_back import handed_back_at
+from auditor.rules.mem.growing_lines import handed_back_at
 from auditor.rules.mem.self_concatenation import Accumulated
 
 from auditor.evidence import Source

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from auditor.rules.ckpt.kept_names import brought_back
+from auditor.rules.ckpt.ckpt009_kept_state_is_live import brought_back
 
 from auditor.evidence import Source
 from auditor.model import Site

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.mem.last_items import LastItems
+from auditor.rules.mem.kept_tensors import LastItems
 
 from auditor.evidence.source.files import Source
 

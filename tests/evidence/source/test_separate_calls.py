@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.kern.separate_calls import separate_calls
+from auditor.rules.kern.kern008_forwards_in_row import separate_calls
 
 from auditor.evidence import Source
 from auditor.model import Site

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.comp.graph_entries import LOOKUP, Entered, GraphEntries, _entered
+from auditor.rules.comp.comp001_graph_break import LOOKUP, Entered, GraphEntries, _entered
 
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace.facts import timeline_of

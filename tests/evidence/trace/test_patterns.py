@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from auditor.rules.dist.distributed import Job
-from auditor.rules.mem.capacity import DevicePeak
+from auditor.rules.mem.mem001_near_capacity import DevicePeak
 
 from auditor.evidence.trace.optimizer import MANY_LAUNCHES, OptimizerCalls
 from auditor.evidence.trace.patterns import Structure, Tuning

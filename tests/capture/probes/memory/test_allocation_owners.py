@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import torch
-from auditor.rules.mem.peak import PeakHolders
+from auditor.rules.mem.mem006_peak_by_line import PeakHolders
 from torch import nn
 
 from auditor.evidence import Allocations

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from auditor.capture.probes.sync import reads_log, reads_source
-from auditor.capture.probes.sync.reads import ReadsProbe
-from auditor.capture.probes.sync.reads_kernels import OPERATORS
+from auditor.capture.probes.sync.reads import OPERATORS, ReadsProbe
 from tests.capture.drive import Drive, line_of, load
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
