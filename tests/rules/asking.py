@@ -23,10 +23,11 @@ def ask(rule: Rule, *tables: Any) -> Iterator[Finding]:
     for method in (rule.detect, rule.in_trace, rule.in_snapshot):  # type: ignore[attr-defined]
         if method is None:
             continue
-        hints = typing.get_type_hints(getattr(method, "__wrapped__", method))
-        wanted = [hint for name, hint in hints.items() if name != "return"]
-        if given.keys() <= set(wanted):
-            found: Iterator[Finding] = method(*(given.get(hint) or hint() for hint in wanted))
+        wanted = typing.get_type_hints(getattr(method, "__wrapped__", method))
+        del wanted["return"]
+        if given.keys() <= set(wanted.values()):
+            asked = {name: given.get(hint) or hint() for name, hint in wanted.items()}
+            found: Iterator[Finding] = method(**asked)
             return found
     raise AssertionError(f"{type(rule).__name__} asks for no {sorted(map(str, given))}")
 
