@@ -10,27 +10,9 @@ from typing import ClassVar
 from auditor import amounts
 from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.recorded.steps import Steps
-from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.evidence.table import Evidence, Rows, Table
 from auditor.model import Site
 from auditor.recordings.schema import BackwardRow, ReusedRow
-
-
-@dataclass(frozen=True)
-class BackwardCall:
-    """Backward calls at one place with the same flags in one step.
-
-    ``held_bytes`` are the saved tensors that a retained graph still held after the call (None: not
-    measured).
-    """
-
-    site: Site
-    step: int
-    n: int = 1
-    retain: bool = False
-    create: bool = False
-    held_bytes: int | None = None
-    followed: bool = False
-    """With ``create_graph``: it is known whether its gradients were differentiated."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +20,7 @@ class Retained:
     """A line that asked to keep its graph, with its calls that did so."""
 
     site: Site
-    calls: tuple[BackwardCall, ...]
+    calls: tuple[BackwardRow, ...]
     steps: int
 
     @property
@@ -75,26 +57,19 @@ class Backward(Table):
     parts: ClassVar[tuple[str, ...]] = ("backward", "reused", "steps")
 
     steps: int = 0
-    calls: tuple[BackwardCall, ...] = ()
+    calls: tuple[BackwardRow, ...] = ()
     reused: frozenset[tuple[str, int]] = frozenset()
     differentiated: frozenset[tuple[str, int]] = frozenset()
 
     @classmethod
     def build(cls, evidence: Evidence) -> Backward:
         """From the loud pass."""
-        calls = tuple(
-            _call(evidence, row)
-            for row in rows_of(evidence, BackwardRow)
-            if row.pass_name == "loud"
-        )
-        walked = [
-            (row.gradients, evidence.recording.site(row.at)) for row in rows_of(evidence, ReusedRow)
-        ]
+        walked = list(evidence.get(Rows[ReusedRow]))
         return cls(
             len(evidence.get(Steps).loud),
-            calls,
-            frozenset((site.file, site.line) for gradients, site in walked if not gradients),
-            frozenset((site.file, site.line) for gradients, site in walked if gradients),
+            tuple(evidence.get(Rows[BackwardRow])),
+            frozenset(_by_line(row) for row in walked if not row.gradients),
+            frozenset(_by_line(row) for row in walked if row.gradients),
         )
 
     def never_differentiated(self) -> Iterator[Retained]:
@@ -130,17 +105,5 @@ class Backward(Table):
                 yield Retained(kept[0].site, kept, self.steps)
 
 
-def _by_line(call: BackwardCall) -> tuple[str, int]:
-    return call.site.file, call.site.line
-
-
-def _call(evidence: Evidence, row: BackwardRow) -> BackwardCall:
-    return BackwardCall(
-        site=evidence.recording.site(row.at),
-        step=row.step,
-        n=row.n,
-        retain=row.retain,
-        create=row.create,
-        held_bytes=row.held_bytes,
-        followed=row.followed,
-    )
+def _by_line(row: BackwardRow | ReusedRow) -> tuple[str, int]:
+    return row.site.file, row.site.line

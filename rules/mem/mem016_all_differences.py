@@ -62,5 +62,5 @@ class AllDifferences(Rule):
         )
 
 
-def _line(row: DifferencesRow) -> tuple[int, str]:
-    return row.at, row.kind
+def _line(row: DifferencesRow) -> tuple[str, int, str]:
+    return row.site.file, row.site.line, row.kind

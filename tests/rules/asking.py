@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from auditor.evidence import Steps
 from auditor.evidence.recorded.steps import Step
@@ -15,6 +15,8 @@ from auditor.evidence.table import Rows
 from auditor.model import Finding, Site
 from auditor.recordings.row import PassRow
 from auditor.rule import Rule
+
+R = TypeVar("R", bound=PassRow)
 
 
 def ask(rule: Rule, *tables: Any) -> Iterator[Finding]:
@@ -41,6 +43,12 @@ def rows(*given: PassRow, sites: tuple[Site | None, ...] = ()) -> Rows[Any]:
 
     places: Any = SimpleNamespace(site=sites.__getitem__, site_at=site_at)
     return Rows[type(given[0])](row.read_from(places) for row in given)
+
+
+def placed(row: R, site: Site) -> R:
+    """A row of that line, of a table that has others, too."""
+    (found,) = rows(row, sites=(site,))
+    return cast("R", found)
 
 
 def loud(number: int) -> Steps:

@@ -13,10 +13,11 @@ from auditor.rules.mem.mem015_out_of_memory import RanOutOfMemory
 from auditor.rules.mem.oom_handlers import Flaw, OomHandlers
 from auditor.rules.mem.rows import LeanerRow
 
-from auditor.evidence import DeviceCalls, Machine, OutOfMemory, ZeroGrads
+from auditor.evidence import DeviceCalls, Machine, OutOfMemory
 from auditor.evidence.recorded.device_calls import DeviceCall
-from auditor.evidence.recorded.zero_grad import ZeroGrad
+from auditor.evidence.table import Rows
 from auditor.model import Severity, Site
+from auditor.recordings.schema import ZeroGradRow
 from auditor.rule import NotLooked
 from tests.rules.asking import ask, rows
 
@@ -118,7 +119,8 @@ def peaks(*given, at=0):
 
 def changed(peak_mib, saved_mib, what="gradients", cleared=()):
     given = peaks((peak_mib, "", 0), (peak_mib, "", 0), (peak_mib - saved_mib, what, 4))
-    zeros = ZeroGrads(20, tuple(ZeroGrad(site, step) for site in cleared for step in (0, 1)))
+    calls = [ZeroGradRow(at=at, step=step, n=1) for at in range(len(cleared)) for step in (0, 1)]
+    zeros = rows(*calls, sites=cleared) if calls else Rows[ZeroGradRow]()
     return list(ask(PeakMemoryCutByOneChange(), given, zeros, REHEARSAL))
 
 
