@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from typing import ClassVar
 
 from auditor import amounts
+from auditor.evidence.grouping import by_line
 from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.table import Evidence, Rows, Table
@@ -68,26 +68,26 @@ class Backward(Table):
         return cls(
             len(evidence.get(Steps).loud),
             tuple(evidence.get(Rows[BackwardRow])),
-            frozenset(_by_line(row) for row in walked if not row.gradients),
-            frozenset(_by_line(row) for row in walked if row.gradients),
+            frozenset(_line(row) for row in walked if not row.gradients),
+            frozenset(_line(row) for row in walked if row.gradients),
         )
 
     def never_differentiated(self) -> Iterator[Retained]:
         """Lines that made a graph of their gradients which no later backward walked and nothing
         keeps.
         """
-        calls = sorted((call for call in self.calls if call.step < self.steps), key=_by_line)
-        for line, there in groupby(calls, key=_by_line):
-            made = tuple(call for call in there if call.create)
-            if made and all(call.followed for call in made) and line not in self.differentiated:
+        for calls in self._lines():
+            made = tuple(call for call in calls if call.create)
+            known = made and all(call.followed for call in made)
+            if known and _line(made[0]) not in self.differentiated:
                 yield Retained(made[0].site, made, self.steps)
 
     def walked_again(self) -> Iterator[Site]:
         """Lines that kept graphs with ``retain_graph`` which a later backward walked."""
         found = {
-            _by_line(call): call.site
+            _line(call): call.site
             for call in self.calls
-            if call.retain and _by_line(call) in self.reused
+            if call.retain and _line(call) in self.reused
         }
         return iter(found.values())
 
@@ -97,13 +97,15 @@ class Backward(Table):
         A line that also builds a graph of the backward itself (``create_graph``) is left out: that
         graph refers to the kept one without walking it through the engine's front door.
         """
-        calls = sorted((call for call in self.calls if call.step < self.steps), key=_by_line)
-        for line, there in groupby(calls, key=_by_line):
-            here = list(there)
-            kept = tuple(call for call in here if call.retain)
-            if kept and line not in self.reused and not any(call.create for call in here):
+        for calls in self._lines():
+            kept = tuple(call for call in calls if call.retain)
+            made = any(call.create for call in calls)
+            if kept and not made and _line(kept[0]) not in self.reused:
                 yield Retained(kept[0].site, kept, self.steps)
 
+    def _lines(self) -> Iterator[list[BackwardRow]]:
+        return by_line(call for call in self.calls if call.step < self.steps)
 
-def _by_line(row: BackwardRow | ReusedRow) -> tuple[str, int]:
+
+def _line(row: BackwardRow | ReusedRow) -> tuple[str, int]:
     return row.site.file, row.site.line

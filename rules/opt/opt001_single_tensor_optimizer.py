@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from auditor import amounts
+from auditor.evidence.grouping import together
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.step_pattern import step_pattern
 from auditor.evidence.recorded.steps import Steps
@@ -73,8 +73,7 @@ class OptimizerStepsOneByOne(Rule):
         yield from self.in_trace(optimizer, source, configs)
         watched = len(steps.loud)
         own = (row for row in stepped if row.site is not None and row.step < watched)
-        for _, same in groupby(sorted(own, key=_maker), key=_maker):
-            calls = list(same)
+        for calls in together(own, _maker):
             first, n = calls[0], sum(call.n for call in calls)
             operators = sum(call.operators for call in calls) / n
             pattern = step_pattern({call.step for call in calls}, watched)

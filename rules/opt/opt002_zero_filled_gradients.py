@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 
 from auditor import amounts
+from auditor.evidence.grouping import by_line
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.recorded.timed_calls import CallingLine
@@ -55,9 +55,8 @@ class GradientsFilledWithZeros(Rule):
     ) -> Iterator[Finding]:
         watched = len(steps.loud)
         filled = (row for row in cleared if not row.set_to_none and row.step < watched)
-        for _, same in groupby(sorted(filled, key=_line), key=_line):
-            calls = tuple(same)
-            zeroing = CallingLine(calls[0].site, calls, watched)
+        for calls in by_line(filled):
+            zeroing = CallingLine(calls[0].site, tuple(calls), watched)
             if not zeroing.pattern.usual(self.share):
                 continue
             said = BY_HAND if any(call.owner == "Tensor" for call in calls) else FILLS
@@ -100,7 +99,3 @@ class GradientsFilledWithZeros(Rule):
         return Remedy(
             text, (Edit(finding.site, "drop_keyword", call, "set_to_none", reason=reason),)
         )
-
-
-def _line(row: ZeroGradRow) -> tuple[str, int]:
-    return row.site.file, row.site.line

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from typing import ClassVar
 
 from auditor import amounts
 from auditor.batch_means import Estimate, mean_of
+from auditor.evidence.grouping import by_line
 from auditor.evidence.recorded.machine import Device, device_of
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.recorded.timed_calls import CallingLine
@@ -91,14 +91,6 @@ class DeviceCalls(Table):
     def sites(self, names: Iterable[str]) -> Iterator[CallSite]:
         """Lines that call any of ``names``, by file and line."""
         wanted = frozenset(names)
-        calls = sorted(
-            (call for call in self.calls if call.name in wanted and call.step < self.steps),
-            key=_by_line,
-        )
-        for _, there in groupby(calls, key=_by_line):
-            here = tuple(there)
-            yield CallSite(here[0].site, here, self.steps, self.pass_name)
-
-
-def _by_line(call: DeviceCall) -> tuple[str, int]:
-    return call.site.file, call.site.line
+        chosen = (call for call in self.calls if call.name in wanted and call.step < self.steps)
+        for calls in by_line(chosen):
+            yield CallSite(calls[0].site, tuple(calls), self.steps, self.pass_name)
