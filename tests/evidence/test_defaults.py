@@ -27,7 +27,6 @@ ROWS = {
     "AnomalyStep",
     "Copy",
     "Delicate",
-    "DeviceCall",
     "Holding",
     "IndexingLoop",
     "Read",

@@ -14,12 +14,11 @@ from auditor.rules.mem.oom_handlers import Flaw, OomHandlers
 from auditor.rules.mem.rows import LeanerRow
 
 from auditor.evidence import DeviceCalls, Machine, OutOfMemory
-from auditor.evidence.recorded.device_calls import DeviceCall
 from auditor.evidence.table import Rows
 from auditor.model import Severity, Site
-from auditor.recordings.schema import ZeroGradRow
+from auditor.recordings.schema import CallRow, ZeroGradRow
 from auditor.rule import NotLooked
-from tests.rules.asking import ask, rows
+from tests.rules.asking import ask, placed, rows
 
 CPU, CUDA, REHEARSAL = Machine("cpu", 8), Machine("cuda", 8), Machine("rehearsal", 8)
 LINE, OTHER, STEP = (Site("trainer.py", line, "step") for line in (3, 4, 9))
@@ -41,9 +40,8 @@ def test_a_flaw_is_told_with_the_lines_that_belong_to_it(lines, places):
 
 
 def emptied(on, of, machine=CUDA):
-    calls = DeviceCalls(
-        machine.device, of, tuple(DeviceCall(LINE, "empty_cache", step, us=300.0) for step in on)
-    )
+    made = (CallRow(at=0, name="empty_cache", step=step, n=1, us=300.0) for step in on)
+    calls = DeviceCalls(machine.device, of, tuple(placed(row, LINE) for row in made))
     return list(ask(OutOfMemoryHandledWrongly(), OomHandlers(calls=calls), machine))
 
 

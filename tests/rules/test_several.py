@@ -39,13 +39,12 @@ from auditor.evidence import (
 from auditor.evidence.checkpoints import Checkpoint
 from auditor.evidence.recorded.amp import AmpEvent
 from auditor.evidence.recorded.batches import Batch, Loader
-from auditor.evidence.recorded.device_calls import DeviceCall
 from auditor.evidence.recorded.op_ranges import Delicate
 from auditor.evidence.recorded.reads import Read
 from auditor.evidence.recorded.torch_save import Save
 from auditor.evidence.snapshot.state_at import Holder
 from auditor.model import Site
-from auditor.recordings.schema import BackwardRow, ZeroGradRow
+from auditor.recordings.schema import BackwardRow, CallRow, ZeroGradRow
 from tests.rules.asking import ask, loud, placed, rows
 
 CPU, CUDA = Machine("cpu", 8), Machine("cuda", 8, capability=8)
@@ -120,7 +119,7 @@ def test_loaders():
 def test_calls_of_empty_cache():
     every = {1: range(0, 20, 5), 3: range(0, 20, 4)}
     calls = tuple(
-        DeviceCall(site, "empty_cache", step, us=10.0)
+        placed(CallRow(at=0, name="empty_cache", step=step, n=1, us=10.0), site)
         for at, site in enumerate(LINES)
         for step in every.get(at, [0])
     )

@@ -46,7 +46,6 @@ from auditor.evidence import (
 )
 from auditor.evidence.recorded.amp import AmpEvent, ScaleUpdate
 from auditor.evidence.recorded.batches import Batch, InWorker, Loader
-from auditor.evidence.recorded.device_calls import DeviceCall
 from auditor.evidence.recorded.op_ranges import Delicate
 from auditor.evidence.recorded.reads import Read
 from auditor.evidence.recorded.retained_graphs import NODE_CAP, Holding, Root
@@ -58,7 +57,7 @@ from auditor.evidence.source.read_purpose import Expression
 from auditor.model import Severity, Site
 from auditor.patch import plan
 from auditor.patch.edits import apply_edits
-from auditor.recordings.schema import BackwardRow, ZeroGradRow
+from auditor.recordings.schema import BackwardRow, CallRow, ZeroGradRow
 from auditor.rule import NotLooked
 from tests.rules.asking import ask, loud, placed, rows
 
@@ -305,7 +304,8 @@ def test_occurrences_per_step_are_averaged_over_all_steps():
 
 
 def calls(name, on, of=20, us=100.0, device="cuda"):
-    return DeviceCalls(device, of, tuple(DeviceCall(LINE, name, step, 1, us) for step in on))
+    made = (placed(CallRow(at=0, name=name, step=step, n=1, us=us), LINE) for step in on)
+    return DeviceCalls(device, of, tuple(made))
 
 
 def sync009(name, on=range(20), us=100.0, machine=CUDA, text="torch.cuda.empty_cache()"):

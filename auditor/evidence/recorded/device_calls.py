@@ -14,24 +14,12 @@ from auditor.evidence.grouping import by_line
 from auditor.evidence.recorded.machine import Device, device_of
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.recorded.timed_calls import CallingLine
-from auditor.evidence.table import Evidence, Table, rows_of
-from auditor.model import Site
+from auditor.evidence.table import Evidence, Rows, Table
 from auditor.recordings.schema import CallRow
 
 
 @dataclass(frozen=True)
-class DeviceCall:
-    """Calls of one function at one place in one step; ``us`` is host time inside them."""
-
-    site: Site
-    name: str
-    step: int
-    n: int = 1
-    us: float = 0.0
-
-
-@dataclass(frozen=True)
-class CallSite(CallingLine[DeviceCall]):
+class CallSite(CallingLine[CallRow]):
     """A line that makes such calls. ``calls`` are those of the pass that it was judged by; their
     time has waiting for a processor taken off.
     """
@@ -73,7 +61,7 @@ class DeviceCalls(Table):
 
     device: Device = "cpu"
     steps: int = 0
-    calls: tuple[DeviceCall, ...] = ()
+    calls: tuple[CallRow, ...] = ()
     pass_name: str = "quiet"
 
     @classmethod
@@ -81,11 +69,7 @@ class DeviceCalls(Table):
         """From the quiet pass if any of its steps completed."""
         steps = evidence.get(Steps)
         name = "quiet" if steps.quiet else "loud"
-        rows = [row for row in rows_of(evidence, CallRow) if row.pass_name == name]
-        calls = tuple(
-            DeviceCall(evidence.recording.site(row.at), row.name, row.step, row.n, row.us)
-            for row in rows
-        )
+        calls = tuple(row for row in evidence.get(Rows[CallRow]) if row.pass_name == name)
         return cls(device_of(evidence), len(steps.quiet or steps.loud), calls, name)
 
     def sites(self, names: Iterable[str]) -> Iterator[CallSite]:
