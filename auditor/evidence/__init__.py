@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from auditor.evidence.recorded.steps import Steps
     from auditor.evidence.recorded.thrown_work import ThrownWork
     from auditor.evidence.recorded.torch_save import Saves
-    from auditor.evidence.recorded.zero_grad import ZeroGrads
     from auditor.evidence.snapshot.history import Allocations
     from auditor.evidence.snapshot.never_freed import NeverFreed
     from auditor.evidence.snapshot.out_of_memory import OutOfMemory
@@ -70,7 +69,6 @@ WHERE = {
     "Table": "table",
     "ThrownWork": "recorded.thrown_work",
     "WhatIf": "snapshot.what_if",
-    "ZeroGrads": "recorded.zero_grad",
 }
 """Modules of this package by the names that they define."""
 
@@ -106,7 +104,6 @@ __all__ = [
     "Table",
     "ThrownWork",
     "WhatIf",
-    "ZeroGrads",
 ]
 
 

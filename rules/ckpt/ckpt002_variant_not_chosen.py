@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 
+from auditor.evidence.grouping import together
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.recorded.steps import Steps
@@ -46,9 +46,9 @@ class CheckpointVariantNotChosen(Rule):
     def detect(
         self, recompute: Rows[RecomputeRow], steps: Steps, machine: Machine, source: Source
     ) -> Iterator[Finding]:
-        done = sorted((row for row in recompute if row.step < len(steps.loud)), key=_place)
-        for (_, name, library), same in groupby(done, key=_place):
-            calls = list(same)
+        done = (row for row in recompute if row.step < len(steps.loud))
+        for calls in together(done, lambda row: (row.at, row.name, row.library)):
+            name, library = calls[0].name, calls[0].library
             lost = any(row.lost for row in calls)
             if library and not lost:
                 continue  # a library's choice, that the line cannot change
@@ -79,10 +79,6 @@ class CheckpointVariantNotChosen(Rule):
             text,
             (Edit(finding.site, "set_keyword", name, "use_reentrant", "False", reason=reason),),
         )
-
-
-def _place(row: RecomputeRow) -> tuple[int, str, str]:
-    return row.at, row.name, row.library
 
 
 def _said(name: str, pattern: StepPattern, *, lost: bool) -> str:

@@ -4,33 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from typing import ClassVar
 
 from auditor import amounts
+from auditor.evidence.grouping import by_line
 from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.recorded.steps import Steps
-from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.evidence.table import Evidence, Rows, Table
 from auditor.model import Site
 from auditor.recordings.schema import BackwardRow, ReusedRow
-
-
-@dataclass(frozen=True)
-class BackwardCall:
-    """Backward calls at one place with the same flags in one step.
-
-    ``held_bytes`` are the saved tensors that a retained graph still held after the call (None: not
-    measured).
-    """
-
-    site: Site
-    step: int
-    n: int = 1
-    retain: bool = False
-    create: bool = False
-    held_bytes: int | None = None
-    followed: bool = False
-    """With ``create_graph``: it is known whether its gradients were differentiated."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +20,7 @@ class Retained:
     """A line that asked to keep its graph, with its calls that did so."""
 
     site: Site
-    calls: tuple[BackwardCall, ...]
+    calls: tuple[BackwardRow, ...]
     steps: int
 
     @property
@@ -75,44 +57,37 @@ class Backward(Table):
     parts: ClassVar[tuple[str, ...]] = ("backward", "reused", "steps")
 
     steps: int = 0
-    calls: tuple[BackwardCall, ...] = ()
+    calls: tuple[BackwardRow, ...] = ()
     reused: frozenset[tuple[str, int]] = frozenset()
     differentiated: frozenset[tuple[str, int]] = frozenset()
 
     @classmethod
     def build(cls, evidence: Evidence) -> Backward:
         """From the loud pass."""
-        calls = tuple(
-            _call(evidence, row)
-            for row in rows_of(evidence, BackwardRow)
-            if row.pass_name == "loud"
-        )
-        walked = [
-            (row.gradients, evidence.recording.site(row.at)) for row in rows_of(evidence, ReusedRow)
-        ]
+        walked = list(evidence.get(Rows[ReusedRow]))
         return cls(
             len(evidence.get(Steps).loud),
-            calls,
-            frozenset((site.file, site.line) for gradients, site in walked if not gradients),
-            frozenset((site.file, site.line) for gradients, site in walked if gradients),
+            tuple(evidence.get(Rows[BackwardRow])),
+            frozenset(_line(row) for row in walked if not row.gradients),
+            frozenset(_line(row) for row in walked if row.gradients),
         )
 
     def never_differentiated(self) -> Iterator[Retained]:
         """Lines that made a graph of their gradients which no later backward walked and nothing
         keeps.
         """
-        calls = sorted((call for call in self.calls if call.step < self.steps), key=_by_line)
-        for line, there in groupby(calls, key=_by_line):
-            made = tuple(call for call in there if call.create)
-            if made and all(call.followed for call in made) and line not in self.differentiated:
+        for calls in self._lines():
+            made = tuple(call for call in calls if call.create)
+            known = made and all(call.followed for call in made)
+            if known and _line(made[0]) not in self.differentiated:
                 yield Retained(made[0].site, made, self.steps)
 
     def walked_again(self) -> Iterator[Site]:
         """Lines that kept graphs with ``retain_graph`` which a later backward walked."""
         found = {
-            _by_line(call): call.site
+            _line(call): call.site
             for call in self.calls
-            if call.retain and _by_line(call) in self.reused
+            if call.retain and _line(call) in self.reused
         }
         return iter(found.values())
 
@@ -122,25 +97,15 @@ class Backward(Table):
         A line that also builds a graph of the backward itself (``create_graph``) is left out: that
         graph refers to the kept one without walking it through the engine's front door.
         """
-        calls = sorted((call for call in self.calls if call.step < self.steps), key=_by_line)
-        for line, there in groupby(calls, key=_by_line):
-            here = list(there)
-            kept = tuple(call for call in here if call.retain)
-            if kept and line not in self.reused and not any(call.create for call in here):
+        for calls in self._lines():
+            kept = tuple(call for call in calls if call.retain)
+            made = any(call.create for call in calls)
+            if kept and not made and _line(kept[0]) not in self.reused:
                 yield Retained(kept[0].site, kept, self.steps)
 
+    def _lines(self) -> Iterator[list[BackwardRow]]:
+        return by_line(call for call in self.calls if call.step < self.steps)
 
-def _by_line(call: BackwardCall) -> tuple[str, int]:
-    return call.site.file, call.site.line
 
-
-def _call(evidence: Evidence, row: BackwardRow) -> BackwardCall:
-    return BackwardCall(
-        site=evidence.recording.site(row.at),
-        step=row.step,
-        n=row.n,
-        retain=row.retain,
-        create=row.create,
-        held_bytes=row.held_bytes,
-        followed=row.followed,
-    )
+def _line(row: BackwardRow | ReusedRow) -> tuple[str, int]:
+    return row.site.file, row.site.line

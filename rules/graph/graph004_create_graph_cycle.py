@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from auditor import amounts
+from auditor.evidence.grouping import together
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.table import Rows
@@ -31,9 +31,8 @@ class GradientsKeepTheirGraph(Rule):
     )
 
     def detect(self, cycles: Rows[CycleRow], steps: Steps, machine: Machine) -> Iterator[Finding]:
-        ordered = sorted(cycles, key=lambda row: (row.at, row.step))
-        for _, same in groupby(ordered, key=lambda row: row.at):
-            seen = list(same)
+        for of_line in together(cycles, lambda row: row.at):
+            seen = sorted(of_line, key=lambda row: row.step)
             if len(seen) < self.share * len(steps.loud):
                 continue
             first, last = seen[0], seen[-1]

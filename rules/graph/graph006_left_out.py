@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from auditor import amounts
+from auditor.evidence.grouping import together
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity
@@ -72,10 +72,9 @@ class TrainableTensorLeftOut(Rule):
         often = [each for each in strays if each.fed >= self.fewest]
         unchanged = [each for each in often if not each.optimized and each.changed is False]
         forgotten = [each for each in unchanged if each.registered and each.name not in taught]
-        for _, same in groupby(sorted(forgotten, key=_place), key=_place):
-            together = list(same)
-            kind = "parameters" if together[0].made is None else "hidden"
-            yield _finding(together, kind, machine)
+        for found in together(forgotten, lambda each: str(each.made or each.site)):
+            kind = "parameters" if found[0].made is None else "hidden"
+            yield _finding(found, kind, machine)
         for each in unchanged:
             if not each.registered and not each.known:
                 yield _finding([each], "tensor", machine)
@@ -85,10 +84,6 @@ class TrainableTensorLeftOut(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(REMEDIES[finding.hints_as(Hints).kind])
-
-
-def _place(stray: StrayRow) -> str:
-    return str(stray.made or stray.site)
 
 
 def _finding(strays: Sequence[StrayRow], kind: str, machine: Machine) -> Finding:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 
 from auditor import amounts
+from auditor.evidence.grouping import together
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity
@@ -32,8 +32,7 @@ class OneBackwardForAll(Rule):
     )
 
     def detect(self, sums: Rows[SummedRow], machine: Machine) -> Iterator[Finding]:
-        for _, same in groupby(sorted(sums, key=lambda row: row.at), key=lambda row: row.at):
-            seen = list(same)
+        for seen in together(sums, lambda row: row.at):
             each, steps = min(seen, key=lambda row: row.lost_bytes), len({row.step for row in seen})
             if steps < self.steps or each.each_bytes < self.least_bytes:
                 continue

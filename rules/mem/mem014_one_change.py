@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.zero_grad import ZeroGrads
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity, Site
+from auditor.recordings.schema import ZeroGradRow
 from auditor.rule import NotLooked, Rule, knob
 
 from .rows import LeanerRow
@@ -54,7 +54,7 @@ class PeakMemoryCutByOneChange(Rule):
     least_mib: float = knob(16.0, "MiB that it must save.")
 
     def detect(
-        self, leaner: Rows[LeanerRow], zero_grads: ZeroGrads, machine: Machine
+        self, leaner: Rows[LeanerRow], cleared: Rows[ZeroGradRow], machine: Machine
     ) -> Iterator[Finding]:
         peak = _unchanged(leaner)
         stepped = next((row.site for row in leaner if row.site is not None), None)
@@ -65,7 +65,7 @@ class PeakMemoryCutByOneChange(Rule):
             if saved < max(self.share * peak, round(self.least_mib * MIB)):
                 continue
             yield Finding(
-                (_cleared(zero_grads) if change.what == "gradients" else None) or stepped,
+                (_cleared(cleared) if change.what == "gradients" else None) or stepped,
                 f"{SAID[change.what]}, the rehearsed peak is {amounts.size(saved)} lower "
                 f"({amounts.size(change.peak_allocated)} instead of {amounts.size(peak)})",
                 lost_bytes=saved,
@@ -98,7 +98,7 @@ def _unchanged(leaner: Rows[LeanerRow]) -> int:
     return min(same)
 
 
-def _cleared(zero_grads: ZeroGrads) -> Site | None:
+def _cleared(rows: Rows[ZeroGradRow]) -> Site | None:
     """The only line that clears gradients."""
-    sites = {call.site for call in zero_grads.calls}
+    sites = {row.site for row in rows}
     return sites.pop() if len(sites) == 1 else None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 
 from auditor import amounts
+from auditor.evidence.grouping import together
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity
@@ -33,8 +33,7 @@ class AllDifferences(Rule):
     least: int = knob(1 << 20, "Bytes of the tensor of differences from which it is reported.")
 
     def detect(self, differences: Rows[DifferencesRow], machine: Machine) -> Iterator[Finding]:
-        for _, same in groupby(sorted(differences, key=_line), key=_line):
-            seen = list(same)
+        for seen in together(differences, _line):
             each, steps = max(seen, key=lambda row: row.bytes), len({row.step for row in seen})
             if each.bytes < self.least:
                 continue
@@ -62,5 +61,5 @@ class AllDifferences(Rule):
         )
 
 
-def _line(row: DifferencesRow) -> tuple[int, str]:
-    return row.at, row.kind
+def _line(row: DifferencesRow) -> tuple[str, int, str]:
+    return row.site.file, row.site.line, row.kind

@@ -4,19 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from auditor import amounts
+from auditor.evidence.grouping import together
 from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.step_pattern import step_pattern
+from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
+from auditor.evidence.table import Evidence, Rows
 from auditor.evidence.trace.optimizer import MANY_LAUNCHES, OptimizerCalls
 from auditor.model import Finding, Remedy, Severity
 from auditor.model.what_if import Change
 from auditor.permit import OPTIMIZERS, Permit
 from auditor.rule import Rule, knob
 
-from .single_tensor_steps import Alone, RunsOptimizerCalls, SingleTensorSteps
+from .rows import SingleTensorStepRow
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@dataclass(frozen=True)
+class RunsOptimizerCalls(OptimizerCalls):
+    """:class:`OptimizerCalls` of a run with a GPU. A rehearsal has no trace, and nothing of it
+    here.
+    """
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> Self:
+        """From the trace, as the base."""
+        return cls() if evidence.recording.device.shadow else super().build(evidence)
 
 
 @dataclass(frozen=True)
@@ -43,15 +63,32 @@ class OptimizerStepsOneByOne(Rule):
     def detect(
         self,
         optimizer: RunsOptimizerCalls,
-        stepping: SingleTensorSteps,
+        stepped: Rows[SingleTensorStepRow],
+        steps: Steps,
+        *,
         machine: Machine,
         source: Source,
         configs: Configs,
     ) -> Iterator[Finding]:
         yield from self.in_trace(optimizer, source, configs)
-        for alone in stepping.alone():
-            if alone.operators_per_call >= self.launches and alone.pattern.usual(self.share):
-                yield _rehearsed(alone, machine, source, configs)
+        watched = len(steps.loud)
+        own = (row for row in stepped if row.site is not None and row.step < watched)
+        for calls in together(own, _maker):
+            first, n = calls[0], sum(call.n for call in calls)
+            operators = sum(call.operators for call in calls) / n
+            pattern = step_pattern({call.step for call in calls}, watched)
+            if operators < self.launches or not pattern.usual(self.share):
+                continue
+            yield Finding(
+                first.made or first.site,
+                f"{first.name} is told to step one parameter after the other: "
+                f"{amounts.digits(operators)} operators in each step(), each a launch on a GPU",
+                steps=len(pattern.seen),
+                per_step=n / watched,
+                seen_on=machine.device,
+                facts=(("steps at", str(first.site)),),
+                hints=Hints(_foreach([first.name], source, configs)),
+            )
 
     def in_trace(
         self, optimizer: OptimizerCalls, source: Source, configs: Configs
@@ -99,19 +136,9 @@ class OptimizerStepsOneByOne(Rule):
         )
 
 
-def _rehearsed(alone: Alone, machine: Machine, source: Source, configs: Configs) -> Finding:
-    first = alone.first
-    return Finding(
-        first.made_at or first.site,
-        f"{first.name} is told to step one parameter after the other: "
-        f"{amounts.digits(alone.operators_per_call)} operators in each step(), "
-        "each a launch on a GPU",
-        steps=len(alone.pattern.seen),
-        per_step=alone.per_step,
-        seen_on=machine.device,
-        facts=(("steps at", str(first.site)),),
-        hints=Hints(_foreach([first.name], source, configs)),
-    )
+def _maker(row: SingleTensorStepRow) -> tuple[str, str]:
+    """What the rows of one optimizer share: the line that made it, or the one that steps it."""
+    return str(row.made or row.site), row.name
 
 
 def _foreach(names: Sequence[str], source: Source, configs: Configs) -> CallArgument | None:

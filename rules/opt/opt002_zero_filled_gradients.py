@@ -6,14 +6,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
+from auditor.evidence.grouping import by_line
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.zero_grad import ZeroGrads
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.recorded.timed_calls import CallingLine
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
+from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import ANY, Permit
+from auditor.recordings.schema import ZeroGradRow
 from auditor.rule import Rule, knob
+
+FILLS = "zero_grad(set_to_none=False) fills every gradient with zeros"
+BY_HAND = "zero_() fills gradients with zeros that the next backward adds to,"
 
 
 @dataclass(frozen=True)
@@ -39,16 +46,24 @@ class GradientsFilledWithZeros(Rule):
     share: float = knob(0.5, "Share of the diagnosed steps from which it is reported.")
 
     def detect(
-        self, zero_grads: ZeroGrads, machine: Machine, source: Source, configs: Configs
+        self,
+        cleared: Rows[ZeroGradRow],
+        steps: Steps,
+        machine: Machine,
+        source: Source,
+        configs: Configs,
     ) -> Iterator[Finding]:
-        for zeroing in zero_grads.zeroing():
+        watched = len(steps.loud)
+        filled = (row for row in cleared if not row.set_to_none and row.step < watched)
+        for calls in by_line(filled):
+            zeroing = CallingLine(calls[0].site, tuple(calls), watched)
             if not zeroing.pattern.usual(self.share):
                 continue
+            said = BY_HAND if any(call.owner == "Tensor" for call in calls) else FILLS
             asked = given(source, configs, zeroing.site, "zero_grad", "set_to_none", ran=False)
             yield Finding(
                 zeroing.site,
-                f"{zeroing.said} on {zeroing.pattern}"
-                + (f": {asked.said}" if asked.written else ""),
+                f"{said} on {zeroing.pattern}" + (f": {asked.said}" if asked.written else ""),
                 steps=len(zeroing.pattern.seen),
                 per_step=zeroing.per_step,
                 seen_on=machine.device,

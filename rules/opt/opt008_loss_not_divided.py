@@ -6,8 +6,8 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 
+from auditor.evidence.grouping import together
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source, name_of
 from auditor.evidence.table import Rows
@@ -34,9 +34,9 @@ class LossNotDivided(Rule):
     def detect(
         self, micro_batches: Rows[MicroBatchRow], source: Source, machine: Machine
     ) -> Iterator[Finding]:
-        for (_, optimizer), same in groupby(sorted(micro_batches, key=_line), key=_line):
-            steps = list(same)
-            site, undivided = steps[0].site, sum(step.undivided for step in steps)
+        for steps in together(micro_batches, lambda row: (row.at, row.optimizer)):
+            site, optimizer = steps[0].site, steps[0].optimizer
+            undivided = sum(step.undivided for step in steps)
             if optimizer not in FOLLOW_SCALE or undivided < self.least:
                 continue
             if undivided < self.share * len(steps) or _is_given(source, site):
@@ -57,10 +57,6 @@ class LossNotDivided(Rule):
             "Divide the loss by the number of micro-batches before backward, and choose the "
             "learning rate for their mean."
         )
-
-
-def _line(row: MicroBatchRow) -> tuple[int, str]:
-    return row.at, row.optimizer
 
 
 def _is_given(source: Source, site: Site) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from auditor.model import Site
 from auditor.recordings.row import At, MaybeAt, PassRow, doc
 
 
@@ -18,6 +19,11 @@ class SingleTensorStepRow(PassRow, kw_only=True, tag_field="call", tag="step"):
     name: Annotated[str, doc("its class")]
     n: Annotated[int, doc("calls of its `step()`")]
     operators: Annotated[int, doc("in its `n` calls")]
+
+    @property
+    def made(self) -> Site | None:
+        """The line that made it."""
+        return self.site_of(self.made_at)
 
 
 class UnclearedRow(PassRow, kw_only=True):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from typing import ClassVar
 
 from auditor.batch_means import Estimate, mean_of
+from auditor.evidence.grouping import by_line
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.recorded.timed_calls import CallingLine, most_called, of_quiet
 from auditor.evidence.recorded.torch_save import call_in_loop
@@ -79,9 +79,8 @@ class StorageSyncs(Table):
 
     def lines(self) -> Iterator[SyncingLine]:
         """Lines that wait, by file and line."""
-        for _, there in groupby(sorted(self.calls, key=_place), key=_place):
-            here = tuple(there)
-            yield SyncingLine(here[0].site, here, self.steps)
+        for calls in by_line(self.calls):
+            yield SyncingLine(calls[0].site, tuple(calls), self.steps)
 
 
 def _call(evidence: Evidence, row: SyncedRow) -> StorageSync:
@@ -89,7 +88,3 @@ def _call(evidence: Evidence, row: SyncedRow) -> StorageSync:
     around = [recording.site(number) for number in row.stack[:-1]]
     called = call_in_loop(evidence, around)
     return StorageSync(recording.site(row.at), row.name, row.step, row.n, row.us, called)
-
-
-def _place(call: StorageSync) -> tuple[str, int]:
-    return call.site.file, call.site.line

@@ -25,15 +25,11 @@ ONCE = {
 ROWS = {
     "AmpEvent",
     "AnomalyStep",
-    "BackwardCall",
     "Copy",
     "Delicate",
-    "DeviceCall",
-    "Double",
     "Holding",
     "IndexingLoop",
     "Read",
-    "ZeroGrad",
 }
 
 OTHER = {
@@ -53,9 +49,7 @@ OTHER = {
     ("Ranks", "world_size"): 1,
     ("_Piece", "blocks"): 1,
     ("CpuContention", "uneven"): 1.0,
-    ("Copy", "blocking"): True,  # torch's default, as the next two
-    ("ZeroGrad", "set_to_none"): True,
-    ("Double", "graph"): True,
+    ("Copy", "blocking"): True,  # torch's default
     ("Place", "chooses_device"): True,  # only what is known to use no GPU is said to
     ("Reads", "chooses_device"): True,
     ("Holder", "timed"): True,  # only what has no times says so

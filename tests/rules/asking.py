@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from auditor.evidence import Steps
 from auditor.evidence.recorded.steps import Step
@@ -16,6 +16,8 @@ from auditor.model import Finding, Site
 from auditor.recordings.row import PassRow
 from auditor.rule import Rule
 
+R = TypeVar("R", bound=PassRow)
+
 
 def ask(rule: Rule, *tables: Any) -> Iterator[Finding]:
     """By whichever of its methods asks for these tables."""
@@ -23,10 +25,11 @@ def ask(rule: Rule, *tables: Any) -> Iterator[Finding]:
     for method in (rule.detect, rule.in_trace, rule.in_snapshot):  # type: ignore[attr-defined]
         if method is None:
             continue
-        hints = typing.get_type_hints(getattr(method, "__wrapped__", method))
-        wanted = [hint for name, hint in hints.items() if name != "return"]
-        if given.keys() <= set(wanted):
-            found: Iterator[Finding] = method(*(given.get(hint) or hint() for hint in wanted))
+        wanted = typing.get_type_hints(getattr(method, "__wrapped__", method))
+        del wanted["return"]
+        if given.keys() <= set(wanted.values()):
+            asked = {name: given.get(hint) or hint() for name, hint in wanted.items()}
+            found: Iterator[Finding] = method(**asked)
             return found
     raise AssertionError(f"{type(rule).__name__} asks for no {sorted(map(str, given))}")
 
@@ -40,6 +43,12 @@ def rows(*given: PassRow, sites: tuple[Site | None, ...] = ()) -> Rows[Any]:
 
     places: Any = SimpleNamespace(site=sites.__getitem__, site_at=site_at)
     return Rows[type(given[0])](row.read_from(places) for row in given)
+
+
+def placed(row: R, site: Site) -> R:
+    """A row of that line, of a table that has others, too."""
+    (found,) = rows(row, sites=(site,))
+    return cast("R", found)
 
 
 def loud(number: int) -> Steps:

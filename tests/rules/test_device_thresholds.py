@@ -28,6 +28,7 @@ from auditor.rules.kern.kern005_unfused_attention import UnfusedAttention
 from auditor.rules.kern.kern006_loop_indexing import LoopOverIndex
 from auditor.rules.opt.opt001_single_tensor_optimizer import OptimizerStepsOneByOne
 from auditor.rules.opt.opt003_fused_not_used import FusedOptimizerNotUsed
+from auditor.rules.opt.rows import SingleTensorStepRow
 
 from auditor.evidence import Source
 from auditor.evidence.recorded.step_pattern import StepPattern
@@ -38,7 +39,7 @@ from auditor.evidence.trace.ranks import Ranks
 from auditor.evidence.trace.user_code import Where
 from auditor.model import Rank, Severity, Site
 from auditor.rule import NotLooked
-from tests.rules.asking import ask
+from tests.rules.asking import ask, loud, rows
 
 ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 PLACE = Where(Site("train.py", 12, "train"), exact=False)
@@ -372,6 +373,39 @@ def test_casts(us, casts, half, expected):
 )
 def test_one_parameter_after_the_other(table, expected):
     assert says(OptimizerStepsOneByOne(), table) is expected
+
+
+def alone(*calls, steps=4, **knobs):
+    """What is said of rehearsed calls (step, calls, operators, line that made it, class)."""
+    sites = [Site("train.py", line) for line in (12, 3, 4)]
+    given = (
+        SingleTensorStepRow(step=step, at=0, made_at=made, name=name, n=n, operators=operators)
+        for step, n, operators, made, name in calls
+    )
+    return list(ask(OptimizerStepsOneByOne(**knobs), rows(*given, sites=sites), loud(steps)))
+
+
+@pytest.mark.parametrize(
+    ("calls", "expected"),
+    [
+        ([(0, 2, 60, 1, "Adam"), (1, 1, 60, 1, "Adam")], [(3, 0.75, 2)]),
+        ([(0, 2, 59, 1, "Adam"), (1, 1, 60, 1, "Adam")], []),
+        ([(0, 1, 40, 1, "Adam")], []),  # seldom
+        ([(0, 1, 40, 1, "Adam"), (4, 1, 40, 1, "Adam")], []),  # did not complete
+        ([(0, 1, 40, 1, "Adam"), (1, 1, 40, 2, "Adam")], []),
+        ([(0, 1, 40, None, "Adam"), (1, 1, 40, None, "SGD")], []),
+        ([(0, 1, 40, None, "Adam"), (1, 1, 40, None, "Adam")], [(12, 0.5, 2)]),
+    ],
+)
+def test_a_rehearsed_optimizer_by_the_line_that_made_it_else_that_steps_it(calls, expected):
+    found = alone(*calls, launches=40)
+    assert [(each.site.line, each.per_step, each.steps) for each in found] == expected
+    assert all(each.facts == (("steps at", "train.py:12"),) for each in found)
+
+
+def test_a_rehearsed_optimizer_that_no_line_steps_is_nobodys():
+    row = SingleTensorStepRow(step=0, at=None, made_at=None, name="Adam", n=1, operators=999)
+    assert list(ask(OptimizerStepsOneByOne(), rows(row), loud(1))) == []
 
 
 FOREACH = OptimizerCalls(("Adam",), 4, 4, True, 12.0, foreach=12, host_share=0.05)

@@ -12,12 +12,12 @@ from auditor.rules.mem.mem014_one_change import REMEDIES, PeakMemoryCutByOneChan
 from auditor.rules.mem.mem015_out_of_memory import RanOutOfMemory
 from auditor.rules.mem.rows import LeanerRow
 
-from auditor.evidence import DeviceCalls, Machine, OutOfMemory, ZeroGrads
-from auditor.evidence.recorded.device_calls import DeviceCall
-from auditor.evidence.recorded.zero_grad import ZeroGrad
+from auditor.evidence import DeviceCalls, Machine, OutOfMemory
+from auditor.evidence.table import Rows
 from auditor.model import Severity, Site
+from auditor.recordings.schema import CallRow, ZeroGradRow
 from auditor.rule import NotLooked
-from tests.rules.asking import ask, rows
+from tests.rules.asking import ask, placed, rows
 
 CPU, CUDA, REHEARSAL = Machine("cpu", 8), Machine("cuda", 8), Machine("rehearsal", 8)
 LINE, OTHER, STEP = (Site("trainer.py", line, "step") for line in (3, 4, 9))
@@ -39,9 +39,8 @@ def test_a_flaw_is_told_with_the_lines_that_belong_to_it(lines, places):
 
 
 def emptied(on, of, machine=CUDA):
-    calls = DeviceCalls(
-        machine.device, of, tuple(DeviceCall(LINE, "empty_cache", step, us=300.0) for step in on)
-    )
+    made = (CallRow(at=0, name="empty_cache", step=step, n=1, us=300.0) for step in on)
+    calls = DeviceCalls(machine.device, of, tuple(placed(row, LINE) for row in made))
     return list(ask(OutOfMemoryHandledWrongly(), OomHandlers(calls=calls), machine))
 
 
@@ -117,7 +116,8 @@ def peaks(*given, at=0):
 
 def changed(peak_mib, saved_mib, what="gradients", cleared=()):
     given = peaks((peak_mib, "", 0), (peak_mib, "", 0), (peak_mib - saved_mib, what, 4))
-    zeros = ZeroGrads(20, tuple(ZeroGrad(site, step) for site in cleared for step in (0, 1)))
+    calls = [ZeroGradRow(at=at, step=step, n=1) for at in range(len(cleared)) for step in (0, 1)]
+    zeros = rows(*calls, sites=cleared) if calls else Rows[ZeroGradRow]()
     return list(ask(PeakMemoryCutByOneChange(), given, zeros, REHEARSAL))
 
 

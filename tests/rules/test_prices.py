@@ -19,7 +19,6 @@ from auditor.rules.time.time002_step_outliers import StepOutliers
 from auditor.evidence import Batches, DeviceCalls, Machine, Saves, Steps
 from auditor.evidence.recorded.batches import Batch, Loader
 from auditor.evidence.recorded.cpu_contention import QUEUED, SOMEWHAT, UNEVEN, CpuContention
-from auditor.evidence.recorded.device_calls import DeviceCall
 from auditor.evidence.recorded.steps import Step, own_times, queued_share
 from auditor.evidence.recorded.torch_save import Save
 from auditor.evidence.table import Evidence
@@ -27,9 +26,10 @@ from auditor.judging import build_report
 from auditor.judging.engine import judge
 from auditor.model import Finding, Severity, Site
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
+from auditor.recordings.schema import CallRow
 from auditor.rule import Rule
 
-from .asking import ask
+from .asking import ask, placed
 
 SITE = Site("train.py", 3, "step", "work()")
 CPU = Machine("cpu", 50)
@@ -165,8 +165,14 @@ def test_the_share_of_a_step_is_of_its_own_time() -> None:
     assert "50%" in found.message
 
 
+def collected(us):
+    """Calls of gc.collect on 50 steps, as long as ``us`` says of each."""
+    made = (CallRow(at=0, name="gc.collect", step=k, n=1, us=us(k)) for k in range(50))
+    return tuple(placed(row, SITE) for row in made)
+
+
 def test_calls_have_an_interval_over_the_steps() -> None:
-    calls = tuple(DeviceCall(SITE, "gc.collect", k, 1, 1_000.0 + 10.0 * (k % 7)) for k in range(50))
+    calls = collected(lambda k: 1_000.0 + 10.0 * (k % 7))
     steps = Steps(quiet=tuple(Step(k, 10_000.0) for k in range(50)))
     (found,) = ask(AllocatorCallEveryStep(), DeviceCalls("cpu", 50, calls), steps, CPU)
     assert found.basis == "measured" and found.lost_us_per_step is not None
@@ -182,7 +188,7 @@ def test_calls_have_an_interval_over_the_steps() -> None:
 
 def test_a_pass_with_instruments_has_no_measured_price() -> None:
     """A run that died before its quiet pass: what the loud one saw of the calls is an estimate."""
-    calls = tuple(DeviceCall(SITE, "gc.collect", k, 1, 1_000.0) for k in range(50))
+    calls = collected(lambda k: 1_000.0)
     steps = Steps(quiet=tuple(Step(k, 10_000.0) for k in range(50)))
     (found,) = ask(AllocatorCallEveryStep(), DeviceCalls("cpu", 50, calls, "loud"), steps, CPU)
     assert (found.lost_us_per_step, found.lost_us_per_step_low) == (1_000.0, None)

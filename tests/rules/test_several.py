@@ -8,7 +8,7 @@ import pytest
 from auditor.rules.amp.amp004_half_where_bfloat16 import HalfWhereBfloat16IsNative
 from auditor.rules.ckpt.ckpt004_save_blocks_step import SaveBlocksStep
 from auditor.rules.data.data009_device_resident_batch import LoaderYieldsDeviceTensors
-from auditor.rules.graph.backward import Backward, BackwardCall
+from auditor.rules.graph.backward import Backward
 from auditor.rules.graph.graph002_retain_never_needed import RetainedGraphNeverNeeded
 from auditor.rules.mem.mem001_near_capacity import DeviceMemoryNearlyFull, DevicePeak, TraceMemory
 from auditor.rules.mem.mem006_peak_by_line import Peak, PeakHeldByFewLines, PeakHolders
@@ -32,19 +32,17 @@ from auditor.evidence import (
     Reads,
     Saves,
     Source,
-    ZeroGrads,
 )
 from auditor.evidence.checkpoints import Checkpoint
 from auditor.evidence.recorded.amp import AmpEvent
 from auditor.evidence.recorded.batches import Batch, Loader
-from auditor.evidence.recorded.device_calls import DeviceCall
 from auditor.evidence.recorded.op_ranges import Delicate
 from auditor.evidence.recorded.reads import Read
 from auditor.evidence.recorded.torch_save import Save
-from auditor.evidence.recorded.zero_grad import ZeroGrad
 from auditor.evidence.snapshot.state_at import Holder
 from auditor.model import Site
-from tests.rules.asking import ask, rows
+from auditor.recordings.schema import BackwardRow, CallRow, ZeroGradRow
+from tests.rules.asking import ask, loud, placed, rows
 
 CPU, CUDA = Machine("cpu", 8), Machine("cuda", 8, capability=8)
 LINES = tuple(Site("t.py", line, "step", "") for line in range(1, 5))
@@ -74,9 +72,13 @@ def test_reads():
 
 
 def test_zeroed_gradients():
-    table = ZeroGrads(20, everywhere(lambda site, step: ZeroGrad(site, step, set_to_none=False)))
-    found = GradientsFilledWithZeros().detect(table, CPU, Source(), Configs())
-    assert lines(found) == [2, 4]
+    each = (
+        ZeroGradRow(at=at, step=step, n=1, set_to_none=False)
+        for at in range(4)
+        for step in steps_of(at)
+    )
+    table = rows(*each, sites=LINES)
+    assert lines(ask(GradientsFilledWithZeros(), table, loud(20), CPU)) == [2, 4]
 
 
 def test_autocast():
@@ -88,7 +90,8 @@ def test_autocast():
 
 @pytest.mark.parametrize("kind", ["retain", "create"])
 def test_backwards(kind):
-    calls = everywhere(lambda site, step: BackwardCall(site, step, followed=True, **{kind: True}))
+    facts = {"retain": False, "n": 1, "followed": True, kind: True}
+    calls = everywhere(lambda site, step: placed(BackwardRow(at=0, step=step, **facts), site))
     found = RetainedGraphNeverNeeded().detect(Backward(20, calls), CPU, Source(), Configs())
     assert lines(found) == [2, 4]
 
@@ -113,7 +116,7 @@ def test_loaders():
 def test_calls_of_empty_cache():
     every = {1: range(0, 20, 5), 3: range(0, 20, 4)}
     calls = tuple(
-        DeviceCall(site, "empty_cache", step, us=10.0)
+        placed(CallRow(at=0, name="empty_cache", step=step, n=1, us=10.0), site)
         for at, site in enumerate(LINES)
         for step in every.get(at, [0])
     )

@@ -9,7 +9,7 @@ from auditor.rules.amp.amp004_half_where_bfloat16 import HalfWhereBfloat16IsNati
 from auditor.rules.amp.amp006_scaler_misused import GradScalerMisused
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
 from auditor.rules.data.data009_device_resident_batch import Hints, LoaderYieldsDeviceTensors
-from auditor.rules.graph.backward import Backward, BackwardCall
+from auditor.rules.graph.backward import Backward
 from auditor.rules.graph.graph001_graph_kept import GraphKeptAcrossSteps
 from auditor.rules.graph.graph002_retain_never_needed import RetainedGraphNeverNeeded
 from auditor.rules.mem.growing_lines import GrowingLine, GrowingLines
@@ -42,25 +42,23 @@ from auditor.evidence import (
     Snapshot,
     Source,
     Steps,
-    ZeroGrads,
 )
 from auditor.evidence.recorded.amp import AmpEvent, ScaleUpdate
 from auditor.evidence.recorded.batches import Batch, InWorker, Loader
-from auditor.evidence.recorded.device_calls import DeviceCall
 from auditor.evidence.recorded.op_ranges import Delicate
 from auditor.evidence.recorded.reads import Read
 from auditor.evidence.recorded.retained_graphs import NODE_CAP, Holding, Root
 from auditor.evidence.recorded.steps import Step
 from auditor.evidence.recorded.trend import Trend
-from auditor.evidence.recorded.zero_grad import ZeroGrad
 from auditor.evidence.snapshot.never_freed import NeverFreedLine
 from auditor.evidence.snapshot.segments import Block, Segment
 from auditor.evidence.source.read_purpose import Expression
 from auditor.model import Severity, Site
 from auditor.patch import plan
 from auditor.patch.edits import apply_edits
+from auditor.recordings.schema import BackwardRow, CallRow, ZeroGradRow
 from auditor.rule import NotLooked
-from tests.rules.asking import ask
+from tests.rules.asking import ask, loud, placed, rows
 
 CPU, CUDA, REHEARSED = Machine("cpu", 8), Machine("cuda", 8), Machine("rehearsal", 8)
 LINE = Site("trainer.py", 3, "step", "log(loss.item())")
@@ -305,7 +303,8 @@ def test_occurrences_per_step_are_averaged_over_all_steps():
 
 
 def calls(name, on, of=20, us=100.0, device="cuda"):
-    return DeviceCalls(device, of, tuple(DeviceCall(LINE, name, step, 1, us) for step in on))
+    made = (placed(CallRow(at=0, name=name, step=step, n=1, us=us), LINE) for step in on)
+    return DeviceCalls(device, of, tuple(made))
 
 
 def sync009(name, on=range(20), us=100.0, machine=CUDA, text="torch.cuda.empty_cache()"):
@@ -504,9 +503,13 @@ def graph001(*roots):
     )
 
 
+def backward_at(site, step, **more):
+    return placed(BackwardRow(**({"at": 0, "step": step, "n": 1, "retain": True} | more)), site)
+
+
 def test_the_line_that_retains_what_a_state_holds_is_a_place_of_it():
     kept = Site("trainer.py", 9, "step", "loss.backward(retain_graph=True)")
-    backward = Backward(2, (BackwardCall(kept, 1, retain=True),), frozenset({("trainer.py", 9)}))
+    backward = Backward(2, (backward_at(kept, 1),), frozenset({("trainer.py", 9)}))
     held = RetainedGraphs((root(growing(walked=True)),))
     (finding,) = GraphKeptAcrossSteps().detect(held, backward, CPU, source("state = h", LINE.line))
     assert [place.site.line for place in finding.places] == [3, 9]
@@ -517,7 +520,8 @@ def test_the_line_that_retains_what_a_state_holds_is_a_place_of_it():
 
 
 def test_gradients_that_nothing_differentiates():
-    calls = tuple(BackwardCall(LINE, step, create=True, followed=True) for step in range(3))
+    facts = {"retain": False, "create": True, "followed": True}
+    calls = tuple(backward_at(LINE, step, **facts) for step in range(3))
     code = source("g = grad(y, x, create_graph=True, retain_graph=True)")
 
     def found(backward):
@@ -528,8 +532,9 @@ def test_gradients_that_nothing_differentiates():
     (edit,) = RetainedGraphNeverNeeded().remedy(finding).edits
     assert (edit.action, edit.keyword, edit.safe) == ("drop_keyword", "create_graph", False)
     assert found(Backward(3, calls[:2])) == []
-    assert found(Backward(3, (*calls[:2], replace(calls[2], followed=False)))) == []
     assert found(Backward(3, calls, differentiated=frozenset({("trainer.py", 3)}))) == []
+    calls[2].followed = False
+    assert found(Backward(3, calls)) == []
 
 
 def growing(steps=12, by=1, **more):
@@ -624,8 +629,9 @@ def test_growth_is_not_claimed_from_few_steps_or_a_part_of_them():
 
 def test_retained_graph():
     def found(times=3, reused=frozenset(), text="loss.backward(retain_graph=True)", **more):
-        call = replace(BackwardCall(LINE, 0, retain=True, held_bytes=MIB), **more)
-        table = Backward(20, tuple(replace(call, step=step) for step in range(times)), reused)
+        facts = {"held_bytes": MIB, **more}
+        calls = tuple(backward_at(LINE, step, **facts) for step in range(times))
+        table = Backward(20, calls, reused)
         return list(RetainedGraphNeverNeeded().detect(table, CPU, source(text), Configs()))
 
     (finding,) = found()
@@ -1076,12 +1082,19 @@ def test_anomaly_mode_that_a_framework_switched_on_is_at_the_argument_that_asks_
     assert made == ([] if fixed is None else [fixed])
 
 
+def cleared(step, **more):
+    return ZeroGradRow(**({"at": 0, "n": 1, "set_to_none": False, "step": step} | more))
+
+
+def zero_filled(*given, text="", steps=20, **knobs):
+    sites = LINE, Site("trainer.py", 9)
+    tables = rows(*given, sites=sites), loud(steps), CPU, source(text)
+    return list(ask(GradientsFilledWithZeros(**knobs), *tables))
+
+
 def test_zero_filled_gradients():
     def found(on, text="optimizer.zero_grad(set_to_none=False)", **more):
-        table = ZeroGrads(
-            20, tuple(replace(ZeroGrad(LINE, step, set_to_none=False), **more) for step in on)
-        )
-        return list(GradientsFilledWithZeros().detect(table, CPU, source(text), Configs()))
+        return zero_filled(*(cleared(step, **more) for step in on), text=text)
 
     (finding,) = found(range(10))
     remedy = GradientsFilledWithZeros().remedy(finding)
@@ -1094,7 +1107,27 @@ def test_zero_filled_gradients():
         .edits
         == ()
     )
-    assert list(GradientsFilledWithZeros().detect(ZeroGrads(), CPU, source(), Configs())) == []
+    assert found(range(20, 40)) == []  # did not complete
+
+
+def test_lines_that_fill_with_zeros_stand_apart():
+    first, second = zero_filled(
+        cleared(1, at=1, n=2, us=30.0),
+        cleared(0, n=3, us=10.0),
+        cleared(2, us=2.0, owner="Module"),
+        cleared(1, set_to_none=True, n=90),
+        cleared(3, n=90),  # did not complete
+        steps=3,
+        share=0.3,
+    )
+    assert (first.site, first.per_step, first.steps) == (LINE, 4 / 3, 2)
+    assert first.facts == (("host time", "4 us per step (diagnostic pass)"),)
+    assert (second.site.line, second.per_step, second.steps) == (9, 2 / 3, 1)
+
+
+def test_gradients_that_are_filled_by_hand():
+    (finding,) = zero_filled(*(cleared(step, owner="Tensor") for step in range(20)))
+    assert finding.message.startswith("zero_() fills gradients with zeros that the next backward")
 
 
 @pytest.mark.parametrize(
@@ -1102,8 +1135,8 @@ def test_zero_filled_gradients():
 )
 def test_graph002_a_switch_of_the_users_is_changed_where_it_is_set(line):
     rows = f"keep = {{}}\n\n{line}\n"
-    call = BackwardCall(Site("t.py", 3, "", line), 0, retain=True)
-    table = Backward(20, tuple(replace(call, step=step) for step in range(5)))
+    site = Site("t.py", 3, "", line)
+    table = Backward(20, tuple(backward_at(site, step) for step in range(5)))
     rule = RetainedGraphNeverNeeded()
     (finding,) = rule.detect(table, CPU, Source({"t.py": rows.format("True")}), Configs())
     assert "retain_graph=keep, which was True (set at t.py:1: `keep = True`)" in finding.message
@@ -1120,8 +1153,7 @@ def test_graph002_a_switch_of_the_users_is_changed_where_it_is_set(line):
 
 def test_opt002_a_switch_of_the_users_is_changed_where_it_is_set():
     text = "optimizer.zero_grad(set_to_none=args.drop)"
-    table = ZeroGrads(20, tuple(ZeroGrad(LINE, step, set_to_none=False) for step in range(20)))
-    (finding,) = GradientsFilledWithZeros().detect(table, CPU, source(text), Configs())
+    (finding,) = zero_filled(*(cleared(step) for step in range(20)), text=text)
     assert "set_to_none=args.drop, which was False" in finding.message
     remedy = GradientsFilledWithZeros().remedy(finding)
     assert (

@@ -6,32 +6,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from typing import ClassVar
 
 from auditor import amounts
 from auditor.batch_means import Estimate, mean_of
+from auditor.evidence.grouping import by_line
 from auditor.evidence.recorded.machine import Device, device_of
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.recorded.timed_calls import CallingLine
-from auditor.evidence.table import Evidence, Table, rows_of
-from auditor.model import Site
+from auditor.evidence.table import Evidence, Rows, Table
 from auditor.recordings.schema import CallRow
 
 
 @dataclass(frozen=True)
-class DeviceCall:
-    """Calls of one function at one place in one step; ``us`` is host time inside them."""
-
-    site: Site
-    name: str
-    step: int
-    n: int = 1
-    us: float = 0.0
-
-
-@dataclass(frozen=True)
-class CallSite(CallingLine[DeviceCall]):
+class CallSite(CallingLine[CallRow]):
     """A line that makes such calls. ``calls`` are those of the pass that it was judged by; their
     time has waiting for a processor taken off.
     """
@@ -73,7 +61,7 @@ class DeviceCalls(Table):
 
     device: Device = "cpu"
     steps: int = 0
-    calls: tuple[DeviceCall, ...] = ()
+    calls: tuple[CallRow, ...] = ()
     pass_name: str = "quiet"
 
     @classmethod
@@ -81,24 +69,12 @@ class DeviceCalls(Table):
         """From the quiet pass if any of its steps completed."""
         steps = evidence.get(Steps)
         name = "quiet" if steps.quiet else "loud"
-        rows = [row for row in rows_of(evidence, CallRow) if row.pass_name == name]
-        calls = tuple(
-            DeviceCall(evidence.recording.site(row.at), row.name, row.step, row.n, row.us)
-            for row in rows
-        )
+        calls = tuple(row for row in evidence.get(Rows[CallRow]) if row.pass_name == name)
         return cls(device_of(evidence), len(steps.quiet or steps.loud), calls, name)
 
     def sites(self, names: Iterable[str]) -> Iterator[CallSite]:
         """Lines that call any of ``names``, by file and line."""
         wanted = frozenset(names)
-        calls = sorted(
-            (call for call in self.calls if call.name in wanted and call.step < self.steps),
-            key=_by_line,
-        )
-        for _, there in groupby(calls, key=_by_line):
-            here = tuple(there)
-            yield CallSite(here[0].site, here, self.steps, self.pass_name)
-
-
-def _by_line(call: DeviceCall) -> tuple[str, int]:
-    return call.site.file, call.site.line
+        chosen = (call for call in self.calls if call.name in wanted and call.step < self.steps)
+        for calls in by_line(chosen):
+            yield CallSite(calls[0].site, tuple(calls), self.steps, self.pass_name)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from auditor.rules.graph.backward import Backward, BackwardCall, Retained
+from auditor.rules.graph.backward import Backward, Retained
 
 from auditor.model import Site
-from tests.evidence.recorded.rows import loud, quiet, steps
+from auditor.recordings.schema import BackwardRow
+from tests.evidence.recorded.rows import loud, steps
 
 
-def call(step, at=0, n=1, *, retain=True, create=False, held=None, row=loud):
+def call(step, at=0, n=1, *, retain=True, create=False, held=None):
     more = {} if held is None else {"held_bytes": held}
-    return row(step, at=at, n=n, retain=retain, create=create, **more)
+    return loud(step, at=at, n=n, retain=retain, create=create, **more)
 
 
 def table(seen, rows, reused=()):
@@ -24,7 +25,6 @@ def test_lines_that_kept_graphs_for_nothing(seen):
         call(0, n=1, held=70),
         call(2, n=5, retain=False, held=900),
         call(4, n=90),  # did not complete
-        call(0, row=quiet, n=90),
         call(0, at=1),
         call(1, at=1, retain=False, create=True),
         call(0, at=2, n=7),
@@ -46,5 +46,7 @@ def test_a_line_whose_graph_was_walked_again_is_left_out(seen):
 
 def test_nothing_held_is_measured_too():
     site = Site("trainer.py", 1)
-    assert Retained(site, (BackwardCall(site, 0, held_bytes=0),), 1).held_bytes == 0
-    assert Retained(site, (BackwardCall(site, 0),), 1).held_bytes is None
+    call = BackwardRow(at=0, retain=True, n=1)
+    assert Retained(site, (call,), 1).held_bytes is None
+    call.held_bytes = 0
+    assert Retained(site, (call,), 1).held_bytes == 0

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from auditor.evidence import DeviceCalls
-from auditor.evidence.recorded.device_calls import CallSite, DeviceCall
+from auditor.evidence.recorded.device_calls import CallSite
 from auditor.model import Site
+from auditor.recordings.schema import CallRow
 from tests.evidence.recorded.rows import loud, quiet, steps
 
 SITE = Site("trainer.py", 3)
@@ -46,7 +47,7 @@ def test_without_a_quiet_step_the_loud_pass_has_counts_and_no_price(seen):
 
 @pytest.mark.parametrize("number", [4, 5])
 def test_a_price_needs_five_steps_and_counts_those_without_a_call(number):
-    calls = tuple(DeviceCall(SITE, "synchronize", 1, us=50.0) for _ in range(2))
+    calls = (CallRow(at=0, name="synchronize", step=1, n=1, us=50.0),) * 2
     price = CallSite(SITE, calls, number, "quiet").price
     if number < 5:
         assert price is None

@@ -1,0 +1,9 @@
+"""Calls of optimizers in a trace: a rehearsal has none."""
+
+from __future__ import annotations
+
+from auditor.rules.opt.opt001_single_tensor_optimizer import RunsOptimizerCalls
+
+
+def test_a_rehearsal_has_no_trace_to_ask(seen):
+    assert seen(device="rehearse", steps=[]).get(RunsOptimizerCalls) == RunsOptimizerCalls()
