@@ -115,7 +115,7 @@ def _quantized(  # noqa: PLR0917 - the arguments that torch gives it
     if name == "torch.per_tensor_affine" and len(scheme) == 3:
         _, scale, zero = scheme
         demand(type(scale) is float and SCALES[0] <= scale <= SCALES[1], SCALE)
-        demand(type(zero) is int and low <= zero <= high)
+        demand(type(zero) is int and low <= zero <= high and packed == 1)
         return stored
     demand(name in PER_CHANNEL and len(scheme) == 4)
     _, scales, zeros, axis = scheme
@@ -124,9 +124,13 @@ def _quantized(  # noqa: PLR0917 - the arguments that torch gives it
         if isinstance(each, list):
             demand(len(each) == stored.shape[axis])
             demand(all(type(number) in (int, float) for number in each))
+            demand(all(map(math.isfinite, each)), SCALE)
         else:
             demand(is_stored(each) and each.dtype in kinds)
             demand(each.shape == (stored.shape[axis],))
+    by_float = isinstance(zeros, Stored) and zeros.dtype == "float32"  # whatever the name says
+    demand(not by_float or stored.dtype != "qint32")  # torch dies of it
+    demand(by_float or packed == 1)  # torch cannot read it
 
     def check(look: Look) -> None:
         import numpy as np
@@ -137,7 +141,7 @@ def _quantized(  # noqa: PLR0917 - the arguments that torch gives it
         )
         with np.errstate(all="ignore"):
             demand(not (np.abs(factors) * (np.abs(zero) + high - low) > LARGEST).any(), SCALE)
-        demand(name.endswith("qparams") or not ((zero < low) | (zero > high)).any())
+        demand(by_float or not ((zero < low) | (zero > high)).any())
 
     return Composite("quantized", {"": stored, "scales": scales, "zero_points": zeros}, check)
 

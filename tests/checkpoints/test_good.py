@@ -231,6 +231,7 @@ def nested(sizes, strides, offsets, buffer):
 
 
 CHANNEL = Global("torch.per_channel_affine")
+FLOATS = Global("torch.per_channel_affine_float_qparams")
 SCALES, ZEROS = tensor(torch.ones(2).double()), tensor(torch.zeros(2).long())
 CRASHES = {
     "coo beyond": coo([[0, 10**9], [0, 1]]),
@@ -260,8 +261,16 @@ CRASHES = {
     "channel of a listed scale that overflows": quantized(
         torch.ones(2, 3), (CHANNEL, [1e300, 1.0], [0, 0], 0)
     ),
+    "channel of a listed scale that is none": quantized(
+        torch.ones(2, 3), (CHANNEL, [math.nan, 1.0], [0, 0], 0)
+    ),
     "channel of a zero that no number is": quantized(
         torch.ones(2, 3), (CHANNEL, SCALES, tensor(torch.tensor([300, 0])), 0)
+    ),
+    "channel of floats and 32 bits": Call(
+        REBUILD._rebuild_qtensor,
+        *(Data(bytes(24), "qint32", 6), 0, (2, 3), (3, 1)),
+        *((FLOATS, SCALES, tensor(torch.zeros(2)), 0), False, OrderedDict()),
     ),
     "channel of another axis": quantized(torch.ones(2, 2), (CHANNEL, SCALES, ZEROS, 5)),
 }
@@ -299,7 +308,7 @@ def test_two_numbers_in_a_byte_are_integers(judged, tmp_path):
         (3, 5), scales=scales, zero_points=zeros, axis=0, dtype=torch.quint4x2
     )
     assert not judged({"w": weight}).good
-    rows = (Global("torch.per_channel_affine_float_qparams"), SCALES, tensor(torch.zeros(2)), 0)
+    rows = (FLOATS, SCALES, tensor(torch.zeros(2)), 0)
     for numel, good in ((5, True), (6, True), (4, False)):
         raw = Data(bytes(numel), "quint4x2", numel)
         made = Call(REBUILD._rebuild_qtensor, raw, 0, (2, 5), (5, 1), rows, False, OrderedDict())
