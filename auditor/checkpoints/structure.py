@@ -152,7 +152,7 @@ def structure(tree: Any) -> Structure:
             _sort_in(found, path, value if isinstance(value, dict) else _parts(value))
         elif isinstance(value, (int, float, complex)):
             _take_number(found, path, value)
-        elif not among_results(path) and _lists_weights(value):
+        elif _lists_weights(value) and not among_results(path):
             found.weights.add(path)
     found.progress = {name: n for name, n in found.progress.items() if 0 <= n < COUNT}
     return found
@@ -243,9 +243,9 @@ def _of_layer(key: Any) -> bool:
 
 
 def _is_rng(path: Path) -> bool:
-    return bool(path) and any(
-        isinstance(key, str) and any(word in key.lower() for word in RNG_WORDS) for key in path[:3]
-    )
+    """True for a key of a random state, near the root."""
+    key = path[-1] if 0 < len(path) <= 3 else 0
+    return isinstance(key, str) and any(word in key.lower() for word in RNG_WORDS)
 
 
 # -- facts of each part ----------------------------------------------------------------------------

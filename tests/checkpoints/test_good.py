@@ -789,6 +789,27 @@ def test_opcodes_that_torchs_reader_lacks_get_a_note(judged):
         )
 
 
+def test_long_lists_of_numbers_are_read_in_rows(judged, monkeypatch):
+    monkeypatch.setattr(opcodes, "OPERATIONS", 3000)
+    numbers = [*range(70000), *(each / 2 for each in range(9000)), *range(-5000, 0), 1, 70000, 2]
+    raw = real_checkpoints.saved({"w": ONES, "order": numbers})
+    assert judged(raw).good
+    with zipfile.ZipFile(io.BytesIO(raw)) as file:
+        name = next(each for each in file.namelist() if each.endswith("data.pkl"))
+        pickled = file.read(name)
+    loaded = pickles.load(io.BytesIO(pickled), 0, len(pickled), "zip")
+    assert loaded.tree["order"] == numbers
+    assert [path for path, _ in pickles.walk(loaded.tree)] == [(), ("w",), ("order",)]
+    assert [*map(type, loaded.tree["order"])] == [*map(type, numbers)]
+
+
+def test_a_nan_in_a_long_list_is_seen(judged):
+    many = [float(each) for each in range(3000)]
+    assert judged({"model": {"w": many, "b": ONES}}).good
+    (found,) = judged({"model": {"w": [*many, math.nan, 1.0], "b": ONES}}).poisoned
+    assert found.name == "model.w[3000]"
+
+
 def test_opcodes_are_those_of_torchs_reader():
     import pickle
 
