@@ -207,7 +207,7 @@ def walk(
     root: Any, apart: Callable[[Place], bool] = lambda path: False, left: list[str] | None = None
 ) -> Iterator[tuple[Place, Any]]:
     """Values with their path, containers before what is in them; each container once. Numbers and
-    texts in lists are left out, but for those that are not finite.
+    texts in lists are left out, but for the first that are not finite.
 
     What lies below keys that are ``apart`` and elsewhere too is visited twice. ``left`` grows with
     sentences about what is left out.
@@ -246,11 +246,7 @@ def _inner(value: Any) -> list[tuple[str | int, Any]] | None:
             if isinstance(key, str) or type(each) not in LEAVES
         ]
     if isinstance(value, (list, tuple)):
-        return [
-            (number, each)
-            for number, each in enumerate(value)
-            if type(each) not in LEAVES and (type(each) is not float or not isfinite(each))
-        ]
+        return _in_list(value)
     if isinstance(value, Made):
         parts = [
             _inner(part) if isinstance(part, dict) else [(number, part)]
@@ -258,3 +254,19 @@ def _inner(value: Any) -> list[tuple[str | int, Any]] | None:
         ]
         return [item for part in parts for item in part or ()]
     return None
+
+
+def _in_list(values: list[Any] | tuple[Any, ...]) -> list[tuple[str | int, Any]]:
+    """All but plain values; of numbers that are not finite the first NaN, inf and -inf."""
+    found: list[tuple[str | int, Any]] = []
+    odd: set[str] = set()
+    for number, each in enumerate(values):
+        kind = type(each)
+        if kind in LEAVES:
+            continue
+        if kind is float:
+            if isfinite(each) or str(each) in odd:
+                continue
+            odd.add(str(each))
+        found.append((number, each))
+    return found

@@ -645,7 +645,7 @@ def test_plain_numbers_of_a_model_are_looked_at(judged, value):
     for key in ("state_dict", "model"):
         (found,) = judged({key: {"gamma": value, "t": ONES}, "loss": math.nan}).poisoned
         assert found.name.startswith(f"{key}.gamma") and found.role == "model"
-        assert judged({key: {"gamma": value}}).verdict == "BAD"
+        assert judged({key: {"gamma": value}}).verdict == "not looked at"
     deeper = judged({"model": {"a": {"gamma": value}, "t": ONES}})
     assert deeper.verdict == "not looked at" and "model.a.gamma" in deeper.scan.limits[0]
 
@@ -654,7 +654,19 @@ def test_plain_numbers_that_are_no_weights_may_be_odd(judged):
     assert judged(
         {"model": {"w": ONES, "max_norm": math.inf}, "psnr": math.nan, "x": [math.nan]}
     ).good
-    assert judged({"model": {"w": ONES, "losses": [math.nan]}, "config": {"eps": math.inf}}).good
+    settings = {
+        "config": {"model": {"eps": math.inf, "seeds": [math.nan]}},
+        "module": {"x": math.inf},
+    }
+    assert judged(
+        {"model": {"w": ONES, "losses": [math.nan], "cfg": {"x": math.nan}}, **settings}
+    ).good
+
+
+def test_plain_attributes_of_parameters_are_looked_at(judged):
+    weight = torch.nn.Parameter(torch.ones(2))
+    weight.scale_of = math.nan
+    assert [each.name for each in judged({"w": weight}).poisoned] == ["w.scale_of"]
 
 
 def test_storages_without_dtype_are_not_looked_at(judged):
