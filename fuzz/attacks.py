@@ -47,8 +47,7 @@ def _random(chance: random.Random, *shape: int) -> torch.Tensor:
 def _poisoned(chance: random.Random, values: torch.Tensor) -> torch.Tensor:
     if values.dtype.is_floating_point and values.numel() and chance.random() < 0.3:
         place = chance.randrange(values.numel())
-        odd = (math.nan, math.inf, -math.inf) if values.any() else (math.nan,)  # else it is a mask
-        values.view(-1)[place] = chance.choice(odd)
+        values.view(-1)[place] = chance.choice((math.nan, math.inf, -math.inf))
     return values
 
 
@@ -100,7 +99,10 @@ def _strided(chance: random.Random) -> Any:
     values = _random(chance, *shape)
     if dtype.is_floating_point or dtype.is_complex:
         values = _poisoned(chance, values)
-    return tensor(values.to(dtype), grad=dtype.is_floating_point and chance.random() < 0.3)
+    more: dict[str, Any] = {"grad": dtype.is_floating_point and chance.random() < 0.3}
+    if chance.random() < 0.2:
+        more["bits"] = {chance.choice(("conj", "neg")): chance.choice((True, False))}
+    return tensor(values.to(dtype), **more)
 
 
 def _integers(values: Any) -> Any:
@@ -151,14 +153,18 @@ def _nested(chance: random.Random) -> Any:
 
 
 def _quantized(chance: random.Random) -> Any:
-    kind = chance.choice(("qint8", "quint8", "qint32"))
-    width = 4 if kind == "qint32" else 1
-    stored = Data(bytes(6 * width), kind, 6)
+    kind = chance.choice(("qint8", "quint8", "qint32", "quint4x2"))
+    held = {"qint32": 24, "quint4x2": chance.choice((3, 4, 6))}.get(kind, 6)
+    stored = Data(bytes(held), kind, held if kind == "quint4x2" else 6)
     scheme: Any = (Global("torch.per_tensor_affine"), chance.choice((0.5, 1e-9, math.nan)), 3)
     if chance.random() < 0.5:
         scales = _poisoned(chance, torch.ones(2).double())
+        scales[0] *= chance.choice((1.0, 1.0, 0.0, -1.0, 1e-300, 1e37, 1e300))
         name = Global("torch.per_channel_affine")
-        scheme = (name, tensor(scales), _integers([0, 1]), 0)
+        zeros = _integers([0, chance.choice((1, 1, -1, 15, 200, 2**40))])
+        if kind == "quint4x2" or chance.random() < 0.2:
+            name, zeros = Global("torch.per_channel_affine_float_qparams"), tensor(torch.ones(2))
+        scheme = (name, tensor(scales), zeros, 0)
     return Call(REBUILD._rebuild_qtensor, stored, 0, (2, 3), (3, 1), scheme, False, OrderedDict())
 
 

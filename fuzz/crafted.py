@@ -27,6 +27,7 @@ STORAGES = {
     "qint8": torch.QInt8Storage,
     "quint8": torch.QUInt8Storage,
     "qint32": torch.QInt32Storage,
+    "quint4x2": torch.QUInt4x2Storage,
     "bytes": torch.UntypedStorage,
 }
 

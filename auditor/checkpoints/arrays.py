@@ -1,5 +1,5 @@
-"""Arrays, numbers and random states of numpy, made of bytes in the pickle: only numbers and texts,
-never objects.
+"""Arrays, numbers and random states of numpy, made of bytes in the pickle. Only numbers and texts are
+looked at; of dates, objects and structures it is said that they are not.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 from auditor.checkpoints.contents import Malformed, Storage, Stored
@@ -26,7 +27,21 @@ KINDS = {
 """dtypes by the word that numpy pickles."""
 
 TEXT = re.compile(r"[SU](\d{1,9})")
+OTHERS = re.compile(r"(?:O8?|V\d{1,9}|[Mm]8|f1[26]|c24|c32)")
+UNREAD = {
+    "O": "object",
+    "V": "void",
+    "M": "datetime64",
+    "m": "timedelta64",
+    "f": "longdouble",
+    "c": "clongdouble",
+}
+"""Kinds whose values are not looked at, by the first letter of their word."""
+
 WRONG = "an array of numpy is described wrongly, or holds more than numbers and texts"
+
+HAS_OBJECTS = 1
+"""Flag of a dtype whose arrays are saved as lists of objects."""
 
 _WORD = {"has_uint32": (0, 1), "uinteger": (0, 2**32 - 1)}
 _PCG = {"state": {"state": (0, 2**128 - 1), "inc": (0, 2**128 - 1)}, **_WORD}
@@ -44,27 +59,36 @@ SEEDS = "numpy.random.bit_generator.SeedSequence"
 
 
 class Kind(Mark):
-    """A dtype: ``word`` is numpy's (``f4``, ``U3``)."""
+    """A dtype: ``word`` is numpy's (``f4``, ``U3``), ``unread`` the name of a kind whose values are
+    not looked at, else empty.
+    """
 
-    __slots__ = ("big", "settled", "width", "word")
+    __slots__ = ("big", "objects", "settled", "unread", "width", "word")
 
     def __init__(self, word: Any, align: Any = False, copy: Any = False) -> None:
-        text = TEXT.fullmatch(word) if isinstance(word, str) else None
-        if (
-            not isinstance(align, bool)
-            or not isinstance(copy, bool)
-            or (word not in KINDS and text is None)
-        ):
+        if not isinstance(word, str) or not isinstance(align, bool) or not isinstance(copy, bool):
             raise Malformed(WRONG)
-        self.word: str = word
+        read = word in KINDS or TEXT.fullmatch(word)
+        if not read and not OTHERS.fullmatch(word):
+            raise Malformed(WRONG)
+        self.word = word
+        self.unread = "" if read else f"numpy.{UNREAD[word[0]]}"
         self.big = self.settled = False
-        self.width = (4 if word[0] == "U" else 1) * int(word[1:])
+        self.objects = word[0] == "O"
+        self.width = (4 if word[0] == "U" else 1) * int(word[1:] or 8)
 
     def build(self, state: Any) -> None:
         """Its order of bytes; fields and parts are no plain numbers."""
-        if not isinstance(state, tuple) or len(state) != 8 or self.settled or not self.width:
+        if not isinstance(state, tuple) or self.settled or not self.width:
             raise Malformed(WRONG)  # of one that is in use numpy would change what arrays hold
         self.settled = True
+        if self.unread:
+            self.objects |= (
+                len(state) > 7 and type(state[7]) is int and bool(state[7] & HAS_OBJECTS)
+            )
+            return
+        if len(state) != 8:
+            raise Malformed(WRONG)
         version, order, *parts, width, align, flags = state
         own = {"U": (self.width, 4, 8), "S": (self.width, 1, 0)}.get(self.word[0], (-1, -1, 0))
         if (version, parts) != (3, [None] * 3) or order not in ("<", ">", "|", "="):
@@ -101,21 +125,25 @@ class Array(Stored):
     def fill(self, shape: Any, kind: Any, raw: Any) -> None:
         """Raises :class:`Malformed` where the bytes are not those of so many numbers."""
         sizes = shape_of(shape)
-        if not isinstance(kind, Kind) or not isinstance(raw, (bytes, bytearray)):
+        if not isinstance(kind, Kind):
             raise Malformed(WRONG)
+        if not isinstance(raw, list if kind.objects else (bytes, bytearray)):
+            raise Malformed(WRONG)
+        if kind.unread:
+            kind.settled = True
+            self._set(Storage("", kind.unread, 0, raw=b""), sizes)
+            return
         if len(raw) != math.prod(sizes) * kind.width or len(sizes) > 32:
             raise Malformed(WRONG)
         dtype = KINDS.get(kind.word, "bytes")
         numbers = (len(raw),) if dtype == "bytes" else sizes
         kind.settled = True
-        found = Storage("", dtype, math.prod(numbers), raw=_little(kind, raw))
-        for field, value in {
-            "storage": found,
-            "dtype": dtype,
-            "shape": numbers,
-            "stride": contiguous(numbers),
-        }.items():
-            object.__setattr__(self, field, value)
+        self._set(Storage("", dtype, math.prod(numbers), raw=_little(kind, raw)), numbers)
+
+    def _set(self, storage: Storage, shape: tuple[int, ...]) -> None:
+        made = Stored(storage, storage.dtype, 0, shape, contiguous(shape))
+        for field in fields(made):
+            object.__setattr__(self, field.name, getattr(made, field.name))
 
 
 def _little(kind: Kind, raw: Any) -> bytes:
@@ -147,9 +175,12 @@ def _from_buffer(raw: Any, kind: Any, shape: Any, order: Any) -> Array:
 
 
 def _scalar(kind: Any, raw: Any) -> Any:
-    """The number or text itself."""
+    """The number or text itself; what is not looked at, as an array of no dimensions."""
     import numpy as np
 
+    if isinstance(kind, Kind) and kind.unread:
+        kind.settled = True
+        return Stored(Storage("", kind.unread, 0, raw=b""), kind.unread, 0, (), ())
     if not isinstance(kind, Kind) or not isinstance(raw, bytes) or len(raw) != kind.width:
         raise Malformed(WRONG)
     kind.settled = True
@@ -223,7 +254,10 @@ class Seeds(Generator):
             each = ahead.pop()
             if isinstance(each, (tuple, list)):
                 ahead.extend(each)
-            elif each is not None and type(each) is not int and not isinstance(each, Array):
+            elif isinstance(each, Array):
+                if "int" not in each.dtype:
+                    raise Malformed(WRONG)
+            elif each is not None and type(each) is not int:
                 raise Malformed(WRONG)
 
 

@@ -38,6 +38,8 @@ BYTES = {
     "qint8": 1,
     "quint8": 1,
     "qint32": 4,
+    "quint4x2": 1,
+    "quint2x4": 1,
     "float4_e2m1fn_x2": 1,
     "bits8": 1,
     "bits16": 2,
@@ -50,6 +52,9 @@ BYTES = {
 untyped storage.
 """
 
+
+PACKED = {"quint4x2": 2, "quint2x4": 4}
+"""Numbers in an element of a storage, by dtype: of the others one."""
 
 COUNT = 2**63
 """Sizes, offsets and counters of a real file are smaller."""
@@ -110,12 +115,14 @@ class Stored:
 
     @property
     def span(self) -> int:
-        """Elements from the first to the last that the view touches; 0 for an empty tensor."""
+        """Elements of the storage from the first to the last that the view touches; 0 for an empty
+        tensor.
+        """
         if 0 in self.shape:
             return 0
-        return (
-            sum((size - 1) * step for size, step in zip(self.shape, self.stride, strict=True)) + 1
-        )
+        steps = zip(self.shape, self.stride, strict=True)
+        last = sum((size - 1) * step for size, step in steps)
+        return last // PACKED.get(self.dtype, 1) + 1
 
     @property
     def span_bytes(self) -> int:

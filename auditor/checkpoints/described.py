@@ -81,7 +81,7 @@ def view(storage: Any, dtype: str, offset: Any, shape: Any, stride: Any) -> Stor
     )
     demand(len(stored.shape) == len(stored.stride))
     held, last = storage.within * BYTES.get(storage.dtype, width), (offset + stored.span) * width
-    if last > held:
+    if stored.span and last > held:
         raise Malformed(f"a tensor needs bytes {offset * width} to {last} of a storage of {held}")
     return stored
 

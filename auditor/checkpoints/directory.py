@@ -8,6 +8,7 @@ record's own header. Layout: PKWARE's APPNOTE.TXT, 4.3.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from struct import Struct
@@ -28,6 +29,9 @@ LATER, UTF8, LEVELS = 8, 0x800, 6
 """Flags that torch reads: sizes and checksum stand behind the data; names are UTF-8; the level of a
 compression, which is none. Others are of encryption and of patches.
 """
+
+COMMENT = 0xFFFF
+"""Bytes of a comment behind the directory at most."""
 
 DIRECTORY_LIMIT = 2**27
 """Bytes of a directory at most: a million records have 100 MB."""
@@ -65,13 +69,18 @@ class _Entry:
         return self.raw.decode("utf-8", "replace")
 
 
-def records_of(file: IO[bytes], size: int) -> list[Record]:
-    """All records in the order of the directory. Raises :class:`Malformed`."""
+def records_of(
+    file: IO[bytes], size: int, expect: Callable[[list[str]], None] = lambda names: None
+) -> list[Record]:
+    """All records in the order of the directory. Raises :class:`Malformed`, and what ``expect``
+    raises, which is asked about their names before any is looked at.
+    """
     begin, length, count = _end(file, size)
     if length > DIRECTORY_LIMIT:
         raise Malformed("its directory is larger than any checkpoint needs")
     file.seek(begin)
     entries = _entries(file.read(length), count)
+    expect([entry.name for entry in entries])
     records = [_located(file, entry, begin) for entry in entries]
     places = sorted(
         (entry.offset, record.start + record.size)
@@ -96,11 +105,9 @@ def _end(file: IO[bytes], size: int) -> tuple[int, int, int]:
     file.seek(size - END.size)
     magic, disk, first, here, count, length, begin, comment = END.unpack(file.read(END.size))
     if magic != END_MAGIC:
-        raise Malformed(CUT)
+        raise Malformed(_without_end(file, size))
     if comment or disk or first or here != count:
-        raise Malformed(
-            "its directory has a comment or several parts, which torch.save never writes"
-        )
+        raise Malformed("its directory has several parts, which torch.save never writes")
     end, told = size - END.size, (begin, length, count)
     file.seek(max(0, end - LOCATOR.size))
     locator = file.read(LOCATOR.size)
@@ -112,6 +119,22 @@ def _end(file: IO[bytes], size: int) -> tuple[int, int, int]:
             "inside it"
         )
     return told
+
+
+def _without_end(file: IO[bytes], size: int) -> str:
+    """Why the file does not end with its directory's end: a comment or more stands behind it, or
+    nothing is there.
+    """
+    begin = max(0, size - END.size - COMMENT)
+    file.seek(begin)
+    tail = file.read(size - begin)
+    at = tail.rfind(END_MAGIC)
+    behind = len(tail) - at - END.size
+    if at < 0 or behind < 0:
+        return CUT
+    if END.unpack_from(tail, at)[-1] == behind:
+        return f"its directory has a comment of {behind} bytes, which torch.save never writes"
+    return f"{behind} bytes stand behind its directory, which torch.save never writes"
 
 
 def _end64(

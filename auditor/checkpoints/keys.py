@@ -1,5 +1,5 @@
-"""What the keys on the way to a value say about it: that it is a result, a bound or a mask, or lies
-in a model. A key says so as a whole: ``log`` is a result, ``log_alpha`` is not.
+"""What the keys on the way to a value say about it: that it is a result, a setting, a bound or a
+mask, or lies in a model. A key says so as a whole: ``log`` is a result, ``log_alpha`` is not.
 """
 
 from __future__ import annotations
@@ -36,6 +36,10 @@ _MASK = re.compile(
     r"(?:.*_)?(?:masks?|causal|alibi|(?:attn|attention|causal|alibi|logits?|masked)_bias)"
     r"|bad_words(?:_ids|_bias)?|(?:begin_)?suppress(?:_tokens|_ids|_logits)?"
 )
+_SETTINGS = re.compile(
+    r"(?:.*_)?(?:config|cfg|conf|hparams|hyper_?param(?:eter)?s|args|kwargs|opts?|options|settings"
+    r"|meta(?:data)?)"
+)
 _SEPARATOR = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[/ -]+")
 
 
@@ -53,6 +57,11 @@ def _is_result(key: str) -> bool:
 def among_results(path: Path) -> bool:
     """True where a key on the way says that results are kept there (``metrics``, ``best_loss``)."""
     return any(isinstance(key, str) and _is_result(key) for key in path)
+
+
+def among_settings(path: Path) -> bool:
+    """True where a key on the way says that the program's settings are kept there."""
+    return any(isinstance(key, str) and _SETTINGS.fullmatch(_in_words(key)) for key in path)
 
 
 def in_model(path: Path) -> bool:

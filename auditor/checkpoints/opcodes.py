@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable
 from struct import Struct
 from typing import Any
@@ -12,7 +13,12 @@ from auditor.checkpoints.machine import NUMBER, Machine, Short
 from auditor.checkpoints.marks import Group, frozen
 
 OPERATIONS = 12_000_000
-"""Opcodes of one pickle at most. 100,000 tensors with an optimizer's state have 5 million."""
+"""Opcodes of one pickle at most. 100,000 tensors with an optimizer's state have 5 million. Numbers
+that stand in a row count as one.
+"""
+
+ROW = 1000
+"""Numbers that are read at once: pickle puts as many into a list at a time."""
 
 
 def run(machine: Machine) -> Any:
@@ -52,8 +58,21 @@ def _empty(kind: Callable[[], Any]) -> Operation:
     return lambda machine: machine.stack.append(kind())
 
 
-def _number(form: Struct) -> Operation:
-    return lambda machine: machine.stack.append(form.unpack(machine.take(form.size))[0])
+def _number(form: Struct, code: bytes) -> Operation:
+    """A number, and at once those behind it that are written alike: lists have millions."""
+    row = re.compile(b"(?:%b.{%d}){1,%d}" % (re.escape(code), form.size, ROW), re.DOTALL)
+    each = Struct(f"{form.format[0]}x{form.format[1:]}")
+
+    def push(machine: Machine) -> None:
+        machine.stack.append(form.unpack(machine.take(form.size))[0])
+        data, at = machine.data, machine.at
+        if data.startswith(code, at) and data.startswith(code, at + each.size):
+            found = row.match(data, at)
+            if found is not None:
+                machine.stack += [number for (number,) in each.iter_unpack(found.group())]
+                machine.at = found.end()
+
+    return push
 
 
 def _text(form: Struct) -> Operation:
@@ -247,10 +266,10 @@ TABLE: dict[int, Operation] = {
     pickle.FLOAT[0]: lambda machine: machine.push(float(machine.line())),
     pickle.STRING[0]: _quoted,
     pickle.UNICODE[0]: lambda machine: machine.push(machine.line().decode("raw-unicode-escape")),
-    pickle.BININT[0]: _number(_I4),
-    pickle.BININT1[0]: _number(_U1),
-    pickle.BININT2[0]: _number(_U2),
-    pickle.BINFLOAT[0]: _number(_FLOAT),
+    pickle.BININT[0]: _number(_I4, pickle.BININT),
+    pickle.BININT1[0]: _number(_U1, pickle.BININT1),
+    pickle.BININT2[0]: _number(_U2, pickle.BININT2),
+    pickle.BINFLOAT[0]: _number(_FLOAT, pickle.BINFLOAT),
     pickle.LONG1[0]: _long(_U1),
     pickle.LONG4[0]: _long(_I4),
     pickle.BINUNICODE[0]: _text(_U4),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import isfinite
 from typing import IO, Any, Literal
 
 from auditor.checkpoints import allowed, arrays, described, opcodes, plain, tensors
@@ -205,18 +206,20 @@ Place = tuple[str | int, ...]
 def walk(
     root: Any, apart: Callable[[Place], bool] = lambda path: False, left: list[str] | None = None
 ) -> Iterator[tuple[Place, Any]]:
-    """All values with their path, containers before what is in them; each container once.
+    """Values with their path, containers before what is in them; each container once. Numbers and
+    texts in lists are left out, but for the first that are not finite.
 
-    What lies at places that are ``apart`` and elsewhere too is visited twice. ``left`` grows with
+    What lies below keys that are ``apart`` and elsewhere too is visited twice. ``left`` grows with
     sentences about what is left out.
     """
     seen: set[tuple[int, bool]] = set()
-    ahead: list[tuple[Place, Any]] = [((), root)]
+    ahead: list[tuple[Place, Any, bool]] = [((), root, False)]
     while ahead:
-        path, value = ahead.pop()
+        path, value, among = ahead.pop()
         inner = _inner(value)
         if inner is not None:
-            mark = id(value), apart(path)
+            among = among or apart(path[-1:])
+            mark = id(value), among
             if mark in seen:
                 continue
             seen.add(mark)
@@ -225,16 +228,25 @@ def walk(
             if left is not None:
                 left.append("it has so many values in values that not all of them were looked at")
             return
-        ahead.extend(((*path, key), each) for key, each in reversed(inner or ()))
+        ahead.extend(((*path, key), each, among) for key, each in reversed(inner or ()))
+
+
+LEAVES = frozenset({bool, bytes, int, str, type(None)})
+"""Kinds of values that say nothing without a key that is a word."""
 
 
 def _inner(value: Any) -> list[tuple[str | int, Any]] | None:
+    """What is in a container that is worth a look: a key, and what it is of."""
     if isinstance(value, dict):
         more = value.attributes if isinstance(value, Ordered) else {}
         every = (*value.items(), *more.items())
-        return [(key if isinstance(key, (str, int)) else "?", each) for key, each in every]
+        return [
+            (key if isinstance(key, (str, int)) else "?", each)
+            for key, each in every
+            if isinstance(key, str) or type(each) not in LEAVES
+        ]
     if isinstance(value, (list, tuple)):
-        return list(enumerate(value))
+        return _in_list(value)
     if isinstance(value, Made):
         parts = [
             _inner(part) if isinstance(part, dict) else [(number, part)]
@@ -242,3 +254,19 @@ def _inner(value: Any) -> list[tuple[str | int, Any]] | None:
         ]
         return [item for part in parts for item in part or ()]
     return None
+
+
+def _in_list(values: list[Any] | tuple[Any, ...]) -> list[tuple[str | int, Any]]:
+    """All but plain values; of numbers that are not finite the first NaN, inf and -inf."""
+    found: list[tuple[str | int, Any]] = []
+    odd: set[str] = set()
+    for number, each in enumerate(values):
+        kind = type(each)
+        if kind in LEAVES:
+            continue
+        if kind is float:
+            if isfinite(each) or str(each) in odd:
+                continue
+            odd.add(str(each))
+        found.append((number, each))
+    return found

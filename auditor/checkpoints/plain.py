@@ -30,6 +30,8 @@ FRACTION = re.compile(r"-?\d+(?:/[1-9]\d*)?")
 
 WRONG = "its pickle makes a value of parts that it never has"
 
+ENCODINGS = ("latin1", "latin-1", "utf-8", "utf8", "ascii")
+
 FACTORIES = frozenset(
     {
         *(f"builtins.{name}" for name in ("bool", "bytes", "dict", "float", "frozenset", "int")),
@@ -95,10 +97,10 @@ def _count(value: Any) -> bool:
 
 
 def _bytes(text: Any, encoding: Any) -> bytes:
-    """Bytes as protocol 2 writes them: a text of as many characters."""
-    demand(isinstance(text, str) and encoding in ("latin1", "latin-1"))
+    """Bytes as protocol 2 writes them: a text of as many characters, or one that is encoded."""
+    demand(isinstance(text, str) and encoding in ENCODINGS)
     try:
-        return str(text).encode("latin-1")
+        return str(text).encode(encoding)
     except UnicodeEncodeError:
         raise Malformed(WRONG) from None
 

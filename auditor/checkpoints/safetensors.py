@@ -37,6 +37,7 @@ DTYPES = {
     "F8_E4M3FNUZ": "float8_e4m3fnuz",
     "F8_E5M2FNUZ": "float8_e5m2fnuz",
     "F8_E8M0": "float8_e8m0fnu",
+    "F4": "float4_e2m1fn_x2",
 }
 """dtype by its word in the header; of any other the format's own reader makes no tensor."""
 
@@ -47,10 +48,11 @@ than six.
 
 
 def looks_like(head: bytes, size: int) -> bool:
-    """True if the file begins as the format does: the header's length, then an opening brace."""
+    """True if the file begins as the format does: the header's length, then an opening brace, if
+    need be behind space.
+    """
     return (
-        len(head) > 8
-        and head[8:9] == b"{"
+        head[8:].lstrip(b" \t\r\n").startswith(b"{")
         and 2 <= int.from_bytes(head[:8], "little") <= HEADER_LIMIT
     )
 
@@ -100,7 +102,8 @@ def _header(raw: bytes) -> dict[str, Any]:
         raise Malformed("its header asks for more memory than it can need") from None
     if not isinstance(header, dict):
         raise Malformed("its header is damaged: it is not an object")
-    metadata = header.pop("__metadata__", {})
+    metadata = header.pop("__metadata__", None)
+    metadata = {} if metadata is None else metadata
     if not isinstance(metadata, dict) or not all(
         isinstance(each, str) for each in metadata.values()
     ):
@@ -132,6 +135,10 @@ def _tensor(name: str, entry: Any, held: int) -> tuple[Stored, tuple[int, int]]:
     dtype = DTYPES.get(kind) if isinstance(kind, str) else None
     if dtype is None:
         raise Malformed(f"is of {str(kind)[:20]}, which is no dtype of the format that torch has")
+    if kind == "F4":  # two numbers in an element
+        if not shape or shape[-1] % 2:
+            raise Malformed(f"has two numbers in a byte, and a shape of {shape}")
+        shape = [*shape[:-1], shape[-1] // 2]
     (first, end), numel, width = ends, math.prod(shape), BYTES[dtype]
     if first > end:
         raise Malformed("ends before it begins")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import replace
@@ -42,6 +43,9 @@ WORDS = frozenset(
 
 INDEX = ".index.json"
 """End of the name of the file that lists the shards of a checkpoint (Hugging Face)."""
+
+SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\..+)")
+"""Name of one of several shards: its number, and how many there are (Hugging Face)."""
 
 INDEX_LIMIT = 2**26
 """Bytes of an index at most: one of a hundred thousand tensors has 10 MB."""
@@ -279,7 +283,26 @@ def passed_over(path: Path) -> tuple[str, ...]:
 
 def scan_any(path: Path) -> Scan:
     """Read a file, or all shards that an index lists. Raises :class:`NotACheckpoint`."""
-    return _sharded(path) if path.name.endswith(INDEX) else scan(path)
+    if path.name.endswith(INDEX):
+        return _sharded(path)
+    found = scan(path)
+    return replace(found, damage=(*found.damage, *_missing_shards(path)))
+
+
+def _missing_shards(path: Path) -> list[str]:
+    """Whether one of the shards that a file's name counts is not beside it."""
+    own = SHARD.fullmatch(path.name)
+    if own is None:
+        return []
+    beside = [SHARD.fullmatch(each.name) for each in path.parent.iterdir()]
+    there = {int(each[2]) for each in beside if each and each.group(1, 3, 4) == own.group(1, 3, 4)}
+    first = 0 if 0 in there else 1
+    missing = sorted({*range(first, first + int(own[3]))} - there)
+    if not missing:
+        return []
+    name = f"{own[1]}-{missing[0]:05}-of-{own[3]}{own[4]}"
+    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    return [printable(f"it is one of {int(own[3])} shards, of which {name}{more} is not beside it")]
 
 
 def scan_apart(path: Path) -> Scan:

@@ -22,9 +22,9 @@ from auditor.checkpoints.contents import (
 )
 from auditor.checkpoints.described import complete, is_tensor
 from auditor.checkpoints.keys import (
-    MODELS,
     Path,
     among_results,
+    among_settings,
     in_model,
     is_bound,
     may_be_infinite,
@@ -82,7 +82,7 @@ class Structure:
         """Whose tensor it is: ``optimizer``, ``model`` or ``other``. A bound or a mask is nobody's
         while it is infinite (of observers that saw nothing), but a parameter is a weight.
         """
-        learned = any(path[:length] in self.parameters for length in range(len(path) + 1))
+        learned = self._learned(path)
         if not learned and may_be_infinite(path, tally, dimensions):
             return "other"
         if any(path[: len(owner)] == owner for owner in self.optimizers):
@@ -112,29 +112,35 @@ class Structure:
 
     def odd(self) -> list[TensorFacts]:
         """Plain numbers of optimizers, schedulers, scalers and models that are not finite, and may
-        not be so; ``other`` are those that lie deeper in a model, where settings may be, too.
+        not be so; of those in a model that are no values of a state dict the role is ``other``.
         """
-        owners = (*self.optimizers, *self.schedulers, *self.scalers)
-        found = []
-        for path, number in self.numbers:
-            if is_bound(path) and not math.isnan(number):
-                continue
-            role: Role = "other"
-            if any(path[: len(owner)] == owner for owner in owners):
-                role = "optimizer"
-            elif may_be_nan(path, 0) or not (self._beside_weights(path) or in_model(path)):
-                continue
-            elif self._beside_weights(path):
-                role = "model"
-            found.append(TensorFacts(named(path), PLAIN, (), role, _tally(number), path))
-        return found
+        return [
+            TensorFacts(named(path), PLAIN, (), role, _tally(number), path)
+            for path, number in self.numbers
+            if (math.isnan(number) or not is_bound(path))
+            and (role := self._role_of_number(path, number)) is not None
+        ]
 
-    def _beside_weights(self, path: Path) -> bool:
-        """Whether a number, or the list that it is in, is a value of a state dict."""
-        while path and isinstance(path[-1], int):
-            path = path[:-1]
-        owner = path[:-1]
-        return bool(owner) and (owner in self.weights or owner[-1] in MODELS)
+    def _role_of_number(self, path: Path, number: float) -> Role | None:
+        """Whose plain number it is; None if it is a result, a setting, or nobody's."""
+        if any(path[: len(each)] == each for each in self._owners):
+            return "optimizer"
+        if may_be_nan(path, 0) or among_settings(path):
+            return None
+        place = path
+        while place and isinstance(place[-1], int):
+            place = place[:-1]  # in a list
+        if self._learned(path) or (len(place) > 1 and place[:-1] in self.weights):
+            return "model"
+        return "other" if in_model(path) and (math.isnan(number) or place != path) else None
+
+    @property
+    def _owners(self) -> tuple[Path, ...]:
+        return (*self.optimizers, *self.schedulers, *self.scalers)
+
+    def _learned(self, path: Path) -> bool:
+        """Whether it is a parameter, or an attribute of one."""
+        return any(path[:length] in self.parameters for length in range(len(path) + 1))
 
 
 def _tally(number: float) -> Tally:
@@ -152,7 +158,7 @@ def structure(tree: Any) -> Structure:
             _sort_in(found, path, value if isinstance(value, dict) else _parts(value))
         elif isinstance(value, (int, float, complex)):
             _take_number(found, path, value)
-        elif not among_results(path) and _lists_weights(value):
+        elif _lists_weights(value) and not among_results(path):
             found.weights.add(path)
     found.progress = {name: n for name, n in found.progress.items() if 0 <= n < COUNT}
     return found
@@ -243,9 +249,9 @@ def _of_layer(key: Any) -> bool:
 
 
 def _is_rng(path: Path) -> bool:
-    return bool(path) and any(
-        isinstance(key, str) and any(word in key.lower() for word in RNG_WORDS) for key in path[:3]
-    )
+    """True for a key of a random state, near the root."""
+    key = path[-1] if 0 < len(path) <= 3 else 0
+    return isinstance(key, str) and any(word in key.lower() for word in RNG_WORDS)
 
 
 # -- facts of each part ----------------------------------------------------------------------------

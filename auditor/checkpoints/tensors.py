@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from auditor.checkpoints import allowed, indexed
-from auditor.checkpoints.contents import Malformed, Storage, Stored
+from auditor.checkpoints.contents import PACKED, Malformed, Storage, Stored
 from auditor.checkpoints.described import (
     DEVICE_NUMBERS,
     demand,
@@ -25,11 +25,13 @@ from auditor.checkpoints.described import (
     shape_of,
     sizes_of,
     view,
+    without_gaps,
 )
 from auditor.checkpoints.marks import (
     PARAMETER,
     Composite,
     Foreign,
+    Look,
     Meta,
     Name,
     Shell,
@@ -37,11 +39,22 @@ from auditor.checkpoints.marks import (
     attributes,
 )
 
-QUANTA = {"qint8": (-128, 127), "quint8": (0, 255), "qint32": (-(2**31), 2**31 - 1)}
-"""The smallest and largest zero point of quantized dtypes."""
+QUANTA = {
+    "qint8": (-128, 127),
+    "quint8": (0, 255),
+    "qint32": (-(2**31), 2**31 - 1),
+    "quint4x2": (0, 15),
+    "quint2x4": (0, 3),
+}
+"""The smallest and largest number of quantized dtypes, and zero point."""
 
 SCALES = (1e-30, 1e28)
 """Scales between which every quantized number is finite."""
+
+SCALE = "a quantized tensor has a scale that no finite number has"
+
+LARGEST = 3.4e38
+"""Quantized numbers are read as float32."""
 
 _OWN = """
     H T _backward_hooks _base _cdata _grad _grad_fn _has_symbolic_sizes_strides
@@ -92,14 +105,17 @@ def _quantized(  # noqa: PLR0917 - the arguments that torch gives it
 ) -> Any:
     stored = _tensor(storage, offset, shape, stride)
     demand(stored.dtype in allowed.QUANTIZED.values() and isinstance(scheme, tuple) and scheme)
-    demand(math.prod(stored.shape) <= max(stored.storage.numel, 1))  # torch makes as many first
+    packed = PACKED.get(stored.dtype, 1)
+    held = max(stored.storage.numel, 1) * packed
+    demand(math.prod(stored.shape) <= held)  # torch makes as many first
+    demand(packed == 1 or (without_gaps(stored) and not stored.offset))
     demand_gradient(grad, hooks, stored.dtype)
     name = scheme[0].full if isinstance(scheme[0], Name) else ""
-    low, high = QUANTA.get(stored.dtype, (0, 255))
+    low, high = QUANTA[stored.dtype]
     if name == "torch.per_tensor_affine" and len(scheme) == 3:
         _, scale, zero = scheme
-        _scale(scale)
-        demand(type(zero) is int and low <= zero <= high)
+        demand(type(scale) is float and SCALES[0] <= scale <= SCALES[1], SCALE)
+        demand(type(zero) is int and low <= zero <= high and packed == 1)
         return stored
     demand(name in PER_CHANNEL and len(scheme) == 4)
     _, scales, zeros, axis = scheme
@@ -108,24 +124,31 @@ def _quantized(  # noqa: PLR0917 - the arguments that torch gives it
         if isinstance(each, list):
             demand(len(each) == stored.shape[axis])
             demand(all(type(number) in (int, float) for number in each))
+            demand(all(map(math.isfinite, each)), SCALE)
         else:
             demand(is_stored(each) and each.dtype in kinds)
             demand(each.shape == (stored.shape[axis],))
-    for scale in scales if isinstance(scales, list) else ():
-        _scale(scale)
-    return Composite("quantized", {"": stored, "scales": scales, "zero_points": zeros})
+    by_float = isinstance(zeros, Stored) and zeros.dtype == "float32"  # whatever the name says
+    demand(not by_float or stored.dtype != "qint32")  # torch dies of it
+    demand(by_float or packed == 1)  # torch cannot read it
+
+    def check(look: Look) -> None:
+        import numpy as np
+
+        factors, zero = (
+            np.asarray(each if isinstance(each, list) else look(each), "float64")
+            for each in (scales, zeros)
+        )
+        with np.errstate(all="ignore"):
+            demand(not (np.abs(factors) * (np.abs(zero) + high - low) > LARGEST).any(), SCALE)
+        demand(by_float or not ((zero < low) | (zero > high)).any())
+
+    return Composite("quantized", {"": stored, "scales": scales, "zero_points": zeros}, check)
 
 
 PER_CHANNEL = ("torch.per_channel_affine", "torch.per_channel_affine_float_qparams")
 PARAMETERS = (("float64", "float32"), ("int64", "int32", "float32"))
 """dtypes of the scales and of the zero points of a quantized tensor."""
-
-
-def _scale(scale: Any) -> None:
-    demand(
-        type(scale) is float and SCALES[0] <= scale <= SCALES[1],
-        "a quantized tensor has a scale that no finite number has",
-    )
 
 
 def _meta(kind: Any, shape: Any, stride: Any, grad: Any) -> Meta:

@@ -58,7 +58,7 @@ def tally(stored: Stored, read: Read, *, big_endian: bool = False) -> Tally | No
         return None
     held = stored.storage.numel * BYTES.get(stored.storage.dtype, width)
     first, span = stored.offset * width, stored.span * width
-    if first + span > held:
+    if span and first + span > held:
         raise Malformed(f"needs bytes {first} to {first + span} of a storage of {held}")
     if stored.dtype not in FLOATING:
         return None

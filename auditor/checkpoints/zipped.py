@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Iterable
 from functools import partial
 from typing import IO
 
@@ -39,7 +40,7 @@ def open_zip(file: IO[bytes], size: int) -> Container:
     """Read the pickle, check every record. Raises :class:`Malformed`, or :class:`NotACheckpoint`
     for other zip archives.
     """
-    listed = records_of(file, size)
+    listed = records_of(file, size, _expect_data)
     root, records = _rooted(listed)
     bad = _wrong_checksums(file, records)
     pickled = records["data.pkl"]
@@ -83,18 +84,27 @@ def open_zip(file: IO[bytes], size: int) -> Container:
     return container
 
 
+def _root(names: Iterable[str]) -> str:
+    return next(iter(names), "").partition("/")[0] + "/"
+
+
+def _expect_data(names: list[str]) -> None:
+    """Raises :class:`NotACheckpoint` for the names of an archive that holds a program."""
+    root = _root(names)
+    if any(name.startswith(root) and name[len(root) :].startswith(TORCHSCRIPT) for name in names):
+        raise NotACheckpoint("it is a TorchScript archive, which is a program and not a checkpoint")
+
+
 def _rooted(listed: list[Record]) -> tuple[str, dict[str, Record]]:
     """The archive's one folder, as torch finds it (that of the first record), and what is in it by
     the name there.
     """
-    root = listed[0].name.partition("/")[0] + "/" if listed else ""
+    root = _root(each.name for each in listed)
     records = {
         each.name.removeprefix(root): each
         for each in reversed(listed)
         if each.name.startswith(root)
     }
-    if any(name.startswith(TORCHSCRIPT) for name in records):
-        raise NotACheckpoint("it is a TorchScript archive, which is a program and not a checkpoint")
     if "data.pkl" not in records:
         raise NotACheckpoint("it is a zip archive without data.pkl: torch.save did not write it")
     return root, records

@@ -24,7 +24,7 @@ from auditor.rule import Rule, knob
 from .rows import SingleTensorStepRow
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 
 @dataclass(frozen=True)

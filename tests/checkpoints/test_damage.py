@@ -284,6 +284,26 @@ def test_a_zip_bomb_is_not_unpacked(file):
     )
 
 
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (b"abc", "3 bytes stand behind its directory"),
+        (b"", "good"),
+        (None, "a comment of 5 bytes"),
+    ],
+)
+def test_what_stands_behind_an_archive_is_said(file, more, words):
+    raw = WHOLE["zip"]
+    path = file(raw[:-2] + b"\x05\0hello" if more is None else raw + more)
+    assert words in (said(path) or ("good",))[0]
+
+
+def test_a_program_is_none_even_if_it_is_compressed(tmp_path):
+    torch.jit.script(torch.nn.Linear(2, 2)).save(tmp_path / "x.pt")
+    with pytest.raises(NotACheckpoint, match="TorchScript"):
+        scan(tmp_path / "x.pt")
+
+
 def test_records_that_overlap_are_refused(file):
     raw = bytearray(archive(pickle.dumps({}), _0=bytes(4000)))
     at = raw.index(b"PK\x01\x02")

@@ -98,6 +98,25 @@ def test_limits_of_a_shard_are_those_of_the_whole(tmp_path):
     )
 
 
+def test_shards_without_an_index_are_all_there(tmp_path):
+    def shard(number, of=2, name="model", suffix="safetensors"):
+        path = tmp_path / f"{name}-{number:05}-of-{of:05}.{suffix}"
+        path.write_bytes(real_checkpoints.safetensors(a=ONES))
+        return path
+
+    first = shard(1)
+    shard(2, of=3), shard(2, name="other"), shard(2, suffix="bin")
+    found = Checkpoint(scan_any(first))
+    assert found.scan.damage == (
+        "it is one of 2 shards, of which model-00002-of-00002.safetensors is not beside it",
+    )
+    second = shard(2)
+    assert Checkpoint(scan_any(first)).good and Checkpoint(scan_any(second)).good
+    from_zero = [shard(0, of=1, name="rank"), tmp_path / "part-1-of-2.safetensors"]
+    from_zero[1].write_bytes(first.read_bytes())
+    assert all(Checkpoint(scan_any(each)).good for each in from_zero)
+
+
 def nested_deep(value):
     for _ in range(150):
         value = [value]
@@ -131,6 +150,26 @@ PLAIN = (3, "<", None, None, None, -1, -1, 0)
 )
 def test_arrays_of_more_than_numbers_are_never_good(judged, code, state):
     assert not judged(archive({"a": array(code, state)})).good
+
+
+UNREAD = {
+    "structure": np.array([(1, 2.0)], dtype=[("s", "i8"), ("l", "f8")]),
+    "objects": np.array(["a", None], dtype=object),
+    "structure of objects": np.zeros(1, dtype=[("s", "i8"), ("o", "O")]),
+    "date": np.datetime64("2020-01-01"),
+    "dates": np.array(["2020"], "M8[Y]"),
+    "time": np.timedelta64(3, "s"),
+    "long": np.longdouble(1),
+    "row": np.zeros(1, dtype=[("s", "i8")])[0],
+}
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_arrays_of_other_kinds_are_not_looked_at_and_the_rest_is(judged, name):
+    found = judged({"model": {"w": ONES}, "history": UNREAD[name]})
+    assert found.verdict == "not looked at" and "history is of numpy." in found.scan.limits[0]
+    assert [each.name for each in found.weights] == ["model.w"]
+    assert judged({"model": {"w": NAN}, "history": UNREAD[name]}).poisoned
 
 
 def test_ranges_and_slices_are_good(judged):
@@ -192,6 +231,7 @@ def nested(sizes, strides, offsets, buffer):
 
 
 CHANNEL = Global("torch.per_channel_affine")
+FLOATS = Global("torch.per_channel_affine_float_qparams")
 SCALES, ZEROS = tensor(torch.ones(2).double()), tensor(torch.zeros(2).long())
 CRASHES = {
     "coo beyond": coo([[0, 10**9], [0, 1]]),
@@ -215,6 +255,23 @@ CRASHES = {
     ),
     "nested of large steps": nested([[2], [3]], [[1], [2**61]], [0, 2], torch.ones(5)),
     "channel of few scales": quantized(torch.ones(3, 2), (CHANNEL, SCALES, ZEROS, 0)),
+    "channel of a scale that overflows": quantized(
+        torch.ones(2, 3), (CHANNEL, tensor(torch.tensor([1e300, 1.0]).double()), ZEROS, 0)
+    ),
+    "channel of a listed scale that overflows": quantized(
+        torch.ones(2, 3), (CHANNEL, [1e300, 1.0], [0, 0], 0)
+    ),
+    "channel of a listed scale that is none": quantized(
+        torch.ones(2, 3), (CHANNEL, [math.nan, 1.0], [0, 0], 0)
+    ),
+    "channel of a zero that no number is": quantized(
+        torch.ones(2, 3), (CHANNEL, SCALES, tensor(torch.tensor([300, 0])), 0)
+    ),
+    "channel of floats and 32 bits": Call(
+        REBUILD._rebuild_qtensor,
+        *(Data(bytes(24), "qint32", 6), 0, (2, 3), (3, 1)),
+        *((FLOATS, SCALES, tensor(torch.zeros(2)), 0), False, OrderedDict()),
+    ),
     "channel of another axis": quantized(torch.ones(2, 2), (CHANNEL, SCALES, ZEROS, 5)),
 }
 WHOLE = {
@@ -226,11 +283,36 @@ WHOLE = {
     "bsr": compressed("bsr", [0, 1], [0], torch.ones(1, 2, 2), (2, 2)),
     "nested": nested([[2], [3]], [[1], [1]], [0, 2], torch.ones(5)),
     "channel": quantized(torch.ones(2, 3), (CHANNEL, SCALES, ZEROS, 0)),
+    "channel of small and negative scales": quantized(
+        torch.ones(2, 3), (CHANNEL, tensor(torch.tensor([0.0, -1e28]).double()), ZEROS, 0)
+    ),
+    "coo that says it is in order": Call(
+        REBUILD._rebuild_sparse_tensor,
+        *coo([[2, 1], [0, 1]]).args[:1],
+        (*coo([[2, 1], [0, 1]]).args[1][:3], True),
+    ),
     "channel of 32 bits": quantized(
         torch.ones(2, 3), (CHANNEL, tensor(torch.ones(2)), tensor(torch.zeros(2)), 0)
     ),
     "affine": quantized(torch.ones(2), (Global("torch.per_tensor_affine"), 0.5, 3)),
 }
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_two_numbers_in_a_byte_are_integers(judged, tmp_path):
+    zeros, scales = torch.zeros(3), torch.tensor([0.1, 0.2, 0.3])
+    weight = torch.quantize_per_channel(torch.ones(3, 5), scales, zeros, 0, torch.quint4x2)
+    assert judged({"w": weight}).good
+    scales[1] = math.nan
+    weight = torch._empty_per_channel_affine_quantized(
+        (3, 5), scales=scales, zero_points=zeros, axis=0, dtype=torch.quint4x2
+    )
+    assert not judged({"w": weight}).good
+    rows = (FLOATS, SCALES, tensor(torch.zeros(2)), 0)
+    for numel, good in ((5, True), (6, True), (4, False)):
+        raw = Data(bytes(numel), "quint4x2", numel)
+        made = Call(REBUILD._rebuild_qtensor, raw, 0, (2, 5), (5, 1), rows, False, OrderedDict())
+        assert judged(archive({"w": made})).good == good
 
 
 @pytest.mark.parametrize("name", CRASHES)
@@ -563,7 +645,7 @@ def test_plain_numbers_of_a_model_are_looked_at(judged, value):
     for key in ("state_dict", "model"):
         (found,) = judged({key: {"gamma": value, "t": ONES}, "loss": math.nan}).poisoned
         assert found.name.startswith(f"{key}.gamma") and found.role == "model"
-        assert judged({key: {"gamma": value}}).verdict == "BAD"
+        assert judged({key: {"gamma": value}}).verdict == "not looked at"
     deeper = judged({"model": {"a": {"gamma": value}, "t": ONES}})
     assert deeper.verdict == "not looked at" and "model.a.gamma" in deeper.scan.limits[0]
 
@@ -572,7 +654,19 @@ def test_plain_numbers_that_are_no_weights_may_be_odd(judged):
     assert judged(
         {"model": {"w": ONES, "max_norm": math.inf}, "psnr": math.nan, "x": [math.nan]}
     ).good
-    assert judged({"model": {"w": ONES, "losses": [math.nan]}, "config": {"eps": math.inf}}).good
+    settings = {
+        "config": {"model": {"eps": math.inf, "seeds": [math.nan]}},
+        "module": {"x": math.inf},
+    }
+    assert judged(
+        {"model": {"w": ONES, "losses": [math.nan], "cfg": {"x": math.nan}}, **settings}
+    ).good
+
+
+def test_plain_attributes_of_parameters_are_looked_at(judged):
+    weight = torch.nn.Parameter(torch.ones(2))
+    weight.scale_of = math.nan
+    assert [each.name for each in judged({"w": weight}).poisoned] == ["w.scale_of"]
 
 
 def test_storages_without_dtype_are_not_looked_at(judged):
@@ -637,7 +731,6 @@ BOMBS = {
     ),
     "slice as a key": {Call(slice, None, 1, None): 1},
     "offset beyond": tensor(ONES, offset=5),
-    "empty beyond": tensor(torch.ones(0), storage=data(ONES), offset=50),
     "gradient of integers": tensor(torch.ones(2).long(), grad=True),
     "gradient of words": tensor(ONES, grad="yes"),
     "hooks": tensor(ONES, hooks=OrderedDict({0: Global("torch.Tensor")})),
@@ -665,6 +758,15 @@ BOMBS = {
 @pytest.mark.parametrize("name", BOMBS)
 def test_bombs_and_nonsense_are_never_good(judged, name):
     assert not judged(archive({"a": BOMBS[name], "model": {"w": tensor(ONES)}})).good
+
+
+def test_what_torch_loads_without_harm_is_good(judged, tmp_path):
+    for made in (
+        tensor(torch.ones(0), storage=data(ONES), offset=50),
+        Call(Global("_codecs.encode"), "a\u00e9", "utf-8"),
+    ):
+        assert judged(archive({"a": made, "model": {"w": tensor(ONES)}})).good
+        torch.load(tmp_path / "x.pt", weights_only=True)
 
 
 def test_a_version_that_torch_does_not_know_is_damage(judged):
@@ -697,6 +799,27 @@ def test_opcodes_that_torchs_reader_lacks_get_a_note(judged):
         assert (
             found.good and beyond in found.scan.beyond and bool(beyond) == bool(found.scan.beyond)
         )
+
+
+def test_long_lists_of_numbers_are_read_in_rows(judged, monkeypatch):
+    monkeypatch.setattr(opcodes, "OPERATIONS", 3000)
+    numbers = [*range(70000), *(each / 2 for each in range(9000)), *range(-5000, 0), 1, 70000, 2]
+    raw = real_checkpoints.saved({"w": ONES, "order": numbers})
+    assert judged(raw).good
+    with zipfile.ZipFile(io.BytesIO(raw)) as file:
+        name = next(each for each in file.namelist() if each.endswith("data.pkl"))
+        pickled = file.read(name)
+    loaded = pickles.load(io.BytesIO(pickled), 0, len(pickled), "zip")
+    assert loaded.tree["order"] == numbers
+    assert [path for path, _ in pickles.walk(loaded.tree)] == [(), ("w",), ("order",)]
+    assert [*map(type, loaded.tree["order"])] == [*map(type, numbers)]
+
+
+def test_a_nan_in_a_long_list_is_seen(judged):
+    many = [float(each) for each in range(3000)]
+    assert judged({"model": {"w": many, "b": ONES}}).good
+    (found,) = judged({"model": {"w": [*many, math.nan, 1.0], "b": ONES}}).poisoned
+    assert found.name == "model.w[3000]"
 
 
 def test_opcodes_are_those_of_torchs_reader():
@@ -752,6 +875,9 @@ REFUSED = {
     "overflow": safe(entry(shape=[2**62, 4, 0], data_offsets=[0, 0]), 0),
     "UTF-16": safe(entry(), encoding="utf-16-le"),
     "half of a character": safe(b'{"\\ud800":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'),
+    "four bits in an odd shape": safe(entry(dtype="F4", shape=[2, 5], data_offsets=[0, 5]), 5),
+    "four bits without a shape": safe(entry(dtype="F4", shape=[], data_offsets=[0, 1]), 1),
+    "mark of an order": safe(b"\xef\xbb\xbf" + json.dumps(entry()).encode()),
     "constant": safe(b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"x":NaN}}'),
     "no number": safe(b'{"w":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}}'),
 }
@@ -772,7 +898,10 @@ def test_what_the_formats_own_reader_refuses_is_never_good(judged, name):
 
 def test_what_it_reads_is_good(judged):
     faces = safe(b'{"\\ud83d\\ude00":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}')
-    for raw in (safe(entry()), safe({"__metadata__": {"format": "pt"}, **entry()}), faces):
+    spaced = safe(b"\n\t " + json.dumps(entry()).encode())
+    four = safe(entry(dtype="F4", shape=[5, 2], data_offsets=[0, 5]), 5)
+    with_metadata = [safe({"__metadata__": each, **entry()}) for each in ({"format": "pt"}, None)]
+    for raw in (safe(entry()), faces, spaced, four, *with_metadata):
         assert judged(raw, "x.safetensors").good
 
 
