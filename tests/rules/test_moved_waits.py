@@ -74,6 +74,11 @@ SHAPES = {
         "log.info('%f', loss.item())  # moved",
         "history.append(loss.detach().cpu().numpy())",
     ),
+    "logged, then kept by another name": (
+        "shown = loss.detach()",
+        "log.info('%f', loss.item())  # moved",
+        "history.append(shown.item())",
+    ),
     "logged, and read seldom": (
         "log.info('%f', loss.item())  # patch",
         "state['n'] = state.get('n', 0) + 1",

@@ -9,16 +9,23 @@ from collections.abc import Iterator
 
 from auditor.evidence.source.files import Span, name_of, unparsed
 from auditor.evidence.source.index import Index
+from auditor.evidence.source.self_concatenation import unchanged
 
 MODULES = frozenset({"torch", "math", "np", "numpy", "F"})
 
 
 def values_at(index: Index, span: Span | None) -> frozenset[str]:
-    """Names of what an expression reads: ``loss`` of ``loss.detach().item()`` and of
-    ``math.isnan(loss)``.
+    """Names of what an expression reads: ``loss`` of ``loss.detach().item()``, of
+    ``math.isnan(loss)`` and of ``shown.item()`` where ``shown = loss.detach()`` is all it is given.
     """
     node = index.expressions.get(span) if span is not None else None
-    return frozenset() if node is None else frozenset(_values(node))
+    return frozenset() if node is None else frozenset(_own(index, each) for each in _values(node))
+
+
+def _own(index: Index, name: str) -> str:
+    """The name of the value that a name is only another one for."""
+    given = index.assigned.get(name, ())
+    return (unchanged(given[0].value) or name) if len(given) == 1 else name
 
 
 def _values(node: ast.AST) -> Iterator[str]:

@@ -36,6 +36,21 @@ def test_names_that_are_read(text, values):
     assert values_at(index, None) == frozenset()
 
 
+@pytest.mark.parametrize(
+    ("given", "value"),
+    [
+        ("shown = loss.detach()", "loss"),
+        ("shown = loss", "loss"),
+        ("shown = loss.mean()", "shown"),
+        ("shown = loss.detach()\nshown = 3", "shown"),
+    ],
+)
+def test_another_name_of_a_value(given, value):
+    index = index_of(f"{given}\nshown.item()")
+    (whole,) = index.of(ast.Expr)
+    assert values_at(index, span_of(whole.value)) == {value}
+
+
 TEXT = "loss = a()\nread(loss)\nfor loss in b:\n    pass\nself.x = 1\nread(loss)\n"
 
 
