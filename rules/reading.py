@@ -10,8 +10,11 @@ from dataclasses import dataclass, replace
 from auditor.evidence.recorded.reads import Place, Reads
 from auditor.evidence.source.callers import callers_named
 from auditor.evidence.source.files import Source, Span
+from auditor.evidence.source.index import Index
 from auditor.evidence.source.running_sums import summed_read
-from auditor.model import Edit, Finding, Severity
+from auditor.evidence.source.statements import shorten
+from auditor.evidence.source.values_read import keeps_its_value, values_at
+from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
@@ -42,8 +45,10 @@ class ReadHints:
     """What the patch of a reading line needs to know.
 
     ``once``: it reads at most once in a step. ``library``: the library that reads on its behalf.
-    ``logs``: ``screen``, ``tracker`` or ``file``, if it does nothing but log there. ``summed``: where the ``.item()`` of a
-    running sum stands on it. ``phases``: it reads in phases, many times in each.
+    ``logs``: ``screen``, ``tracker`` or ``file``, if it does nothing but log there. ``summed``:
+    where the ``.item()`` of a running sum stands on it. ``below``: the line that would wait in its
+    place, on each step, and that no patch changes. ``phases``: it reads in phases, many times in
+    each.
     """
 
     once: bool = False
@@ -51,6 +56,7 @@ class ReadHints:
     logs: str | None = None
     summed: Span | None = None
     phases: bool = False
+    below: Site | None = None
 
 
 @dataclass(frozen=True)
@@ -101,22 +107,53 @@ class ReadingRule(Rule):
                 ),
             )
 
-    def less_often(self, findings: Iterable[Finding], source: Source) -> Iterator[Finding]:
+    def less_often(
+        self, findings: Iterable[Finding], source: Source, reads: Reads | None = None
+    ) -> Iterator[Finding]:
         """The findings, each with what its patch needs to know: whether its line only logs, or adds
-        to a running sum; and with who calls a helper that reads.
+        to a running sum, and which line would wait in its place; and with who calls a helper that
+        reads.
         """
         for finding in findings:
             site, hints = finding.site, finding.hints_as(ReadHints)
-            # A line that runs several times in a step stands in a loop of its own, which no counter
-            # of the steps is for.
-            logs = source.logs_at(site) if hints.once and site is not None else None
-            summed = None if site is None else summed_read(source, site, within=not hints.once)
-            called = () if site is None else callers_named(source, site)
+            if site is None:
+                yield finding
+                continue
+            logs, summed = _patched(source, site, once=hints.once)
+            below = self._below(reads, source, site) if reads is not None else None
             yield replace(
                 finding,
-                facts=(*finding.facts, *called),
-                hints=replace(hints, logs=logs, summed=summed),
+                facts=(*finding.facts, *callers_named(source, site)),
+                hints=replace(hints, logs=logs, summed=summed, below=below),
             )
+
+    def _below(self, reads: Reads, source: Source, site: Site) -> Site | None:
+        """The first line of the same function that reads the same value further below on most steps,
+        and has no patch.
+        """
+        index, scope = source.index(site.file), source.index(site.file).scope_at(site.line)
+        here = [place for place in reads.all_places if place.site.file == site.file]
+        mine = frozenset[str]().union(*(_values(index, p) for p in here if p.site == site))
+        for place in here:
+            line = place.site.line
+            if line <= site.line or not place.pattern.usual(self.share):
+                continue
+            same = (
+                keeps_its_value(index, name, site.line, line)
+                for name in mine & _values(index, place)
+            )
+            if any(same) and index.scope_at(line) is scope and not _is_patched(source, place):
+                return place.site
+        return None
+
+    def read_less(self, finding: Finding, own: str) -> Remedy:
+        """What to do about it, ``own`` where no library reads; with the patch, or why there is none."""
+        hints = finding.hints_as(ReadHints)
+        refused = None
+        if hints.below is not None and (hints.logs is not None or hints.summed is not None):
+            line = f"line {hints.below.line}, `{shorten(hints.below.text)}`,"
+            refused = f"{line} reads the same value on each step and would wait in its place"
+        return Remedy(self.advice(finding, own), self.patch_of(finding), refused=refused)
 
     @staticmethod
     def advice(finding: Finding, own: str) -> str:
@@ -144,7 +181,7 @@ class ReadingRule(Rule):
         with the value.
         """
         site, hints = finding.site, finding.hints_as(ReadHints)
-        if site is None:
+        if site is None or hints.below is not None:
             return ()
         if hints.logs is not None:
             shown = hints.logs != "file"
@@ -162,3 +199,22 @@ class ReadingRule(Rule):
         return (
             Edit(site, "rename_call", "item", value="detach()", reason=SUMMED, span=hints.summed),
         )
+
+
+def _values(index: Index, place: Place) -> frozenset[str]:
+    """Names of the values that a place reads."""
+    return frozenset[str]().union(*(values_at(index, read.expression.span) for read in place.reads))
+
+
+def _patched(source: Source, site: Site, *, once: bool) -> tuple[str | None, Span | None]:
+    """Where a line that only logs does so, and where the read of a running sum stands: each has a
+    patch. A line that runs several times in a step stands in a loop of its own, which no counter of
+    the steps is for.
+    """
+    logs = source.logs_at(site) if once else None
+    return logs, summed_read(source, site, within=not once)
+
+
+def _is_patched(source: Source, place: Place) -> bool:
+    once = all(read.n == 1 for read in place.reads)
+    return place.act in ("scalar", "transfer") and any(_patched(source, place.site, once=once))

@@ -19,7 +19,7 @@ def given_for(use: ast.Name, parents: Parents) -> ast.Assign | None:
     above = list(_up(use, parents))
     scope = next((each for each in above if isinstance(each, SCOPES)), None)
     own = next((each for each in above if isinstance(each, ast.stmt)), None)
-    if scope is None or own is None or use.id in _shared(scope):
+    if scope is None or own is None or use.id in shared_names(scope):
         return None
     inside, around = set(ast.walk(own)), set(above)
     names = [node for node in ast.walk(scope) if isinstance(node, ast.Name) and node.id == use.id]
@@ -76,7 +76,7 @@ def _turn(node: ast.AST, parents: Parents) -> ast.AST | None:
     return next((each for each in _up(node, parents) if isinstance(each, (*LOOPS, *SCOPES))), None)
 
 
-def _shared(scope: ast.AST) -> set[str]:
+def shared_names(scope: ast.AST) -> set[str]:
     """Names that the scope shares with others by ``global`` or ``nonlocal``."""
     shared = (node for node in ast.walk(scope) if isinstance(node, ast.Global | ast.Nonlocal))
     return {name for node in shared for name in node.names}

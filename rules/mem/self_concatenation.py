@@ -138,7 +138,7 @@ def _bounded(name: str, each: _Assigned, found: _Assignments) -> bool:
     )
 
 
-def _unchanged(value: ast.expr) -> str:
+def unchanged(value: ast.expr) -> str:
     """The name of which an expression has all values: ``z`` of ``z.detach()``; empty for others."""
     while (
         isinstance(value, ast.Call)
@@ -164,9 +164,9 @@ def _assigned(tree: ast.Module | None) -> Iterator[_Assigned]:
             targets, value = [node.target], node.value
         else:
             continue
-        once, unchanged = not again and function in ONCE, _unchanged(value)
+        once, whole = not again and function in ONCE, unchanged(value)
         for target in targets:
-            yield _Assigned(unparsed(target), value, lines_of(node), once, unchanged)
+            yield _Assigned(unparsed(target), value, lines_of(node), once, whole)
 
 
 def joins(target: str, value: ast.expr) -> bool:

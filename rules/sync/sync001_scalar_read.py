@@ -29,7 +29,9 @@ class ScalarReadEveryStep(ReadingRule):
     leads = 1
 
     def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
-        return self.less_often(self.report(reads, reads.places("scalar"), self._sentence), source)
+        return self.less_often(
+            self.report(reads, reads.places("scalar"), self._sentence), source, reads
+        )
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(
@@ -59,4 +61,4 @@ class ScalarReadEveryStep(ReadingRule):
             "several and read them with one "
             "torch.stack(...).tolist(), and read only every so many steps."
         )
-        return Remedy(self.advice(finding, text), self.patch_of(finding))
+        return self.read_less(finding, text)

@@ -26,7 +26,9 @@ class CopyToHostEveryStep(ReadingRule):
     leads = 2
 
     def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
-        return self.less_often(self.report(reads, reads.places("transfer"), self._sentence), source)
+        return self.less_often(
+            self.report(reads, reads.places("transfer"), self._sentence), source, reads
+        )
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(
@@ -44,4 +46,4 @@ class CopyToHostEveryStep(ReadingRule):
             "with non_blocking=True "
             "and read it a step later."
         )
-        return Remedy(self.advice(finding, text), self.patch_of(finding))
+        return self.read_less(finding, text)

@@ -10,6 +10,7 @@ from auditor.rules.sync.sync001_scalar_read import ScalarReadEveryStep
 
 from auditor.evidence import Reads, Source
 from auditor.evidence.recorded.reads import Read
+from auditor.evidence.source.files import Span
 from auditor.evidence.source.read_purpose import Expression
 from auditor.model import Finding, Site
 from tests.rules.asking import ask
@@ -80,3 +81,46 @@ def test_a_line_that_reads_twice_in_a_step_is_told():
     assert (once.hints.once, twice.hints.once) == (True, False)
     assert (once.steps, once.per_step, once.lost_us_per_step) == (10, 1.0, 5.0)
     assert twice.per_step == 1.1
+
+
+SUMMED = """\
+for i, x in enumerate(loader):
+    total += loss.item()
+    {below}
+    loss = None
+    history.append(loss.item())
+print(total)
+"""
+
+
+@pytest.mark.parametrize(
+    ("below", "steps", "line"),
+    [
+        ("history.append(loss.item())", 12, 3),
+        ("history.append(loss.item())", 5, None),  # on few of the steps
+        ("history.append(other.item())", 12, None),
+        ("print(loss.item())", 12, None),  # has a patch, too
+    ],
+)
+def test_the_line_that_would_wait_in_the_place_of_a_sum(below, steps, line):
+    text = SUMMED.format(below=below)
+    lines, rows = text.split("\n"), []
+    for number, read in ((2, "loss.item()"), (3, below.partition("(")[2][:-1]), (5, "loss.item()")):
+        at = lines[number - 1].index(read)
+        span = Span(number, number, at, at + len(read))
+        site = Site("train.py", number, "", lines[number - 1].strip())
+        rows += [
+            Read(
+                site, "item", "scalar", step, 1, 5.0, 1, "cuda:0", expression=Expression(span=span)
+            )
+            for step in range(steps if number == 3 else 12)
+        ]
+    source = Source({"train.py": text})
+    found = next(iter(ask(RULE, Reads("cuda", 12, tuple(rows)), source)))
+    below_it = found.hints_as(ReadHints).below
+    remedy = RULE.remedy(found)
+    assert (below_it and below_it.line) == line
+    assert bool(remedy.edits) is (line is None)
+    assert (remedy.refused is None) is (line is None)
+    if line:
+        assert "line 3, `history.append(loss.item())`, reads the same value" in remedy.refused

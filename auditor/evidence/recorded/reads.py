@@ -250,7 +250,7 @@ class Reads(Table):
         """Statements with lines to be reported as ``act``, in the order of file and line: each line
         leads with one act only.
         """
-        return (place for place in self._places if place.act == act)
+        return (place for place in self.all_places if place.act == act)
 
     def counts(self, read: Read) -> bool:
         """True if the read is a host sync where the model is on a GPU."""
@@ -269,7 +269,8 @@ class Reads(Table):
         return 2 * derived >= seen > 0
 
     @cached_property
-    def _places(self) -> tuple[Place, ...]:
+    def all_places(self) -> tuple[Place, ...]:
+        """Statements with lines to be reported, in the order of file and line."""
         counted = _outermost(
             [read for read in self.rows if read.step < self.steps and self.counts(read)]
         )

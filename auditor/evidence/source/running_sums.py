@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import takewhile
 
-from auditor.evidence.source.files import Source, Span, name_of, span_of
+from auditor.evidence.source.files import Index, Source, Span, name_of, span_of, unparsed
 from auditor.model import Site
+from auditor.syntax.reaching import shared_names
 
 SINKS = frozenset({"print", "float", "str", "format", "add_scalar", "info", "debug"})
 """Calls that take a tensor of no dimensions as they take a number, and read it themselves."""
@@ -20,6 +21,9 @@ LOOPS = (ast.For, ast.AsyncFor, ast.While)
 ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 INTEGER_FORMAT = re.compile(r"%[^%a-zA-Z]*[dioxXc]")
 """A ``%`` format that takes no tensor of floats."""
+
+SELDOM = 10
+"""Steps between two reads from which one is left out of account (``ReadingRule.interval``)."""
 
 DEEPEST = 3
 """Names that a sum is handed on to (``mean = total / n``), one after the other, that are
@@ -32,7 +36,7 @@ def summed_read(source: Source, site: Site, *, within: bool = False) -> Span | N
     take the number's place, or another line would read it on each step instead. ``within``: the
     line runs several times in a step, so that its own loop is not the training's.
     """
-    scopes = _Scopes(source.index(site.file).parents)
+    scopes = _Scopes(source.index(site.file))
     for node in source.index(site.file).on(site.line, ast.AugAssign):
         if isinstance(node.op, ast.Add):
             reads = [
@@ -53,8 +57,9 @@ def summed_read(source: Source, site: Site, *, within: bool = False) -> Span | N
 class _Scopes:
     """The nodes of one file with their parents: who else uses a name."""
 
-    def __init__(self, parents: Mapping[ast.AST, ast.AST]) -> None:
-        self.parents = parents
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self.parents = index.parents
 
     def up(self, node: ast.AST) -> Iterator[ast.AST]:
         while (parent := self.parents.get(node)) is not None:
@@ -83,7 +88,7 @@ class _Scopes:
         around = takewhile(lambda up: up is not scope, self.up(summing))
         loops = [up for up in around if isinstance(up, LOOPS)]
         loop = loops[-1 if within else 0] if loops else None
-        if loop is None or summing.target.id in _shared(scope):
+        if loop is None or summing.target.id in shared_names(scope):
             return False
         return self._all_fine(summing.target.id, scope, loop, DEEPEST)
 
@@ -130,32 +135,38 @@ class _Scopes:
     def _on_every_step(self, use: ast.AST, loop: ast.AST) -> bool:
         inside: ast.AST = use
         for up in self.up(use):
-            if up is loop:
-                return True
-            if isinstance(up, ast.If) and inside in up.body and _is_seldom(up.test):
+            if up is loop or isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+                return up is loop or up not in self.up(loop)  # who calls an inner one is not known
+            if isinstance(up, ast.If) and inside in up.body and self._is_seldom(up.test):
                 return False
             inside = up
         return False
 
+    def _is_seldom(self, test: ast.expr) -> bool:
+        """``i % 100 == 0``, ``not i % 100``, ``i + 1 == len(loader)``, and more with them: what holds
+        on few steps. A flag, a rank or a value may hold on each.
+        """
+        if isinstance(test, ast.BoolOp):
+            some = any if isinstance(test.op, ast.And) else all
+            return some(map(self._is_seldom, test.values))
+        if isinstance(test, ast.UnaryOp):
+            return isinstance(test.op, ast.Not) and self._is_modulo(test.operand)
+        if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
+            return False
+        sides = (test.left, *test.comparators)
+        ends = (part for each in sides for part in ast.walk(each) if isinstance(part, ast.Call))
+        return any(map(self._is_modulo, sides)) or any(name_of(call.func) == "len" for call in ends)
 
-def _is_seldom(test: ast.expr) -> bool:
-    """``i % 100 == 0``, ``not i % 100``, ``i + 1 == len(loader)``, and more with them: what holds on
-    few steps. A flag, a rank or a value may hold on each.
-    """
-    if isinstance(test, ast.BoolOp):
-        some = any if isinstance(test.op, ast.And) else all
-        return some(map(_is_seldom, test.values))
-    if isinstance(test, ast.UnaryOp):
-        return isinstance(test.op, ast.Not) and _is_modulo(test.operand)
-    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
-        return False
-    sides = (test.left, *test.comparators)
-    ends = (part for each in sides for part in ast.walk(each) if isinstance(part, ast.Call))
-    return any(map(_is_modulo, sides)) or any(name_of(call.func) == "len" for call in ends)
-
-
-def _is_modulo(value: ast.expr) -> bool:
-    return isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod)
+    def _is_modulo(self, value: ast.expr) -> bool:
+        """``i % 100``; not one of which the file says that it is less than ``SELDOM``."""
+        if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Mod):
+            return False
+        known = [
+            value.right,
+            *(each.value for each in self.index.assigned.get(unparsed(value.right), ())),
+        ]
+        numbers = [each.value for each in known if isinstance(each, ast.Constant)]
+        return not any(isinstance(each, int) and each < SELDOM for each in numbers)
 
 
 def _is_math(callee: ast.expr) -> bool:
@@ -165,13 +176,3 @@ def _is_math(callee: ast.expr) -> bool:
         and isinstance(callee.value, ast.Name)
         and callee.value.id == "math"
     )
-
-
-def _shared(scope: ast.AST) -> set[str]:
-    """Names that the scope shares with others by ``global`` or ``nonlocal``."""
-    return {
-        name
-        for node in ast.walk(scope)
-        if isinstance(node, (ast.Global, ast.Nonlocal))
-        for name in node.names
-    }

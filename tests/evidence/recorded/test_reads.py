@@ -158,12 +158,12 @@ def test_one_statement_is_one_place_in_the_order_of_the_source():
 )
 def test_the_strongest_act_leads_a_line(acts, leads):
     rows = [read(act=act, grad=1, span=Span(3, 3, n, n + 1)) for n, act in enumerate(acts)]
-    assert [each.act for each in reads(*rows)._places] == [leads]
+    assert [each.act for each in reads(*rows).all_places] == [leads]
 
 
 def test_what_the_line_itself_does_comes_before_its_library():
     rows = [read(act="branch", grad=1, via="lib.py:f"), read(act="scalar", grad=1)]
-    assert [each.act for each in reads(*rows)._places] == ["scalar"]
+    assert [each.act for each in reads(*rows).all_places] == ["scalar"]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ TAKEN = {
     + "    mean = total / 5\n    writer.add_scalar('loss', mean, 1)\n",
     "read once": LOOP.format("loss.item()") + "    return float(total)\n",
     "its exponential is printed": LOOP.format("loss.item()")
-    + "        if i % 9 == 0:\n            mean = total / 9\n    "
+    + "        if i % 10 == 0:\n            mean = total / 9\n    "
     "        print('{:.2f} {:.2f}'.format(mean, math.exp(mean)))\n",
     "printed at the end of the loader": LOOP.format("loss.item()")
     + "        if verbose and i + 1 == len(loader):\n            print(total)\n",
@@ -50,6 +50,17 @@ LEFT = {
     + "        if i % 100:\n            print(f'{total:.3f}')\n",
     "shown otherwise": LOOP.format("loss.item()")
     + "        if i % 100 == 0:\n            pass\n        else:\n            print(total)\n",
+    "shown every second step": LOOP.format("loss.item()")
+    + "        if i % 2 == 0:\n            print(total)\n",
+    "shown every so many steps, which are few": "every = 1\n"
+    + LOOP.format("loss.item()")
+    + "        if i % every == 0:\n            print(total)\n",
+    "shown by a function of its own": LOOP.replace(
+        "    for", "    def show():\n        print(total)\n\n    for"
+    ).format("loss.item()")
+    + "        show()\n",
+    "shown by a function of the loop": LOOP.format("loss.item()")
+    + "        later(lambda: print(total))\n",
     "floored": LOOP.format("loss.item() // 2") + "    print(total)\n",
     "turned into something else first": LOOP.format("math.exp(loss.item())") + "    print(total)\n",
     "two reads": LOOP.format("a.item() + b.item()") + "    print(total)\n",
@@ -89,7 +100,7 @@ def train(loader):
 """
 
 
-@pytest.mark.parametrize(("seldom", "takes"), [("", False), ("if i % 9 == 0: ", True)])
+@pytest.mark.parametrize(("seldom", "takes"), [("", False), ("if i % 10 == 0: ", True)])
 def test_a_sum_of_micro_batches_is_read_once_in_each_step(seldom, takes):
     assert bool(read_of(MICRO.format(seldom), within=True)[0]) is takes
     assert read_of(MICRO.format(seldom))[0] is not None  # the outer loop's turns are epochs

@@ -1,0 +1,61 @@
+"""Which values an expression reads, by the names that they have, and whether a name has the same one
+further below.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from auditor.evidence.source.files import Span, name_of, unparsed
+from auditor.evidence.source.index import Index
+from auditor.evidence.source.self_concatenation import unchanged
+
+MODULES = frozenset({"torch", "math", "np", "numpy", "F"})
+
+
+def values_at(index: Index, span: Span | None) -> frozenset[str]:
+    """Names of what an expression reads: ``loss`` of ``loss.detach().item()``, of
+    ``math.isnan(loss)`` and of ``shown.item()`` where ``shown = loss.detach()`` is all it is given.
+    """
+    node = index.expressions.get(span) if span is not None else None
+    return frozenset() if node is None else frozenset(_own(index, each) for each in _values(node))
+
+
+def _own(index: Index, name: str) -> str:
+    """The name of the value that a name is only another one for."""
+    given = index.assigned.get(name, ())
+    return (unchanged(given[0].value) or name) if len(given) == 1 else name
+
+
+def _values(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Name | ast.Attribute):
+        if not isinstance(node, ast.Attribute) or _is_path(node):
+            yield unparsed(node)
+        else:
+            yield from _values(node.value)
+    elif isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and name_of(node.func.value) not in MODULES:
+            yield from _values(node.func.value)
+        for each in (*node.args, *(keyword.value for keyword in node.keywords)):
+            yield from _values(each)
+    elif isinstance(node, ast.Subscript):
+        yield from _values(node.value)
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from _values(child)
+
+
+def _is_path(node: ast.expr) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def keeps_its_value(index: Index, name: str, above: int, below: int) -> bool:
+    """Whether nothing gives the name another value from one line to another one below it."""
+    named: tuple[ast.Name | ast.Attribute, ...] = (*index.of(ast.Name), *index.of(ast.Attribute))
+    return not any(
+        above <= node.lineno < below and isinstance(node.ctx, ast.Store) and unparsed(node) == name
+        for node in named
+    )

@@ -1,0 +1,127 @@
+"""A patch that only moves the wait to another line is not offered: the lines that read the same value
+further below, on each step.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+from auditor.rules.sync001_scalar_read import ScalarReadEveryStep
+from auditor.rules.sync002_branch_on_tensor import BranchOnTensor
+from auditor.rules.sync003_copy_to_host import CopyToHostEveryStep
+
+from tests.inprocess import judge
+
+HEAD = """\
+import logging
+import math
+import torch
+from types import SimpleNamespace
+
+log = logging.getLogger("moved")
+log.addHandler(logging.NullHandler())
+log.setLevel(logging.INFO)
+log.propagate = False
+model = torch.nn.Linear(8, 4)
+history, best, state = [], math.inf, {}
+bar = SimpleNamespace(set_postfix=lambda **more: None)
+
+def step():
+    global best
+    out = model(torch.ones(4, 8))
+    loss = out.square().mean()
+    loss.backward()
+"""
+
+SHAPES = {
+    "logged alone": ("log.info(f'{loss.item():.3f}')  # patch",),
+    "formatted alone": ("log.info(f'{loss:.3f}')  # patch",),
+    "logged twice": (
+        "log.info(f'{loss.item():.3f}')  # patch",
+        "bar.set_postfix(loss=loss.item())  # patch",
+    ),
+    "logged, then kept": ("log.info(f'{loss.item():.3f}')  # moved", "history.append(loss.item())"),
+    "formatted, then kept": ("log.info(f'{loss:.3f}')  # moved", "history.append(float(loss))"),
+    "kept, then logged": ("history.append(loss.item())", "log.info('%f', loss.item())  # patch"),
+    "logged, then compared": (
+        "log.info('%f', loss.item())  # moved",
+        "if loss > 1e9:",
+        "    raise ValueError",
+    ),
+    "logged, then asked by a function": (
+        "log.info('%f', loss.item())  # moved",
+        "if math.isnan(loss):",
+        "    raise ValueError",
+    ),
+    "logged, then asked for its truth": (
+        "log.info('%f', loss.detach().item())  # moved",
+        "if torch.isnan(loss):",
+        "    raise ValueError",
+    ),
+    "shown, then the better one": (
+        "bar.set_postfix(loss=loss.item())  # moved",
+        "best = loss.item() if loss.item() < best else best",
+    ),
+    "logged, then in a dictionary": (
+        "log.info('%f', loss.item())  # moved",
+        "state['metrics'] = {'loss': loss.item()}",
+    ),
+    "logged, then returned": ("log.info('%f', loss.item())  # moved", "return loss.item()"),
+    "logged, then copied": (
+        "log.info('%f', loss.item())  # moved",
+        "history.append(loss.detach().cpu().numpy())",
+    ),
+    "logged, then kept by another name": (
+        "shown = loss.detach()",
+        "log.info('%f', loss.item())  # moved",
+        "history.append(shown.item())",
+    ),
+    "logged, and read seldom": (
+        "log.info('%f', loss.item())  # patch",
+        "state['n'] = state.get('n', 0) + 1",
+        "if state['n'] % 1000 == 0:",
+        "    history.append(loss.item())",
+    ),
+    "logged, then another value is kept": (
+        "log.info('%f', loss.item())  # patch",
+        "history.append(out.max().item())",
+    ),
+    "logged, then a new value of the name is kept": (
+        "log.info('%f', loss.item())  # patch",
+        "loss = model(torch.ones(4, 8)).mean()",
+        "history.append(loss.item())",
+    ),
+    "read once, logged and kept": (
+        "value = loss.item()",
+        "log.info('%f', value)",
+        "history.append(value)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_patch_covers_all_that_would_wait(name: str, tmp_path: Path) -> None:
+    path = tmp_path / f"moved_{abs(hash(name))}.py"
+    path.write_text(HEAD + "".join(f"    {line}\n" for line in SHAPES[name]))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    rules = (ScalarReadEveryStep, BranchOnTensor, CopyToHostEveryStep)
+    try:
+        findings, _ = judge(tmp_path / "recording", lambda: module.step, rules, roots=[path])
+    finally:
+        del sys.modules[path.stem]
+    lines = path.read_text().split("\n")
+    marked = {
+        mark: {n for n, line in enumerate(lines, 1) if f"# {mark}" in line}
+        for mark in ("patch", "moved")
+    }
+    assert findings
+    told = [each for each in findings if each.remedy is not None]
+    assert {each.site.line for each in told if each.remedy.edits} == marked["patch"]
+    refused = [each for each in told if "in its place" in (each.remedy.refused or "")]
+    assert {each.site.line for each in refused} == marked["moved"]
