@@ -8,10 +8,12 @@ in its warnings.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from auditor.cycles import prolonged, whole_cycles
@@ -190,12 +192,7 @@ def _rehearse_only(
         value_steps=max(0, plan.steps - REHEARSED_STEPS),
     )
     recording = _checked(_on_shadow_apart(played, deadline, progress, echo))
-    steps = whole_cycles(_plain_us(recording, "values"), REHEARSED_STEPS, plan.steps)
-    if steps > REHEARSED_STEPS and recording.manifest["outcome"] == "completed":
-        shutil.rmtree(recording.folder)
-        played = replace(played, steps=steps, loud_steps=steps, value_steps=plan.steps - steps)
-        recording = _checked(_on_shadow_apart(played, deadline, progress, lambda text: None))
-        add_warning(recording, prolonged(steps))
+    played, recording = _of_whole_cycles(plan.steps, played, recording, deadline, progress)
     rerun(played, [recording], deadline, progress, alone)
     replay_nonfinite(played, recording, deadline, progress)
     add_warning(
@@ -205,6 +202,38 @@ def _rehearse_only(
     )
     _on_null(played, recording, recording, deadline, progress)
     return recording
+
+
+def _of_whole_cycles(
+    most: int, played: Plan, first: Recording, deadline: float | None, progress: Progress
+) -> tuple[Plan, Recording]:
+    """The rehearsal once more, of ``most`` steps at most, where the times of its last pass show
+    phases that it did not see twice; the first one where this one does not complete.
+    """
+    us = _plain_us(first, "values")
+    steps = whole_cycles(us, played.steps, most)
+    done = first.rows(StepRow)
+    left = math.inf if deadline is None else deadline - time.monotonic()
+    if (
+        steps == played.steps
+        or first.manifest["outcome"] != "completed"
+        or left < 2 * _seconds_to(first, len(done))
+    ):
+        return played, first
+    longer = replace(played, steps=steps, loud_steps=steps, value_steps=max(0, most - steps))
+    aside = first.folder.rename(f"{first.folder}.first")
+    again: Recording | None = None
+    with suppress(TargetProblem):
+        again = _checked(_on_shadow_apart(longer, deadline, progress, lambda text: None))
+    if again is None or again.manifest["outcome"] != "completed":
+        shutil.rmtree(first.folder, ignore_errors=True)
+        aside.rename(first.folder)
+        if again is not None and again.manifest["outcome"] == "interrupted":
+            _interrupted(first, again, "longer rehearsal")
+        return played, first
+    shutil.rmtree(aside)
+    add_warning(again, prolonged(steps))
+    return longer, again
 
 
 def _on_shadow_apart(
