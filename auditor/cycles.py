@@ -25,12 +25,16 @@ def cycle_of(us: Sequence[float]) -> int | None:
     that follow one another; None where there is none, or it does not keep its distance.
 
     Only the heaviest steps count, those at least a third as long as the longest: what others do on
-    the machine is mostly shorter than a phase, and its clock rate may change.
+    the machine is mostly shorter than a phase, and its clock rate may change. Two of them may be
+    chance: they must be twice as long as any other.
     """
     usual, longest = (median(us), max(us)) if us else (0.0, 0.0)
     heavy = [step for step, took in enumerate(us) if took >= max(HEAVY * usual, longest / 3)]
     apart = {after - before for before, after in pairwise(heavy)}
     if usual <= 0.0 or len(apart) != 1:
+        return None
+    others = sorted(us)[-len(heavy) - 1 :][:1]
+    if len(heavy) == 2 and others[0] > min(us[step] for step in heavy) / 2:
         return None
     cycle = apart.pop()
     through = heavy[0] < cycle and heavy[-1] + cycle >= len(us)

@@ -43,10 +43,15 @@ def test_shorter_outliers_are_no_phase_and_hide_none() -> None:
         steps(5, n=20) + [1000.0] * 30,  # it has ended
         [1000.0] * 30 + steps(5, n=20),
         [1000.0 if step not in (3, 10, 30) else 9e4 for step in range(50)],
+        [{5: 14e3, 28: 8e3, 40: 4.1e3}.get(step, 1e3) for step in range(50)],  # two by chance
     ],
 )
 def test_what_does_not_come_again_at_a_distance_is_no_phase(us: list[float]) -> None:
     assert cycle_of(us) is None
+
+
+def test_two_sightings_are_twice_as_long_as_any_other() -> None:
+    assert cycle_of([{5: 14e3, 28: 8e3, 40: 3.9e3}.get(step, 1e3) for step in range(50)]) == 23
 
 
 def test_a_pass_gets_two_cycles_where_they_fit() -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 import pytest
 
 from auditor.recordings.schema import DeviceUseRow, LimitRow, StepRow
-from auditor.runs.extra_runs import NO_CUDA, _frames_in_worker, unfit
+from auditor.runs.extra_runs import _frames_in_worker
+from auditor.runs.rehearsal_limits import NO_CUDA, unfit
 
 OURS = (
     "; this is the rehearsal's limit, no fault of the target: a call went past the played GPU to "

@@ -8,22 +8,23 @@ in its warnings.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from auditor.cycles import prolonged, whole_cycles
 from auditor.errors import AuditProblem, TargetProblem
 from auditor.recordings.folder import SITES, Recording
-from auditor.recordings.schema import DeviceUseRow, LimitRow, NonfiniteRow, StepRow
+from auditor.recordings.schema import NonfiniteRow, StepRow
 from auditor.runs import child_process, null_run, ranks
 from auditor.runs.child_process import add_warning, counted
 from auditor.runs.finalize import raised
 from auditor.runs.oom_run import explain_oom
 from auditor.runs.plan import (
-    LEAST_REHEARSED,
     LEAST_RERUN,
     REHEARSED_SLOWER,
     REHEARSED_STEPS,
@@ -31,6 +32,7 @@ from auditor.runs.plan import (
 )
 from auditor.runs.progress import Progress, stage
 from auditor.runs.project_copy import sheltered
+from auditor.runs.rehearsal_limits import limit_of, needs_cuda, our_limit, unfit, unused
 from auditor.runs.rerun import FAILED, alone, keep_sources, rerun
 
 
@@ -60,7 +62,7 @@ def record(
     try:
         recording = child_process.record(plan, deadline, progress, echo)
     except TargetProblem as problem:
-        if plan.device != "auto" or not _needs_cuda(f"{problem.message} {problem.detail}"):
+        if plan.device != "auto" or not needs_cuda(f"{problem.message} {problem.detail}"):
             raise
         shutil.rmtree(
             plan.folder, ignore_errors=True
@@ -111,7 +113,7 @@ def _on_shadow(
     try:
         return child_process.record(plan, deadline, progress, echo)
     except TargetProblem as problem:
-        ours = _our_limit(problem.message)
+        ours = our_limit(problem.message)
         if not ours:
             raise
         raise TargetProblem(
@@ -123,9 +125,9 @@ def _on_shadow(
 
 def _checked(recording: Recording) -> Recording:
     ours = (
-        _our_limit(*raised(recording.manifest)) if recording.manifest["outcome"] == "raised" else ""
+        our_limit(*raised(recording.manifest)) if recording.manifest["outcome"] == "raised" else ""
     )
-    why = limit_of(recording) or ours or _unused(recording)
+    why = limit_of(recording) or ours or unused(recording)
     if why:
         raise TargetProblem(
             f"the GPU path cannot be rehearsed: {why}", "--device cpu audits the rest"
@@ -133,47 +135,10 @@ def _checked(recording: Recording) -> Recording:
     return recording
 
 
-NO_CUDA = re.compile(
-    r"not compiled with CUDA|No CUDA GPUs are available|no NVIDIA driver|not linked with support for cuda"
-    r"|doesn't have NCCL built in|ProcessGroupNCCL is only supported with GPUs"
-    r"|torch\.cuda\.is_available\(\) is False|cuda\.is_available|Cannot access accelerator device when none is available"
-    r"|module 'torch\._C' has no attribute '_cuda_|\bcuda\b.*\bnot available\b|requires? (a )?(CUDA|GPU)",
-    re.IGNORECASE,
-)
-"""How torch, and programs, say that they cannot go on without CUDA."""
-
-
-OUR_LIMIT = re.compile(
-    r"'CUDA' backend|Cannot access accelerator device when none is available|not compiled with CUDA|compiled without CUDA"
-    r"|not linked with support for cuda|no NVIDIA driver|NCCL built in|module 'torch\._C' has no attribute '_cuda_"
-    r"|libcuda(rt)?\b|CUDA driver|\bactive drivers\b|No CUDA GPUs are available|cudaGetDeviceCount",
-    re.IGNORECASE,
-)
-"""How code in C, of torch and others, says that it looked for a real device: in a rehearsal one was
-promised.
-"""
-
-
-def _our_limit(said: str, where: str = "") -> str:
-    """An error that a rehearsal ended with, as the rehearsal's own limit; empty if it is none."""
-    if not OUR_LIMIT.search(said):
-        return ""
-    sentence = said.partition(". ")[0][:200]
-    limit = (
-        "this is the rehearsal's limit, no fault of the target: a call went past the played GPU to "
-        "look for a real one"
-    )
-    return f"{limit} ({sentence}{where})"
-
-
-def _needs_cuda(text: str) -> bool:
-    return NO_CUDA.search(text) is not None
-
-
 def _failed_without_cuda(recording: Recording) -> bool:
     error = recording.manifest.get("error") or {}
     last = "\n".join(str(error.get("traceback", "")).strip().splitlines()[-4:])
-    return recording.manifest["outcome"] == "raised" and _needs_cuda(
+    return recording.manifest["outcome"] == "raised" and needs_cuda(
         f"{error.get('message', '')}\n{last}"
     )
 
@@ -190,12 +155,7 @@ def _rehearse_only(
         value_steps=max(0, plan.steps - REHEARSED_STEPS),
     )
     recording = _checked(_on_shadow_apart(played, deadline, progress, echo))
-    steps = whole_cycles(_plain_us(recording, "values"), REHEARSED_STEPS, plan.steps)
-    if steps > REHEARSED_STEPS and recording.manifest["outcome"] == "completed":
-        shutil.rmtree(recording.folder)
-        played = replace(played, steps=steps, loud_steps=steps, value_steps=plan.steps - steps)
-        recording = _checked(_on_shadow_apart(played, deadline, progress, lambda text: None))
-        add_warning(recording, prolonged(steps))
+    played, recording = _of_whole_cycles(plan.steps, played, recording, deadline, progress)
     rerun(played, [recording], deadline, progress, alone)
     replay_nonfinite(played, recording, deadline, progress)
     add_warning(
@@ -205,6 +165,38 @@ def _rehearse_only(
     )
     _on_null(played, recording, recording, deadline, progress)
     return recording
+
+
+def _of_whole_cycles(
+    most: int, played: Plan, first: Recording, deadline: float | None, progress: Progress
+) -> tuple[Plan, Recording]:
+    """The rehearsal once more, of ``most`` steps at most, where the times of its last pass show
+    phases that it did not see twice; the first one where this one does not complete.
+    """
+    us = _plain_us(first, "values")
+    steps = whole_cycles(us, played.steps, most)
+    done = first.rows(StepRow)
+    left = math.inf if deadline is None else deadline - time.monotonic()
+    if (
+        steps == played.steps
+        or first.manifest["outcome"] != "completed"
+        or left < 2 * _seconds_to(first, len(done))
+    ):
+        return played, first
+    longer = replace(played, steps=steps, loud_steps=steps, value_steps=max(0, most - steps))
+    aside = first.folder.rename(f"{first.folder}.first")
+    again: Recording | None = None
+    with suppress(TargetProblem):
+        again = _checked(_on_shadow_apart(longer, deadline, progress, lambda text: None))
+    if again is None or again.manifest["outcome"] != "completed":
+        shutil.rmtree(first.folder, ignore_errors=True)
+        aside.rename(first.folder)
+        if again is not None and again.manifest["outcome"] == "interrupted":
+            _interrupted(first, again, "longer rehearsal")
+        return played, first
+    shutil.rmtree(aside)
+    add_warning(again, prolonged(steps))
+    return longer, again
 
 
 def _on_shadow_apart(
@@ -330,12 +322,12 @@ def rehearse(plan: Plan, recording: Recording, deadline: float | None, progress:
         rehearsed = _apart(wanted, deadline, progress, lambda text: None)
         why = unfit(rehearsed)
     except AuditProblem as problem:
-        why = _our_limit(problem.message) or problem.message
+        why = our_limit(problem.message) or problem.message
     interrupted = rehearsed is not None and rehearsed.manifest["outcome"] == "interrupted"
     if rehearsed is not None and interrupted:
         _interrupted(recording, rehearsed, "rehearsal of the GPU path")
     elif why:
-        recording.manifest["gpu_unused"] = rehearsed is not None and bool(_unused(rehearsed))
+        recording.manifest["gpu_unused"] = rehearsed is not None and bool(unused(rehearsed))
         if rehearsed is not None:
             recording.manifest["cuda_in_worker"] = _frames_in_worker(rehearsed)
         add_warning(recording, f"the GPU path could not be rehearsed: {why}")
@@ -417,46 +409,3 @@ def _keep_only_snapshot(rehearsed: Recording) -> None:
     for part in rehearsed.folder.glob("*.jsonl"):
         if part.stem != SITES:
             part.unlink()
-
-
-def unfit(rehearsed: Recording) -> str:
-    """Why a rehearsal cannot be judged; empty if it can."""
-    manifest = rehearsed.manifest
-    steps = sum(row.pass_name == "loud" for row in rehearsed.rows(StepRow))
-    planned = {row["name"]: row["steps"] for row in manifest.get("planned", ())}
-    limit = limit_of(rehearsed)
-    if limit:
-        return limit
-    if manifest["outcome"] == "oom":
-        return (
-            f"it runs out of memory after {steps} steps: "
-            f"{(manifest.get('error') or {}).get('message', '')}"
-        )
-    if steps < min(LEAST_REHEARSED, planned.get("loud", LEAST_REHEARSED)):
-        said, where = raised(rehearsed.manifest)
-        ours = _our_limit(said, where)
-        ended = f"it ended after {steps} step{'s' * (steps != 1)}"
-        return f"{ended}; {ours}" if ours else f"{ended} ({said.removesuffix(': ')}{where})"
-    return _unused(rehearsed)
-
-
-def _unused(rehearsed: Recording) -> str:
-    """What it means that steps completed and none ran anything on the device; empty if that is not
-    so.
-    """
-    used = rehearsed.rows(DeviceUseRow)
-    if not used or any(row.n for row in used):
-        return ""
-    return (
-        "the target put nothing on the CUDA device that it was offered (its device is fixed to the "
-        "CPU?)"
-    )
-
-
-def limit_of(rehearsed: Recording) -> str:
-    """What the program asked for that the shadow cannot do, and where; empty if nothing."""
-    ended = next(iter(rehearsed.rows(LimitRow)), None)
-    if ended is None:
-        return ""
-    where = f" at {rehearsed.site(ended.at)}" if ended.at is not None else ""
-    return f"{ended.reason}{where}"

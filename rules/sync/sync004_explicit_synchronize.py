@@ -54,7 +54,7 @@ class ExplicitSynchronize(Rule):
             )
             yield Finding(
                 site.site,
-                f"{site.name}() on {site.pattern}: {waits}",
+                f"{site.name}() on {site.pattern}: {waits}{site.pattern.phases}",
                 steps=len(site.pattern.seen),
                 per_step=site.per_step,
                 lost_us_per_step=site.us_per_step if machine.cuda else None,

@@ -113,7 +113,7 @@ class AllocatorCallEveryStep(Rule):
             )
             found = Finding(
                 site.site,
-                f"{site.name}() on {site.pattern}: {WHAT_IT_DOES[site.name]} ({price})",
+                f"{site.name}() on {site.pattern}: {WHAT_IT_DOES[site.name]} ({price}){site.pattern.phases}",
                 steps=len(site.pattern.seen),
                 per_step=site.per_step,
                 lost_us_per_step=site.us_per_step if priced else None,
