@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from auditor.evidence.source.files import Function, Index, Source, name_of, unparsed
 from auditor.evidence.source.loops import COMPREHENSIONS, LOOPS
-
-from .self_concatenation import JOINS, SAME, joins
+from auditor.evidence.source.self_concatenation import JOINS, SAME, joins
 
 CUTS = frozenset(
     ("clear", "pop", "popitem", "popleft", "remove", "truncate", "resize_", "rotate", "discard")

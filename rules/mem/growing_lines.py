@@ -16,12 +16,18 @@ from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.history import Allocations, Course
 from auditor.evidence.snapshot.segments import origins_of
 from auditor.evidence.source.files import Function, Source, lines_of, name_of
+from auditor.evidence.source.self_concatenation import (
+    JOINS,
+    SAME,
+    Accumulated,
+    accumulated,
+    accumulated_at,
+    joined_lists,
+)
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
 from auditor.recordings.schema import StepRow
 from auditor.rule import NotLooked
-
-from .self_concatenation import JOINS, SAME, Accumulated, accumulated, accumulated_at, joined_lists
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from typing import ClassVar
 
 from auditor.evidence.recorded.retained_graphs import grows
 from auditor.evidence.source.files import Index, Source
+from auditor.evidence.source.self_concatenation import accumulated_at
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.recordings.schema import KeptRow
 
 from .bounds import Bounds
-from .self_concatenation import accumulated_at
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ import json
 import sys
 
 import pytest
-from auditor.rules.mem.self_concatenation import accumulated, accumulated_at, joined_lists
 
 from auditor.evidence import Source
 from auditor.evidence.source.files import Span
+from auditor.evidence.source.self_concatenation import accumulated, accumulated_at, joined_lists
 from auditor.evidence.table import Evidence
 from auditor.judging import catalogue, engine
 from auditor.model import Edit, Site

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from auditor.rules.sync001_scalar_read import ScalarReadEveryStep
-from auditor.rules.sync002_branch_on_tensor import BranchOnTensor
-from auditor.rules.sync003_copy_to_host import CopyToHostEveryStep
+from auditor.rules.sync.sync001_scalar_read import ScalarReadEveryStep
+from auditor.rules.sync.sync002_branch_on_tensor import BranchOnTensor
+from auditor.rules.sync.sync003_copy_to_host import CopyToHostEveryStep
 
 from tests.inprocess import judge
 

@@ -18,7 +18,6 @@ from auditor.rules.mem.mem003_memory_grows import MemoryGrowsEveryStep
 from auditor.rules.mem.mem004_reserved_unneeded import ReservedMemoryNeverNeeded
 from auditor.rules.mem.mem005_pinned_segment import BlockPinsSegment
 from auditor.rules.mem.memory import DeviceMemory, HostMemory
-from auditor.rules.mem.self_concatenation import Accumulated
 from auditor.rules.num.num008_unstable_formula import UnstableFormula
 from auditor.rules.num.num009_anomaly_mode import AnomalyModeLeftOn, AnomalyStep, DebugModes
 from auditor.rules.opt.opt002_zero_filled_gradients import GradientsFilledWithZeros
@@ -53,6 +52,7 @@ from auditor.evidence.recorded.trend import Trend
 from auditor.evidence.snapshot.never_freed import NeverFreedLine
 from auditor.evidence.snapshot.segments import Block, Segment
 from auditor.evidence.source.read_purpose import Expression
+from auditor.evidence.source.self_concatenation import Accumulated
 from auditor.model import Severity, Site
 from auditor.patch import plan
 from auditor.patch.edits import apply_edits

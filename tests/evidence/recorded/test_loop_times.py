@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.kern.indexing_loops import IndexingLoops
+from auditor.rules.kern.module_loops import ModuleLoops
 
-from auditor.evidence import IndexingLoops, ModuleLoops
 from auditor.evidence.recorded.loop_times import LoopTimes
 from tests.evidence.recorded.rows import steps
 

@@ -6,9 +6,9 @@ import pickle
 
 import pytest
 from auditor.rules.mem.growing_lines import GrowingLines
-from auditor.rules.mem.self_concatenation import Accumulated
 
 from auditor.allocator import CachingAllocator
+from auditor.evidence.source.self_concatenation import Accumulated
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 from auditor.recordings.sources import store_sources

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from auditor.rules.mem.growing_lines import handed_back_at
-from auditor.rules.mem.self_concatenation import Accumulated
 
 from auditor.evidence import Source
+from auditor.evidence.source.self_concatenation import Accumulated
 from auditor.model import Site
 
 TEXT = """

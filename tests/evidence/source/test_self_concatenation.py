@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.mem.self_concatenation import (
+
+from auditor.evidence import Source
+from auditor.evidence.source.self_concatenation import (
     Accumulated,
     accumulated,
     accumulated_at,
     joined_lists,
 )
-
-from auditor.evidence import Source
 from auditor.model import Site
 
 
