@@ -5,7 +5,7 @@ digits, never more.
 from __future__ import annotations
 
 import math
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 _PASSES = {
     "warmup": "warm-up",
@@ -16,6 +16,7 @@ _PASSES = {
     "loud": "diagnostic pass",
     "leaner": "what-if pass",
     "numbers": "precision pass",
+    "loops": "pass for loops",
     "memory": "memory pass",
     "origin": "data-flow pass",
     "values": "value pass",
@@ -98,12 +99,12 @@ def count(number: int, noun: str, plural: str = "") -> str:
 def moment(recorded_at: str) -> str:
     """An ISO 8601 time as ``2026-11-21 15:04 UTC``; what is not one comes back as it is."""
     try:
-        when = datetime.fromisoformat(recorded_at.replace("Z", "+00:00"))
+        when = datetime.fromisoformat(recorded_at)
     except ValueError:
         return recorded_at
     if when.tzinfo is None:
         return when.strftime("%Y-%m-%d %H:%M")
     try:
-        return when.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+        return when.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
     except OverflowError:
         return recorded_at

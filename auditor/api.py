@@ -18,8 +18,9 @@ from auditor import model
 from auditor.runs import launchers
 
 if TYPE_CHECKING:
+    from typing import Self
+
     import pandas as pd
-    from typing_extensions import Self
 
     from auditor.cli.rule_selection import Choice
     from auditor.evidence.table import Evidence

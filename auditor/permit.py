@@ -119,18 +119,7 @@ LOADER = (
 
 OPTIMIZERS = tuple(
     f"torch.optim.{name}"
-    for name in (
-        "Adam",
-        "AdamW",
-        "SGD",
-        "Adagrad",
-        "Adadelta",
-        "Adamax",
-        "ASGD",
-        "NAdam",
-        "RAdam",
-        "RMSprop",
-        "Rprop",
-        "Adafactor",
+    for name in tuple(
+        "Adam AdamW SGD Adagrad Adadelta Adamax ASGD NAdam RAdam RMSprop Rprop Adafactor".split()
     )
 )

@@ -22,9 +22,8 @@ import numpy as np
 from auditor.errors import AuditProblem
 from auditor.model.what_if import Change
 from auditor.timeline import Timeline
-from auditor.timeline.replay.run import replay
 from auditor.timeline.replay.schedule import Schedule
-from auditor.timeline.replay.what_if import Replays
+from auditor.timeline.replay.what_if import Replays, replay
 
 
 @dataclass(frozen=True)

@@ -41,10 +41,8 @@ class Example(NamedTuple):
 
 def examples() -> Iterator[Example]:
     """Those that say what is expected of them; repaired ones stand beside their broken ones."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
+    import tomllib
+
     for path in sorted(ROOT.glob("examples/**/expected.toml")):
         if path.parent.name != "repaired":
             name = path.relative_to(ROOT / "examples").parts[0]

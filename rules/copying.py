@@ -11,7 +11,7 @@ from typing import Any
 from auditor.evidence.recorded.copies import Copies, CopySite
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
-from auditor.evidence.source.files import Source
+from auditor.evidence.source.files import Source, Span
 from auditor.model import Edit, Finding, Site
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
@@ -20,6 +20,25 @@ NOT_WAITING = Permit(
     "set_keyword", (".to", ".cuda", ".type"), "non_blocking", "True", safe=True, elsewhere=True
 )
 """The one edit that several rules about copies ask for."""
+
+ON_DEVICE = Permit("make_on_device", (".to", ".cuda"), safe=True)
+
+SAME_ANYWHERE = frozenset({"zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "eye"})
+"""Functions whose result no device rounds or draws."""
+
+
+def made_on_device(moves: Iterable[tuple[Site, str, Span | None]], makes: str) -> Iterator[Edit]:
+    """Of what a function of torch ``makes``: where its device is named, for each call that moves it;
+    nothing without such a function.
+    """
+    same = makes in SAME_ANYWHERE
+    reason = (
+        f"torch.{makes} makes the same values on any device"
+        if same
+        else "the device makes other values, or rounds them otherwise"
+    )
+    for site, call, span in moves if makes else ():
+        yield Edit(site, "make_on_device", call, safe=same, reason=reason, span=span)
 
 
 @dataclass(frozen=True)
@@ -94,7 +113,7 @@ class CopyRule(Rule):
         """A finding about one line."""
         return Finding(
             site,
-            message,
+            f"{message}{place.pattern.phases}",
             steps=len(place.pattern.seen),
             per_step=place.per_step,
             seen_on=copies.device,

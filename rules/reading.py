@@ -43,13 +43,14 @@ class ReadHints:
 
     ``once``: it reads at most once in a step. ``library``: the library that reads on its behalf.
     ``logs``: ``screen``, ``tracker`` or ``file``, if it does nothing but log there. ``summed``: where the ``.item()`` of a
-    running sum stands on it.
+    running sum stands on it. ``phases``: it reads in phases, many times in each.
     """
 
     once: bool = False
     library: str = ""
     logs: str | None = None
     summed: Span | None = None
+    phases: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class ReadingRule(Rule):
             harmless = weight == "sometimes" or place.library or reads.gpu_unused
             yield Finding(
                 place.site,
-                say(place),
+                f"{say(place)}{place.pattern.phases}",
                 steps=len(place.pattern.seen),
                 per_step=place.per_step,
                 lost_us_per_step=place.held_us,
@@ -93,7 +94,11 @@ class ReadingRule(Rule):
                 severity=Severity.NOTE if harmless else None,
                 facts=place.facts,
                 places=place.found_at,
-                hints=ReadHints(all(read.n == 1 for read in place.reads), place.library),
+                hints=ReadHints(
+                    all(read.n == 1 for read in place.reads),
+                    place.library,
+                    phases=place.pattern.often,
+                ),
             )
 
     def less_often(self, findings: Iterable[Finding], source: Source) -> Iterator[Finding]:
@@ -118,7 +123,14 @@ class ReadingRule(Rule):
         """What to do about a read of the line's ``own``; of one inside a library nothing can be
         written differently there.
         """
-        library = finding.hints_as(ReadHints).library
+        hints = finding.hints_as(ReadHints)
+        library = hints.library
+        if not library and hints.phases:
+            return (
+                "In an evaluation add up on the device and read once at its end; in a rollout act in "
+                "several environments at once, so that one read serves all of them, or keep a small "
+                "policy on the host."
+            )
         if not library:
             return own
         return (

@@ -19,6 +19,7 @@ HEAVY = {"torch", "pandas", "plotly", "numpy"}
 MAY = {
     "amounts": set(),
     "batch_means": set(),
+    "cycles": set(),
     "errors": set(),
     "isolation": set(),
     "redaction": set(),
@@ -60,6 +61,7 @@ MAY = {
     "reports": {"amounts", "model", "typed_reading"},
     "checkpoints": {"errors", "evidence", "isolation", "recordings", "typed_reading"},
     "runs": {
+        "cycles",
         "errors",
         "evidence",
         "model",
@@ -73,6 +75,7 @@ MAY = {
         "torch",
         "triton",
         "allocator",
+        "cycles",
         "errors",
         "model",
         "nulldevice",

@@ -5,17 +5,12 @@ nothing else, clean ones are silent.
 from __future__ import annotations
 
 import json
-import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.lazily import Lazily
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 SLOW = ("eit_p", "mmgcn", "nano_gpt", "qc_trainer", "text_recogniser")

@@ -32,21 +32,12 @@ to 32 GiB.
 """
 
 UNMODELLED = frozenset(
-    {
-        "backend",
-        "release_lock_on_cudamalloc",
-        "release_lock_on_hipmalloc",
-        "pinned_use_cuda_host_register",
-        "pinned_use_hip_host_register",
-        "pinned_num_register_threads",
-        "pinned_use_background_threads",
-        "pinned_reserve_segment_size_mb",
-        "pinned_max_round_threshold_mb",
-        "pinned_max_cached_size_mb",
-        "pinned_free_catch_all",
-        "graph_capture_record_stream_reuse",
-        "throw_on_cudamalloc_oom",
-    }
+    """
+    backend release_lock_on_cudamalloc release_lock_on_hipmalloc pinned_use_cuda_host_register
+    pinned_use_hip_host_register pinned_num_register_threads pinned_use_background_threads
+    pinned_reserve_segment_size_mb pinned_max_round_threshold_mb pinned_max_cached_size_mb
+    pinned_free_catch_all graph_capture_record_stream_reuse throw_on_cudamalloc_oom
+    """.split()
 )
 """Keys that torch knows and that change nothing here: another backend, host memory, locks, CUDA
 graphs.

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-COUNTED = (
-    "allocation",
-    "segment",
-    "active",
-    "inactive_split",
-    "allocated_bytes",
-    "reserved_bytes",
-    "active_bytes",
-    "inactive_split_bytes",
-    "requested_bytes",
+COUNTED = tuple(
+    """
+    allocation segment active inactive_split allocated_bytes reserved_bytes active_bytes
+    inactive_split_bytes requested_bytes
+    """.split()
 )
 EVENTS = (
     "num_alloc_retries",

@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -112,7 +112,7 @@ class Recorder:
                 "in_process": self.in_process,
                 "environment": self.environment | self._steps_end(),
                 "sources": {},
-                "recorded_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+                "recorded_at": datetime.now(UTC).isoformat(timespec="seconds"),
                 "warnings": self.warnings,
             }
         )

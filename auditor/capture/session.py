@@ -5,7 +5,6 @@ happens.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -15,6 +14,7 @@ from auditor.capture.held_eager import HeldEager
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.instruments.live_objects import one_look
 from auditor.capture.instruments.monkeypatch import LOOKING
+from auditor.capture.passes import Pass, passes_of
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.memory.snapshot import MemoryHistory, in_use
 from auditor.capture.probes.numerics.debug_modes import DebugModesProbe
@@ -22,30 +22,11 @@ from auditor.capture.probes.step.clock import Clock
 from auditor.capture.probes.step.profiler_trace import Trace
 from auditor.capture.target.signal_handlers import ChildSignal
 from auditor.capture.warm_up import WarmUp
+from auditor.cycles import prolonged, whole_cycles
 from auditor.errors import fault
-from auditor.runs.plan import (
-    DIAGNOSED_STEPS,
-    LEANER_STEPS,
-    MEMORY_STEPS,
-    NULL_MEMORY_STEPS,
-    NULL_TIMED_STEPS,
-    NUMBERS_STEPS,
-    ORIGIN_STEPS,
-    SYNC_STEPS,
-    VALUE_SECONDS,
-    Plan,
-)
+from auditor.runs.plan import LOOP_STEPS, NUMBERS_SECONDS, VALUE_SECONDS, Plan
 
 Progress = Callable[[str, int, int], None]
-
-
-@dataclass
-class Pass:
-    """One stretch of steps under one set of instruments."""
-
-    name: str
-    steps: int
-    done: int = 0
 
 
 class Session:
@@ -71,6 +52,7 @@ class Session:
         self._queue: list[Pass] = []
         self._pass_began = 0.0
         self._untraced = False
+        self._plain_us: list[float] = []
         self.passes: list[Pass] = []
         self.failures: dict[str, str] = dict(plan.without)
         self._running: list[Probe] = []
@@ -147,10 +129,13 @@ class Session:
             self._trace.step_end()
         self._each(lambda probe: probe.step_end())
         self._pass.done += 1
+        if self._pass.name == "quiet":
+            self._plain_us.append(self._clock.own_us)
         self._context.writer.flush()
         self._end_full_trace()
         self._end_long_pass()
         self._warm_on()
+        self._watch_on()
         self._progress(self._pass.name, self._pass.done, self._pass.steps)
         if self._pass.done >= self._pass.steps and self._pass.name != "warmup":
             self._stop_pass(passes_follow=bool(self._queue))
@@ -221,60 +206,14 @@ class Session:
         what it can run on.
         """
         if not self._queue:
-            self._queue = self._planned()
+            watched = frozenset[str]().union(*(probe.passes for probe in self._probes))
+            self._queue = passes_of(self._plan, self._context.device, watched)
             self._tell_outline()
 
     @property
     def planned(self) -> list[Pass]:
         """All passes, done and to come, as far as they are known by now."""
         return [*self.passes, *self._queue]
-
-    def _planned(self) -> list[Pass]:
-        """All passes in order, as far as they are known when the first step begins."""
-        plan = self._plan
-        if plan.replay_step is not None:
-            return [Pass("replay", plan.replay_step + 1)]
-        if plan.drill is not None:
-            return [Pass("drill", plan.steps)]
-        if plan.until_oom is not None:
-            return [Pass("memory", plan.until_oom)]
-        if plan.change is not None:  # nothing but the peak of memory is asked for
-            return [Pass("warmup", plan.warmup), Pass("loud", plan.steps)]
-        wanted = self._wanted()
-        steps = (
-            {"warmup": plan.warmup, **wanted}
-            if plan.fit is None
-            else plan.fit.share_out(plan.warmup, wanted)
-        )
-        return [Pass(name, n) for name, n in steps.items() if n > 0]
-
-    def _wanted(self) -> dict[str, int]:
-        """Steps of the passes after the warm-up, in order, of a target that takes as many as it is
-        asked for.
-        """
-        plan, device = self._plan, self._context.device
-        if plan.trial is not None and not device.simulated:
-            return {"quiet": plan.steps, "loud": SYNC_STEPS if device.accelerator else 0}
-        watched = frozenset[str]().union(*(probe.passes for probe in self._probes))
-        causes = {
-            "loud": plan.loud_steps or min(plan.steps, DIAGNOSED_STEPS),
-            "leaner": len(LEANER_STEPS),
-            "numbers": NUMBERS_STEPS,
-            "origin": 0 if device.accelerator else ORIGIN_STEPS,
-        }
-        causes = {name: steps for name, steps in causes.items() if name in watched}
-        if device.shadow:
-            values = plan.value_steps if "values" in watched else 0
-            return {"loud": plan.steps, **causes, "values": values}
-        if self._on_null:  # the same steps as the rehearsal, as far as that was judged
-            timed = {} if self._together or plan.fit else {"quiet": NULL_TIMED_STEPS}
-            judged = plan.steps - NULL_MEMORY_STEPS
-            return {"loud": judged, "memory": NULL_MEMORY_STEPS, **timed}
-        causes.pop("leaner", None)
-        if device.native:
-            causes["memory"] = MEMORY_STEPS
-        timing = {} if device.simulated else {"quiet": plan.steps}
-        return {**timing, "trace": plan.trace_steps, **causes}
 
     @property
     def _together(self) -> bool:
@@ -301,17 +240,54 @@ class Session:
         if self._pass.name == "quiet" and self._modes is not None and self._modes.anomaly_seen:
             steps = 0 if self._modes.name in self.failures else self._room_for(self._pass.done)
             self._queue[:0] = [Pass("anomaly_off", steps)] if steps else []
+        longer = self._pass.name == "quiet" and self._prolong()
+        if self._pass.name == "numbers" and self._may_time_loops():
+            self._queue[:0] = [Pass("loops", LOOP_STEPS)]
         if self._queue and self._queue[0].name == "trace" and not self._may_trace():
             del self._queue[0]
-        if len(self._queue) != known:
+        if longer or len(self._queue) != known:
+            self._tell_outline()
+
+    def _may_time_loops(self) -> bool:
+        """Loops were found, on a host whose time they are; code that torch compiles is left alone."""
+        on_host = not (self._context.device.accelerator or self._context.device.simulated)
+        return bool(self._context.loops) and on_host and not (self._bound or COMPILED_CODE.compiles)
+
+    def _prolong(self) -> bool:
+        """Give the diagnostic pass whole cycles where the step has phases that come once in many;
+        True if it is longer now.
+        """
+        plan = self._plan
+        loud = next((each for each in self._queue if each.name == "loud"), None)
+        if loud is None or plan.loud_steps or self._bound:
+            return False
+        planned, loud.steps = loud.steps, whole_cycles(self._plain_us, loud.steps, plan.steps)
+        if loud.steps > planned:
+            self._context.warn(prolonged(loud.steps))
+        return loud.steps > planned
+
+    @property
+    def _bound(self) -> bool:
+        """Passes keep to their plan: of trials, which are compared, of ranks, and of targets with so
+        many steps and no more.
+        """
+        return self._plan.trial is not None or self._plan.fit is not None or self._together
+
+    def _watch_on(self) -> None:
+        """One more step of the precision pass where its steps alternate."""
+        done, seconds = self._pass.done, monotonic() - self._pass_began
+        over = self._pass.name == "numbers" and done >= self._pass.steps
+        if not over or self._bound or seconds / done * (done + 1) > NUMBERS_SECONDS:
+            return
+        wanted: list[bool] = []
+        self._each(lambda probe: wanted.append(probe.wants_more()))
+        if any(wanted):
+            self._pass.steps += 1
             self._tell_outline()
 
     def _warm_on(self) -> None:
-        """One more step of warm-up where the program still compiles. Trials that are compared,
-        ranks, and targets with so many steps and no more, keep to their plan.
-        """
-        bound = self._plan.trial is not None or self._plan.fit is not None or self._together
-        if self._pass.name != "warmup" or bound or self._context.device.simulated:
+        """One more step of warm-up where the program still compiles."""
+        if self._pass.name != "warmup" or self._bound or self._context.device.simulated:
             return
         if self._warm_up.needs_more(self._pass.done, self._pass.steps):
             self._pass.steps += 1

@@ -94,12 +94,23 @@ def demand_gradient(grad: Any, hooks: Any, dtype: str) -> None:
 
 
 def demand_bits(metadata: Any, dtype: str) -> None:
-    """Marks of a tensor that is read conjugated or negated."""
+    """Marks of a tensor that is read conjugated or negated: torch sets either, even for False: the first of
+    complex numbers only, the second of dtypes that it can negate.
+    """
     if metadata is None:
         return
     demand(isinstance(metadata, dict) and {*metadata} <= {"conj", "neg"})
     demand(all(isinstance(each, bool) for each in metadata.values()))
-    demand(not metadata.get("conj") or dtype.startswith("complex"))
+    demand("conj" not in metadata or dtype.startswith("complex"))
+    demand("neg" not in metadata or dtype in NEGATED)
+
+
+NEGATED = frozenset(
+    """
+    float64 float32 float16 bfloat16 complex128 complex64 complex32 int64 int32 int16 int8 uint8
+    """.split()
+)
+"""dtypes of which torch can read a negated tensor."""
 
 
 def is_tensor(value: Any) -> bool:

@@ -46,6 +46,22 @@ class Value(Mark):
         self.kind = kind
 
 
+class Meta(Value):
+    """A tensor without numbers."""
+
+    __slots__ = ("dtype",)
+
+    def __init__(self, dtype: str) -> None:
+        super().__init__("torch.Tensor")
+        self.dtype = dtype
+
+
+class Shell(Meta):
+    """A tensor whose numbers are those of another one, its attribute."""
+
+    __slots__ = ()
+
+
 class Made(Mark):
     """An object of another program's class: remembers its parts, and does nothing."""
 
@@ -89,6 +105,10 @@ class Composite(Made):
     def build(self, state: Any) -> None:
         """It has no state: what replaces its numbers would not be looked at."""
         raise Malformed("its pickle changes a tensor after it was made")
+
+
+PARAMETER = "parameter"
+"""Origin of a composite that is a parameter: its one part is its data."""
 
 
 class Attributed(dict[Any, Any]):

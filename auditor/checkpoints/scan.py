@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
-from auditor.checkpoints import legacy, safetensors, structure, values, zipped
+from auditor.checkpoints import keys, legacy, safetensors, structure, values, zipped
 from auditor.checkpoints.container import Container
 from auditor.checkpoints.contents import (
     BYTES,
@@ -122,7 +123,9 @@ def _opened(file: IO[bytes], scan: Scan) -> Container:
 def _described(empty: Scan, container: Container) -> Scan:
     found = structure.structure(container.tree)
     container.limits += found.left
-    tensors = [*_tallied(container, found, empty.size), *found.poisoned]
+    tensors = _tallied(container, found, empty.size)
+    container.limits += _limits([*tensors, *found.odd()], found)
+    tensors += [each for each in found.odd() if each.role != "other"]
     _check(container, found)
     if not container.damage:
         container.damage += container.unread()
@@ -156,7 +159,7 @@ def _tallied(container: Container, found: structure.Structure, size: int) -> lis
             bytes_left -= min(stored.span_bytes, size)
             known[stored] = _tally(container, path, stored) if bytes_left > 0 else None
         tally = known[stored]
-        role = found.role_of(path, tally)
+        role = found.role(path, tally, len(stored.shape))
         described.append(
             TensorFacts(structure.named(path), stored.dtype, stored.shape, role, tally, path)
         )
@@ -164,19 +167,28 @@ def _tallied(container: Container, found: structure.Structure, size: int) -> lis
         container.limits.append(
             "its tensors share storages so often that not all of them were looked at"
         )
-    unclear = [each.name for each in described if found.unclear(each)]
-    if unclear:
-        container.limits.append(
-            f"{unclear[0]} holds NaN or infinities, and neither its key nor its place says whether it "
-            "is a weight" + (f"; so do {len(unclear) - 1} more" if len(unclear) > 1 else "")
-        )
-    unknown = [each for each in described if each.dtype not in BYTES]
-    if unknown:
-        container.limits.append(
-            f"{unknown[0].name} is of {unknown[0].dtype}, whose numbers are not looked at"
-            + (f", and so are {len(unknown) - 1} more" if len(unknown) > 1 else "")
-        )
     return described
+
+
+def _limits(tensors: list[TensorFacts], found: structure.Structure) -> Iterator[str]:
+    """Sentences about what was not looked at, or of which nothing says what it is."""
+    kinds = {
+        "holds NaN or infinities, and neither its key nor its place says whether it is a weight": [
+            each.name for each in tensors if found.unclear(each)
+        ],
+        **{
+            f"is of {dtype}, whose numbers are not looked at": [
+                each.name for each in tensors if each.dtype == dtype
+            ]
+            for dtype in dict.fromkeys(each.dtype for each in tensors)
+            if dtype not in {*BYTES, structure.PLAIN}
+        },
+        "is a storage of bytes: which numbers they are, nothing says": found.untyped,
+        "is a tensor of the device meta, which has no numbers": found.without_numbers,
+    }
+    for words, names in kinds.items():
+        if names:
+            yield f"{names[0]} {words}" + f" (and {len(names) - 1} more)" * (len(names) > 1)
 
 
 def _check(container: Container, found: structure.Structure) -> None:
@@ -216,7 +228,7 @@ def _swapped(container: Container, stored: Stored) -> bool:
     return container.big_endian and stored.storage.raw is None
 
 
-def _tally(container: Container, path: structure.Path, stored: Stored) -> Tally | None:
+def _tally(container: Container, path: keys.Path, stored: Stored) -> Tally | None:
     try:
         return values.tally(
             stored, _reader(container, stored), big_endian=_swapped(container, stored)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import ast
 import itertools
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,11 +70,9 @@ def _parsed(path: Path, text: str) -> Any:
 
 
 def _toml(text: str) -> Any:
-    if sys.version_info >= (3, 11):
-        import tomllib as toml
-    else:
-        import tomli as toml
-    return toml.loads(text)
+    import tomllib
+
+    return tomllib.loads(text)
 
 
 def _yaml(path: Path, text: str) -> Any:

@@ -21,63 +21,31 @@ from auditor.checkpoints.contents import (
     printable,
 )
 from auditor.checkpoints.described import complete, is_tensor
-from auditor.checkpoints.marks import Composite, Made
+from auditor.checkpoints.keys import (
+    MODELS,
+    Path,
+    among_results,
+    in_model,
+    is_bound,
+    may_be_infinite,
+    may_be_nan,
+)
+from auditor.checkpoints.marks import PARAMETER, Composite, Made, Meta
 from auditor.checkpoints.pickles import walk
 
-Path = tuple[str | int, ...]
-
 COUNTERS = frozenset(
-    {
-        "step",
-        "steps",
-        "global_step",
-        "num_steps",
-        "iter",
-        "iters",
-        "iteration",
-        "iter_num",
-        "n_iter",
-        "it",
-    }
+    "step steps global_step num_steps iter iters iteration iter_num n_iter it".split()
 )
 EPOCHS = frozenset({"epoch", "epochs", "current_epoch"})
 """Keys (and those of ``COUNTERS``) under which trainers save how far they are."""
 
-MODELS = tuple((key,) for key in ("model", "state_dict", "model_state_dict", "module", "net"))
-"""Last keys of paths to weights, whatever else is among them."""
+PLAIN = "float"
+"""In the place of a dtype, of a plain number."""
 
 SCALER = {"scale", "growth_factor", "backoff_factor", "growth_interval"}
 SCHEDULER = ({"last_epoch", "base_lrs"}, {"last_epoch", "_last_lr"})
 MODULE_DICTS = frozenset({"_modules", "_parameters", "_buffers"})
 RNG_WORDS = ("rng", "random_state", "generator")
-METRICS = frozenset(
-    [
-        "metric",
-        "metrics",
-        "early",
-        "earlystopping",
-        "callback",
-        "callbacks",
-        "history",
-        "loss",
-        "losses",
-        "log",
-        "logs",
-        "score",
-        "scores",
-        "stats",
-        "statistics",
-    ]
-)
-"""Words of keys under which results are kept: NaN and infinities are among them, and no damage."""
-
-BOUNDS = frozenset(
-    ["best", "worse", "max", "min", "maximum", "minimum", "clip", "threshold", "bound", "limit"]
-)
-"""Words of keys whose numbers may be infinite: nothing is beyond them."""
-
-
-MAY_BE_INFINITE = BOUNDS | {"mask", "bias"}
 
 
 def named(path: Path) -> str:
@@ -102,99 +70,123 @@ class Structure:
     tensors: list[tuple[Path, Stored]] = field(default_factory=list)
     progress: dict[str, int] = field(default_factory=dict)
     composites: dict[Path, Composite] = field(default_factory=dict)
+    parameters: set[Path] = field(default_factory=set)
     numbers: list[tuple[Path, float]] = field(default_factory=list)
     scalers: set[Path] = field(default_factory=set)
+    untyped: list[str] = field(default_factory=list)
+    without_numbers: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     rng: bool = False
 
-    def role(self, path: Path) -> Role:
-        """Whose tensor it is: ``optimizer``, ``model`` or ``other``."""
+    def role(self, path: Path, tally: Tally | None, dimensions: int) -> Role:
+        """Whose tensor it is: ``optimizer``, ``model`` or ``other``. A bound or a mask is nobody's
+        while it is infinite (of observers that saw nothing), but a parameter is a weight.
+        """
+        learned = any(path[:length] in self.parameters for length in range(len(path) + 1))
+        if not learned and may_be_infinite(path, tally, dimensions):
+            return "other"
         if any(path[: len(owner)] == owner for owner in self.optimizers):
             return "optimizer"
+        if learned:
+            return "model"
         heads = (path[:length] for length in range(len(path)))
         path = next((head for head in heads if head in self.composites), path)
         while len(path) > 1 and isinstance(path[-1], int) and path[:-1] not in self.weights:
             path = path[:-1]  # in a list among weights
-            if _of_results(path):
+            if among_results(path):
                 return "other"
         return "model" if not path or path[:-1] in self.weights else "other"
-
-    def role_of(self, path: Path, tally: Tally | None) -> Role:
-        """As :meth:`role`; a bound is nobody's weight while it is infinite (of observers that saw
-        nothing).
-        """
-        unset = tally is not None and tally.nonfinite > tally.nan == 0
-        return "other" if unset and _words(path) & BOUNDS else self.role(path)
 
     def unclear(self, facts: TensorFacts) -> bool:
         """Whether a tensor holds NaN or infinities and nothing says what it is: no weight by its
         place, no result, bound or mask by its key.
         """
-        tally = facts.tally
-        if facts.role != "other" or tally is None or not tally.nonfinite or not facts.shape:
-            return False
-        mask = not tally.positive_inf and tally.low == tally.high == 0.0
-        if tally.nan == 0 and (mask or _words(facts.place) & MAY_BE_INFINITE):
-            return False
-        return not _of_results(facts.place)
+        tally, dimensions = facts.tally, len(facts.shape)
+        return (
+            facts.role == "other"
+            and tally is not None
+            and tally.nonfinite > 0
+            and not may_be_infinite(facts.place, tally, dimensions)
+            and not may_be_nan(facts.place, dimensions)
+        )
 
-    @property
-    def poisoned(self) -> list[TensorFacts]:
-        """Plain numbers of optimizers, schedulers and scalers that are not finite, and may not be
-        so.
+    def odd(self) -> list[TensorFacts]:
+        """Plain numbers of optimizers, schedulers, scalers and models that are not finite, and may
+        not be so; ``other`` are those that lie deeper in a model, where settings may be, too.
         """
         owners = (*self.optimizers, *self.schedulers, *self.scalers)
-        return [
-            TensorFacts(named(path), "float", (), "optimizer", _tally(number), path)
-            for path, number in self.numbers
-            if any(path[: len(owner)] == owner for owner in owners)
-            and (math.isnan(number) or not _words(path) & BOUNDS)
-        ]
+        found = []
+        for path, number in self.numbers:
+            if is_bound(path) and not math.isnan(number):
+                continue
+            role: Role = "other"
+            if any(path[: len(owner)] == owner for owner in owners):
+                role = "optimizer"
+            elif may_be_nan(path, 0) or not (self._beside_weights(path) or in_model(path)):
+                continue
+            elif self._beside_weights(path):
+                role = "model"
+            found.append(TensorFacts(named(path), PLAIN, (), role, _tally(number), path))
+        return found
+
+    def _beside_weights(self, path: Path) -> bool:
+        """Whether a number, or the list that it is in, is a value of a state dict."""
+        while path and isinstance(path[-1], int):
+            path = path[:-1]
+        owner = path[:-1]
+        return bool(owner) and (owner in self.weights or owner[-1] in MODELS)
 
 
 def _tally(number: float) -> Tally:
     return Tally(1, int(math.isnan(number)), int(number == math.inf), int(number == -math.inf))
 
 
-def _words(path: Path) -> set[str]:
-    """Words of the last part of its last key."""
-    last = next((key for key in reversed(path) if isinstance(key, str)), "")
-    return {*last.rpartition(".")[2].lower().split("_")}
-
-
-def _of_results(path: Path) -> bool:
-    return any(isinstance(key, str) and {*key.lower().split("_")} & METRICS for key in path)
-
-
 def structure(tree: Any) -> Structure:
     """Walk the tree once; what lies among results and elsewhere too is looked at in both places."""
     found = Structure()
-    for path, value in walk(tree, _of_results, found.left):
+    for path, value in walk(tree, among_results, found.left):
         found.rng = found.rng or _is_rng(path)
-        if isinstance(value, Storage):
-            found.tensors.append((path, complete(value)))
-        elif isinstance(value, Stored):
-            found.tensors.append((path[:-1] if path[-1:] == ("",) else path, value))
-        elif isinstance(value, Composite):
-            found.composites[path] = value
+        if isinstance(value, (Storage, Stored, Composite, Meta)):
+            _take_tensor(found, path, value)
         elif isinstance(value, (dict, Made)):
             _sort_in(found, path, value if isinstance(value, dict) else _parts(value))
-        elif not _of_results(path) and _lists_weights(value):
+        elif isinstance(value, (int, float, complex)):
+            _take_number(found, path, value)
+        elif not among_results(path) and _lists_weights(value):
             found.weights.add(path)
-        elif isinstance(value, float) and not math.isfinite(value):
-            found.numbers.append((path, value))
-        elif isinstance(value, complex) and not cmath.isfinite(value):
-            found.numbers.append((path, math.nan))
-        elif (
-            isinstance(value, int)
-            and not isinstance(value, bool)
-            and len(path) <= 2
-            and path[-1:]
-            and path[-1] in COUNTERS | EPOCHS
-        ):
-            found.progress[str(path[-1])] = value
     found.progress = {name: n for name, n in found.progress.items() if 0 <= n < COUNT}
     return found
+
+
+def _take_tensor(found: Structure, path: Path, value: Any) -> None:
+    if isinstance(value, Storage):
+        found.tensors.append((path, complete(value)))
+        if value.dtype == "bytes":
+            found.untyped.append(named(path))
+    elif isinstance(value, Stored):
+        found.tensors.append((_whole(path), value))
+    elif isinstance(value, Composite):
+        found.composites[path] = value
+        if value.origin == PARAMETER:
+            found.parameters.add(_whole(path))
+    elif type(value) is Meta or path[-1:] != ("",):
+        found.without_numbers.append(named(path))
+
+
+def _take_number(found: Structure, path: Path, value: complex) -> None:
+    if isinstance(value, int):
+        counts = len(path) in (1, 2) and path[-1] in COUNTERS | EPOCHS
+        if counts and not isinstance(value, bool):
+            found.progress[str(path[-1])] = value
+    elif not cmath.isfinite(value):
+        found.numbers.append((path, value if isinstance(value, float) else math.nan))
+
+
+def _whole(path: Path) -> Path:
+    """The path of the tensor whose numbers are found there."""
+    while path[-1:] == ("",):
+        path = path[:-1]
+    return path
 
 
 def _parts(made: Made) -> dict[Any, Any]:
@@ -233,15 +225,15 @@ def _holds_weights(path: Path, value: dict[Any, Any]) -> bool:
     """A state dict: hardly anything but tensors, not all of them numbers. At the root its names
     must have dots, or nothing else is there; among results one must be that of a layer.
     """
-    if _of_results(path) and not any(_of_layer(key) for key in value):
+    if among_results(path) and not any(_of_layer(key) for key in value):
         return False
     tensors = {key: each for key, each in value.items() if is_tensor(each)}
     if any(map(_of_layer, tensors)):
         return True
-    few = len(tensors) < 0.5 * len(value) and path[-1:] not in MODELS
+    few = len(tensors) < 0.5 * len(value) and not in_model(path[-1:])
     if not tensors or few:
         return False
-    if not any(map(_has_shape, tensors.values())) and _words(path) & BOUNDS:
+    if not any(map(_has_shape, tensors.values())) and is_bound(path):
         return False
     return bool(path) or len(tensors) == len(value) or any("." in str(key) for key in tensors)
 

@@ -19,13 +19,23 @@ from auditor.checkpoints.described import (
     dtype_of,
     is_count,
     is_stored,
+    is_tensor,
     numbers_in,
     place_of,
     shape_of,
     sizes_of,
     view,
 )
-from auditor.checkpoints.marks import Composite, Foreign, Name, Value, attributes
+from auditor.checkpoints.marks import (
+    PARAMETER,
+    Composite,
+    Foreign,
+    Meta,
+    Name,
+    Shell,
+    Value,
+    attributes,
+)
 
 QUANTA = {"qint8": (-128, 127), "quint8": (0, 255), "qint32": (-(2**31), 2**31 - 1)}
 """The smallest and largest zero point of quantized dtypes."""
@@ -118,16 +128,6 @@ def _scale(scale: Any) -> None:
     )
 
 
-class Meta(Value):
-    """A tensor without numbers."""
-
-    __slots__ = ("dtype",)
-
-    def __init__(self, dtype: str) -> None:
-        super().__init__("torch.Tensor")
-        self.dtype = dtype
-
-
 def _meta(kind: Any, shape: Any, stride: Any, grad: Any) -> Meta:
     sizes, dtype = shape_of(shape), dtype_of(kind)
     demand(len(sizes_of(stride)) == len(sizes))
@@ -156,7 +156,7 @@ def _dtype_in(data: Any) -> str:
 
 def _parameter(data: Any, grad: Any, hooks: Any) -> Any:
     demand_gradient(grad, hooks, _dtype_in(_inner(data)))
-    return data
+    return Composite(PARAMETER, {"": data})
 
 
 def _parameter_with_state(data: Any, grad: Any, hooks: Any, state: Any) -> Any:
@@ -185,6 +185,8 @@ def _from_type(function: Any, kind: Any, args: Any, state: Any) -> Any:
     made = REBUILT[function.full](*args)
     if function.full == JAGGED_WAY:
         state = _same(args[0], state)
+    if isinstance(made, Shell):
+        demand(any(is_tensor(part.get("_local_tensor")) for part in attributes(state)))
     return _with(made, state)
 
 
@@ -225,7 +227,7 @@ def _wrapper(  # noqa: PLR0917 - the arguments that torch gives it
     demand(kind.full == DISTRIBUTED and is_count(offset))
     demand(isinstance(layout, Value) and layout.kind in indexed.LAYOUTS)
     place_of(device.kind if isinstance(device, Value) else device)
-    return _meta(dtype, shape, stride, grad)
+    return Shell(_meta(dtype, shape, stride, grad).dtype)
 
 
 def _elsewhere(data: Any, kind: Any, device: Any, grad: Any, *, array: bool) -> Any:

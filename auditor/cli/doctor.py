@@ -29,7 +29,7 @@ PATIENCE_S = 120.0
 LEAST_FREE = 1 << 30
 """Bytes of disk below which a run may not find room: traces take some 100 MB."""
 
-OLDEST_TORCH = (2, 6)
+OLDEST_TORCH = (2, 8)
 NULL_DEVICE = "torch's CUDA code without a GPU (null device)"
 MARK = "audit-doctor-facts:"
 ROOT = str(Path(__file__).resolve().parents[2])
@@ -167,7 +167,7 @@ def _torch(facts: Facts | None, why: str) -> Check:
         return Check(name, "no", said, f"{install} {again}torch")
     found = facts["version"]
     if _numbers(found) < OLDEST_TORCH:
-        said = f"torch {found} is older than 2.6, the oldest that is tried"
+        said = f"torch {found} is older than 2.8, the oldest that is tried"
         return Check(name, "no", said, f"{install} --upgrade torch")
     if sys.platform != "linux":
         return Check(name, "unknown", f"torch {found}; only Linux was tried")

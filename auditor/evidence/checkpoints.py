@@ -29,20 +29,7 @@ gradient was.
 """
 
 COMMANDS = frozenset(
-    {
-        "os",
-        "posix",
-        "nt",
-        "subprocess",
-        "_posixsubprocess",
-        "runpy",
-        "pty",
-        "socket",
-        "shutil",
-        "importlib",
-        "webbrowser",
-        "ctypes",
-    }
+    "os posix nt subprocess _posixsubprocess runpy pty socket shutil importlib webbrowser ctypes".split()
 )
 """Modules that nothing which is data comes from. They only choose the words: any name that is not
 known may run code.
@@ -74,13 +61,9 @@ class Checkpoint:
 
     @property
     def poisoned(self) -> tuple[TensorFacts, ...]:
-        """Weights and optimizer state that are not finite. Masks are: minus infinity where they
-        forbid, else zero.
-        """
+        """Weights and optimizer state that are not finite."""
         return tuple(
-            each
-            for each in self.scan.tensors
-            if each.role != "other" and _nonfinite(each) and not _is_mask(each)
+            each for each in self.scan.tensors if each.role != "other" and _nonfinite(each)
         )
 
     @property
@@ -189,13 +172,6 @@ def _high(tensor: TensorFacts) -> float:
 
 def _nonfinite(tensor: TensorFacts) -> bool:
     return tensor.tally is not None and tensor.tally.nonfinite > 0
-
-
-def _is_mask(tensor: TensorFacts) -> bool:
-    tally = tensor.tally
-    if tally is None or tensor.role != "model" or tally.nan or tally.positive_inf:
-        return False
-    return tally.low == tally.high == 0.0 and len(tensor.shape) > 1 and tensor.shape[-1] > 1
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from auditor.recordings.folder import Recording, Row
 from auditor.rule import NotLooked
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 T = TypeVar("T", bound="Table")
 V = TypeVar("V")

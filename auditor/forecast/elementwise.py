@@ -9,25 +9,10 @@ from auditor.forecast.calls import Call, Tensor
 from auditor.forecast.counted import Counts, broadcast, in_place, read, written
 
 _BOOLEAN = frozenset(
-    [
-        "gt",
-        "lt",
-        "eq",
-        "ne",
-        "ge",
-        "le",
-        "isnan",
-        "isinf",
-        "isfinite",
-        "isposinf",
-        "isneginf",
-        "logical_not",
-        "logical_and",
-        "logical_or",
-        "logical_xor",
-        "isclose",
-        "signbit",
-    ]
+    """
+    gt lt eq ne ge le isnan isinf isfinite isposinf isneginf logical_not logical_and logical_or
+    logical_xor isclose signbit
+    """.split()
 )
 _WRITES_ONLY = frozenset({"fill_", "zero_", "random_", "normal_", "uniform_", "bernoulli_"})
 _MASKED = frozenset({"native_dropout", "_fused_dropout", "dropout"})

@@ -60,92 +60,21 @@ NEVER_FITTED: Final = frozenset({CAT, IRREGULAR, CONV_UNKNOWN})
 """Classes whose time depends on more than shapes tell: fitted, they were off by a factor."""
 
 MATMULS: Final = frozenset(
-    {
-        "mm",
-        "addmm",
-        "addmm_",
-        "_addmm_activation",
-        "bmm",
-        "baddbmm",
-        "baddbmm_",
-        "linear",
-        "matmul",
-        "mv",
-        "addmv",
-        "addmv_",
-        "dot",
-        "vdot",
-        "_scaled_mm",
-        "_int_mm",
-    }
+    """
+    mm addmm addmm_ _addmm_activation bmm baddbmm baddbmm_ linear matmul mv addmv addmv_ dot vdot
+    _scaled_mm _int_mm
+    """.split()
 )
 _VIEWS = frozenset(
-    [
-        "view",
-        "_unsafe_view",
-        "reshape",
-        "_reshape_alias",
-        "expand",
-        "expand_as",
-        "t",
-        "transpose",
-        "permute",
-        "slice",
-        "select",
-        "narrow",
-        "unsqueeze",
-        "squeeze",
-        "as_strided",
-        "detach",
-        "detach_",
-        "alias",
-        "split",
-        "split_with_sizes",
-        "chunk",
-        "tensor_split",
-        "unbind",
-        "unflatten",
-        "flatten",
-        "movedim",
-        "swapaxes",
-        "mT",
-        "mH",
-        "T",
-        "adjoint",
-        "numpy_T",
-        "view_as",
-        "view_as_real",
-        "view_as_complex",
-        "real",
-        "imag",
-        "diagonal",
-        "unfold_view",
-        "empty",
-        "empty_like",
-        "empty_strided",
-        "new_empty",
-        "new_empty_strided",
-        "_empty_affine_quantized",
-        "resize_",
-        "resize_as_",
-        "set_",
-        "lift_fresh",
-        "lift",
-        "is_same_size",
-        "size",
-        "stride",
-        "storage_offset",
-        "numel",
-        "requires_grad_",
-        "_version",
-        "record_stream",
-        "_local_scalar_dense",
-        "item",
-        "result_type",
-        "is_pinned",
-        "pin_memory",
-        "set_data",
-    ]
+    """
+    view _unsafe_view reshape _reshape_alias expand expand_as t transpose permute slice select
+    narrow unsqueeze squeeze as_strided detach detach_ alias split split_with_sizes chunk
+    tensor_split unbind unflatten flatten movedim swapaxes mT mH T adjoint numpy_T view_as
+    view_as_real view_as_complex real imag diagonal unfold_view empty empty_like empty_strided
+    new_empty new_empty_strided _empty_affine_quantized resize_ resize_as_ set_ lift_fresh lift
+    is_same_size size stride storage_offset numel requires_grad_ _version record_stream
+    _local_scalar_dense item result_type is_pinned pin_memory set_data
+    """.split()
 )
 """Operators that start no kernel (``_local_scalar_dense`` copies a few bytes to the host)."""
 _COLLECTIVES = re.compile(r"^(nccl|c10d|_c10d_functional|c10d_functional|rccl|record_param_comms)")

@@ -5,7 +5,7 @@ rules know.
 from __future__ import annotations
 
 import difflib
-import sys
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,11 +15,6 @@ from auditor.errors import AuditProblem
 from auditor.model import editors
 from auditor.model.prices import NOTE_BELOW
 from auditor.rule import Rule
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 FAIL_ON = ("error", "warning", "note", "never")
 KNOWN = (

@@ -155,9 +155,12 @@ def _ask(
     if verdict.status == "skipped" and on_cpu.status != "skipped":
         blind = on_cpu.status == "clean" and verdict.reason.startswith(BROKEN_PROBE)
         return (verdict if blind else on_cpu), found_on_cpu
-    sites = {
-        finding.site for finding in found
-    }  # what the CPU measured is true there, whatever a GPU would do
+    # what the CPU measured is true there, whatever a GPU would do
+    timed = {each.site: each for each in found_on_cpu if each.lost_us_per_step is not None}
+    found = [
+        timed.get(each.site, each) if each.lost_us_per_step is None else each for each in found
+    ]
+    sites = {finding.site for finding in found}
     measured = (
         each
         for each in found_on_cpu

@@ -27,18 +27,9 @@ LEFT_OUT = frozenset({"SYNC010", "SYNC011"})
 """Rules whose fix leaves a blocking copy to the device out."""
 UNREAD = "WASTE003"
 """The same of a copy whose result nobody reads."""
-PACED = WAITS | {
-    "DATA003",
-    "DATA004",
-    "DATA009",
-    "KERN006",
-    "NUM009",
-    "OPT001",
-    "OPT002",
-    "OPT004",
-    "SYNC007",
-    "SYNC009",
-}
+PACED = WAITS | set(
+    "DATA003 DATA004 DATA009 KERN006 NUM009 OPT001 OPT002 OPT004 SYNC007 SYNC009".split()
+)
 """Rules about what the host waits for or launches."""
 
 MOST_GBS, LEAST_GBS = 64.0, 2.0

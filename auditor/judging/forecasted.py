@@ -18,18 +18,7 @@ if TYPE_CHECKING:
     from auditor.forecast import Forecast as ForecastOfGpu
     from auditor.forecast.calls import Argument
 
-COMPARED = (
-    "H100",
-    "H200",
-    "B200",
-    "A100-80GB",
-    "L40S",
-    "L4",
-    "A10",
-    "RTX4090",
-    "T4",
-    "MI300X",
-)
+COMPARED = tuple("H100 H200 B200 A100-80GB L40S L4 A10 RTX4090 T4 MI300X".split())
 """GPUs of the table beside the one that was chosen: those that programs are mostly given."""
 
 LEAST_SHARE = 0.01

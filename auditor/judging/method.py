@@ -30,6 +30,8 @@ PASSES = {
     "replay": "replay: the run repeated up to the step that went "
     "non-finite, its operators watched one by one",
     "numbers": "precision pass: in which dtype and range delicate operators ran",
+    "loops": "pass for loops: how long the Python loops take that were found; their lines are followed "
+    "and nothing else",
     "origin": "data-flow pass: follows values from the model and the "
     "training device, to tell them from host tensors",
 }

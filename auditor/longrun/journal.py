@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 from contextlib import suppress
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ class Journal:
 
     def add(self, kind: str, step: int, **fields: Any) -> None:
         """Append a line; one that the disk does not take is lost."""
-        at = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        at = datetime.now(UTC).isoformat(timespec="seconds")
         row = {"time": at, "kind": kind, "step": step, **fields}
         line = json.dumps(row, separators=(",", ":"), default=str).encode() + b"\n"
         path = self.folder / NAME

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass, field
+from math import isfinite
+from statistics import median
 from typing import Any
 
 from auditor import amounts
-from auditor.longrun.course import LOSS, MEMORY, STEP_TIME, Course, Departure
-from auditor.longrun.growth import Samples
 from auditor.longrun.meter import Beats, Counters, counters
 
 COUNTERS_S = 5.0
@@ -177,3 +178,180 @@ class Observer:
 def _numbers(departed: Departure) -> dict[str, float]:
     numbers = {"before": departed.before, "now": departed.now, "limit": departed.limit}
     return {name: float(f"{value:.6g}") for name, value in numbers.items()}
+
+
+# -- course ----------------------------------------------------------------------------------------
+# When a series departs from its course: by median and MAD of what came before, several times in a
+# row of readings. The formulas and figures are told in docs/watch.md.
+
+
+SIGMA = 1.4826
+"""MAD times this is the standard deviation of normal values."""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A reading is off its course if it is above ``median + max(deviations * 1.4826 * MAD, share *
+    median, floor, of_highest * highest reading of the run)`` of the ``window`` readings before the
+    ``last`` ones, of which there must be ``least``. The series has departed if ``needed`` of the ``last`` readings are.
+    """
+
+    deviations: float
+    share: float
+    floor: float = 0.0
+    of_highest: float = 0.0
+    window: int = 120
+    least: int = 40
+    last: int = 10
+    needed: int = 8
+
+
+STEP_TIME = Threshold(deviations=5.0, share=0.2)
+"""Of beats: the mean step time of half a second, or of one step that is longer."""
+
+MEMORY = Threshold(deviations=6.0, share=0.1, floor=256 << 20, least=24, last=3, needed=3)
+"""Of readings five seconds apart."""
+
+LOSS = Threshold(deviations=8.0, share=0.1, of_highest=1e-3)
+"""Of the means of what was logged in each beat. What a loss that has come down to nothing does
+there is no news.
+"""
+
+
+@dataclass(frozen=True)
+class Departure:
+    """What a series did before, and what it does now (the median of the readings that are off)."""
+
+    before: float
+    now: float
+    limit: float
+
+
+class Course:
+    """One series. Begins anew after a departure: the new level is the next reference."""
+
+    def __init__(self, threshold: Threshold) -> None:
+        self.threshold = threshold
+        self._values: deque[float] = deque(maxlen=threshold.window + threshold.last)
+        self._highest = 0.0
+
+    def restart(self) -> None:
+        """Forget what was."""
+        self._values.clear()
+
+    def add(self, value: float) -> Departure | None:
+        """One more reading; what it completes."""
+        asked, values = self.threshold, self._values
+        values.append(value)
+        self._highest = max(self._highest, abs(value)) if isfinite(value) else self._highest
+        if len(values) < asked.least + asked.last:
+            return None
+        recent = list(values)[-asked.last :]
+        before, limit = self._limit()
+        off = [each for each in recent if each > limit]
+        if len(off) < asked.needed:
+            return None
+        self.restart()
+        return Departure(before, median(off), limit)
+
+    def _limit(self) -> tuple[float, float]:
+        asked = self.threshold
+        reference = list(self._values)[: -asked.last]
+        middle = median(reference)
+        spread = SIGMA * median(abs(each - middle) for each in reference)
+        least = max(asked.floor, asked.of_highest * self._highest)
+        above = max(asked.deviations * spread, asked.share * abs(middle), least)
+        return middle, middle + above
+
+
+# -- growth ----------------------------------------------------------------------------------------
+# Does memory grow over the run? Theil-Sen over samples that are thinned as the run goes on, so
+# that they are few whatever its length.
+
+
+KEPT = 100
+"""Samples of a run at most: each second one is dropped when there are so many."""
+
+FEWEST = 40
+LEAST_SPAN_S = 300.0
+"""Nothing is said of fewer samples, or of a shorter time."""
+
+LEAST_BYTES, LEAST_SHARE = 64 << 20, 0.05
+"""Growth from which it is told: both."""
+
+STEADY = 0.2
+"""Share of the growth that falls in the last third at least (1/3 is steady; near 0 it has levelled
+off).
+"""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Bytes by which a series grew in ``seconds``, by its median slope and that of Sen's interval's
+    lower end.
+    """
+
+    bytes: float
+    seconds: float
+    low: float
+
+    @property
+    def per_hour(self) -> float:
+        """Bytes an hour."""
+        return 3600 * self.bytes / self.seconds
+
+
+class Samples:
+    """A series of bytes over a run, and what was told of it."""
+
+    def __init__(self) -> None:
+        self._values: list[float] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """A jump is no growth: begin behind it."""
+        self._values.clear()
+        self._stride, self._seen = 1, 0
+        self._began = self._last = self._told = self._apart = 0.0
+
+    def leave_out(self, much: float) -> None:
+        """What a look of ours added is none of the program's."""
+        self._apart += max(0.0, much)
+
+    def add(self, value: float, now: float) -> None:
+        """A reading, the same time after the one before as that after its own."""
+        if self._seen % self._stride == 0:
+            if not self._values:
+                self._began = now
+            self._values.append(value - self._apart)
+            self._last = now
+        self._seen += 1
+        if len(self._values) >= KEPT:
+            del self._values[1::2]
+            self._stride *= 2
+
+    def grown(self) -> Growth | None:
+        """How it grows; None where it does not, cannot be told, or was told and has not doubled."""
+        from auditor.evidence.recorded.trend import Trend
+
+        seconds = self._last - self._began
+        if len(self._values) < FEWEST or seconds < LEAST_SPAN_S:
+            return None
+        trend = Trend(tuple(self._values))
+        slope, steps = trend.slope, len(self._values) - 1
+        if slope is None or slope.low <= 0 or trend.last_third < STEADY or not self._risen:
+            return None
+        grown = slope.per_step * steps
+        least = max(LEAST_BYTES, LEAST_SHARE * self._values[0], 2 * self._told)
+        if grown < least:
+            return None
+        self._told = grown
+        return Growth(grown, seconds, slope.low * steps)
+
+    @property
+    def _risen(self) -> bool:
+        """Whether the lowest of the last third is above the middle of the first: not so where memory
+        comes and goes.
+        """
+        third = len(self._values) // 3
+        return min(self._values[-third:]) > median(self._values[:third])

@@ -27,7 +27,7 @@ from auditor.longrun.requests import Door, taken
 from auditor.longrun.rota import COOL_DOWN_S, Rota
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
     from auditor.capture.target.script_steps import StepFinder
     from auditor.longrun.judging import Judge

@@ -53,7 +53,7 @@ Action = Literal[
 ]
 
 
-class Severity(str, enum.Enum):
+class Severity(enum.StrEnum):
     """How much a finding matters, worst first."""
 
     ERROR = "error"

@@ -11,18 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 WAITS, MAY_WAIT = 1, 2
-COUNTERS = (
-    "launches",
-    "library_launches",
-    "copies",
-    "bytes_to_device",
-    "bytes_from_device",
-    "bytes_on_device",
-    "fills",
-    "allocations",
-    "frees",
-    "graph_launches",
-    "collectives",
+COUNTERS = tuple(
+    """
+    launches library_launches copies bytes_to_device bytes_from_device bytes_on_device fills
+    allocations frees graph_launches collectives
+    """.split()
 )
 """In the order of ``enum null_counter`` (csrc/null.h)."""
 

@@ -16,23 +16,7 @@ _OF_TOOLS = re.compile(
 )
 """Comments that a tool reads, or that divide a file: they describe no statement."""
 
-_COMMON = frozenset(
-    {
-        "torch",
-        "cuda",
-        "self",
-        "this",
-        "that",
-        "with",
-        "then",
-        "from",
-        "each",
-        "every",
-        "step",
-        "will",
-        "here",
-    }
-)
+_COMMON = frozenset("torch cuda self this that with then from each every step will here".split())
 
 
 @dataclass(frozen=True)

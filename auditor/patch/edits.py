@@ -6,21 +6,22 @@ from __future__ import annotations
 
 import ast
 import itertools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from auditor.model import Edit
-from auditor.patch.amp_api import modernize_amp
+from auditor.patch.arguments import read_arguments
 from auditor.patch.config_values import set_values
-from auditor.patch.constants import constant_on_line, set_constant
 from auditor.patch.detach import detach, values_to_detach
-from auditor.patch.insert import decorate, insert_after_imports, insert_before
+from auditor.patch.insert import binds_torch, decorate, insert_after_imports, insert_before
 from auditor.patch.keywords import KeywordEdits, change_keywords
-from auditor.patch.module import Change, Module, same
+from auditor.patch.module import Change, Module, covers, last_name, same, span_of
 from auditor.patch.on_device import make_on_device
 from auditor.patch.removal import drop_statements
 from auditor.patch.rename import rename_call
-from auditor.patch.source import Refused, SourceText, Splice, parse
+from auditor.patch.source import Refused, SourceText, Splice, parse, parse_expression
 from auditor.patch.statements import called_statements
 from auditor.patch.throttle import every_of, logging_statement, skip_compiled, throttle
 from auditor.patch.unused import is_package
@@ -160,3 +161,139 @@ def _expect_disjoint(splices: Sequence[Splice]) -> None:
 def _expect_same(result: ast.Module, intended: ast.Module) -> None:
     if not same(result, intended):
         raise Refused("the changed text would not mean exactly the intended change")
+
+
+# -- constants -------------------------------------------------------------------------------------
+# Changes the number or flag that a line gives to a name: ``num_workers = 0``, ``pin_memory: bool =
+# False``.
+
+
+_PLAIN = re.compile(r"\d{1,18}|True|False")
+
+
+def constant_on_line(module: Module, edit: Edit) -> ast.Constant:
+    """The literal that the edit's line gives to the name ``keyword``, or that stands at ``span``.
+    Raises :class:`Refused`.
+    """
+    if not _PLAIN.fullmatch(edit.value):
+        raise Refused(f"`{edit.value}` is not a whole number, True or False")
+    found: list[ast.expr | None]
+    if edit.span is not None:
+        found = [
+            node
+            for node in module.parents
+            if isinstance(node, ast.Constant) and span_of(node) == edit.span
+        ]
+    else:
+        found = [
+            node.value
+            for node in module.parents
+            if isinstance(node, (ast.Assign, ast.AnnAssign)) and _gives(node, edit)
+        ]
+    if (
+        len(found) != 1
+        or not isinstance(found[0], ast.Constant)
+        or not isinstance(found[0].value, int)
+    ):
+        raise Refused(f"line {edit.site.line} does not give `{edit.keyword}` a number or flag")
+    if repr(found[0].value) == edit.value:
+        raise Refused(f"`{edit.keyword}` is already {edit.value}")
+    return found[0]
+
+
+def set_constant(module: Module, old: ast.Constant, text: str) -> Change:
+    """The change of one literal."""
+    return Change(
+        (Splice(*module.source.span(old), text),),
+        partial(module.replace, old, parse_expression(text)),
+    )
+
+
+def _gives(node: ast.Assign | ast.AnnAssign, edit: Edit) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return covers(node, edit.site.line) and any(
+        last_name(target) == edit.keyword for target in targets
+    )
+
+
+# -- amp api ---------------------------------------------------------------------------------------
+# Replaces the deprecated classes of ``torch.cuda.amp`` by those of ``torch.amp``, which take the
+# device as first argument.
+
+
+_OLD_HOME = "torch.cuda.amp"
+_NEW = {"autocast": "torch.amp.autocast", "GradScaler": "torch.amp.GradScaler"}
+_DEVICE = "cuda"
+
+
+def modernize_amp(module: Module, call: ast.Call, edit: Edit) -> Change:
+    """The change from ``torch.cuda.amp.autocast(...)`` to ``torch.amp.autocast("cuda", ...)``.
+    Raises :class:`Refused`.
+    """
+    new = _NEW.get(edit.call)
+    if new is None:
+        raise Refused(f"`{edit.call}` has no successor that is known")
+    if not _is_old(module, call.func, edit.call):
+        raise Refused(
+            f"where `{edit.call}` is imported from is not visible, or it is not {_OLD_HOME}"
+        )
+    if edit.call == "autocast" and call.args:
+        raise Refused("its arguments are not named, and their order has changed")
+    if not any(map(binds_torch, module.tree.body)):
+        raise Refused("the file lacks `import torch`")
+    opened = read_arguments(module.source, call).opened
+    comma = _comma(module.source.text[opened:], arguments=bool(call.args or call.keywords))
+    splices = (
+        Splice(*module.source.span(call.func), new),
+        Splice(opened, opened, f'"{_DEVICE}"{comma}'),
+    )
+    return Change(splices, partial(_rewrite, call, parse_expression(new)))
+
+
+def _comma(rest: str, *, arguments: bool) -> str:
+    if not arguments:
+        return ""
+    return "," if rest.startswith("\n") else ", "
+
+
+def _rewrite(call: ast.Call, callee: ast.expr) -> None:
+    call.func = callee
+    call.args.insert(0, ast.Constant(value=_DEVICE))
+
+
+def _is_old(module: Module, callee: ast.expr, name: str) -> bool:
+    """True if the callee is the class of ``torch.cuda.amp``, by its full name or as the file's
+    imports bind it.
+    """
+    written = ast.unparse(callee)
+    known = {f"{_OLD_HOME}.{name}"}
+    for node in module.parents:
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            for item in node.names:
+                if f"{node.module}.{item.name}" == f"{_OLD_HOME}.{name}":
+                    known.add(item.asname or item.name)
+                elif f"{node.module}.{item.name}" == _OLD_HOME:
+                    known.add(f"{item.asname or item.name}.{name}")
+    return written in known and not _bound_elsewhere(module, callee)
+
+
+def _bound_elsewhere(module: Module, callee: ast.expr) -> bool:
+    """True if the file also imports or assigns the first name of the callee otherwise: which one is
+    called is not known.
+    """
+    while isinstance(callee, ast.Attribute):
+        callee = callee.value
+    if not isinstance(callee, ast.Name):
+        return True
+    return any(_binds_otherwise(node, callee.id) for node in module.parents)
+
+
+def _binds_otherwise(node: ast.AST, name: str) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id == name and not isinstance(node.ctx, ast.Load)
+    if not isinstance(node, ast.ImportFrom) or node.module in (
+        _OLD_HOME,
+        _OLD_HOME.rpartition(".")[0],
+    ):
+        return False
+    return any((item.asname or item.name) == name for item in node.names)

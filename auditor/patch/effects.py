@@ -7,69 +7,13 @@ from __future__ import annotations
 import ast
 
 _METHODS = frozenset(
-    [
-        "item",
-        "tolist",
-        "cpu",
-        "detach",
-        "numpy",
-        "float",
-        "double",
-        "half",
-        "bfloat16",
-        "long",
-        "int",
-        "bool",
-        "to",
-        "mean",
-        "sum",
-        "abs",
-        "max",
-        "min",
-        "norm",
-        "std",
-        "var",
-        "sqrt",
-        "exp",
-        "log",
-        "log2",
-        "log10",
-        "square",
-        "argmax",
-        "argmin",
-        "any",
-        "all",
-        "view",
-        "reshape",
-        "squeeze",
-        "flatten",
-        "size",
-        "dim",
-        "numel",
-        "format",
-        "join",
-        "keys",
-        "values",
-        "items",
-        "get_last_lr",
-        "get_lr",
-        "get_scale",
-        "perf_counter",
-        "time",
-        "monotonic",
-        "now",
-        "isoformat",
-        "strftime",
-        "elapsed_time",
-        "upper",
-        "lower",
-        "ljust",
-        "rjust",
-        "memory_allocated",
-        "max_memory_allocated",
-        "memory_reserved",
-        "max_memory_reserved",
-    ]
+    """
+    item tolist cpu detach numpy float double half bfloat16 long int bool to mean sum abs max min
+    norm std var sqrt exp log log2 log10 square argmax argmin any all view reshape squeeze flatten
+    size dim numel format join keys values items get_last_lr get_lr get_scale perf_counter time
+    monotonic now isoformat strftime elapsed_time upper lower ljust rjust memory_allocated
+    max_memory_allocated memory_reserved max_memory_reserved
+    """.split()
 )
 """Methods and functions of a module that read: they return a value and leave what they read as it
 was.
@@ -80,42 +24,16 @@ _FUNCTIONS = frozenset(
 )
 
 _ASKING_METHODS = frozenset(
-    [
-        "is_available",
-        "is_initialized",
-        "is_main_process",
-        "is_rank_zero",
-        "device_count",
-        "current_device",
-        "get_device_name",
-        "get_rank",
-        "get_world_size",
-        "startswith",
-        "endswith",
-        "is_cuda",
-        "device",
-        "isfinite",
-        "isnan",
-        "get_device_capability",
-        "mem_get_info",
-        "perf_counter_ns",
-        "monotonic_ns",
-        "time_ns",
-    ]
+    """
+    is_available is_initialized is_main_process is_rank_zero device_count current_device
+    get_device_name get_rank get_world_size startswith endswith is_cuda device isfinite isnan
+    get_device_capability mem_get_info perf_counter_ns monotonic_ns time_ns
+    """.split()
 )
 """What conditions and settings ask besides: of a device, a process group, a string, a clock."""
 
 _ASKING_FUNCTIONS = frozenset(
-    {
-        "isinstance",
-        "hasattr",
-        "getattr",
-        "range",
-        "type",
-        "is_main_process",
-        "get_rank",
-        "device_count",
-    }
+    "isinstance hasattr getattr range type is_main_process get_rank device_count".split()
 )
 
 _NODES = (

@@ -13,16 +13,7 @@ from auditor.syntax.logging_calls import counts_its_calls, log_kind
 
 _SCOPES = (ast.For, ast.While, ast.FunctionDef, ast.Lambda, ast.ClassDef)
 _SWITCH_CALLS = frozenset(
-    {
-        "is_main_process",
-        "is_rank_zero",
-        "get_rank",
-        "is_available",
-        "is_initialized",
-        "isinstance",
-        "hasattr",
-        "getattr",
-    }
+    "is_main_process is_rank_zero get_rank is_available is_initialized isinstance hasattr getattr".split()
 )
 _SWITCH_OPERATORS = (ast.Eq, ast.NotEq, ast.Is, ast.IsNot, ast.In, ast.NotIn)
 

@@ -1,5 +1,6 @@
 """Makes a tensor where it is used: ``torch.zeros(n).to(device)`` becomes ``torch.zeros(n,
-device=device)``, also below what keeps its place and values: ``torch.tril(torch.ones(n, n))``.
+device=device)``, also below what keeps its place and values: ``torch.tril(torch.ones(n, n))``. What
+has a name in between is made there and moved no more, and the line that moves it stays.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import ast
 from auditor.patch.keywords import KeywordEdits, change_keywords
 from auditor.patch.module import Change, Module, last_name
 from auditor.patch.source import Refused, Splice
-from auditor.syntax.tensor_factories import FACTORIES, made_by
+from auditor.syntax.tensor_factories import FACTORIES, made_for
 
 _MOVE_OPTIONS = frozenset({"device", "non_blocking"})
 
@@ -18,11 +19,13 @@ def make_on_device(module: Module, move: ast.Call) -> Change:
     """The change that hands the device to the function which makes the tensor. Raises
     :class:`Refused`.
     """
-    receiver, made = _made(move)
+    made = _made(module, move)
     if module.quoted_in(move) is not None:
         raise Refused("the call stands inside an f-string")
-    device = _device(module, move)
-    given = change_keywords(module, made, KeywordEdits(sets={"device": device}))
+    given = change_keywords(module, made, KeywordEdits(sets={"device": _device(module, move)}))
+    receiver = move.func.value if isinstance(move.func, ast.Attribute) else move
+    if isinstance(receiver, ast.Name):
+        return given  # the move finds it there
     cut = Splice(module.source.span(receiver)[1], module.source.span(move)[1])
     gone = module.source.text[cut.start : cut.end]
     if not gone.lstrip(" \t\n\\").startswith(".") or "#" in gone:
@@ -35,16 +38,14 @@ def make_on_device(module: Module, move: ast.Call) -> Change:
     return Change((*given.splices, cut), rewrite)
 
 
-def _made(move: ast.Call) -> tuple[ast.expr, ast.Call]:
-    """What is moved, and the call of a factory of torch that makes it."""
-    moves = isinstance(move.func, ast.Attribute) and move.func.attr in ("to", "cuda")
-    receiver = move.func.value if moves and isinstance(move.func, ast.Attribute) else None
-    made = made_by(receiver)
-    if receiver is None or made is None or last_name(made.func) not in FACTORIES:
+def _made(module: Module, move: ast.Call) -> ast.Call:
+    """The call of a factory of torch that makes what is moved."""
+    made = made_for(move, module.parents) if last_name(move.func) in ("to", "cuda") else None
+    if made is None or last_name(made.func) not in FACTORIES:
         raise Refused("what is moved is not made by a function of torch that takes a device")
     if any(item.arg in ("device", "pin_memory", "out", "requires_grad") for item in made.keywords):
         raise Refused("the function is told more than that another device could keep")
-    return receiver, made
+    return made
 
 
 def _device(module: Module, move: ast.Call) -> str:

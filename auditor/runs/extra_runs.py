@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from auditor.cycles import prolonged, whole_cycles
 from auditor.errors import AuditProblem, TargetProblem
 from auditor.recordings.folder import SITES, Recording
 from auditor.recordings.schema import DeviceUseRow, LimitRow, NonfiniteRow, StepRow
@@ -21,7 +22,13 @@ from auditor.runs import child_process, null_run, ranks
 from auditor.runs.child_process import add_warning, counted
 from auditor.runs.finalize import raised
 from auditor.runs.oom_run import explain_oom
-from auditor.runs.plan import LEAST_REHEARSED, LEAST_RERUN, REHEARSED_STEPS, Plan
+from auditor.runs.plan import (
+    LEAST_REHEARSED,
+    LEAST_RERUN,
+    REHEARSED_SLOWER,
+    REHEARSED_STEPS,
+    Plan,
+)
 from auditor.runs.progress import Progress, stage
 from auditor.runs.project_copy import sheltered
 from auditor.runs.rerun import FAILED, alone, keep_sources, rerun
@@ -183,6 +190,12 @@ def _rehearse_only(
         value_steps=max(0, plan.steps - REHEARSED_STEPS),
     )
     recording = _checked(_on_shadow_apart(played, deadline, progress, echo))
+    steps = whole_cycles(_plain_us(recording, "values"), REHEARSED_STEPS, plan.steps)
+    if steps > REHEARSED_STEPS and recording.manifest["outcome"] == "completed":
+        shutil.rmtree(recording.folder)
+        played = replace(played, steps=steps, loud_steps=steps, value_steps=plan.steps - steps)
+        recording = _checked(_on_shadow_apart(played, deadline, progress, lambda text: None))
+        add_warning(recording, prolonged(steps))
     rerun(played, [recording], deadline, progress, alone)
     replay_nonfinite(played, recording, deadline, progress)
     add_warning(
@@ -361,10 +374,21 @@ def _planned(plan: Plan, recording: Recording) -> Plan | None:
             plan, rehearsed=tuple(part for part in plan.rehearsed if part != NonfiniteRow.part)
         )
     if outcome == "completed":
-        return plan.rehearsal()
+        steps = whole_cycles(
+            _plain_us(recording, "quiet"), REHEARSED_STEPS, plan.steps, REHEARSED_SLOWER
+        )
+        if steps > REHEARSED_STEPS and prolonged(steps) not in recording.manifest["warnings"]:
+            add_warning(recording, prolonged(steps))
+        return plan.rehearsal(steps)
     again = recording.manifest.get("rerun") or {}
     steps = min(failed, again.get("steps", failed))
     return plan.rehearsal().fitted(steps) if outcome in FAILED and steps >= LEAST_RERUN else None
+
+
+def _plain_us(recording: Recording, pass_name: str) -> list[float]:
+    """Host's time of a pass's steps in us, without what they waited for a processor."""
+    rows = (row for row in recording.rows(StepRow) if row.pass_name == pass_name)
+    return [row.us - row.queued_us for row in rows]
 
 
 def _frames_in_worker(rehearsed: Recording) -> list[dict[str, str | int]] | None:

@@ -29,6 +29,12 @@ NUMBERS_STEPS = 3
 itself.
 """
 
+NUMBERS_SECONDS = 10.0
+"""How long that pass goes on where steps alternate, until it has seen each kind of them twice."""
+
+LOOP_STEPS = 5
+"""Steps of the pass that times the Python loops which the one before it found."""
+
 MEMORY_STEPS = 12
 """Steps of the memory pass on a GPU, allocation history with stacks: as many as a rehearsal has. Rules
 about growth need 8 (Sen's interval), those about sizes that vary 6; a step costs 1.2 times a plain
@@ -76,6 +82,9 @@ takes several times as long.
 
 REHEARSED_WARMUP = 2
 """Steps before them: optimizer states and lazily built modules are made in the first."""
+
+REHEARSED_SLOWER = 6.0
+"""Times that a step takes in a rehearsal, at most as a rule."""
 
 LEANER_STEPS = ("", "gradients", "", "foreach", "")
 """What is changed in the steps at a rehearsal's end that look for a lower peak of memory: nothing,
@@ -361,11 +370,10 @@ class Plan:
             replay_from=first,
         )
 
-    def rehearsal(self) -> Plan:
+    def rehearsal(self, steps: int = REHEARSED_STEPS) -> Plan:
         """The plan of the same target's GPU path on the shadow device, beside this one."""
-        return replace(self, folder=f"{self.folder}/{REHEARSAL}", parts=self.rehearsed).on_shadow(
-            REHEARSED_STEPS
-        )
+        beside = replace(self, folder=f"{self.folder}/{REHEARSAL}", parts=self.rehearsed)
+        return replace(beside.on_shadow(steps), loud_steps=steps)
 
     def on_shadow(self, steps: int) -> Plan:
         """The same plan with the shadow device: one pass for causes, no times, no trace."""

@@ -20,7 +20,7 @@ from auditor.errors import AuditProblem
 from auditor.runs.plan import JOURNAL, Copied, Plan
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 FILE_LIMIT = 1 << 20
 """Bytes of a file that is copied at most; larger ones (data, checkpoints) are linked, and copied

@@ -5,6 +5,9 @@ them, patches move them.
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
+
+from auditor.syntax.reaching import bound_before, given_for
 
 FACTORIES = frozenset(
     [
@@ -66,3 +69,16 @@ def made_by(value: ast.expr | None) -> ast.Call | None:
             return value if of_torch else None
         value = (value.args[0] if value.args else None) if of_torch else owner
     return None
+
+
+def made_for(move: ast.Call, parents: Mapping[ast.AST, ast.AST]) -> ast.Call | None:
+    """The same of what ``torch.ones(n).to(device)`` moves, also where it has a name:
+    ``mask = torch.ones(n)`` above ``mask.to(device)``, if nobody else reads it before.
+    """
+    moved = move.func.value if isinstance(move.func, ast.Attribute) else None
+    if not isinstance(moved, ast.Name):
+        return made_by(moved)
+    given = given_for(moved, parents)
+    named = [*move.args, *(item.value for item in move.keywords)]
+    certain = given is not None and all(bound_before(each, given, parents) for each in named)
+    return made_by(given.value) if given is not None and certain else None

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,9 +16,10 @@ from urllib.parse import parse_qs
 
 from auditor import amounts
 from auditor.judging import catalogue
-from auditor.model import Report
+from auditor.model import Finding, Report
+from auditor.model.charts import Lanes
 
-from . import catapult, gaps, slices
+from . import catapult
 from .runs import Run, runs_in
 
 ASSETS = Path(__file__).parent / "assets"
@@ -97,7 +99,7 @@ class Pages:
         costs, summary, text = (catalogue.reports(name) for name in ("costs", "summary", "text"))
         return _json(
             {
-                "gap": gaps.dearest(report),
+                "gap": dearest(report),
                 "findings": [
                     {
                         "key": finding.key,
@@ -110,9 +112,9 @@ class Pages:
                         "function": finding.site.function if finding.site else "",
                         "perStep": finding.per_step,
                         "place": text.one_line(str(finding.site), 300) if finding.site else "",
-                        "slices": slices.pattern(finding.code),
-                        "outermost": finding.code in slices.OUTERMOST,
-                        "gaps": gaps.of(report, finding),
+                        "slices": pattern(finding.code),
+                        "outermost": finding.code in OUTERMOST,
+                        "gaps": of(report, finding),
                     }
                     for finding in report.findings
                 ],
@@ -244,3 +246,107 @@ def _blocks(path: Path) -> Iterator[bytes]:
 def _read(file: IO[bytes]) -> Iterator[bytes]:
     while block := file.read(BLOCK):
         yield block
+
+
+# -- gaps ------------------------------------------------------------------------------------------
+# Gaps that the trace view can show: stretches between slices, as time stamps of the trace.
+
+
+Stretch = list[float]
+"""Time stamp of its begin and its length, in us."""
+
+
+def of(report: Report, finding: Finding) -> list[Stretch]:
+    """Where a finding shows in the step that the report draws, if no slices are its own."""
+    if pattern(finding.code):
+        return []
+    return [
+        [origin + pointer.start, pointer.length]
+        for origin, chart in _timelines(report)
+        for pointer in chart.pointers
+        if pointer.key == finding.key and _is_place(pointer.start, pointer.length)
+    ]
+
+
+def dearest(report: Report) -> dict[str, Any] | None:
+    """The gap that the report marks in its step: what is said of it, and where it is. None where
+    it marks none.
+    """
+    for origin, chart in _timelines(report):
+        told = catalogue.reports("lanes").dearest(chart, {})
+        if told is not None and chart.gap is not None:
+            return {"said": told.said, "at": [origin + chart.gap.start, chart.gap.length]}
+    return None
+
+
+def _timelines(report: Report) -> Iterator[tuple[float, Lanes]]:
+    """The drawn steps whose place in the trace is known."""
+    for chart in report.lanes:
+        if chart.kind == "timeline" and chart.origin is not None and math.isfinite(chart.origin):
+            yield chart.origin, chart
+
+
+def _is_place(start: float, length: float) -> bool:
+    return math.isfinite(start + length) and start >= 0 and length > 0
+
+
+# -- slices ----------------------------------------------------------------------------------------
+# Which slices of a trace belong to a finding: by the kind of work that its rule is about.
+
+
+# Regular expressions that Python and JavaScript read alike, over names of slices as torch.profiler
+# writes them.
+_COPY_TO_DEVICE = r"^Memcpy HtoD"
+_PRODUCTS = r"^aten::(mm|addmm|bmm|baddbmm|convolution|cudnn_convolution)$"
+_COLLECTIVES = r"^(nccl|gloo|c10d)"
+_STEP = r"^ProfilerStep#"
+
+PATTERNS = {
+    "SYNC001": r"^aten::item$",
+    "SYNC002": r"^aten::is_nonzero$",
+    "SYNC003": r"^Memcpy DtoH",
+    "SYNC004": r"^(cuda|hip)(Device|Stream|Event)Synchronize$",
+    "SYNC005": r"^aten::(nonzero|masked_select|_?unique\w*|repeat_interleave|bincount)$",
+    "SYNC006": _COPY_TO_DEVICE,
+    "SYNC007": _COPY_TO_DEVICE,
+    "SYNC008": r"^Memset",
+    "SYNC010": _COPY_TO_DEVICE,
+    "SYNC011": _COPY_TO_DEVICE,
+    "SYNC012": r"^(cuda|hip)(Malloc|Free)",
+    "DATA003": _COPY_TO_DEVICE,
+    "DATA004": _COPY_TO_DEVICE,
+    "DATA007": r"^enumerate\(DataLoader\)",
+    "DATA008": _COPY_TO_DEVICE,
+    "GRAPH002": r"^autograd::engine::evaluate_function",
+    "NUM009": r"^autograd::engine::evaluate_function",
+    "AMP001": _PRODUCTS,
+    "AMP002": _PRODUCTS,
+    "AMP003": _PRODUCTS,
+    "AMP007": r"^aten::_to_copy$",
+    "CFG002": r"^aten::(cudnn_batch_norm|native_batch_norm)$",
+    "CFG003": r"(nchwToNhwc|nhwcToNchw)",
+    "OPT001": r"^Optimizer\.step",
+    "OPT002": r"^Optimizer\.zero_grad",
+    "OPT003": r"^Optimizer\.step",
+    "OPT004": r"^aten::(linalg_vector_norm|_foreach_norm|norm)$",
+    "KERN005": r"^aten::_?softmax$",
+    "KERN006": r"^aten::(select|index)$",
+    "DIST002": _COLLECTIVES,
+    "DIST003": _COLLECTIVES,
+    "DIST004": _COLLECTIVES,
+    "TIME002": _STEP,
+    "TIME003": _STEP,
+}
+"""By code of rule. A rule that is not here has no kind of slice of its own (memory, graphs, idle
+time).
+"""
+
+OUTERMOST = frozenset({"SYNC001", "SYNC002", "SYNC005", "OPT004"})
+"""Rules about calls that the user's own line makes: such slices lie in no operator, backward pass
+or optimizer step.
+"""
+
+
+def pattern(code: str) -> str:
+    """The pattern of a rule's slices; empty where it has none."""
+    return PATTERNS.get(code, "")

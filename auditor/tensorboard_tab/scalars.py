@@ -110,5 +110,5 @@ def _write(file: Any, lines: Iterable[Line], recorded: float) -> None:
 
 def _seconds(recorded_at: str) -> float:
     with contextlib.suppress(ValueError, OverflowError):
-        return max(0.0, datetime.fromisoformat(recorded_at.replace("Z", "+00:00")).timestamp())
+        return max(0.0, datetime.fromisoformat(recorded_at).timestamp())
     return 0.0

@@ -17,45 +17,21 @@ default streams).
 """
 
 BLOCKING = frozenset(
-    {
-        "cudaStreamSynchronize",
-        "cudaDeviceSynchronize",
-        "cudaEventSynchronize",
-        "cudaThreadSynchronize",
-        "cudaMemcpy",
-        "cuStreamSynchronize",
-        "cuCtxSynchronize",
-        "cuEventSynchronize",
-        "hipStreamSynchronize",
-        "hipDeviceSynchronize",
-        "hipEventSynchronize",
-        "hipMemcpy",
-        "hipMemcpyWithStream",
-    }
+    """
+    cudaStreamSynchronize cudaDeviceSynchronize cudaEventSynchronize cudaThreadSynchronize
+    cudaMemcpy cuStreamSynchronize cuCtxSynchronize cuEventSynchronize hipStreamSynchronize
+    hipDeviceSynchronize hipEventSynchronize hipMemcpy hipMemcpyWithStream
+    """.split()
 )
 DEVICE_WIDE = frozenset(
     {"cudaDeviceSynchronize", "cudaThreadSynchronize", "cuCtxSynchronize", "hipDeviceSynchronize"}
 )
 ALLOCATOR = frozenset(
-    {
-        "cudaMalloc",
-        "cudaFree",
-        "cudaHostAlloc",
-        "cudaFreeHost",
-        "cudaHostRegister",
-        "cudaMallocHost",
-        "cudaMallocAsync",
-        "cudaFreeAsync",
-        "hipMalloc",
-        "hipFree",
-        "hipHostMalloc",
-        "hipHostFree",
-        "cuMemCreate",
-        "cuMemMap",
-        "cuMemUnmap",
-        "cuMemRelease",
-        "cuMemSetAccess",
-    }
+    """
+    cudaMalloc cudaFree cudaHostAlloc cudaFreeHost cudaHostRegister cudaMallocHost cudaMallocAsync
+    cudaFreeAsync hipMalloc hipFree hipHostMalloc hipHostFree cuMemCreate cuMemMap cuMemUnmap
+    cuMemRelease cuMemSetAccess
+    """.split()
 )
 STREAM_ORDERED = frozenset({"cudaMallocAsync", "cudaFreeAsync"})
 """Calls of these that do not wait: the cudaMallocAsync backend makes them on every allocation by

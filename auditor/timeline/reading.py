@@ -4,22 +4,23 @@ fit, then event by event.
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from auditor.errors import AuditProblem
-from auditor.model.forecasts import CATEGORY
-from auditor.timeline import header
+from auditor.model.forecasts import CATEGORY, MARK
 from auditor.timeline.columns import Builder
 from auditor.timeline.events import EXACT
 from auditor.timeline.fitting import Fitting
 from auditor.timeline.inflating import RAW_LIMIT, Inflating
-from auditor.timeline.loose import TOLERANT, Loose, loose
+from auditor.timeline.loose import TOLERANT, Loose, loose, text, whole
 from auditor.timeline.pieces import Pieces, split
-from auditor.timeline.trace import TABLES, Codes, Trace
+from auditor.timeline.trace import TABLES, Codes, Device, Info, Trace
 
 _RAW = msgspec.json.Decoder(list[msgspec.Raw])
 _MISFITS = (
@@ -90,7 +91,7 @@ class _Reading:
             texts=built.texts.values_in_order,
             **tables,
             counts=dict(built.counts + fitted.counts),
-            info=header.info(self.pieces.head, self.pieces.tail),
+            info=info(self.pieces.head, self.pieces.tail),
             warnings=tuple(self._warnings()),
         )
 
@@ -104,7 +105,7 @@ class _Reading:
 
     def _measured(self, categories: Codes) -> None:
         """Raise for a forecast of ours, also where another program wrote it anew."""
-        gpu = header.forecast_for(self.pieces.head, self.pieces.tail)
+        gpu = forecast_for(self.pieces.head, self.pieces.tail)
         names = self.builder.names.values_in_order
         if gpu or {names[code] for code in np.unique(categories).tolist()} == {CATEGORY}:
             raise AuditProblem(
@@ -174,3 +175,81 @@ def _counted(number: int, saying: str) -> str:
     ):
         saying = re.sub(one, many, saying)
     return f"{number:,} {saying}"
+
+
+# -- header ----------------------------------------------------------------------------------------
+# What a trace says about itself before and after its events; damaged keys are passed over.
+
+
+_KEY = re.compile(r'[\s,{]*"((?:[^"\\]|\\.)*)"\s*:\s*')
+_DECODER = json.JSONDecoder(strict=False)
+_FLAGS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+_VERSIONS = (
+    "cupti_version",
+    "cuda_runtime_version",
+    "cuda_driver_version",
+    "hip_runtime_version",
+    "hip_driver_version",
+    "roctracer_version",
+)
+
+
+def info(head: bytes, tail: bytes) -> Info:
+    """Facts from the text before and behind the events."""
+    keys = _keys(head) | _keys(tail)
+    job = keys.get("distributedInfo")
+    job = job if isinstance(job, dict) else {}
+    versions = [(key, text(keys[key])) for key in _VERSIONS if key in keys]
+    if "nccl_version" in job:
+        versions.append(("nccl_version", text(job["nccl_version"])))
+    return Info(
+        devices=_devices(keys.get("deviceProperties")),
+        rank=_natural(job.get("rank")),
+        world_size=_natural(job.get("world_size")),
+        backend=text(job["backend"]) if "backend" in job else None,
+        base_ns=whole(keys.get("baseTimeNanoseconds"), 0),
+        schema=_natural(keys.get("schemaVersion")),
+        flags=tuple(flag for flag in _FLAGS if whole(keys.get(flag), 0) > 0),
+        versions=tuple(versions),
+        trace_name=text(keys.get("traceName")),
+        host=text(keys.get("host_name")),
+    )
+
+
+def forecast_for(head: bytes, tail: bytes) -> str:
+    """The GPU of a forecast that is written as a trace; empty for recordings."""
+    return text((_keys(head) | _keys(tail)).get(MARK))
+
+
+def _keys(raw: bytes) -> dict[str, Any]:
+    """Top-level keys of a text that is the inside of an object, as far as they can be read."""
+    content = raw.decode("utf-8", "replace").lstrip("\ufeff")
+    keys: dict[str, Any] = {}
+    at = 0
+    while found := _KEY.match(content, at):
+        try:
+            keys[found[1]], at = _DECODER.raw_decode(content, found.end())
+        except (ValueError, RecursionError):
+            break
+    return keys
+
+
+def _natural(value: Any) -> int | None:
+    number = whole(value)
+    return number if number >= 0 else None
+
+
+def _devices(given: Any) -> tuple[Device, ...]:
+    entries = (
+        [entry for entry in given if isinstance(entry, dict)] if isinstance(given, list) else []
+    )
+    return tuple(
+        Device(
+            index=whole(entry.get("id")),
+            name=text(entry.get("name")),
+            capability=(whole(entry.get("computeMajor"), 0), whole(entry.get("computeMinor"), 0)),
+            memory_bytes=whole(entry.get("totalGlobalMem"), 0),
+            multiprocessors=whole(entry.get("numSms"), 0),
+        )
+        for entry in entries
+    )

@@ -32,7 +32,7 @@ from auditor.verify.results import Results
 from auditor.verify.times import quiet_run
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 SEED = 1337
 SECONDS = 1.0

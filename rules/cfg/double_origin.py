@@ -17,81 +17,25 @@ Width = Literal["wide", "narrow", "unknown"]
 
 TENSORS = frozenset({"from_numpy", "tensor", "as_tensor", "asarray", "Tensor"})
 MAKES_WIDE = frozenset(
-    [
-        "hanning",
-        "hamming",
-        "blackman",
-        "kaiser",
-        "bartlett",
-        "linspace",
-        "logspace",
-        "zeros",
-        "ones",
-        "eye",
-        "full",
-        "empty",
-        "rand",
-        "randn",
-        "random",
-        "normal",
-        "uniform",
-        "standard_normal",
-        "exponential",
-        "beta",
-        "gamma",
-        "laplace",
-        "lognormal",
-        "random_sample",
-        "to_numpy",
-        "genfromtxt",
-        "loadtxt",
-    ]
+    """
+    hanning hamming blackman kaiser bartlett linspace logspace zeros ones eye full empty rand randn
+    random normal uniform standard_normal exponential beta gamma laplace lognormal random_sample
+    to_numpy genfromtxt loadtxt
+    """.split()
 )
 """Calls of NumPy's and pandas' whose result is float64 unless they are told otherwise."""
 
 MAKES_WHOLE = frozenset({"integers", "randint", "permutation", "argmax", "argsort", "arange"})
 KEEPS = frozenset(
-    [
-        "array",
-        "asarray",
-        "ascontiguousarray",
-        "stack",
-        "concatenate",
-        "vstack",
-        "hstack",
-        "copy",
-        "reshape",
-        "transpose",
-        "ravel",
-        "flatten",
-        "squeeze",
-        "clip",
-        "abs",
-        "sqrt",
-        "exp",
-        "log",
-        "mean",
-        "std",
-        "sum",
-        "where",
-    ]
+    """
+    array asarray ascontiguousarray stack concatenate vstack hstack copy reshape transpose ravel
+    flatten squeeze clip abs sqrt exp log mean std sum where
+    """.split()
 )
 """Calls whose result is as wide as what they are given."""
 
 NARROWS = frozenset(
-    [
-        "float",
-        "half",
-        "bfloat16",
-        "long",
-        "int",
-        "bool",
-        "short",
-        "float32",
-        "float16",
-        "FloatTensor",
-        "HalfTensor",
-    ]
+    "float half bfloat16 long int bool short float32 float16 FloatTensor HalfTensor".split()
 )
 WIDE_NAMES = re.compile(r"\b(float64|double)\b|^float$|^'(float64|f8|d)'$|^\"(float64|f8|d)\"$")
 CONVERTS = frozenset({"to", "type"})

@@ -12,36 +12,10 @@ from auditor.evidence.source.files import Function, Source, lines_of, name_of
 from auditor.model import Site
 
 SCORES = frozenset(
-    [
-        "loss",
-        "losses",
-        "criterion",
-        "crit",
-        "cost",
-        "xent",
-        "recall",
-        "precision",
-        "entropy",
-        "nll",
-        "mse",
-        "mae",
-        "bce",
-        "ce",
-        "l1",
-        "accuracy",
-        "acc",
-        "metric",
-        "metrics",
-        "dice",
-        "iou",
-        "miou",
-        "psnr",
-        "ssim",
-        "perplexity",
-        "ppl",
-        "auc",
-        "f1",
-    ]
+    """
+    loss losses criterion crit cost xent recall precision entropy nll mse mae bce ce l1 accuracy acc
+    metric metrics dice iou miou psnr ssim perplexity ppl auc f1
+    """.split()
 )
 """Words in the names of calls that compare a result with its target."""
 

@@ -12,23 +12,10 @@ from dataclasses import dataclass
 from auditor.evidence.source.files import Function, Source, name_of
 
 MOMENTS = frozenset(
-    {
-        "Adam",
-        "AdamW",
-        "NAdam",
-        "RAdam",
-        "Adamax",
-        "Adagrad",
-        "Adadelta",
-        "RMSprop",
-        "Adafactor",
-        "SparseAdam",
-        "Lion",
-        "LAMB",
-        "AdamW8bit",
-        "Adam8bit",
-        "FusedAdam",
-    }
+    """
+    Adam AdamW NAdam RAdam Adamax Adagrad Adadelta RMSprop Adafactor SparseAdam Lion LAMB AdamW8bit
+    Adam8bit FusedAdam
+    """.split()
 )
 """Optimizers that keep moments of the gradients; SGD does with ``momentum``."""
 

@@ -21,7 +21,7 @@ from auditor.model.what_if import Change
 from auditor.permit import COUNT, FLAG, LOADER, Permit
 from auditor.rule import NotLooked, Rule, knob
 
-from ..loading import Slow, begun_for_each_batch, cause, started_for_each_epoch
+from ..loading import Slow, begun_for_each_batch, cause, dear_line, started_for_each_epoch
 from ..pricing import between
 
 ALONE = "loader_alone_us"
@@ -66,10 +66,16 @@ class StepWaitsForInput(Rule):
     least_us: float = knob(
         1000.0, "Mean wait per step in us below which nothing is reported (in a trace: a note)."
     )
+    busy: float = knob(
+        0.5,
+        "Workers that are busy all the time with loading that no step waits for, from which a line "
+        "of yours that takes most of it is a note; on a GPU, as a share of the loader's workers.",
+    )
     handed_us: float = knob(
         3000.0,
         "Mean wait per step in us below which a loader with workers is a note: to hand a batch "
-        "over, processes and threads wake one another, whatever it holds.",
+        "over, processes and threads wake one another, whatever it holds. Loading that takes less "
+        "for a batch is never told of where workers hide it.",
     )
     noticed: float = knob(
         0.1,
@@ -99,9 +105,10 @@ class StepWaitsForInput(Rule):
         waiting = batches.waiting()
         why = None if waiting is None else self._why(waiting, batches, loading)
         if waiting is None or not self._waits(waiting, why):
-            begun = list(self._begun(batches, machine, loading))
-            yield from begun
-            if not begun:
+            aside = [*self._begun(batches, machine, loading)]
+            aside = aside or [*self._hidden(batches, machine, loading)]
+            yield from aside
+            if not aside:
                 self._need_a_quiet_machine(waiting)
             return
         loader, slow = waiting.loader, waiting.steps_above(self.noticed)
@@ -182,6 +189,33 @@ class StepWaitsForInput(Rule):
                 hints=Hints(kind=why.kind, advice=why.advice),
             )
 
+    def _hidden(self, batches: Batches, machine: Machine, loading: Loading) -> Iterator[Finding]:
+        """Lines that keep workers busy while the step does not wait. On a CPU a worker that is half
+        busy is told of: beside a GPU's step it would be waited for.
+        """
+        step_us = median(step.own_us for step in batches.quiet_steps)
+        for loader in batches.loaders:
+            fetched = loading.fetched.get(loader.number)
+            if fetched is None or fetched.each_us < self.handed_us or step_us <= 0:
+                continue
+            busy = fetched.each_us * batches.taken_each(loader.number) / step_us
+            why = dear_line(loader, loading, self.dearest)
+            if why is None or busy < self.busy * (loader.workers if machine.cuda else 1):
+                continue
+            yield Finding(
+                why.site,
+                f"{why.said}; loading takes {fetched.cost}, and keeps {busy:.2g} of "
+                f"{loader.workers} workers busy: the step does not wait for them, a faster one "
+                "would",
+                steps=len(batches.quiet_steps),
+                per_step=1.0,
+                seen_on=machine.device,
+                severity=Severity.NOTE,
+                places=_places(why, None),
+                facts=(*why.facts, ("num_workers", str(loader.workers))),
+                hints=Hints(kind="hidden", advice=why.advice),
+            )
+
     def _often(self, starts: Starts, batches: Batches) -> bool:
         """Whether beginning takes its share of the clock's time, as it is in the median."""
         usual_us = median(starts.each_us) * starts.made if starts.each_us else 0.0
@@ -255,7 +289,7 @@ class StepWaitsForInput(Rule):
     def remedy(self, finding: Finding) -> Remedy | None:
         hints = finding.hints_as(Hints)
         persistent = hints.persistent
-        if hints.kind == "iterator" or (hints.kind == "epoch" and persistent is None):
+        if hints.kind in ("iterator", "hidden") or (hints.kind == "epoch" and persistent is None):
             return Remedy(hints.advice)
         if hints.kind == "epoch" and persistent is not None:
             return Remedy(

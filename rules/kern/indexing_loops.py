@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar
 
+from auditor.evidence.recorded.loop_times import LoopTimes
 from auditor.evidence.source.files import Source
 from auditor.evidence.source.loops import loop_around
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 
-from .rows import PiecewiseRow
+from .module_loops import ModuleLoops
+from .rows import ModuleLoopRow, PiecewiseRow
 
 FUNCTIONS = ("torch/nn/functional.py", "torch/functional.py", "torch/_tensor.py")
 """Libraries below which an operator still belongs to the user's line: modules and optimizers have
@@ -26,7 +28,8 @@ class IndexingLoop:
 
     ``turns`` and ``operators`` (of all turns) in each step; ``share`` of all operators outside the
     backward; ``elements`` of a piece at most. ``head`` is the line of the ``for``, None where it is
-    the same one or was not found.
+    the same one or was not found. ``us`` of a step in it, None where it was not timed, or is that
+    of a loop over a module.
     """
 
     site: Site
@@ -41,6 +44,7 @@ class IndexingLoop:
     with), ``parameters`` or ``groups`` of rows.
     """
     head: Site | None = None
+    us: float | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,8 @@ def _is_own(evidence: Evidence, row: PiecewiseRow) -> bool:
 def _loop(evidence: Evidence, rows: list[PiecewiseRow]) -> IndexingLoop:
     steps = len({row.step for row in rows})
     site, head = _place(evidence, rows[0])
+    modules = evidence.get(ModuleLoops).loops if evidence.has(ModuleLoopRow.part) else ()
+    theirs = any(each.us and _line(each.head) == _line(head or site) for each in modules)
     return IndexingLoop(
         site=site,
         op=rows[0].op,
@@ -95,7 +101,12 @@ def _loop(evidence: Evidence, rows: list[PiecewiseRow]) -> IndexingLoop:
         steps=steps,
         kind=rows[0].kind,
         head=head,
+        us=None if theirs else evidence.get(LoopTimes).us_of(rows[0].at, rows[0].cut),
     )
+
+
+def _line(site: Site) -> tuple[str, int]:
+    return site.file, site.line
 
 
 def _place(evidence: Evidence, row: PiecewiseRow) -> tuple[Site, Site | None]:

@@ -13,6 +13,7 @@ from auditor.model import Finding, FoundAt, Remedy, Severity
 from auditor.rule import Rule, knob
 
 from .indexing_loops import IndexingLoop, IndexingLoops
+from .looping import saved_us, timed
 
 REMEDIES = {
     "pieces": "Do it for the whole tensor at once: broadcasting, a mask, index_select, scatter or "
@@ -71,8 +72,15 @@ class LoopOverIndex(Rule):
                 per_step=loop.turns,
                 seen_on=machine.device,
                 severity=Severity.NOTE if noted else None,
+                lost_us_per_step=saved_us(loop.us, loop.turns),
+                basis="none" if loop.us is None else "estimated",
                 facts=(
-                    (("elements of a piece", str(loop.elements)),) if loop.kind == "pieces" else ()
+                    *(
+                        (("elements of a piece", str(loop.elements)),)
+                        if loop.kind == "pieces"
+                        else ()
+                    ),
+                    *timed(loop.us),
                 ),
                 hints=Hints(loop.kind),
                 places=_places(loop),

@@ -11,6 +11,7 @@ from auditor.evidence.source.statements import shorten
 from auditor.model import Finding, FoundAt, Remedy, Severity
 from auditor.rule import Rule, knob
 
+from .looping import saved_us, timed
 from .module_loops import ModuleLoop, ModuleLoops
 
 SEQUENCES = {"GRUCell": "nn.GRU", "LSTMCell": "nn.LSTM", "RNNCell": "nn.RNN"}
@@ -50,7 +51,9 @@ class ModulePieceByPiece(Rule):
                 per_step=float(each.turns),
                 seen_on=machine.device,
                 places=_places(each),
-                facts=(("numbers in a piece", f"{each.elements:,}"),),
+                lost_us_per_step=saved_us(each.us, each.turns),
+                basis="none" if each.us is None else "estimated",
+                facts=(("numbers in a piece", f"{each.elements:,}"), *timed(each.us)),
                 hints=Hints(each.module if each.recurrent else ""),
             )
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from auditor.evidence.recorded.loop_times import LoopTimes
 from auditor.evidence.source.files import Source
 from auditor.evidence.source.loops import loop_around, trains
 from auditor.evidence.table import Evidence, Table, rows_of
@@ -21,7 +22,7 @@ from .rows import ModuleLoopRow
 class ModuleLoop:
     """``site``, in the loop at ``head``, calls a ``module`` at least ``turns`` times in a step, with
     pieces of ``elements`` numbers; ``share`` of the time of the middle watched step. ``same``: as
-    often in each of them.
+    often in each of them. ``us`` of a step in it, None where it was not timed.
     """
 
     site: Site
@@ -33,6 +34,7 @@ class ModuleLoop:
     recurrent: bool
     same: bool
     steps: int
+    us: float | None = None
 
 
 @dataclass(frozen=True)
@@ -92,5 +94,6 @@ def _loop(evidence: Evidence, rows: list[ModuleLoopRow]) -> ModuleLoop | None:
             rows[0].recurrent,
             len(set(turns)) == 1,
             len(rows),
+            evidence.get(LoopTimes).us_of(number),
         )
     return None

@@ -7,17 +7,18 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from auditor.evidence.source.files import Source, name_of, unparsed
+from auditor.evidence.source.files import Function, Index, Source, name_of, unparsed
+from auditor.evidence.source.loops import COMPREHENSIONS, LOOPS
 
-from .self_concatenation import JOINS, LOOPS, SAME, joins
+from .self_concatenation import JOINS, SAME, joins
 
 CUTS = frozenset(
     ("clear", "pop", "popitem", "popleft", "remove", "truncate", "resize_", "rotate", "discard")
 )
 """Methods that take something out of a container."""
 
-ONCE = frozenset(("", "main", "__init__", "__post_init__", "setup", "build"))
-"""Functions that run once; the empty name stands for the file itself."""
+ONCE = frozenset(("main", "__init__", "__post_init__", "setup", "build"))
+"""Functions that run once, whoever calls them."""
 
 
 class Bounds:
@@ -26,6 +27,7 @@ class Bounds:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._cut: dict[str, frozenset[_Cut]] = {}
+        self._single: dict[str, bool] = {}
 
     def cut(self, file: str, name: str, *, by_item: bool = True, once: bool = True) -> bool:
         """Whether a line of the file cuts what is called so (``self.seen[*]``), or, where it is an
@@ -46,11 +48,55 @@ class Bounds:
 
     def _of(self, file: str) -> frozenset[_Cut]:
         if file not in self._cut:
-            tree = next(
-                (node for node in self._source.nodes(file) if isinstance(node, ast.Module)), None
-            )
-            self._cut[file] = frozenset(_cut(tree, "")) if tree is not None else frozenset()
+            index = self._source.index(file)
+            found = (each for node in index.nodes for each in self._cuts(index, node))
+            self._cut[file] = frozenset(found)
         return self._cut[file]
+
+    def _cuts(self, index: Index, node: ast.AST) -> Iterator[_Cut]:
+        if isinstance(node, ast.Delete):
+            yield from (_Cut(_last(target)) for target in node.targets)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr in CUTS or node.func.attr == "setdefault":
+                yield _Cut(_last(node.func.value), item=node.func.attr not in CUTS)
+        elif isinstance(node, ast.Compare):
+            yield from _measured(node)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            once = self._once(index, node)
+            for target, value in _given(node):
+                if value is None or not _longer(target, value):
+                    yield from _assigned(target, value, once=once)
+
+    def _once(self, index: Index, node: ast.AST, inside: tuple[str, ...] = ()) -> bool:
+        """Whether it runs a single time: in no loop, and in no function but such as run once."""
+        while node in index.parents:
+            node = index.parents[node]
+            if isinstance(node, (*LOOPS, *COMPREHENSIONS, ast.Lambda)):
+                return False
+            if isinstance(node, Function):
+                return node.name in ONCE or self._called_once(node.name, inside)
+        return True
+
+    def _called_once(self, name: str, inside: tuple[str, ...]) -> bool:
+        """Whether nothing is done with what is called so but one call that runs a single time."""
+        if name not in self._single:
+            indices = [self._source.index(file) for file in self._source.texts]
+            uses = [
+                (index, use)
+                for index in indices
+                for use in (*index.of(ast.Name), *index.of(ast.Attribute))
+                if _last(use) == name
+            ]
+            index, use = uses[0] if len(uses) == 1 else (None, None)
+            call = index.parents[use] if index is not None and use is not None else None
+            self._single[name] = (
+                index is not None
+                and isinstance(call, ast.Call)
+                and call.func is use
+                and name not in inside
+                and self._once(index, call, (*inside, name))
+            )
+        return self._single[name]
 
 
 class _Cut(NamedTuple):
@@ -63,28 +109,18 @@ class _Cut(NamedTuple):
     once: bool = False
 
 
-def _cut(node: ast.AST, function: str, *, again: bool = False) -> Iterator[_Cut]:
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        function, again = node.name, False
-    again = again or isinstance(node, LOOPS)
-    yield from _names(node, once=not again and function in ONCE)
-    for child in ast.iter_child_nodes(node):
-        yield from _cut(child, function, again=again)
-
-
-def _names(node: ast.AST, *, once: bool) -> Iterator[_Cut]:
-    if isinstance(node, ast.Delete):
-        yield from (_Cut(_last(target)) for target in node.targets)
-    elif isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Attribute) and node.func.attr in CUTS:
-            yield _Cut(_last(node.func.value))
-    elif isinstance(node, ast.Compare):
-        yield from _measured(node)
-    elif isinstance(node, (ast.Assign, ast.AnnAssign)):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        for target in targets:
-            if node.value is None or not _longer(target, node.value):
-                yield from _assigned(target, node.value, once=once)
+def _given(node: ast.Assign | ast.AnnAssign) -> Iterator[tuple[ast.expr, ast.expr | None]]:
+    """Each target and its value, those of ``a, b = x, y`` one by one."""
+    value = node.value
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        if (
+            isinstance(target, ast.Tuple)
+            and isinstance(value, ast.Tuple)
+            and len(target.elts) == len(value.elts)
+        ):
+            yield from zip(target.elts, value.elts, strict=True)
+        else:
+            yield target, value
 
 
 def _assigned(target: ast.expr, value: ast.expr | None, *, once: bool) -> Iterator[_Cut]:

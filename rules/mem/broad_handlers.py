@@ -23,30 +23,10 @@ SIZES = re.compile(r"batch|size|chunk|part|micro|split|accum|(^|_)(bs|mb|n)$", r
 """Names that a handler halves or doubles to try with less."""
 
 TELLS = frozenset(
-    [
-        "print",
-        "str",
-        "repr",
-        "format",
-        "type",
-        "isinstance",
-        "getattr",
-        "hasattr",
-        "format_exc",
-        "print_exc",
-        "print_exception",
-        "format_exception",
-        "log",
-        "info",
-        "debug",
-        "warning",
-        "warn",
-        "error",
-        "exception",
-        "critical",
-        "write",
-        "append",
-    ]
+    """
+    print str repr format type isinstance getattr hasattr format_exc print_exc print_exception
+    format_exception log info debug warning warn error exception critical write append
+    """.split()
 )
 """Calls that may be given an error and leave it at that."""
 

@@ -70,6 +70,11 @@ class MemoryGrowsEveryStep(Rule):
         "Growth per step in KiB of a variable in host memory that is known never to end: a million "
         "steps of it are 1 GiB.",
     )
+    unended_kib: float = knob(
+        16.0,
+        "Growth per step in KiB of a variable in host memory that nothing cuts: 100,000 steps of it "
+        "are 1.5 GiB.",
+    )
     host_returned: float = knob(
         0.2,
         "Share of its rises that the host may have taken back in falls (glibc's arenas spread "
@@ -111,10 +116,10 @@ class MemoryGrowsEveryStep(Rule):
         if host.trend.returned > self.host_returned and not on_host_at.name:
             on_host = None  # it comes and goes
         of_host = host.trend
-        if on_host is None and not machine.simulated:
-            on_host_at = self._endless(keepers) or on_host_at
+        if on_host is None:
+            on_host_at = self._unended(keepers) or _Line()
             of_host = on_host_at.trend
-            on_host = self._rate(of_host, 0.0, self.counted_kib * 1024)
+            on_host = self._rate(of_host, 0.0, 0.0)
         names = ", ".join(sorted({root.name for root in held.roots if root.bytes_per_step()}))
         cause = f"; {names} keeps graphs{see('GRAPH001')}" if names else ""
         for where, trend, rate, place in (
@@ -125,17 +130,18 @@ class MemoryGrowsEveryStep(Rule):
                 continue
             yield Finding(
                 place.site,
-                f"{where} memory grows by {amounts.size(rate)} per step{place.said}{cause}",
+                f"{where} memory grows by {amounts.size(rate)} per step{place.said}{cause}"
+                + (_full(host, rate) if where == "host" else ""),
                 steps=len(trend.values),
                 per_step=1.0,
                 lost_bytes=round(rate),
                 grows=True,
-                basis=machine.bytes_basis,
+                basis=machine.bytes_basis if where == "device" else "measured",
                 seen_on=machine.device,
                 severity=Severity.NOTE
                 if names  # GRAPH001 is the warning and has the line
-                or place.bounded
-                or (machine.simulated and not place.unbounded)
+                or place.may_end
+                or (where == "device" and machine.simulated and not place.unbounded)
                 or (where == "device" and rate <= self.trifle_kib * 1024)
                 or (where == "host" and not place.name and trend.evenness < self.host_even)
                 else None,
@@ -158,12 +164,17 @@ class MemoryGrowsEveryStep(Rule):
                 return _kept_by(each)
         return None
 
-    def _endless(self, keepers: KeptTensors) -> _Line | None:
-        """The variable in host memory that is known to grow as long as the run."""
-        for each in keepers.growing(self.rises, device=False):
-            line = _kept_by(each)
-            if each.endless and self._rate(line.trend, 0.0, self.counted_kib * 1024) is not None:
-                return line
+    def _unended(self, keepers: KeptTensors) -> _Line | None:
+        """The variable in host memory that is known to grow as long as the run, or else one that
+        nothing cuts.
+        """
+        for known in (True, False):
+            least = 1024 * (self.counted_kib if known else self.unended_kib)
+            for each in keepers.growing(self.rises, device=False):
+                line = _kept_by(each)
+                counts = each.endless if known else not each.bounded
+                if counts and self._rate(line.trend, 0.0, least) is not None:
+                    return replace(line, may_end=not known)
         return None
 
     def _rate(self, trend: Trend, floor: float, per_step: float) -> float | None:
@@ -222,7 +233,7 @@ class _Line:
     name: str = ""
     unbounded: bool = False
     trend: Trend = field(default_factory=Trend)
-    bounded: bool = False
+    may_end: bool = False
     kept: bool = False
     keys: str = ""
     last_alone: bool = False
@@ -242,6 +253,15 @@ def _kept_by(each: Keeper) -> _Line:
     said += ", and only its last items are read" if alone else ""
     line = _Line(each.site, said, each.name, not each.bounded, trend, each.bounded, True, each.keys)
     return replace(line, last_alone=alone)
+
+
+def _full(host: HostMemory, rate: float) -> str:
+    """When the host is full at this rate, as far as its memory is known."""
+    values = host.trend.values
+    room = host.usable - (values[-1] if values else 0.0)
+    if room <= 0:
+        return ""
+    return f"; {amounts.size(host.usable)} are full after {float(f'{room / rate:.2g}'):,.0f} steps"
 
 
 def _by_source(named: Sequence[tuple[Site, str]]) -> _Line:

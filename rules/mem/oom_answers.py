@@ -14,23 +14,10 @@ FAILED = object()
 """The value of what a handler assigns where the source does not show whether it is true."""
 
 HARMLESS = frozenset(
-    [
-        "empty_cache",
-        "ipc_collect",
-        "collect",
-        "synchronize",
-        "reset_peak_memory_stats",
-        "zero_grad",
-        "sleep",
-        "print",
-        "log",
-        "info",
-        "debug",
-        "warning",
-        "warn",
-        "error",
-        "exception",
-    ]
+    """
+    empty_cache ipc_collect collect synchronize reset_peak_memory_stats zero_grad sleep print log
+    info debug warning warn error exception
+    """.split()
 )
 """Calls between two tries that leave what is tried as it was."""
 

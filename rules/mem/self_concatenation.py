@@ -13,18 +13,7 @@ from auditor.evidence.source.index import Index, grouped
 from auditor.model import Site
 
 JOINS = frozenset(
-    (
-        "cat",
-        "concat",
-        "concatenate",
-        "stack",
-        "hstack",
-        "vstack",
-        "dstack",
-        "row_stack",
-        "column_stack",
-        "pad",
-    )
+    "cat concat concatenate stack hstack vstack dstack row_stack column_stack pad".split()
 )
 """Last names of torch's functions whose result holds all that they were given."""
 

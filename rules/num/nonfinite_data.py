@@ -23,20 +23,7 @@ NUMPY_LOGS = frozenset(
     f"{module}.{name}" for module in ("np", "numpy") for name in ("log", "log2", "log10")
 )
 GUARDS = frozenset(
-    [
-        "clip",
-        "clamp",
-        "clamp_",
-        "clamp_min",
-        "maximum",
-        "max",
-        "where",
-        "nan_to_num",
-        "fillna",
-        "replace",
-        "isfinite",
-        "isnan",
-    ]
+    "clip clamp clamp_ clamp_min maximum max where nan_to_num fillna replace isfinite isnan".split()
 )
 REPAIRS = re.compile(
     r"\b(fillna|dropna|nan_to_num|interpolate|isna|isnull|isnan|Imputer|ffill|bfill)"

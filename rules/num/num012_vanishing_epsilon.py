@@ -21,19 +21,7 @@ ROOTS = frozenset({"rsqrt"})
 """Operators whose derivative grows as ``epsilon ** -1.5``."""
 
 POLES = frozenset(
-    {
-        "log",
-        "log2",
-        "log10",
-        "div",
-        "reciprocal",
-        "rsqrt",
-        "sqrt",
-        "pow",
-        "addcdiv",
-        "foreach_addcdiv",
-        "foreach_div",
-    }
+    "log log2 log10 div reciprocal rsqrt sqrt pow addcdiv foreach_addcdiv foreach_div".split()
 )
 """Operators that zero is bad for, in the forward or in the derivative: elsewhere a lost epsilon is
 only a note.

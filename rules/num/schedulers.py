@@ -5,15 +5,11 @@ from __future__ import annotations
 from auditor.evidence.source.files import Source, the_only
 from auditor.model import Site
 
-SCHEDULERS = (
-    "LambdaLR",
-    "MultiplicativeLR",
-    "LinearLR",
-    "ExponentialLR",
-    "OneCycleLR",
-    "CyclicLR",
-    "SequentialLR",
-    "ChainedScheduler",
+SCHEDULERS = tuple(
+    """
+    LambdaLR MultiplicativeLR LinearLR ExponentialLR OneCycleLR CyclicLR SequentialLR
+    ChainedScheduler
+    """.split()
 )
 """Classes of ``torch.optim.lr_scheduler`` that can raise a rate."""
 

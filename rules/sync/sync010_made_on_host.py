@@ -7,13 +7,9 @@ from dataclasses import dataclass
 
 from auditor.evidence.recorded.copies import Copies
 from auditor.evidence.source.files import Source, Span
-from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.permit import Permit
+from auditor.model import Finding, Remedy, Severity, Site
 
-from ..copying import CopyRule
-
-SAME_ANYWHERE = frozenset({"zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "eye"})
-"""Functions whose result no device rounds or draws."""
+from ..copying import ON_DEVICE, CopyRule, made_on_device
 
 
 @dataclass(frozen=True)
@@ -31,7 +27,7 @@ class TensorMadeOnHostThenMoved(CopyRule):
     code = "SYNC010"
     severity = Severity.WARNING
     since = "0.1"
-    edits = (Permit("make_on_device", (".to", ".cuda"), safe=True),)
+    edits = (ON_DEVICE,)
     leads = 4
 
     def detect(self, copies: Copies, source: Source) -> Iterator[Finding]:
@@ -50,15 +46,4 @@ class TensorMadeOnHostThenMoved(CopyRule):
             "device's generator and differ."
         )
         hints = finding.hints_as(Hints)
-        same = hints.makes in SAME_ANYWHERE
-        reason = (
-            f"torch.{hints.makes} makes the same values on any device"
-            if same
-            else "the device makes other values, or rounds them otherwise"
-        )
-        edits = (
-            Edit(site, "make_on_device", call, safe=same, reason=reason, span=span)
-            for site, call, span in hints.moves
-            if hints.makes
-        )
-        return Remedy(text, tuple(edits))
+        return Remedy(text, tuple(made_on_device(hints.moves, hints.makes)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,9 @@ from auditor.capture.instruments.user_frames import Frames
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
 from auditor.capture.probes.step import profiler_trace
+from auditor.capture.probes.step.clock import Clock
 from auditor.capture.session import Session
+from auditor.cycles import prolonged
 from auditor.evidence import Amp
 from auditor.evidence.table import Evidence
 from auditor.judging.engine import judge
@@ -24,7 +27,7 @@ from auditor.model import Finding, Severity
 from auditor.model.devices import CPU, SHADOW
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 from auditor.rule import Rule
-from auditor.runs.plan import Plan
+from auditor.runs.plan import Fit, Plan
 
 TOO_MUCH = "the trace holds 2 of 3: more would take too much memory"
 
@@ -286,3 +289,68 @@ def test_the_value_pass_of_a_rehearsal_ends_with_its_steps_or_its_time(
         passes[context.pass_name] += 1
         session.end()
     assert passes == expected
+
+
+class Causes(Watching):
+    passes = frozenset({"loud"})
+
+
+@pytest.mark.parametrize(
+    ("more", "cycle", "loud"),
+    [
+        ({}, 12, 24),
+        ({}, 10, 20),  # twenty steps hold two of these
+        ({}, 16, 20),  # two are more than --steps
+        ({}, 1, 20),
+        ({"loud_steps": 4}, 12, 4),
+        ({"fit": Fit(60)}, 12, 20),
+        ({"world_size": 2}, 12, 20),
+    ],
+)
+def test_the_diagnostic_pass_goes_on_for_whole_cycles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], cycle: int, loud: int
+) -> None:
+    def own_us(clock: Clock) -> float:
+        return 9e3 if clock._context.step % cycle == 0 else 1e3
+
+    monkeypatch.setattr(Clock, "own_us", property(own_us, lambda clock, us: None), raising=False)
+    writer, warnings, passes = RecordingWriter(tmp_path), [], Counter[str]()
+    context = Context(writer, Frames(writer), device=CPU, warn=warnings.append)
+    plan = Plan("test:step", (), 31, 0, "cpu", str(tmp_path), (), trace_steps=0, **more)
+    session = Session(plan, context, [Causes(context)], lambda name, done, total: None)
+    while not session.done:
+        session.begin()
+        passes[context.pass_name] += 1
+        session.end()
+    assert passes["loud"] == loud
+    assert warnings == ([prolonged(loud)] if loud > 20 else [])
+
+
+class Wanting(Watching):
+    passes = frozenset({"numbers"})
+
+    def wants_more(self) -> bool:
+        return len(self.asked) < 2 * 7
+
+
+@pytest.mark.parametrize(
+    ("more", "seconds", "numbers"),
+    [({}, 1e9, 7), ({}, 0.0, 3), ({"fit": Fit(60)}, 1e9, 3), ({"world_size": 2}, 1e9, 3)],
+)
+def test_the_precision_pass_goes_on_while_a_probe_wants_more(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    more: dict[str, Any],
+    seconds: float,
+    numbers: int,
+) -> None:
+    monkeypatch.setattr(session_module, "NUMBERS_SECONDS", seconds)
+    writer, passes = RecordingWriter(tmp_path), Counter[str]()
+    context = Context(writer, Frames(writer), device=CPU)
+    plan = Plan("test:step", (), 2, 0, "cpu", str(tmp_path), (), trace_steps=0, **more)
+    session = Session(plan, context, [Wanting(context)], lambda name, done, total: None)
+    while not session.done:
+        session.begin()
+        passes[context.pass_name] += 1
+        session.end()
+    assert passes["numbers"] == numbers

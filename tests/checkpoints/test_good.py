@@ -515,8 +515,91 @@ def test_tensors_in_keys_and_in_attributes_of_dicts_do_not_hide(judged):
 
 def test_what_is_known_to_be_no_weight_may_be_infinite(judged):
     forbid = torch.full((3, 3), -math.inf).triu(1)
+    slopes = forbid - torch.arange(3) * 0.5
+    silent = torch.tensor([0.0, -math.inf])
+    masks = {"attn.mask": slopes, "causal_mask": forbid, "suppress": silent, "a.attn_bias": slopes}
     rest = {"attn_mask": forbid, "best": torch.tensor([math.inf]), "loss_history": NAN}
     assert judged({**rest, "epoch": 3, "lr": 0.1, "seed": 1, "name": "x"}).good
+    assert judged({"model": {"w": ONES, **masks}}).good
+
+
+@pytest.mark.parametrize("key", ["fc.weight", "mask.weight", "mask_token", "w", "mask_proj"])
+def test_a_mask_is_named_so(judged, key):
+    forbid = torch.full((3, 3), -math.inf).triu(1)
+    assert not judged({"state_dict": {key: forbid, "b": ONES}}).good
+    assert not judged({"state_dict": {"mask": torch.nn.Parameter(forbid), "b": ONES}}).good
+    for odd in (math.nan, math.inf):
+        assert not judged({"state_dict": {"mask": forbid + torch.tensor(odd), "b": ONES}}).good
+
+
+HIDING = """
+    log_alpha log_std log_sigma log_vars log_temperature ema_log_alpha loss_weights
+    class_loss_weights loss_scale mean_loss metric_head metric_proj score_proj history_embedding
+""".split()
+
+
+@pytest.mark.parametrize("key", HIDING)
+def test_a_word_inside_a_key_makes_no_result(judged, key):
+    for value in (NAN, torch.full((4, 4), math.nan), torch.tensor(math.nan)):
+        assert judged({"actor": {"w": ONES}, key: value}).verdict == "not looked at"
+        assert judged({"model": {"w": ONES, key: value}}).verdict == "BAD"
+    for value in (NAN, torch.tensor(math.nan)):
+        found = judged({"actor": {"w": ONES}, key: torch.nn.Parameter(value)})
+        assert [each.name for each in found.poisoned] == [key]
+
+
+def test_a_parameter_or_a_matrix_is_no_result_wherever_it_is(judged):
+    weight = torch.nn.Parameter(NAN)
+    assert judged({"model": {"w": ONES}, "history": {"loss": weight}}).verdict == "BAD"
+    assert judged({"w": ONES, "max_val": torch.nn.Parameter(ONES / 0), "epoch": 1}).poisoned
+    assert not judged({"w": ONES, "losses": torch.full((4, 4), math.nan), "epoch": 3}).good
+    assert not judged({"model": {"loss": {"w": NAN}, "w": ONES}}).good
+
+
+@pytest.mark.parametrize(
+    "value", [math.nan, np.float32("nan"), [1.0, math.nan], [[1.0], [math.inf]], 1j * math.inf]
+)
+def test_plain_numbers_of_a_model_are_looked_at(judged, value):
+    for key in ("state_dict", "model"):
+        (found,) = judged({key: {"gamma": value, "t": ONES}, "loss": math.nan}).poisoned
+        assert found.name.startswith(f"{key}.gamma") and found.role == "model"
+        assert judged({key: {"gamma": value}}).verdict == "BAD"
+    deeper = judged({"model": {"a": {"gamma": value}, "t": ONES}})
+    assert deeper.verdict == "not looked at" and "model.a.gamma" in deeper.scan.limits[0]
+
+
+def test_plain_numbers_that_are_no_weights_may_be_odd(judged):
+    assert judged(
+        {"model": {"w": ONES, "max_norm": math.inf}, "psnr": math.nan, "x": [math.nan]}
+    ).good
+    assert judged({"model": {"w": ONES, "losses": [math.nan]}, "config": {"eps": math.inf}}).good
+
+
+def test_storages_without_dtype_are_not_looked_at(judged):
+    found = judged({"model": {"w": NAN.untyped_storage(), "b": ONES}})
+    assert (
+        found.verdict == "not looked at" and "model.w is a storage of bytes" in found.scan.limits[0]
+    )
+    assert judged({"names": np.array(["a"]), "w": ONES}).good
+
+
+def test_tensors_without_numbers_are_said(judged):
+    for make in (torch.nn.Linear(2, 2, device="meta").state_dict, dict):
+        weight = torch.nn.Parameter(torch.ones(2, device="meta"))
+        found = judged({"model": make() or {"w": weight, "b": ONES}})
+        assert found.verdict == "not looked at" and "device meta" in found.scan.limits[0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "complex64", "uint16"])
+@pytest.mark.parametrize("bits", [{"conj": False}, {"conj": True}, {"neg": True}, {"neg": False}])
+def test_marks_of_a_tensor_are_some_that_torch_can_read(judged, tmp_path, dtype, bits):
+    found = judged(archive({"w": tensor(torch.ones(2, dtype=getattr(torch, dtype)), bits=bits)}))
+    try:
+        repr(torch.load(tmp_path / "x.pt"))
+    except (RuntimeError, NotImplementedError):
+        assert not found.good
+    else:
+        assert found.good
 
 
 def test_numbers_that_are_not_looked_at_are_said_and_no_good(judged, tmp_path):

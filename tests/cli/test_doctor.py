@@ -103,7 +103,7 @@ def test_torch_of_this_environment_is_told(capsys):
 def test_what_torch_must_be():
     old = checks({**FACTS, "version": "2.5.1"})["running a target"]
     assert old.status == "no" and old.remedy.endswith("pip install --upgrade torch")
-    assert checks({**FACTS, "version": "2.6.0a0+git"})["running a target"].status == "yes"
+    assert checks({**FACTS, "version": "2.8.0a0+git"})["running a target"].status == "yes"
 
 
 def test_why_there_is_no_gpu(monkeypatch):

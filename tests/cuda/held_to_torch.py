@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,11 +27,6 @@ import torch
 
 from auditor import nulldevice
 from tests.cuda.explained import EXPLAINED, VERSIONS
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CORPUS = ROOT.parent / "shared" / "corpus"

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from auditor.drill import restart
+from auditor.drill import report as restart
 from auditor.drill.log import Log
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema import DrillBackwardRow, DrillOptimizerRow

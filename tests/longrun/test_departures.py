@@ -8,10 +8,21 @@ import random
 
 import pytest
 
-from auditor.longrun.course import LOSS, MEMORY, SIGMA, STEP_TIME, Course, Threshold
-from auditor.longrun.growth import FEWEST, KEPT, LEAST_BYTES, LEAST_SPAN_S, Samples
 from auditor.longrun.meter import BEAT_S, BUCKETS, Beats, Quantiles
-from auditor.longrun.observer import Observer
+from auditor.longrun.observer import (
+    FEWEST,
+    KEPT,
+    LEAST_BYTES,
+    LEAST_SPAN_S,
+    LOSS,
+    MEMORY,
+    SIGMA,
+    STEP_TIME,
+    Course,
+    Observer,
+    Samples,
+    Threshold,
+)
 from auditor.longrun.rota import HOUR_S, Rota
 
 MIB = 1 << 20

@@ -103,6 +103,18 @@ MADE |= {
         TO,
         "m = torch.tril(torch.ones(T, T, device=device))\n",
     ),
+    "made some lines above": (
+        "x = torch.zeros(2, 3)\nf()\ny = x.to(device)\n",
+        3,
+        TO,
+        "x = torch.zeros(2, 3, device=device)\nf()\ny = x.to(device)\n",
+    ),
+    "made some lines above, and shaped": (
+        "for i in r:\n    x = torch.ones(2, 3).view(6)\n    x = x.cuda()\n    g(x)\n",
+        3,
+        CUDA,
+        'for i in r:\n    x = torch.ones(2, 3, device="cuda").view(6)\n    x = x.cuda()\n    g(x)\n',
+    ),
     "cut, cast and shaped": (
         "m = torch.ones(T, T).triu(1).bool().view(1, T, T).to(device)\n",
         1,

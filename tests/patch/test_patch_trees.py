@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from auditor.reports import as_json
-from auditor.reports.replacements import replacements
+from auditor.reports.sarif import replacements
 from click.testing import CliRunner
 
 from auditor.cli.main import main

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import jsonschema
 import pytest
 from auditor.reports import renderer
-from auditor.reports.replacements import replacements
+from auditor.reports.sarif import replacements
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

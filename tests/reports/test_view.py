@@ -25,7 +25,8 @@ import pytest
 
 from auditor.cli import view
 from auditor.model.forecasts import FILE
-from auditor.tensorboard_tab import catapult, slices
+from auditor.tensorboard_tab import catapult
+from auditor.tensorboard_tab import pages as slices
 from auditor.tensorboard_tab.pages import Pages
 from auditor.tensorboard_tab.runs import Run, runs_in
 from tests.reports import golden_attack
@@ -196,10 +197,8 @@ def test_every_pattern_is_of_a_rule_and_reads_in_both_languages() -> None:
 
 
 def _project() -> dict[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
+    import tomllib
+
     loaded: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     return loaded
 

@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 from auditor.rules.data.data003_pageable_batches import LoaderWithoutPinnedMemory
+from auditor.rules.sync.sync006_blocking_copy import BlockingCopyEveryStep
 from auditor.rules.sync.sync007_pageable_async_copy import AsyncCopyFromPageableMemory
 from auditor.rules.sync.sync010_made_on_host import TensorMadeOnHostThenMoved
 from auditor.rules.sync.sync011_constant_to_device import ConstantSentEveryStep
 
-from auditor.evidence import Copies, Source
+from auditor.evidence import Configs, Copies, Source
 from auditor.evidence.recorded.batches import Loader
 from auditor.evidence.recorded.copies import Copy, CopySite
+from auditor.evidence.source.files import Span
 from auditor.model import Severity, Site
 from tests.rules.asking import ask
 
@@ -193,3 +195,33 @@ def test_what_all_of_its_copies_have_in_common():
         {"step": 0, "call": "tensor"},
     ).moves
     assert [call for _, call, _ in moves] == ["to"]
+
+
+ABOVE = """\
+def step():
+    noise = torch.{makes}(8, 8)
+    y = {moved}.to(device)
+"""
+
+
+@pytest.mark.parametrize(
+    ("makes", "moved", "edits", "said"),
+    [
+        ("zeros", "noise", [True], "device= to torch.zeros."),
+        ("randn", "noise", [False], "Random numbers then come from the device's generator"),
+        ("randn", "(noise * 2)", [], "device= to torch.randn."),
+        ("load", "noise", [], "Keep the tensor on the device"),
+    ],
+)
+def test_a_tensor_made_some_lines_above(makes, moved, edits, said):
+    text = ABOVE.format(makes=makes, moved=moved)
+    line = text.split("\n")[2]
+    span = Span(3, 3, line.index("=") + 2, len(line))
+    table = copies(site=Site("t.py", 3, "step", line.strip()), what="tensor", span=span)
+    (finding,) = told(BlockingCopyEveryStep, table, Source({"t.py": text}), Configs())
+    known = said.startswith("Keep") is False
+    assert [place.site.line for place in finding.places] == ([2, 3] if known else [])
+    assert (f"made on the host by torch.{makes} (`t.py:2`)" in finding.message) is known
+    remedy = BlockingCopyEveryStep().remedy(finding)
+    assert said in remedy.text
+    assert [each.safe for each in remedy.edits] == edits

@@ -11,7 +11,7 @@ from auditor.rules.time.time002_step_outliers import StepOutliers
 
 from auditor.evidence import Batches, Loading, Machine, Source, Steps
 from auditor.evidence.recorded.batches import Batch, Loader
-from auditor.evidence.recorded.loading import Seen
+from auditor.evidence.recorded.loading import Fetched, Seen
 from auditor.evidence.recorded.steps import Step
 from auditor.model import Severity, Site
 from auditor.rule import NotLooked
@@ -336,6 +336,52 @@ def test_one_slow_start_is_not_the_usual_one():
     table = Batches(loaders=(LOADER,), quiet_steps=steps, quiet=tuple(quiet))
     source = Source({"train.py": TEXT})
     assert list(ask(StepWaitsForInput(), table, Machine(), source, Loading(source, {}))) == []
+
+
+HIDDEN = Fetched(10, 40, 100_000.0, 90_000.0)
+"""10 ms for a batch of four."""
+
+
+@pytest.mark.parametrize(
+    ("step_us", "each", "change", "notes"),
+    [
+        (20_000.0, {}, {}, 1),
+        (20_001.0, {}, {}, 0),  # half a worker
+        (5_000.0, {"us": 29_999.0}, {}, 0),  # 3 ms for a batch
+        (5_000.0, {"us": 30_001.0}, {}, 1),
+        (20_000.0, {}, {"share": 0.49}, 0),  # no line takes half of it
+        (20_000.0, {}, {"machine": Machine("cuda")}, 0),  # of two workers
+        (10_000.0, {}, {"machine": Machine("cuda")}, 1),
+        (20_000.0, {}, {"waited": 19_000.0, "queued": 19_000.0}, 1),  # where it was skipped
+        (20_000.0, {}, {"fetched": False}, 0),
+    ],
+)
+def test_a_line_that_workers_hide_is_a_note(step_us, each, change, notes):
+    waited, queued = change.get("waited", 100.0), change.get("queued", 0.0)
+    table = Batches(
+        loaders=(LOADER,),
+        quiet_steps=tuple(Step(n, step_us) for n in range(6)),
+        quiet=tuple(Batch(0, n, waited, batches=1, queued_us=queued) for n in range(6)),
+    )
+    source, rule = Source({"train.py": TEXT}), StepWaitsForInput()
+    own = {0: replace(HIDDEN, **each)} if change.get("fetched", True) else {}
+    loading = Loading(source, {0: line(change.get("share", 0.6))}, own)
+    found = list(ask(rule, table, change.get("machine", Machine()), source, loading))
+    assert [(one.severity, one.site) for one in found] == [(Severity.NOTE, DEAR)] * notes
+    for one in found:
+        assert one.lost_us_per_step is None and "workers busy: the step" in one.message
+        assert "read it once" in rule.remedy(one).text and not rule.remedy(one).edits
+
+
+@pytest.mark.parametrize(
+    ("fetched", "said"),
+    [
+        (HIDDEN, "2.5 ms for each sample, 2.25 ms of it on a processor"),
+        (replace(HIDDEN, samples=10), "10 ms for each batch, 9 ms of it on a processor"),
+    ],
+)
+def test_what_a_sample_costs(fetched, said):
+    assert fetched.cost == said
 
 
 def outliers(share, *, collected=False, **knobs):

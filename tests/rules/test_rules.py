@@ -10,7 +10,8 @@ rule can be. Names ending in ``__rehearsal`` are rehearsed always. Factories who
 them), which is judged as a trace that stands alone: a finding's place, if it has one, is a function
 of the trace, so no line is marked. ``__ranks`` is the same with a list of texts, the traces of a
 job's ranks. ``__processes`` cases are recorded as rank 0 and as rank 1 of two
-(``tests/echo_group.py``). ``MEMORY_LIMIT`` of a file is the size of its rehearsed card in bytes, ``HOST_ROOM``
+(``tests/echo_group.py``). Where a case of ``silent.py`` ends in ``__no_note``,
+no note is right, either. ``MEMORY_LIMIT`` of a file is the size of its rehearsed card in bytes, ``HOST_ROOM``
 the RAM that its machine has beyond what the process holds at the start.
 """
 
@@ -190,8 +191,9 @@ def test_fires_on_the_very_line(code: str, name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("code", "name"), cases("silent"))
 def test_stays_silent(code: str, name: str, tmp_path: Path) -> None:
-    _, loud = reported(code, HERE / code.lower() / "silent.py", name, tmp_path / "recording")
+    found, loud = reported(code, HERE / code.lower() / "silent.py", name, tmp_path / "recording")
     assert not loud
+    assert not found or not name.endswith("__no_note")
 
 
 ODD = {

@@ -517,6 +517,15 @@ def test_a_loop_over_parameters_is_a_note_where_it_is_a_smaller_share(kind, shar
     assert [each.severity for each in found] == ([] if severity == "silent" else [severity])
 
 
+@pytest.mark.parametrize(("us", "price"), [(500.0, 450.0), (None, None)])
+def test_a_loop_that_was_timed_has_a_price(us, price):
+    loop = IndexingLoop(LINE, "select", 10.0, 160.0, 0.25, 4, 3, us=us)
+    (finding,) = ask(LoopOverIndex(), IndexingLoops(3, (loop,)), CPU)
+    assert finding.lost_us_per_step == price
+    assert finding.basis == ("none" if us is None else "estimated")
+    assert (("time in the loop", "500 us per step") in finding.facts) is (us is not None)
+
+
 def test_the_head_of_a_loop_is_a_place_of_it():
     head = Site("train.py", 2, "step", "for k in range(8):")
     loop = IndexingLoop(replace(LINE, text="m = y == k"), "eq", 8.0, 40.0, 0.5, 0, 3, "masks", head)

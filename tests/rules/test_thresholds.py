@@ -663,11 +663,16 @@ def test_workers_that_would_ask_for_cuda_are_an_error_without_any_cuda():
 # -- memory ----------------------------------------------------------------------------------------
 
 
-def mem003(device=(), host=(), held=(), kept=(), growing=(), machine=None, named=(), keepers=()):
+def mem003(
+    device=(), host=(), held=(), kept=(), growing=(), machine=None, named=(), keepers=(), usable=0
+):
     memory = DeviceMemory(
         tuple(Step(number, 1.0, allocated=round(value)) for number, value in enumerate(device))
     )
-    host_memory, machine = HostMemory(Trend(tuple(host))), machine or (CUDA if device else CPU)
+    host_memory, machine = (
+        HostMemory(Trend(tuple(host)), usable),
+        machine or (CUDA if device else CPU),
+    )
     return list(
         MemoryGrowsEveryStep().detect(
             memory,
@@ -728,8 +733,8 @@ def test_the_variable_that_keeps_half_of_what_grows_is_the_place():
     assert [place.site.line for place in both.places] == [3, 7]
     (other,) = mem003(device=growth, keepers=(keeper(MIB // 2 - 1, steps=4),))
     assert other.site is None
-    (elsewhere,) = mem003(device=growth, keepers=(keeper(MIB, devices=("cpu",)),))
-    assert elsewhere.site is None
+    elsewhere, beside = mem003(device=growth, keepers=(keeper(MIB, devices=("cpu",)),))
+    assert elsewhere.site is None and beside.message.startswith("host memory grows")
     (on_host,) = mem003(
         host=[step * 4 * MIB for step in range(20)], keepers=(keeper(2 * MIB, devices=("cpu",)),)
     )
@@ -751,7 +756,7 @@ def test_a_variable_that_some_line_cuts_is_a_note():
         (1023, {"joined": "bank"}, False),
         (1024, {"keys": "shuffled"}, True),
         (1023, {"keys": "tensors"}, False),
-        (MIB // 8, {}, False),
+        (MIB // 8, {"bounded": True}, False),
         (MIB // 8, {"joined": "bank", "bounded": True}, False),
         (MIB // 64, {"joined": "bank", "devices": ("cuda",)}, False),
     ],
@@ -761,7 +766,43 @@ def test_what_never_ends_in_host_memory_is_counted(per_step, known, found):
     findings = mem003(host=[400 * MIB] * 20, keepers=(each,))
     assert [finding.lost_bytes for finding in findings] == ([per_step] if found else [])
     assert all(finding.severity is None and finding.site.line == 7 for finding in findings)
-    assert mem003(host=[400 * MIB] * 20, keepers=(each,), machine=REHEARSED) == []
+    rehearsed = mem003(host=[400 * MIB] * 20, keepers=(each,), machine=REHEARSED)
+    assert [(one.lost_bytes, one.basis, one.severity) for one in rehearsed] == [
+        (one.lost_bytes, "measured", None) for one in findings
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kib", "known", "severity"),
+    [
+        (16, {}, Severity.NOTE),
+        (15.9, {}, None),
+        (16, {"bounded": True}, None),
+        (16, {"devices": ("cuda",)}, None),
+        (16, {"site": None}, None),
+        (16, {"nbytes": (99 << 20,) * 20}, None),  # views of one dataset
+    ],
+)
+def test_what_nothing_cuts_in_host_memory_is_a_note(kib, known, severity):
+    each = replace(keeper(round(kib * 1024), devices=("cpu",)), **known)
+    for machine in (CPU, REHEARSED):
+        findings = mem003(host=[400 * MIB] * 20, keepers=(each,), machine=machine)
+        assert [one.severity for one in findings] == ([severity] if severity else [])
+
+
+def test_what_is_known_never_to_end_comes_before_what_may():
+    list_, bank = keeper(MIB // 16, devices=("cpu",)), keeper(2048, devices=("cpu",))
+    (one,) = mem003(host=[400 * MIB] * 20, keepers=(list_, replace(bank, joined="bank")))
+    assert one.severity is None and "bank" in one.message
+
+
+def test_growth_of_the_host_says_when_it_is_full():
+    each = keeper(32 * 1024, devices=("cpu",))
+    (one,) = mem003(host=[2048 * MIB] * 20, keepers=(each,), usable=4096 * MIB)
+    assert one.message == (
+        "host memory grows by 32 KiB per step: self.seen[*] holds more tensors after each step, "
+        "put there by this line, and nothing cuts it; 4 GiB are full after 66,000 steps"
+    )
 
 
 @pytest.mark.parametrize(

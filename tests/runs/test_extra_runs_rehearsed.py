@@ -71,6 +71,17 @@ class PricedOnTheCpu(NeedsGpuPath):
 
 
 @dataclass(frozen=True)
+class TimedOnTheCpu(NeedsGpuPath):
+    """Finds one line on both, with its price on a CPU."""
+
+    code = "SYNC904"
+
+    def detect(self, machine: Machine) -> Iterator[Finding]:
+        price = None if machine.gpu_path else 5.0
+        yield Finding(Site("t.py", 1), "seen", lost_us_per_step=price, seen_on=machine.device)
+
+
+@dataclass(frozen=True)
 class GrowsOnTheHost(NeedsGpuPath):
     """Finds bytes of the host on a CPU, and none on a GPU."""
 
@@ -138,6 +149,13 @@ def test_what_the_cpu_measured_stays_beside_what_the_rehearsal_saw(tmp_path: Pat
         (1, "rehearsal"),
         (2, "cpu"),
     ]
+
+
+def test_what_the_cpu_timed_comes_before_what_the_rehearsal_could_not(tmp_path: Path) -> None:
+    main = recorded(tmp_path, "cpu")
+    recorded(tmp_path / REHEARSAL, "rehearse")
+    (finding,) = engine.judge(Evidence(main), (TimedOnTheCpu,)).findings
+    assert (finding.lost_us_per_step, finding.seen_on) == (5.0, "cpu")
 
 
 def test_bytes_of_the_host_stay_where_the_rehearsal_saw_nothing(tmp_path: Path) -> None:

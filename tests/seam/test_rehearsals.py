@@ -353,3 +353,39 @@ def test_rehearse_alone_of_what_ignores_the_gpu_is_no_clean_bill(runs):
     assert done.returncode == 2
     assert "put nothing on the CUDA device" in done.stderr
     assert not out.exists()
+
+
+ROLLOUT = """
+    import torch
+
+    {device}
+    policy = torch.nn.Linear(8, 4).to(device)
+    optimizer = torch.optim.SGD(policy.parameters(), lr=0.01)
+    done = 0
+
+    def step():
+        global done, states
+        if done % 14 == 0:
+            states = torch.zeros(256, 8, device=device)
+            for turn in range(256):
+                with torch.no_grad():
+                    action = torch.multinomial(policy(states[turn]).softmax(0), 1).item()
+        done += 1
+        optimizer.zero_grad()
+        policy(states[done % 14]).square().mean().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", [PORTABLE, 'device = "cuda"'])
+def test_a_rollout_in_every_fourteenth_step_is_rehearsed_twice(audit, tmp_path, device):
+    (tmp_path / "ppo.py").write_text(textwrap.dedent(ROLLOUT.format(device=device)))
+    more = ("--steps", "40", "--select", "SYNC001,NUM002", "--out", "out")
+    done = audit("run", "ppo.py:step", *more, cwd=tmp_path, timeout=400)
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    said = [warning for warning in report["warnings"] if warning.startswith("every 14th step")]
+    (finding,) = report["findings"]
+    assert "on 2 of 28 steps; 256 times in each of those, 18.3 per step" in finding["message"]
+    assert len(said) == 1 and "goes on for 28 steps" in said[0]

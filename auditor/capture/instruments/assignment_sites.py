@@ -15,18 +15,7 @@ from auditor.capture.instruments.variable_paths import Place
 from auditor.recordings.sources import decode_source
 
 _GROWING_CALLS = frozenset(
-    {
-        "append",
-        "appendleft",
-        "extend",
-        "extendleft",
-        "add",
-        "insert",
-        "update",
-        "setdefault",
-        "put",
-        "push",
-    }
+    "append appendleft extend extendleft add insert update setdefault put push".split()
 )
 _HARMLESS_CALLS = frozenset(
     {
@@ -38,19 +27,7 @@ _HARMLESS_CALLS = frozenset(
         "len",
         "bool",
     }
-    | {
-        "zeros",
-        "ones",
-        "empty",
-        "full",
-        "rand",
-        "randn",
-        "tensor",
-        "arange",
-        "eye",
-        "as_tensor",
-        "from_numpy",
-    }
+    | set("zeros ones empty full rand randn tensor arange eye as_tensor from_numpy".split())
     | {"zeros_like", "ones_like", "empty_like", "full_like", "randn_like", "rand_like"}
     | {"item", "detach", "tolist", "numpy", "clear", "init_hidden"}
 )

@@ -11,6 +11,7 @@ import functools
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,15 +21,16 @@ from typing import Any
 
 from auditor.capture.instruments.array_lists import ArrayLists
 from auditor.capture.instruments.file_reads import FileReads
+from auditor.capture.instruments.kept_open import KeptOpen
 from auditor.capture.instruments.monkeypatch import Patches
-from auditor.capture.instruments.stack_sampler import Stack, StackSampler, line_of
+from auditor.capture.instruments.stack_sampler import Stack, StackSampler, line_of, queued_ns
 from auditor.capture.instruments.torch_private.data import FETCHERS, worker_loop
 from auditor.capture.instruments.worker_generators import FirstBatch
 
 ASKED = "asked"
 """The file in the folder that is there while stacks are asked for."""
 
-STACKS, LISTS, READS, DRAWS = "jsonl", "lists", "reads", "draws"
+STACKS, LISTS, READS, DRAWS, FETCHES = "jsonl", "lists", "reads", "draws", "fetches"
 """What the names of the files end in that workers write."""
 
 DEEPEST = 16
@@ -108,14 +110,22 @@ class _Worker:
             return original(fetcher, index)
         self._lists.watch(self._patches.attribute)
         self._reads.watch(self._patches.attribute)
-        start = time.perf_counter_ns()
+        queue = KeptOpen(f"/proc/self/task/{threading.get_native_id()}/schedstat")
+        start, began = time.perf_counter_ns(), (time.thread_time_ns(), queued_ns(queue))
         self._sampler.begin(self._loader)
         try:
             return original(fetcher, index)
         finally:
             self._sampler.end()
             self._patches.undo()
-            self._tell((time.perf_counter_ns() - start) / 1e3)
+            us = (time.perf_counter_ns() - start) / 1e3
+            cpu_us = (time.thread_time_ns() - began[0]) / 1e3
+            waited_us = min(us, max(0, queued_ns(queue) - began[1]) / 1e3)
+            queue.close()
+            samples = len(index) if isinstance(index, (list, tuple)) else 1
+            row = {"samples": samples, "us": us - waited_us, "cpu_us": cpu_us}
+            self._write(FETCHES, (row,))
+            self._tell(us)
 
     def _tell(self, fetch_us: float) -> None:
         self._write(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
+
+from auditor.capture.instruments.torch_private.tensors import key_of
 
 SHADOW = "ShadowTensor"
 """Name of the class of tensors on the shadow device (``auditor.capture.shadow.tensor``)."""
@@ -15,6 +17,20 @@ SHADOW = "ShadowTensor"
 def bytes_of(tensor: torch.Tensor) -> int:
     """Bytes of its elements; 0 of one that has none of its own (sparse)."""
     return int(tensor.nbytes) if tensor.layout == torch.strided else 0
+
+
+def bytes_kept(tensors: Iterable[torch.Tensor]) -> int:
+    """Bytes of the memory that they keep: of a view, all that it is a part of, and each memory
+    once.
+    """
+    kept: dict[int, int] = {}
+    for each in map(plain, tensors):
+        try:
+            storage = each.untyped_storage()
+            kept[int(key_of(storage))] = int(storage.nbytes())
+        except (NotImplementedError, RuntimeError):  # sparse, or a subclass without one
+            kept[id(each)] = bytes_of(each)
+    return sum(kept.values())
 
 
 def content(tensor: torch.Tensor, most: int | None = None) -> bytes:

@@ -55,16 +55,7 @@ PERIOD_US = 1e6 * sum(INTERVALS_S) / len(INTERVALS_S)
 TURNS = ("CALL", "RESUME", "JUMP_BACKWARD", "JUMP_ABSOLUTE")
 """Beginnings of the instructions at which threads take turns."""
 
-LONG = (
-    "BINARY",
-    "INPLACE",
-    "COMPARE",
-    "CONTAINS",
-    "STORE_SUBSCR",
-    "UNPACK",
-    "UNARY",
-    "LIST_EXTEND",
-)
+LONG = tuple("BINARY INPLACE COMPARE CONTAINS STORE_SUBSCR UNPACK UNARY LIST_EXTEND".split())
 """The same of others that may keep the interpreter for long."""
 
 
@@ -132,7 +123,7 @@ class StackSampler:
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, ctypes.c_ulong(1), 0, 0, 0)
         queue = KeptOpen(f"/proc/self/task/{threading.get_native_id()}/schedstat")
-        queued_ns = _queued_ns(queue)
+        waited_ns = queued_ns(queue)
         for seconds in itertools.cycle(INTERVALS_S):
             due_ns = time.perf_counter_ns() + int(1e9 * seconds)
             if over.acquire(timeout=seconds):
@@ -140,12 +131,12 @@ class StackSampler:
             if self._watched is not None:
                 sys.setswitchinterval(LOOK_S)
                 known = self._meet()
-                before_ns, queued_ns = queued_ns, _queued_ns(queue)
+                before_ns, waited_ns = waited_ns, queued_ns(queue)
                 if known is not None:
-                    self._note(known, due_ns, queued_ns - before_ns)
+                    self._note(known, due_ns, waited_ns - before_ns)
                 sys.setswitchinterval(self._usual_s if self._watched is None else SWITCH_S)
             else:
-                queued_ns = _queued_ns(queue)
+                waited_ns = queued_ns(queue)
         queue.close()
 
     def _meet(self) -> Met | None:
@@ -171,11 +162,11 @@ class StackSampler:
         places = tuple((each.f_code, line, at) for each, line, at in met)
         return Met(key, since_ns, now_ns, places)
 
-    def _note(self, met: Met, due_ns: int, queued_ns: int) -> None:
+    def _note(self, met: Met, due_ns: int, waited_ns: int) -> None:
         """Keep it, unless the look came late and the time may be another line's."""
-        ns, late_ns = met.now_ns - met.since_ns, met.now_ns - due_ns - queued_ns
+        ns, late_ns = met.now_ns - met.since_ns, met.now_ns - due_ns - waited_ns
         us = ns / 1e3
-        if queued_ns > max(LATE_NS, ns / 2):  # whose time it is has nothing to do with that
+        if waited_ns > max(LATE_NS, ns / 2):  # whose time it is has nothing to do with that
             self._covered_us[met.key] += us
             return
         if late_ns > LATE_NS and _in_doubt(met.places):
@@ -207,7 +198,7 @@ def _chain(top: FrameType | None) -> list[FrameType]:
     return frames
 
 
-def _queued_ns(queue: KeptOpen) -> int:
+def queued_ns(queue: KeptOpen) -> int:
     """How long the calling thread has waited for a processor; 0 where the kernel does not tell."""
     words = queue.words()
     return int(words[1]) if len(words) > 1 else 0

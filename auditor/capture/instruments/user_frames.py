@@ -61,16 +61,8 @@ def _is_generated(file: str) -> bool:
     )
 
 
-PASSED_ON = (
-    "POP_JUMP_",
-    "JUMP_IF_",
-    "TO_BOOL",
-    "UNARY_NOT",
-    "COPY",
-    "CACHE",
-    "NOP",
-    "EXTENDED_ARG",
-    "NOT_TAKEN",
+PASSED_ON = tuple(
+    "POP_JUMP_ JUMP_IF_ TO_BOOL UNARY_NOT COPY CACHE NOP EXTENDED_ARG NOT_TAKEN".split()
 )
 """Instructions that test the value on top of the stack, or leave it there."""
 
@@ -110,6 +102,8 @@ class Frames:
         self._spans: dict[CodeType, list[tuple[Any, ...]]] = {}
         self._opnames: dict[CodeType, dict[int, str]] = {}
         self._numbers: dict[tuple[Any, ...], int] = {}
+        self.places: dict[int, tuple[CodeType, int]] = {}
+        """Code and line of each site that was met in a frame, by its number."""
 
     def spelled(self, file: str) -> str:
         """An absolute path as the recording writes it: of a program that runs in a copy, the
@@ -213,7 +207,9 @@ class Frames:
         if via is not None:
             more["via"] = self.library_name(via)
         name = getattr(code, "co_qualname", code.co_name).replace("<locals>.", "")
-        return self._writer.site(os.path.abspath(code.co_filename), line, name, **more)
+        number = self._writer.site(os.path.abspath(code.co_filename), line, name, **more)
+        self.places[number] = code, line
+        return number
 
     def _opcode(self, code: CodeType, lasti: int) -> str:
         names = self._opnames.get(code)

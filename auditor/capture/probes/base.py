@@ -56,6 +56,10 @@ class Context:
     """The model that a rehearsal plays, a key of ``auditor.nulldevice.GPUS``; empty: its own."""
     answers: str = ""
     """The folder of a rehearsal, whose values a run on the null device is told; empty: zeros."""
+    loops: set[tuple[int, ...]] = field(default_factory=set)
+    """Python loops that the precision pass found: numbers of sites, of which the first that stands
+    in a loop says which.
+    """
     counters: Callable[[], Counters] | None = None
     """Counters of the simulated allocator, as the ``steps`` part has them (rehearsal only)."""
     operators: Callable[[], int] | None = None
@@ -150,6 +154,10 @@ class Probe:
 
     def step_end(self) -> None:
         """A step has ended (outside its timed region): write its rows."""
+
+    def wants_more(self) -> bool:
+        """True if the steps of this pass, which would be over now, are not enough to say anything."""
+        return False
 
     def stop(self) -> None:
         """Undo ``start``."""

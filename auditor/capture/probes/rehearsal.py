@@ -26,22 +26,10 @@ from auditor.nulldevice import gpu_named
 from auditor.recordings.schema import DeviceUseRow, LimitRow
 
 READ_KINDS = frozenset(
-    [
-        "item",
-        "cpu",
-        "numpy",
-        "tolist",
-        "to_cpu",
-        "print",
-        "nonzero",
-        "masked_select",
-        "mask_index",
-        "mask_put",
-        "unique",
-        "equal",
-        "bincount",
-        "repeat_interleave",
-    ]
+    """
+    item cpu numpy tolist to_cpu print nonzero masked_select mask_index mask_put unique equal
+    bincount repeat_interleave
+    """.split()
 )
 USE = "device_use"
 

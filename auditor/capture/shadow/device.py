@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import sys
 import types
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Literal
 
@@ -13,7 +14,11 @@ import torch
 
 from auditor.capture.instruments.environment import default_device
 from auditor.capture.instruments.monkeypatch import Patches
-from auditor.capture.instruments.torch_private.dispatch import HAS_SCHEMAS, REHEARSAL_NEEDS
+from auditor.capture.instruments.torch_private.dispatch import (
+    HAS_SCHEMAS,
+    REHEARSAL_NEEDS,
+    EnableTorchFunction,
+)
 from auditor.capture.instruments.torch_private.look_up import Missing, require
 from auditor.capture.shadow import (
     autocast,
@@ -23,14 +28,13 @@ from auditor.capture.shadow import (
     methods,
     numbered,
     one_rank,
-    packing,
     parallel,
     paths,
     saving,
 )
 from auditor.capture.shadow import operators as _operators  # noqa: F401 - wires itself to the class of tensors
 from auditor.capture.shadow.crossing import MODELS, GpuModel, Listener
-from auditor.capture.shadow.current import PLAYING, Current
+from auditor.capture.shadow.current import HERE, PLAYING, Current
 from auditor.errors import AuditProblem
 from auditor.nulldevice import gpu_named
 
@@ -108,7 +112,7 @@ class ShadowDevice:
         parallel.install(self._patches)
         one_rank.install(self._patches)
         saving.install(self._patches)
-        packing.install(self._patches)
+        install(self._patches)
         facade.install(self._patches, self._current)
         limits.install(self._patches, self._current, compiled=self._compiled)
         self._patches.on_undo(_forget_default_device)
@@ -189,3 +193,44 @@ def _rebind(patches: Patches, before: dict[str, Any]) -> None:
         for attribute, value in list(vars(module).items()):
             if id(value) in replaced:
                 patches.attribute(module, attribute, replaced[id(value)])
+
+
+# -- packing ---------------------------------------------------------------------------------------
+# The program's own ``saved_tensors_hooks`` (``save_on_cpu`` among them), which torch calls from
+# inside an operator.
+
+
+def install(patches: Patches) -> None:
+    """Let hooks see the shadow device as the program's other code does."""
+    enter: Any = torch.autograd.graph.saved_tensors_hooks.__enter__
+    patches.code(enter, _entered)
+
+
+def _entered(original: Callable[..., Any], hooks: Any) -> Any:
+    """Inside an operator no tensor subclass is asked, so that ``tensor.cpu()`` in a hook would
+    cross unseen: each hook runs as if it stood outside.
+    """
+    pack, unpack = hooks.pack_hook, hooks.unpack_hook
+    if _is_ours(pack):
+        return original(hooks)
+    hooks.pack_hook, hooks.unpack_hook = _outside(pack), _outside(unpack)
+    try:
+        return original(hooks)
+    finally:
+        hooks.pack_hook, hooks.unpack_hook = pack, unpack
+
+
+def _is_ours(hook: Any) -> bool:
+    return str(getattr(hook, "__module__", "")).startswith("auditor.")
+
+
+def _outside(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def run(given: Any) -> Any:
+        function, HERE.function = HERE.function, None
+        try:
+            with EnableTorchFunction():
+                return hook(given)
+        finally:
+            HERE.function = function
+
+    return run

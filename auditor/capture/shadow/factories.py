@@ -25,15 +25,8 @@ from auditor.capture.shadow.tensor import ShadowTensor, wrap
 Tensor = torch.Tensor
 _TENSOR = torch.tensor
 
-LIKE = (
-    "empty_like",
-    "full_like",
-    "ones_like",
-    "zeros_like",
-    "rand_like",
-    "randn_like",
-    "randint_like",
-    "normal",
+LIKE = tuple(
+    "empty_like full_like ones_like zeros_like rand_like randn_like randint_like normal".split()
 )
 NEW = ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros")
 DATA = ("tensor", "as_tensor", "asarray")

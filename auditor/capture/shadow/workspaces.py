@@ -27,24 +27,10 @@ from auditor.capture.instruments.torch_private.autograd import (
 KIB, MIB = 1 << 10, 1 << 20
 
 PRODUCTS: Final = frozenset(
-    {
-        "mm",
-        "addmm",
-        "addmm_",
-        "_addmm_activation",
-        "bmm",
-        "baddbmm",
-        "baddbmm_",
-        "mv",
-        "addmv",
-        "addmv_",
-        "dot",
-        "vdot",
-        "_int_mm",
-        "_scaled_mm",
-        "linalg_solve_triangular",
-        "triangular_solve",
-    }
+    """
+    mm addmm addmm_ _addmm_activation bmm baddbmm baddbmm_ mv addmv addmv_ dot vdot _int_mm
+    _scaled_mm linalg_solve_triangular triangular_solve
+    """.split()
 )
 """Operators that ask for a cuBLAS handle (aten/src/ATen/native/cuda/Blas.cpp, LinearAlgebra)."""
 

@@ -324,6 +324,11 @@ class Batches(Table):
             tuple(batch.start_us for batch in mine if batch.made),
         )
 
+    def taken_each(self, loader: int) -> float:
+        """Batches of it that a quiet step took, on average."""
+        taken = sum(batch.batches for batch in self.quiet if batch.loader == loader)
+        return taken / max(1, len(self.quiet_steps))
+
     def resident(self) -> Iterator[Resident]:
         """Loaders that gave batches on the device."""
         for loader in self.loaders:

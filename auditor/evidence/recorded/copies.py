@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 from auditor import amounts
 from auditor.evidence.recorded.batches import Batches, Loader
 from auditor.evidence.recorded.machine import Device, device_of
-from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
+from auditor.evidence.recorded.step_pattern import StepPattern, counted_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.files import Source, Span, name_of, span_of
 from auditor.evidence.table import Evidence, Table, rows_of
@@ -81,17 +81,17 @@ class CopySite:
     @property
     def pattern(self) -> StepPattern:
         """On which steps it copies."""
-        return step_pattern({copy.step for copy in self.copies}, self.steps)
+        return counted_pattern(((copy.step, copy.n) for copy in self.copies), self.steps)
 
     @property
     def per_step(self) -> float:
         """Copies in each step, on average."""
-        return sum(copy.n for copy in self.copies) / self.steps if self.steps else 0.0
+        return self.pattern.mean((copy.step, copy.n) for copy in self.copies)
 
     @property
     def bytes_per_step(self) -> float:
         """Bytes in each step, on average."""
-        return sum(copy.bytes for copy in self.copies) / self.steps if self.steps else 0.0
+        return self.pattern.mean((copy.step, copy.bytes) for copy in self.copies)
 
     @property
     def amount(self) -> str:

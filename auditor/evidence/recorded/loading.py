@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
+from auditor import amounts
 from auditor.evidence.source.files import Source, lines_of
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
-from auditor.recordings.schema import LoadingRow
+from auditor.recordings.schema import FetchedRow, LoadingRow
 
 Phase = Literal["dataset", "collate", "sampler", "other"]
 
@@ -39,6 +40,31 @@ class Seen:
     looks: int
     where: str = "step"
     via: str = ""
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What worker processes of one loader took for ``batches`` of so many ``samples``, in us: without
+    waiting for a processor, and of that on one.
+    """
+
+    batches: int
+    samples: int
+    us: float
+    cpu_us: float
+
+    @property
+    def each_us(self) -> float:
+        """Of a batch."""
+        return self.us / max(1, self.batches)
+
+    @property
+    def cost(self) -> str:
+        """Of a sample, in words; of a batch where the dataset is asked for whole ones."""
+        what, number = ("sample", self.samples) if self.samples > self.batches else ("batch", 1)
+        number = max(1, number if what == "sample" else self.batches)
+        of = f"{amounts.duration(min(self.us, self.cpu_us) / number)} of it on a processor"
+        return f"{amounts.duration(self.us / number)} for each {what}, {of}"
 
 
 @dataclass(frozen=True)
@@ -71,6 +97,7 @@ class Loading(Table):
 
     source: Source = field(default_factory=Source)
     seen: Mapping[int, tuple[Seen, ...]] = field(default_factory=dict)
+    fetched: Mapping[int, Fetched] = field(default_factory=dict)
 
     @classmethod
     def build(cls, evidence: Evidence) -> Loading:
@@ -81,9 +108,12 @@ class Loading(Table):
             by_loader[row.loader].append(
                 Seen(sites, row.phase, row.us, row.n, row.where, row.via or "")
             )
-        return cls(
-            evidence.get(Source), {loader: tuple(seen) for loader, seen in by_loader.items()}
-        )
+        fetched = {
+            row.loader: Fetched(row.n, row.samples, row.us, row.cpu_us)
+            for row in (evidence.rows(FetchedRow) if evidence.has(FetchedRow.part) else ())
+        }
+        seen = {loader: tuple(each) for loader, each in by_loader.items()}
+        return cls(evidence.get(Source), seen, fetched)
 
     def phase_share(self, loader: int, phase: Phase) -> float:
         """Share of the loading that one phase takes; 0 of too few looks."""

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
 from typing import ClassVar
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Device, device_of
-from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
+from auditor.evidence.recorded.step_pattern import StepPattern, counted_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.files import Source, Span
 from auditor.evidence.source.read_purpose import Act, Expression, act_of, framework_of, library_of
@@ -25,6 +25,11 @@ from auditor.recordings.schema import ReadRow, SiteRow
 
 LEADS: tuple[Act, ...] = ("branch", "scalar", "transfer", "shape")
 """What a line is reported as when it does several things, strongest first."""
+
+STRETCH = 0.1
+"""Share of the steps' time between the first and the last read of a burst from which the host waits
+for work between them; a log reads what is finished, one value after the other.
+"""
 
 KEYWORD = re.compile(r"^(if|elif|while|assert)\s+")
 # Within one expression a read may happen inside another (print reads items, unique copies): the
@@ -52,7 +57,7 @@ framework that it called.
 @dataclass(frozen=True)
 class Read:
     """Reads of one kind by one expression in one step of the loud pass. ``us`` is how long they
-    took together.
+    took together, ``span_us`` the time from the first to the last.
     """
 
     site: Site
@@ -65,6 +70,7 @@ class Read:
     tensor_device: str = "cpu"
     lib: str = ""
     expression: Expression = field(default_factory=Expression)
+    span_us: float = 0.0
 
     @property
     def key(self) -> ExpressionKey:
@@ -86,7 +92,8 @@ class Place:
     """Lines of one statement of the user's that read tensors and are reported alike, and everything
     they read that counts.
 
-    ``site`` is the first of them, ``reads`` are in the order of the source.
+    ``site`` is the first of them, ``reads`` are in the order of the source. ``step_us`` are the
+    times of all steps.
     """
 
     site: Site
@@ -95,16 +102,22 @@ class Place:
     steps: int
     device: Device
     chooses_device: bool = True
+    step_us: tuple[float, ...] = ()
 
-    @property
+    @cached_property
     def pattern(self) -> StepPattern:
-        """On which steps it reads."""
-        return step_pattern({read.step for read in self.reads}, self.steps)
+        """On which steps it reads; in phases, where these go through work of the step's."""
+        counted = counted_pattern(((read.step, read.n) for read in self.reads), self.steps)
+        spans: dict[int, float] = {}
+        for read in self.reads:
+            spans[read.step] = max(spans.get(read.step, 0.0), read.span_us)
+        worked = STRETCH * counted.mean(enumerate(self.step_us))
+        return counted if counted.mean(spans.items()) > worked else replace(counted, times=())
 
     @property
     def per_step(self) -> float:
         """Reads of the leading act in each audited step, on average."""
-        return sum(read.n for read in self._leading) / self.steps if self.steps else 0.0
+        return self.pattern.mean((read.step, read.n) for read in self._leading)
 
     @property
     def found_at(self) -> tuple[FoundAt, ...]:
@@ -115,9 +128,10 @@ class Place:
         return tuple(map(self._part, parts.values()))
 
     def _part(self, reads: list[Read]) -> FoundAt:
-        times, us = max(1, self.steps), sum(read.us for read in reads)
-        held = None if self.held_us is None else us / times
-        return FoundAt(reads[0].site, _written(reads), sum(read.n for read in reads) / times, held)
+        mean = self.pattern.mean
+        held = None if self.held_us is None else mean((read.step, read.us) for read in reads)
+        times = mean((read.step, read.n) for read in reads)
+        return FoundAt(reads[0].site, _written(reads), times, held)
 
     @property
     def on(self) -> DeviceInfo:
@@ -131,7 +145,7 @@ class Place:
         """
         if not self.on.timed or not self.steps:
             return None
-        return sum(read.us for read in self.reads) / self.steps
+        return self.pattern.mean((read.step, read.us) for read in self.reads)
 
     @property
     def text(self) -> str:
@@ -200,6 +214,7 @@ class Reads(Table):
     statements: Statements = field(default_factory=Statements)
     chooses_device: bool = True
     gpu_unused: bool = False
+    step_us: tuple[float, ...] = ()
 
     @classmethod
     def build(cls, evidence: Evidence) -> Reads:
@@ -208,14 +223,16 @@ class Reads(Table):
         reads = tuple(_read(evidence, source, row) for row in rows if row.pass_name == "loud")
         origin = _origin(evidence, source, [row for row in rows if row.pass_name == "origin"])
         unused = bool(evidence.recording.manifest.get("gpu_unused"))
+        steps = evidence.get(Steps).loud
         return cls(
             device_of(evidence),
-            len(evidence.get(Steps).loud),
+            len(steps),
             reads,
             origin,
             Statements(evidence.recording.source),
             not unused and source.chooses_device,
             unused,
+            tuple(step.us for step in steps),
         )
 
     def clips(self) -> Iterator[Place]:
@@ -227,9 +244,7 @@ class Reads(Table):
         ]
         for _, there in groupby(sorted(reads, key=_by_line), key=_by_line):
             here = tuple(there)
-            yield Place(
-                here[0].site, here[0].act, here, self.steps, self.device, self.chooses_device
-            )
+            yield Place(here[0].site, here[0].act, here, *self._more)
 
     def places(self, act: Act) -> Iterator[Place]:
         """Statements with lines to be reported as ``act``, in the order of file and line: each line
@@ -266,10 +281,14 @@ class Reads(Table):
             together.setdefault(
                 (site.file, self.statements.lines(site).start, _leading(reads)), []
             ).extend(reads)
-        more = self.steps, self.device, self.chooses_device
         return tuple(
-            Place(reads[0].site, key[-1], tuple(reads), *more) for key, reads in together.items()
+            Place(reads[0].site, key[-1], tuple(reads), *self._more)
+            for key, reads in together.items()
         )
+
+    @property
+    def _more(self) -> tuple[int, Device, bool, tuple[float, ...]]:
+        return self.steps, self.device, self.chooses_device, self.step_us
 
 
 def _leading(reads: list[Read]) -> Act:
@@ -347,6 +366,7 @@ def _read(evidence: Evidence, source: Source, row: ReadRow) -> Read:
         step=row.step,
         n=row.n,
         us=row.us,
+        span_us=row.span_us,
         grad=row.grad,
         tensor_device=row.tensor_device,
         lib=row.lib,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
+from auditor.evidence.recorded.step_pattern import StepPattern, counted_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.table import Evidence, rows_of
 from auditor.model import Site
@@ -53,12 +53,12 @@ class CallingLine(Generic[C]):
     @property
     def pattern(self) -> StepPattern:
         """On which steps it calls."""
-        return step_pattern({call.step for call in self.calls}, self.steps)
+        return counted_pattern(((call.step, call.n) for call in self.calls), self.steps)
 
     @property
     def per_step(self) -> float:
         """Calls in each step, on average."""
-        return sum(call.n for call in self.calls) / self.steps if self.steps else 0.0
+        return self.pattern.mean((call.step, call.n) for call in self.calls)
 
     @property
     def us(self) -> float:

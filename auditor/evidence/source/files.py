@@ -43,21 +43,10 @@ DTYPES = ("float", "int", "long", "half", "bfloat", "double", "bool", "uint")
 """How the names of torch's dtypes begin: ``torch.float32``."""
 
 LOGS = frozenset(
-    [
-        "print",
-        "write",
-        "set_postfix",
-        "set_postfix_str",
-        "set_description",
-        "set_description_str",
-        "add_scalar",
-        "add_scalars",
-        "info",
-        "debug",
-        "log",
-        "log_metric",
-        "log_metrics",
-    ]
+    """
+    print write set_postfix set_postfix_str set_description set_description_str add_scalar
+    add_scalars info debug log log_metric log_metrics
+    """.split()
 )
 """Last names of calls that log: print, tqdm, logging, TensorBoard's writer, wandb and mlflow."""
 

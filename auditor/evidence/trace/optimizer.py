@@ -13,7 +13,7 @@ from auditor.evidence.trace.facts import gpu_timeline
 from auditor.evidence.trace.user_code import NOWHERE, Where, where
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
     from auditor.timeline import Timeline
 

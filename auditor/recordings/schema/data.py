@@ -106,6 +106,21 @@ class LoadingRow(PassRow, kw_only=True):
     n: Annotated[int, doc("how often it was seen")] = 0
 
 
+class FetchedRow(PassRow, kw_only=True):
+    """At the pass's end, one row per loader whose worker processes made batches meanwhile."""
+
+    part = "fetched"
+    when = "loud"
+
+    loader: Annotated[int, doc("its number in `loaders`")]
+    n: Annotated[int, doc("batches")] = 0
+    samples: Annotated[int, doc("their samples (of a dataset that is asked for batches: `n`)")] = 0
+    us: Annotated[
+        float, doc("time of making and collating them, without waiting for a processor")
+    ] = 0.0
+    cpu_us: Annotated[float, doc("of that, on a processor")] = 0.0
+
+
 class SaveRow(PassRow, kw_only=True):
     """One `torch.save` on the step's thread."""
 

@@ -26,6 +26,7 @@ class ReadRow(PassRow, kw_only=True):
     ]
     n: N
     us: Annotated[float, doc("host time inside (us)")] = older(0.0)
+    span_us: Annotated[float, doc("from the first of them to the last (us)")] = 0.0
     grad: Annotated[
         int, doc("how many of the n had requires_grad (so they certainly came from the model)")
     ] = older(0)

@@ -30,16 +30,7 @@ DEPTH = 2
 """Dictionaries inside dictionaries in which states are looked for."""
 
 PROGRESS = frozenset(
-    {
-        "last_epoch",
-        "best",
-        "num_bad_epochs",
-        "cooldown_counter",
-        "T_cur",
-        "T_i",
-        "total_steps",
-        "verbose",
-    }
+    "last_epoch best num_bad_epochs cooldown_counter T_cur T_i total_steps verbose".split()
 )
 """What changes while a scheduler runs, beside names that begin with an underscore; or what torch no
 longer keeps. The rest is how it was made.

@@ -29,17 +29,10 @@ STEPS = 3
 """Steps of the pass that are looked at."""
 
 SCALED = frozenset(
-    {
-        "DivBackward0",
-        "MulBackward0",
-        "NegBackward0",
-        "ToCopyBackward0",
-        "CloneBackward0",
-        "SqueezeBackward0",
-        "ViewBackward0",
-        "ReshapeAliasBackward0",
-        "UnsqueezeBackward0",
-    }
+    """
+    DivBackward0 MulBackward0 NegBackward0 ToCopyBackward0 CloneBackward0 SqueezeBackward0
+    ViewBackward0 ReshapeAliasBackward0 UnsqueezeBackward0
+    """.split()
 )
 """What a loss may go through on its way to the sum."""
 

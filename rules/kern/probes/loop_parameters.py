@@ -16,31 +16,10 @@ from auditor.capture.instruments.weakrefs import alive
 from auditor.capture.probes.optim.optimizer_hooks import live_optimizers, tensors_of
 
 FOREACH = frozenset(
-    {
-        "abs",
-        "add",
-        "addcdiv",
-        "addcmul",
-        "clamp",
-        "clamp_max",
-        "clamp_min",
-        "copy",
-        "div",
-        "exp",
-        "lerp",
-        "linalg_vector_norm",
-        "maximum",
-        "minimum",
-        "mul",
-        "neg",
-        "norm",
-        "pow",
-        "reciprocal",
-        "sign",
-        "sqrt",
-        "sub",
-        "zero",
-    }
+    """
+    abs add addcdiv addcmul clamp clamp_max clamp_min copy div exp lerp linalg_vector_norm maximum
+    minimum mul neg norm pow reciprocal sign sqrt sub zero
+    """.split()
 )
 """Operators that torch has for a list of tensors, too: ``torch._foreach_add_`` and its like."""
 

@@ -89,6 +89,7 @@ class ModuleLoopsProbe(ForwardsProbe[_Series]):
                         step_us=step_us,
                     )
                 )
+                self.context.loops.add(each.path[::-1])
 
     def entered(self, module: nn.Module, args: Any) -> _Series | None:
         """The series of the call, with the call added."""

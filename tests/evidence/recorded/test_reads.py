@@ -68,7 +68,7 @@ def test_without_a_device_nobody_is_held(device):
 def test_no_steps_no_averages():
     found = place(read(n=2, us=8.0), number=0)
     assert (found.per_step, found.held_us) == (0.0, None)
-    assert (found.found_at[0].per_step, found.found_at[0].lost_us_per_step) == (2.0, None)
+    assert (found.found_at[0].per_step, found.found_at[0].lost_us_per_step) == (0.0, None)
 
 
 @pytest.mark.parametrize(
@@ -239,3 +239,14 @@ def test_a_program_that_could_run_on_a_gpu(seen, text, unused, chooses):
     manifest = {"gpu_unused": True} if unused else {}
     table = seen(text=text, steps=[], reads=[], manifest=manifest).get(Reads)
     assert (table.chooses_device, table.gpu_unused) == (chooses, unused)
+
+
+@pytest.mark.parametrize(("span_us", "often"), [(1900.0, False), (2100.0, True)])
+def test_a_burst_of_reads_is_a_phase_where_the_step_works_between_them(span_us, often):
+    """20 ms in all of 20 steps, of which 2 ms are a tenth of a cycle."""
+    times = tuple(11e3 if step in (4, 14) else 1e3 for step in range(20))
+    two = [read(step, n=64, us=640.0, span_us=span_us) for step in (4, 14)]
+    found = place(*two, number=20, step_us=times)
+    assert found.pattern.often is often
+    assert found.per_step == 6.4 and found.held_us == pytest.approx(64.0)
+    assert found.found_at[0].per_step == 6.4

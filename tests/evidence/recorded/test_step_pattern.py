@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.evidence.recorded.step_pattern import FEWEST_STEPS, StepPattern, step_pattern
+from auditor.evidence.recorded.step_pattern import (
+    BURST,
+    FEWEST_STEPS,
+    StepPattern,
+    counted_pattern,
+    step_pattern,
+)
 
 WEIGHT = {"usual": 0.9, "rare": 0.1, "interval": 5, "enough": 10}
 
@@ -68,3 +74,46 @@ def test_usual_begins_at_its_share_and_with_three_steps():
 )
 def test_the_weight_of_a_rhythm(pattern, weight):
     assert pattern.weight(**WEIGHT) == weight
+
+
+def bursts(*steps, n=BURST, of=32):
+    return counted_pattern([(step, n) for step in steps], of)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "per_step"),
+    [
+        (bursts(10, 26, n=512), 32.0),  # a rollout in every 16th step
+        (bursts(10, 26, n=16), 1.0),
+        (bursts(3, 9, 16, 24, 30, n=64), 4 * 64 / 27),  # distances may vary
+    ],
+)
+def test_phases_weigh_by_the_steps_of_whole_cycles(pattern, per_step):
+    assert pattern.mean(zip(pattern.seen, pattern.times, strict=True)) == pytest.approx(per_step)
+    assert pattern.often and pattern.usual(0.5)
+    assert pattern.weight(**WEIGHT) == "usual"
+    assert pattern.phases.startswith(f"; {pattern.times[0]} times in each of those")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        bursts(10, 26, n=15),  # less than once in each step
+        bursts(10, n=512),  # once: nothing says that it comes again
+        bursts(10, 12, n=512),  # it has ended, or had not begun
+        bursts(0, 1, n=512),
+        bursts(20, 26, n=512),
+        counted_pattern([(10, 512), (26, BURST - 1)], 32),
+        step_pattern({10, 26}, 32),
+    ],
+)
+def test_what_is_no_phase_is_weighed_as_before(pattern):
+    assert not pattern.often and not pattern.usual(0.5) and not pattern.phases
+    assert pattern.weight(**WEIGHT) is None
+
+
+def test_what_is_seen_otherwise_is_an_average_of_all_steps():
+    assert bursts(10, 40, n=64, of=32) == StepPattern((10,), 32, (64,))
+    assert bursts(10, n=64).mean([(10, 64)]) == 2.0
+    assert step_pattern(set(), 0).mean([]) == 0.0
+    assert counted_pattern([(0, 1), (0, 2)], 1).times == (3,)

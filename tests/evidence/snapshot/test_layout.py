@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from auditor.evidence.snapshot.layout import CHANGES, check
+from auditor.evidence.snapshot.file import CHANGES, check
 
 FRAMES = [{"filename": "/home/user/train.py", "line": 7, "name": "step"}]
 

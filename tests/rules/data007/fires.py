@@ -142,6 +142,27 @@ def workers_started_for_each_short_epoch():
     return step
 
 
+def slow_samples_that_workers_hide():
+    class Decoded(Dataset):
+        def __len__(self):
+            return 4000
+
+        def __getitem__(self, index):
+            end = time.thread_time() + 0.004
+            while time.thread_time() < end:  # DATA007
+                pass
+            return torch.full((8,), float(index))
+
+    model = nn.Linear(8, 1)
+    batches = iter(DataLoader(Decoded(), batch_size=4, num_workers=1))
+
+    def step():
+        model(next(batches)).mean().backward()
+        time.sleep(0.018)
+
+    return step
+
+
 def _loading(number, start, waits, busy=0):
     """A step of 10 ms that waits for a batch first, while the device works on ``busy`` us of the step before."""
     loader = note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", start + 10, waits)

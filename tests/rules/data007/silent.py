@@ -4,7 +4,7 @@ import time
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from tests.timeline.kineto import kernel, loop, note, product, text
 
@@ -108,6 +108,36 @@ def no_loader_at_all():
     def step():
         time.sleep(0.002)
         model(torch.ones(4, 8)).mean().backward()
+
+    return step
+
+
+def cheap_samples_of_workers__no_note():
+    model = nn.Linear(8, 1)
+    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 8)), batch_size=4, num_workers=1))
+
+    def step():
+        model(next(batches)[0]).mean().backward()
+        time.sleep(0.01)
+
+    return step
+
+
+def slow_samples_beside_a_much_slower_step__no_note():
+    class Decoded(Dataset):
+        def __len__(self):
+            return 4000
+
+        def __getitem__(self, index):
+            time.sleep(0.002)
+            return torch.full((8,), float(index))
+
+    model = nn.Linear(8, 1)
+    batches = iter(DataLoader(Decoded(), batch_size=4, num_workers=1))
+
+    def step():
+        model(next(batches)).mean().backward()
+        time.sleep(0.06)
 
     return step
 

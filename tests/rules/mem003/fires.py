@@ -158,3 +158,43 @@ def embeddings_of_every_step_of_which_the_last_is_read():
         smoother.loss(model(torch.ones(64, 8))).backward()
 
     return step
+
+
+def a_replay_list_on_the_host():
+    class Replay:
+        def __init__(self):
+            self.rows = []
+
+        def push(self, *row):
+            self.rows.append(row)  # MEM003
+
+        def some(self):
+            return self.rows[torch.randint(len(self.rows), ()).item()]
+
+    model, replay = nn.Linear(64, 8), Replay()
+
+    def step():
+        x = torch.ones(64, 64)
+        out = model(x)
+        replay.push(x, out.detach())
+        (out - replay.some()[1]).square().mean().backward()
+
+    return step
+
+
+def outputs_copied_to_the_host__rehearsal():
+    class Log:
+        def __init__(self):
+            self.outputs_seen = []
+
+        def see(self, out):
+            self.outputs_seen.append(out.detach().cpu())  # MEM003
+
+    model, log = nn.Linear(64, 128).cuda(), Log()
+
+    def step():
+        out = model(torch.ones(64, 64, device="cuda"))
+        out.mean().backward()
+        log.see(out)
+
+    return step

@@ -266,3 +266,141 @@ def embeddings_of_the_last_steps():
         window.loss(model(torch.ones(64, 8))).backward()
 
     return step
+
+
+def _replayed(push):
+    """A step that keeps 32 KiB."""
+    model = nn.Linear(64, 128)
+
+    def step():
+        out = model(torch.ones(64, 64))
+        out.mean().backward()
+        push(out.detach())
+
+    return step
+
+
+def a_replay_memory_with_a_longest_length__no_note():
+    from collections import deque
+
+    class Memory:
+        def __init__(self):
+            self.latest = deque(maxlen=1000)
+
+        def push(self, row):
+            self.latest.append(row)
+
+    return _replayed(Memory().push)
+
+
+def a_replay_memory_made_before__no_note():
+    class Memory:
+        def __init__(self):
+            self.slots, self.at = torch.zeros(64, 64, 128), 0
+
+        def push(self, row):
+            self.slots[self.at % 64] = row
+            self.at += 1
+
+    return _replayed(Memory().push)
+
+
+def a_replay_list_whose_places_are_filled_again__no_note():
+    class Memory:
+        def __init__(self):
+            self.ring, self.at = [], 0
+
+        def push(self, row):
+            if len(self.ring) < 1000:
+                self.ring.append(row)
+            else:
+                self.ring[self.at % 1000] = row
+            self.at += 1
+
+    return _replayed(Memory().push)
+
+
+def a_replay_list_that_drops_the_oldest__no_note():
+    class Memory:
+        def __init__(self):
+            self.recent = []
+
+        def push(self, row):
+            self.recent.append(row)
+            if len(self.recent) > 1000:
+                self.recent.pop(0)
+
+    return _replayed(Memory().push)
+
+
+def a_list_cleared_after_each_epoch__no_note():
+    class Trainer:
+        def __init__(self):
+            self.of_epoch = []
+
+        def push(self, row):
+            self.of_epoch.append(row)
+
+        def epoch_ends(self):
+            self.of_epoch.clear()
+
+    return _replayed(Trainer().push)
+
+
+def a_list_begun_anew_in_each_epoch__no_note():
+    class Trainer:
+        def __init__(self):
+            self.outs = []
+
+        def epoch_begins(self):
+            self.outs = []
+
+        def push(self, row):
+            self.outs.append(row)
+
+    return _replayed(Trainer().push)
+
+
+def samples_kept_by_their_number__no_note():
+    class Store:
+        def __init__(self):
+            self.by_number, self.number = {}, 0
+
+        def push(self, row):
+            self.by_number.setdefault(self.number, row)
+            self.number += 1
+
+    return _replayed(Store().push)
+
+
+def views_of_a_dataset__no_note():
+    class Views:
+        def __init__(self):
+            self.data, self.views = torch.randn(4096, 128), []
+
+        def push(self, row):
+            at = 64 * len(self.views)
+            self.views.append(self.data[at : at + 64])
+
+    return _replayed(Views().push)
+
+
+def numbers_of_every_step__no_note():
+    class Log:
+        def __init__(self):
+            self.means = []
+
+        def push(self, row):
+            self.means.append(row.mean().item())
+
+    return _replayed(Log().push)
+
+
+def a_list_that_ends_with_the_step__no_note():
+    def push(row):
+        several = []
+        for _ in range(4):
+            several.append(row.clone())
+        return torch.stack(several)
+
+    return _replayed(push)

@@ -1,5 +1,6 @@
 """SYNC001 must report exactly the marked lines."""
 
+import itertools
 import math
 
 import torch
@@ -79,3 +80,19 @@ def number_read_to_decide():
 
 def loss_read_on_each_step_of_a_trace__trace():
     return text(training(3))
+
+
+def evaluation_in_every_fifth_step__rehearsal():
+    model, done = nn.Linear(8, 1, device="cuda"), itertools.count()
+    batches = [torch.ones(64, 8, device="cuda") for _ in range(16)]
+
+    def step():
+        model(batches[0]).mean().backward()
+        right = 0.0
+        if next(done) % 5 == 4:
+            with torch.no_grad():
+                for batch in batches:
+                    right += (model(batch) > 0.5).float().mean().item()  # SYNC001
+        return right
+
+    return step

@@ -1,5 +1,7 @@
 """Near misses: SYNC001 must stay silent on all of these."""
 
+import itertools
+
 import numpy as np
 import torch
 from torch import nn
@@ -116,5 +118,32 @@ def draws_whose_arguments_are_checked_on_the_cpu():
         chosen = torch.multinomial(spread[:, 0], 4)
         noise = torch.normal(torch.zeros(64, 8), spread) + torch.normal(0.0, spread)
         (out * noise)[chosen].mean().backward()
+
+    return step
+
+
+def log_of_many_values_in_every_tenth_step__rehearsal():
+    model, done, shown = nn.Linear(8, 1, device="cuda"), itertools.count(), {}
+
+    def step():
+        out = model(torch.ones(4, 8, device="cuda"))
+        parts = {f"part{number}": (out * number).square().mean() for number in range(16)}
+        sum(parts.values()).backward()
+        if next(done) % 10 == 2:
+            shown.update({name: value.item() for name, value in parts.items()})
+
+    return step
+
+
+def evaluation_that_sums_on_the_device__rehearsal():
+    model, done = nn.Linear(8, 1, device="cuda"), itertools.count()
+    batches = [torch.ones(64, 8, device="cuda") for _ in range(16)]
+
+    def step():
+        model(batches[0]).mean().backward()
+        if next(done) % 10 == 2:
+            with torch.no_grad():
+                return sum((model(batch) > 0.5).float().mean() for batch in batches).item()
+        return 0.0
 
     return step

@@ -62,6 +62,18 @@ def a_transformed_batch_is_no_longer_the_loaders__rehearsal():
     return step
 
 
+def noise_drawn_some_lines_above__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
+
+    def step():
+        noise = torch.randn(64, 8)
+        scale = 2
+        noise = noise.to("cuda")  # SYNC006
+        model(noise * scale).mean().backward()
+
+    return step
+
+
 def _copying(start, number, kind="HtoD (Pageable -> Device)", waits=True, size=1 << 20):
     """A copy that begins 400 us into the step, and the synchronisation that makes it blocking."""
     first = 100 * number

@@ -1,5 +1,7 @@
 """WASTE001 must report exactly the marked lines."""
 
+import itertools
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -146,5 +148,44 @@ def discriminator_of_convolutions_cleared_before_its_own_backward():
         g_opt.zero_grad()
         (-critic(fake).mean()).backward()  # WASTE001
         g_opt.step()
+
+    return step
+
+
+def generator_in_every_second_step_fills_discriminator():
+    g, d, g_opt, d_opt = _gan()
+    bce, done = nn.BCEWithLogitsLoss(), itertools.count()
+
+    def step():
+        real = torch.randn(32, 128)
+        fake = g(torch.randn(32, 16))
+        d_opt.zero_grad()
+        d_loss = bce(d(real), torch.ones(32, 1)) + bce(d(fake.detach()), torch.zeros(32, 1))
+        d_loss.backward()
+        d_opt.step()
+        if next(done) % 2 == 0:
+            g_opt.zero_grad()
+            g_loss = bce(d(fake), torch.ones(32, 1))
+            g_loss.backward()  # WASTE001
+            g_opt.step()
+
+    return step
+
+
+def policy_in_every_fifth_step_fills_its_critic():
+    actor, critic = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 4)), nn.Linear(20, 1)
+    a_opt = torch.optim.Adam(actor.parameters(), lr=1e-3)
+    c_opt = torch.optim.Adam(critic.parameters(), lr=1e-3)
+    done = itertools.count()
+
+    def step():
+        state, action = torch.randn(64, 16), torch.randn(64, 4)
+        c_opt.zero_grad()
+        critic(torch.cat([state, action], 1)).square().mean().backward()
+        c_opt.step()
+        if next(done) % 5 == 1:
+            a_opt.zero_grad()
+            (-critic(torch.cat([state, actor(state)], 1)).mean()).backward()  # WASTE001
+            a_opt.step()
 
     return step

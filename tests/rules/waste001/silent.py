@@ -1,5 +1,7 @@
 """Near misses: WASTE001 must stay silent on all of these."""
 
+import itertools
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -115,5 +117,60 @@ def checkpointed_blocks():
             x = x + checkpoint(block, x, use_reentrant=number == 1)
         x.square().mean().backward()
         opt.step()
+
+    return step
+
+
+def generator_in_every_second_step_whose_critic_takes_both():
+    g, d, g_opt, d_opt = _gan()
+    done = itertools.count()
+
+    def step():
+        fake = g(torch.randn(32, 16))
+        d(fake.detach()).square().mean().backward()
+        if next(done) % 2 == 0:
+            g_opt.zero_grad()
+            d(fake).mean().backward()
+            g_opt.step()
+        d_opt.step()
+        d_opt.zero_grad()
+
+    return step
+
+
+def generator_in_every_second_step_with_a_frozen_critic():
+    g, d, g_opt, d_opt = _gan()
+    done = itertools.count()
+
+    def step():
+        fake = g(torch.randn(32, 16))
+        d_opt.zero_grad()
+        d(fake.detach()).square().mean().backward()
+        d_opt.step()
+        if next(done) % 2 == 0:
+            g_opt.zero_grad()
+            d.requires_grad_(False)
+            d(fake).mean().backward()
+            d.requires_grad_(True)
+            g_opt.step()
+
+    return step
+
+
+def gradients_of_every_second_step_used_in_the_fourth():
+    g, d, g_opt, d_opt = _gan()
+    done = itertools.count()
+
+    def step():
+        number = next(done)
+        fake = g(torch.randn(32, 16))
+        g_opt.zero_grad()
+        d(fake).mean().backward(inputs=list(g.parameters()))
+        g_opt.step()
+        if number % 2 == 0:
+            d(fake.detach()).square().mean().backward()
+        if number % 4 == 3:
+            d_opt.step()
+            d_opt.zero_grad()
 
     return step

@@ -1,5 +1,7 @@
 """WASTE002 must report exactly the marked lines."""
 
+import itertools
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -136,5 +138,21 @@ def norms_of_all_gradients_that_nobody_logs():
         norms = torch._foreach_norm([each.grad for each in params])  # WASTE002
         total = torch.linalg.vector_norm(torch.stack(norms))  # noqa: F841
         opt.step()
+
+    return step
+
+
+def auxiliary_head_unused_in_every_second_step():
+    body, aux, head = nn.Linear(64, 64), nn.Linear(64, 512), nn.Linear(64, 1)
+    optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
+    done = itertools.count()
+
+    def step():
+        optimizer.zero_grad()
+        h = body(torch.randn(32, 64))
+        if next(done) % 2 == 0:
+            aux(h)  # WASTE002
+        head(h).square().mean().backward()
+        optimizer.step()
 
     return step

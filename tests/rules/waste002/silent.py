@@ -1,6 +1,8 @@
 """Near misses: WASTE002 must stay silent on all of these."""
 
 import copy
+import itertools
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -351,5 +353,40 @@ def norms_kept_for_the_log():
         model(torch.randn(64, 32)).square().mean().backward()
         seen.append(torch.stack(torch._foreach_norm([each.grad for each in params])).norm())
         opt.step()
+
+    return step
+
+
+def read_in_every_second_step():
+    body, aux, head = nn.Linear(64, 64), nn.Linear(64, 512), nn.Linear(64, 1)
+    optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
+    done, shown = itertools.count(), []
+
+    def step():
+        optimizer.zero_grad()
+        h = body(torch.randn(32, 64))
+        spread = aux(h).std()
+        head(h).square().mean().backward()
+        optimizer.step()
+        if next(done) % 2 == 0:
+            shown.append(spread.item())
+
+    return step
+
+
+def made_in_every_second_step_and_read_in_the_next():
+    body, aux, head = nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 1)
+    optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
+    done, kept = itertools.count(), [torch.zeros(32, 64)]
+
+    def step():
+        optimizer.zero_grad()
+        h = body(torch.randn(32, 64))
+        if next(done) % 2 == 0:
+            kept[0] = aux(h).detach()
+        else:
+            h = h + kept[0]
+        head(h).square().mean().backward()
+        optimizer.step()
 
     return step

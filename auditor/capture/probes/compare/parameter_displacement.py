@@ -4,16 +4,17 @@ end. For ``audit verify``.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch.optim.optimizer import Optimizer
 
+from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.compare.training_results import OPTIMIZERS
-from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, groups_of
-from auditor.recordings.schema import MovedParameterRow, MovedStepsRow
+from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, capturing, groups_of
+from auditor.recordings.schema import LossRow, MovedParameterRow, MovedStepsRow, ParameterRow
 
 SAMPLED = 256
 """Values of a parameter that are kept at most, evenly spread: what changes how a model is trained
@@ -90,3 +91,109 @@ def _values(value: torch.Tensor) -> list[float]:
     ).long()
     kept: list[Any] = flat[spread.to(flat.device)].double().tolist()
     return kept
+
+
+# -- training results ------------------------------------------------------------------------------
+# What a training step computes: the losses that backward was called on, and the parameters at the
+# end. For ``audit verify``.
+
+
+LOSSES = 10_000
+"""Losses that are kept at most: a scalar of a few bytes each."""
+
+OPTIMIZERS = 16
+"""Optimizers whose parameters are compared at most. They are held, so that both sides of a
+comparison have the same ones.
+"""
+
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class TrainingResultsProbe(OptimizerProbe):
+    """Writes ``results``: one row for each loss, and at the last pass's end one for each parameter
+    that an optimizer stepped.
+
+    During the pass a loss is only copied where it lives; it is read when the pass is over, so a GPU
+    is never waited for.
+    """
+
+    name = "results"
+    parts = ("results",)
+    passes = frozenset({"warmup", "quiet", "loud"})
+    in_rehearsals = True
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._losses: list[tuple[int, torch.Tensor]] = []
+        self._kept = 0
+        self._optimizers: dict[int, Optimizer] = {}
+
+    def after_optimizer(self, optimizer: Optimizer) -> None:
+        """Notice which optimizers step: the first of them, where new ones are made all the time."""
+        if len(self._optimizers) < OPTIMIZERS:
+            self._optimizers.setdefault(id(optimizer), optimizer)
+
+    @property
+    def _last(self) -> str:
+        """The pass whose end is the end of what is compared; what comes later only counts syncs."""
+        return "loud" if self.context.device.simulated else "quiet"
+
+    def start(self) -> None:
+        """Watch the door of the autograd engine."""
+        if self.context.pass_name in ("warmup", self._last):
+            self.context.writer.touch("results")
+            BACKWARD_HOOKS.add(self)
+
+    def stop(self) -> None:
+        """Leave the door and write what was seen."""
+        BACKWARD_HOOKS.remove(self)
+        losses, self._losses = self._losses, []
+        for step, loss in losses:
+            self.context.add(LossRow(step=step, value=_hex(loss), dtype=str(loss.dtype)))
+        if self.context.pass_name == self._last:
+            for row in self._parameters():
+                self.context.add(row)
+            self._optimizers.clear()
+
+    def backward_begins(self, call: Backward) -> None:
+        """Copy the losses."""
+        if call.nested or self._kept >= LOSSES or capturing():
+            return
+        for output in call.tensors:
+            self._kept += 1
+            self._losses.append((self.context.step, _scalar(output.detach())))
+
+    def _parameters(self) -> Iterator[ParameterRow]:
+        for number, optimizer in enumerate(self._optimizers.values()):
+            for g, group in enumerate(optimizer.param_groups):
+                for p, parameter in enumerate(group["params"]):
+                    # of a sharded parameter each process has a part, and an operator on it may talk
+                    # to the others
+                    if not parameter.is_sparse and not hasattr(parameter, "placements"):
+                        place = f"optimizer {number}, group {g}, parameter {p}"
+                        value = parameter.detach()
+                        yield ParameterRow(place=place, value=_norm(value), bits=_bits(value))
+
+
+def _scalar(value: torch.Tensor) -> torch.Tensor:
+    return value.clone() if value.numel() == 1 else value.sum(dtype=torch.float64)
+
+
+def _hex(value: torch.Tensor) -> str:
+    return float(value).hex()
+
+
+def _norm(value: torch.Tensor) -> str:
+    return float(torch.linalg.vector_norm(value, dtype=torch.float64)).hex()
+
+
+def _bits(value: torch.Tensor) -> int | None:
+    """Sum of the bit patterns as whole numbers: equal for equal tensors, in whatever order a device
+    adds.
+    """
+    integers = _INTEGERS.get(value.element_size())
+    if integers is None or value.is_complex():
+        return None
+    with contextlib.suppress(RuntimeError, NotImplementedError):
+        return int(value.contiguous().view(integers).sum(dtype=torch.int64))
+    return None

@@ -9,7 +9,8 @@ import inspect
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,7 +22,6 @@ from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.autograd import running_backward
 from auditor.capture.probes.base import Context, Probe
-from auditor.capture.probes.compare import planned_facts as facts
 from auditor.capture.probes.compare.resized_loaders import ResizedLoaders
 from auditor.capture.probes.data.dataloader_facts import tensors_in
 from auditor.recordings.schema import (
@@ -58,7 +58,7 @@ class PlannedChangeProbe(Probe):
         self._autocast: Any = None
         self._inputs: list[PlannedInputRow] = []
         self._seen: weakref.WeakSet[nn.Module] = weakref.WeakSet()
-        self._blocks: dict[type, facts.Blocks] = {}
+        self._blocks: dict[type, Blocks] = {}
         self._called_at: dict[type, int | None] = {}
         self._optimizers: weakref.WeakKeyDictionary[Optimizer, int | None] = (
             weakref.WeakKeyDictionary()
@@ -72,7 +72,7 @@ class PlannedChangeProbe(Probe):
     def install(self) -> None:
         """Change loaders, calls of modules and optimizers from now on."""
         self._patches.attribute(nn.Module, "__call__", self._around(nn.Module.__call__))
-        for kind, takes in facts.optimizer_classes():
+        for kind, takes in optimizer_classes():
             given = {key: on for key, on in self._change.optimizer.items() if key in takes}
             if takes:
                 self._patches.attribute(kind, "__init__", self._making(kind, given))
@@ -156,7 +156,7 @@ class PlannedChangeProbe(Probe):
 
     def _is_checkpointed(self, module: nn.Module) -> bool:
         wanted = self._change.checkpointed
-        return bool(wanted) and module.training and facts.class_name(type(module)) == wanted
+        return bool(wanted) and module.training and class_name(type(module)) == wanted
 
     def _enter(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         on = self._autocast is None and torch.is_autocast_enabled("cuda")
@@ -167,12 +167,12 @@ class PlannedChangeProbe(Probe):
                     module=type(module).__qualname__,
                     shapes=shapes,
                     autocast=on,
-                    halvable=facts.has_float32(module),
+                    halvable=has_float32(module),
                 )
             )
         if module not in self._seen:
             self._seen.add(module)
-            blocks = facts.repeated_blocks(module)
+            blocks = repeated_blocks(module)
             if blocks is not None:
                 self._blocks.setdefault(blocks.kind, blocks)
         if self._change.autocast and self._autocast is None and not on:
@@ -195,7 +195,7 @@ class PlannedChangeProbe(Probe):
         def made(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
             if settings:
                 given = signature.bind(optimizer, *args, **kwargs)
-                given.arguments.update(dict.fromkeys(facts.taken_by(kind)), **settings)
+                given.arguments.update(dict.fromkeys(taken_by(kind)), **settings)
                 args, kwargs = given.args[1:], given.kwargs
             outermost = optimizer not in self._optimizers
             self._optimizers[optimizer] = self.context.frames.here()
@@ -209,8 +209,109 @@ class PlannedChangeProbe(Probe):
 def _optimizer_row(optimizer: Optimizer, at: int | None) -> PlannedOptimizerRow:
     return PlannedOptimizerRow(
         name=type(optimizer).__name__,
-        takes=list(facts.taken_by(type(optimizer))),
-        on=facts.settings_of(optimizer, on=True),
-        off=facts.settings_of(optimizer, on=False),
+        takes=list(taken_by(type(optimizer))),
+        on=settings_of(optimizer, on=True),
+        off=settings_of(optimizer, on=False),
         at=at,
     )
+
+
+# -- planned facts ---------------------------------------------------------------------------------
+# What a program's step is made of, as far as ``audit plan`` can change it: blocks that repeat,
+# optimizers and what they take.
+
+
+SHARE = 0.5
+"""Of the parameters that repeated blocks hold at most, a class must hold so many to be the one that
+is checkpointed.
+"""
+
+SETTINGS = ("foreach", "fused")
+"""Arguments of torch's optimizers that choose how the same step is computed."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Modules of one class that follow each other. ``size`` are bytes of the parameters of the
+    largest, ``total`` of all.
+    """
+
+    kind: type[nn.Module]
+    n: int
+    size: int
+    total: int
+
+    @property
+    def name(self) -> str:
+        """The class, with its module."""
+        return class_name(self.kind)
+
+
+def class_name(kind: type) -> str:
+    """``package.module:Outer.Inner``."""
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def repeated_blocks(model: nn.Module) -> Blocks | None:
+    """The class of blocks that a ModuleList or Sequential of the model repeats and that holds most
+    of it; None where nothing repeats. Of classes inside each other the smaller one is taken.
+    """
+    found: dict[type[nn.Module], dict[int, nn.Module]] = {}
+    for each in model.modules():
+        if isinstance(each, (nn.ModuleList, nn.Sequential)):
+            for kind, children in _alike(each):
+                found.setdefault(kind, {}).update((id(child), child) for child in children)
+    told = [_told(kind, list(blocks.values())) for kind, blocks in found.items()]
+    told = [blocks for blocks in told if blocks.total]
+    most = max((blocks.total for blocks in told), default=0)
+    large = [blocks for blocks in told if blocks.total >= SHARE * most]
+    return max(large, key=lambda blocks: blocks.n, default=None)
+
+
+def _alike(container: nn.Module) -> Iterator[tuple[type[nn.Module], list[nn.Module]]]:
+    """Children of one class that are made of modules themselves, where there are several."""
+    by_class: dict[type[nn.Module], list[nn.Module]] = {}
+    for child in container.children():
+        if next(child.children(), None) is not None and not _is_container(child):
+            by_class.setdefault(type(child), []).append(child)
+    return ((kind, children) for kind, children in by_class.items() if len(children) > 1)
+
+
+def _is_container(module: nn.Module) -> bool:
+    """Whether it is torch's own list of modules, which others may be as well."""
+    return type(module) in (nn.ModuleList, nn.ModuleDict, nn.Sequential)
+
+
+def _told(kind: type[nn.Module], blocks: list[nn.Module]) -> Blocks:
+    sizes = [_bytes(block) for block in blocks]
+    return Blocks(kind, len(blocks), max(sizes), sum(sizes))
+
+
+def _bytes(module: nn.Module) -> int:
+    return sum(each.numel() * each.element_size() for each in module.parameters())
+
+
+def has_float32(module: nn.Module) -> bool:
+    """Whether any of its parameters to train is in float32."""
+    return any(p.requires_grad and p.dtype is torch.float32 for p in module.parameters())
+
+
+def optimizer_classes() -> Iterator[tuple[type[Optimizer], tuple[str, ...]]]:
+    """Torch's own optimizers, and which of :data:`SETTINGS` each takes."""
+    classes = [each for each in vars(torch.optim).values() if isinstance(each, type)]
+    for kind in dict.fromkeys(classes):
+        if issubclass(kind, Optimizer) and "__init__" in vars(kind):
+            yield kind, taken_by(kind)
+
+
+def taken_by(kind: type) -> tuple[str, ...]:
+    """Which of :data:`SETTINGS` the class takes by name."""
+    given = inspect.signature(kind.__init__).parameters  # type: ignore[misc]  # of a class, not of an instance
+    return tuple(name for name in SETTINGS if name in given)
+
+
+def settings_of(optimizer: Any, *, on: bool) -> list[str]:
+    """Settings that are on (or off) in the optimizer's first group."""
+    groups = getattr(optimizer, "param_groups", ())
+    first = groups[0] if groups else {}
+    return [name for name in SETTINGS if first.get(name) is on]

@@ -60,15 +60,15 @@ class _Waited:
 
 
 class DataLoaderProbe(Probe):
-    """Writes ``loaders`` and ``batches``, and ``loading``, ``draws``, ``listed`` and ``reread``
-    through :class:`LoadingStacks`.
+    """Writes ``loaders`` and ``batches``, and ``loading``, ``fetched``, ``draws``, ``listed`` and
+    ``reread`` through :class:`LoadingStacks`.
 
     Only the outermost loader on the step's own thread counts: what a dataset reads from a loader of
     its own is part of the outer wait. The quiet pass takes times only.
     """
 
     name = "loader"
-    parts = ("loaders", "batches", "loading", "draws", "listed", "reread")
+    parts = ("loaders", "batches", "loading", "fetched", "draws", "listed", "reread")
     passes = frozenset({"quiet", "loud"})
     in_rehearsals = True
 

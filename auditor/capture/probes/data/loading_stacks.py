@@ -18,6 +18,7 @@ from auditor.capture.instruments.file_reads import FileReads
 from auditor.capture.instruments.loader_workers import (
     ASKED,
     DRAWS,
+    FETCHES,
     LISTS,
     READS,
     Frame,
@@ -36,7 +37,7 @@ from auditor.capture.instruments.torch_private.data import (
 )
 from auditor.capture.instruments.user_frames import LOADER
 from auditor.capture.probes.base import Context
-from auditor.recordings.schema import DrawsRow, ListedRow, LoadingRow, RereadRow
+from auditor.recordings.schema import DrawsRow, FetchedRow, ListedRow, LoadingRow, RereadRow
 
 DEEPEST = 16
 """User frames of a stack that are written down, from the loader's on."""
@@ -45,7 +46,7 @@ _Key = tuple[Any, str, str, tuple[int, ...], str]
 
 
 class LoadingStacks:
-    """Writes ``loading``, ``draws``, ``listed`` and ``reread``. Workers are met when they are started, and asked when the diagnostic
+    """Writes ``loading``, ``fetched``, ``draws``, ``listed`` and ``reread``. Workers are met when they are started, and asked when the diagnostic
     pass begins: they may live longer than a pass.
     """
 
@@ -95,7 +96,7 @@ class LoadingStacks:
 
     def start(self) -> None:
         """Look from now on."""
-        for row in (LoadingRow, DrawsRow, ListedRow, RereadRow):
+        for row in (LoadingRow, FetchedRow, DrawsRow, ListedRow, RereadRow):
             self._context.writer.touch(row.part)
         self._on = self._context.operators is None
         if self._on:
@@ -113,6 +114,7 @@ class LoadingStacks:
         self._sampler.end()
         self._sampler.rest()
         self._write(number)
+        self._write_fetches(number)
         self._write_lists(number)
         self._write_reads(number)
         self._write_draws(number)
@@ -159,6 +161,18 @@ class LoadingStacks:
                     n=int(often),
                 )
             )
+
+    def _write_fetches(self, number: Callable[[Any], int]) -> None:
+        rows: dict[int, FetchedRow] = {}
+        for owner, seen in self._of_workers(FETCHES):
+            with contextlib.suppress(KeyError, TypeError):
+                its = number(owner)
+                row = rows.setdefault(its, FetchedRow(loader=its))
+                us, cpu_us, samples = seen["us"], seen["cpu_us"], seen["samples"]
+                row.us, row.cpu_us = row.us + us, row.cpu_us + cpu_us
+                row.n, row.samples = row.n + 1, row.samples + samples
+        for row in rows.values():
+            self._context.add(row)
 
     def _write_lists(self, number: Callable[[Any], int]) -> None:
         for at, seen in self._lists.taken().items():

@@ -70,21 +70,10 @@ FLATTENED = "__tensor_flatten__"
 
 AT_ONCE, FUNCTIONAL, WAIT = "c10d", "_c10d_functional", "wait_tensor"
 
-ASYNC = (
-    "all_reduce",
-    "broadcast",
-    "reduce",
-    "all_gather",
-    "all_gather_into_tensor",
-    "gather",
-    "scatter",
-    "reduce_scatter",
-    "reduce_scatter_tensor",
-    "all_to_all",
-    "all_to_all_single",
-    "isend",
-    "irecv",
-)
+ASYNC = tuple("""
+    all_reduce broadcast reduce all_gather all_gather_into_tensor gather scatter reduce_scatter
+    reduce_scatter_tensor all_to_all all_to_all_single isend irecv
+    """.split())
 """Functions whose result can be waited for later (a ``Work``)."""
 
 GIVEN = ("input", "inputs", "input_tensor", "input_tensors", "input_list")

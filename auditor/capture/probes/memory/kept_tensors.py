@@ -17,7 +17,7 @@ import torch
 from auditor.capture.instruments.assignment_sites import Sources
 from auditor.capture.instruments.autograd_graph import node_of
 from auditor.capture.instruments.object_search import ObjectSearch
-from auditor.capture.instruments.plain_tensor import bytes_of
+from auditor.capture.instruments.plain_tensor import bytes_kept
 from auditor.capture.instruments.variable_paths import Place
 from auditor.capture.probes.base import Context, Probe
 from auditor.recordings.schema import KeptRow
@@ -63,10 +63,7 @@ class KeptTensorsProbe(Probe):
         except RuntimeError:  # another thread changed a container meanwhile
             return
         self._seen.append(
-            {
-                place: (len(tensors), sum(bytes_of(tensor) for tensor in tensors))
-                for place, tensors in held.items()
-            }
+            {place: (len(tensors), bytes_kept(tensors)) for place, tensors in held.items()}
         )
         first = self._seen[0]
         self._devices = {

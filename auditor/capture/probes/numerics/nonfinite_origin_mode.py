@@ -36,20 +36,10 @@ made: they were there before.
 """
 
 OVERWRITES = frozenset(
-    {
-        "fill",
-        "zero",
-        "copy",
-        "foreach_copy",
-        "normal",
-        "uniform",
-        "exponential",
-        "random",
-        "bernoulli",
-        "geometric",
-        "log_normal",
-        "cauchy",
-    }
+    """
+    fill zero copy foreach_copy normal uniform exponential random bernoulli geometric log_normal
+    cauchy
+    """.split()
 )
 """Operators that write a tensor without reading what it held."""
 

@@ -32,23 +32,10 @@ FLOORS = {
 """Operators that keep a value away from 0, with the position of the number."""
 
 FUNCTIONS = frozenset(
-    {
-        "exp",
-        "exp2",
-        "expm1",
-        "log",
-        "log10",
-        "log1p",
-        "log2",
-        "log_softmax",
-        "log_sigmoid_forward",
-        "nll_loss_forward",
-        "nll_loss2d_forward",
-        "binary_cross_entropy",
-        "binary_cross_entropy_with_logits",
-        "softplus",
-        "logsumexp",
-    }
+    """
+    exp exp2 expm1 log log10 log1p log2 log_softmax log_sigmoid_forward nll_loss_forward
+    nll_loss2d_forward binary_cross_entropy binary_cross_entropy_with_logits softplus logsumexp
+    """.split()
 )
 """Functions whose values leave a narrow dtype, or crowd into its coarse part: torch.autocast runs
 them in float32.
@@ -58,20 +45,7 @@ SOURCES = frozenset({"sigmoid", "softmax", "exp"})
 """What a logarithm undoes."""
 
 PASSING = frozenset(
-    {
-        "to_copy",
-        "clone",
-        "index",
-        "gather",
-        "select",
-        "masked_select",
-        "index_select",
-        "where",
-        "cat",
-        "stack",
-        "squeeze",
-        "neg",
-    }
+    "to_copy clone index gather select masked_select index_select where cat stack squeeze neg".split()
 )
 """Operators that hand values on as they are (but for the sign)."""
 
@@ -80,18 +54,7 @@ PRODUCT_PARTS = ("convolution", "scaled_dot_product", "lstm", "gru", "norm_backw
 """What begins a new trail: the loss is what follows the last of them."""
 
 GROWING = frozenset(
-    [
-        "mul",
-        "sum",
-        "pow",
-        "square",
-        "exp",
-        "cumsum",
-        "prod",
-        "native_layer_norm",
-        "div",
-        "linalg_vector_norm",
-    ]
+    "mul sum pow square exp cumsum prod native_layer_norm div linalg_vector_norm".split()
 )
 """Other operators whose results may leave the range of float16."""
 

@@ -36,6 +36,8 @@ class Clock:
         self._gc_n = 0
         self._gc_begin = 0
         self._compiles = 0
+        self.own_us = 0.0
+        """Host's time of the last step in us, without what it waited for a processor."""
         self._events: list[tuple[Accelerator, DeviceTimeRow, Any, Any]] = []
         self._event: Any = None
         self._stream: Any = None
@@ -81,6 +83,7 @@ class Clock:
         :meth:`settle`).
         """
         host_us, queued_us = self._queued.since(self._begun)
+        self.own_us = host_us - queued_us
         started_us = (self._begun.at_ns - self._origin) / 1e3
         counters, accelerator = Counters(), self._accelerator
         if accelerator is not None:

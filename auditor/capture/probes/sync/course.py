@@ -33,17 +33,10 @@ LIMIT = 20_000
 
 READ = "_local_scalar_dense"
 SIZED = frozenset(
-    {
-        "nonzero",
-        "masked_select",
-        "_unique",
-        "_unique2",
-        "unique_dim",
-        "unique_consecutive",
-        "unique_dim_consecutive",
-        "repeat_interleave",
-        "bincount",
-    }
+    """
+    nonzero masked_select _unique _unique2 unique_dim unique_consecutive unique_dim_consecutive
+    repeat_interleave bincount
+    """.split()
 )
 """Operators whose result has a size that depends on values."""
 

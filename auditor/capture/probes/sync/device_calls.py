@@ -22,20 +22,12 @@ from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.step.clock import RunQueue
 from auditor.recordings.schema import CallRow
 
-CUDA_CALLS = (
-    "reset_peak_memory_stats",
-    "reset_accumulated_memory_stats",
-    "empty_cache",
-    "synchronize",
-    "memory_stats",
-    "memory_summary",
-    "memory_snapshot",
-    "mem_get_info",
-    "max_memory_allocated",
-    "memory_allocated",
-    "memory_reserved",
-    "max_memory_reserved",
-    "ipc_collect",
+CUDA_CALLS = tuple(
+    """
+    reset_peak_memory_stats reset_accumulated_memory_stats empty_cache synchronize memory_stats
+    memory_summary memory_snapshot mem_get_info max_memory_allocated memory_allocated
+    memory_reserved max_memory_reserved ipc_collect
+    """.split()
 )
 
 ALIASES = {

@@ -47,6 +47,14 @@ class Count:
     us: float = 0.0
     grad: int = 0
     derived: int | None = None
+    first: float = 0.0
+    last: float = 0.0
+    """When the step's first and last reads ended (``perf_counter``)."""
+
+    def seen(self, at: float) -> None:
+        """One more, which ended ``at``."""
+        self.first, self.last = (self.first if self.n else at), at
+        self.n += 1
 
     def row(self) -> ReadRow:
         """The row of the step; the numbers begin again."""
@@ -55,6 +63,7 @@ class Count:
             kind=self.kind,
             n=self.n,
             us=round(self.us, 2),
+            span_us=round((self.last - self.first) * 1e6, 2),
             grad=self.grad,
             tensor_device=self.device,
             lib=self.lib,
@@ -101,9 +110,9 @@ class ReadLog:
         """Count a read of ``subjects`` that began at ``started`` (``perf_counter``) and ends
         now.
         """
-        us = (perf_counter() - started) * 1e6
+        ended = perf_counter()
         try:
-            self._note(kind, tuple(_tensors(subjects)), us, sys._getframe(1))
+            self._note(kind, tuple(_tensors(subjects)), started, ended, sys._getframe(1))
         except Exception as error:  # the user's step goes on whatever we got wrong
             self.fail(error)
 
@@ -112,7 +121,7 @@ class ReadLog:
         place = self.place(sys._getframe(1))
         if place is not None:
             count = self._count(place, kind, "cuda:0")
-            count.n += 1
+            count.seen(perf_counter())
             count.grad += requires_grad
 
     def remember(self, copy: torch.Tensor) -> None:
@@ -129,14 +138,19 @@ class ReadLog:
             self.context.warn(f"some reads were not counted: {fault(error)}")
 
     def _note(
-        self, kind: str, subjects: tuple[torch.Tensor, ...], us: float, start: FrameType
+        self,
+        kind: str,
+        subjects: tuple[torch.Tensor, ...],
+        started: float,
+        ended: float,
+        start: FrameType,
     ) -> None:
         place = self.place(start)
         if place is None or not subjects or self._is_copy(subjects[0], place.frame):
             return
         count = self._count(place, kind, str(subjects[0].device))
-        count.n += 1
-        count.us += us
+        count.seen(ended)
+        count.us += (ended - started) * 1e6
         count.grad += _has_grad(subjects, place.frame, start)
         origins = origin_marks.active()
         if origins is not None:

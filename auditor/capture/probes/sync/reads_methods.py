@@ -223,15 +223,8 @@ _MODULE: Final = torch.nn.Module.to.__code__.co_filename
 # On a torch without torch.library.get_kernel: fewer constructs, no operator that C++ calls by
 # itself.
 
-_SCALARS: Final = (
-    "item",
-    "__bool__",
-    "__float__",
-    "__int__",
-    "__index__",
-    "__complex__",
-    "is_nonzero",
-    "allclose",
+_SCALARS: Final = tuple(
+    "item __bool__ __float__ __int__ __index__ __complex__ is_nonzero allclose".split()
 )
 _COUNTED: Final = {
     "nonzero": "nonzero",

@@ -13,16 +13,11 @@ from auditor.capture.instruments.torch_private.autograd import ENGINE
 from auditor.capture.instruments.torch_private.training import GET_VALUE
 from auditor.capture.instruments.user_frames import OWN, Frames
 
-_PLUMBING: Final = (
-    "_ops.py",
-    "overrides.py",
-    "library.py",
-    "_library/",
-    "utils/_python_dispatch.py",
-    "utils/_device.py",
-    "_compile.py",
-    "_dynamo/eval_frame.py",
-    "_dynamo/external_utils.py",
+_PLUMBING: Final = tuple(
+    """
+    _ops.py overrides.py library.py _library/ utils/_python_dispatch.py utils/_device.py _compile.py
+    _dynamo/eval_frame.py _dynamo/external_utils.py
+    """.split()
 )
 """Frames that overrides, modes and the entry into compiled code put there: never the place of a
 read.

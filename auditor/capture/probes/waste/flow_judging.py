@@ -96,6 +96,7 @@ class Judging:
                 continue
             parameters = list(dict.fromkeys(each.parameter for each in dead))
             steps = len({each.step for each in dead})
+            times = self._times(steps)
             nodes, work = self._cost(dead)
             self._for_gradients |= nodes
             end = self._end_of_graph(dead)
@@ -104,8 +105,8 @@ class Judging:
                 at=path[-1] if end is None else end,
                 other=None if end is None else path[-1],
                 steps=steps,
-                operators=len([node for node in nodes if node.backward is not None]) / steps,
-                share=work / steps * self._steps / self._work,
+                operators=len([node for node in nodes if node.backward is not None]) / times,
+                share=work / times * self._steps / self._work,
                 owner=optimizer.partition(" ")[0],
                 names=[names.get(number, "") for number in parameters[:NAMED]],
                 n=len(parameters),
@@ -217,15 +218,16 @@ class Judging:
         for (path, said, _), nodes in groups.items():
             judged = [node for node in nodes if node.step < self._last]
             steps = len({node.step for node in judged})
+            times = self._times(steps)
             if steps >= FEWEST and all(self._idle_copy(node) for node in nodes):
                 yield ThrownRow(
                     what="copy",
                     at=path[-1],
                     steps=steps,
-                    operators=len(judged) / steps,
-                    nbytes=sum(node.nbytes for node in judged) // steps,
+                    operators=len(judged) / times,
+                    nbytes=sum(node.nbytes for node in judged) // times,
                     op=said,
-                    share=sum(node.work for node in judged) / steps * self._steps / self._work,
+                    share=sum(node.work for node in judged) / times * self._steps / self._work,
                 )
 
     # -- again and again ---------------------------------------------------------------------------
@@ -334,6 +336,7 @@ class Judging:
             heaviest = min(group, key=lambda place: place.nodes[0].number)
         nodes = [node for place in group for node in place.nodes]
         steps = len({node.step for node in nodes})
+        times = self._times(steps)
         lines = dict.fromkeys(place.prefix[-1] for place in group if place is not heaviest)
         lines.pop(heaviest.prefix[-1], None)
         largest = max(heaviest.nodes, key=lambda node: node.work)
@@ -342,13 +345,19 @@ class Judging:
             at=heaviest.prefix[-1],
             lines=list(lines),
             steps=steps,
-            operators=len([node for node in nodes if not node.op.startswith("empty")]) / steps,
-            share=sum(works) / steps * self._steps / self._work,
-            nbytes=sum(node.nbytes for node in nodes) // steps,
+            operators=len([node for node in nodes if not node.op.startswith("empty")]) / times,
+            share=sum(works) / times * self._steps / self._work,
+            nbytes=sum(node.nbytes for node in nodes) // times,
             op=largest.op,
             graph=any(node.graph for node in nodes),
             products=sum(node.product for node in nodes) // steps,
         )
+
+    def _times(self, steps: int) -> int:
+        """By how many steps what was seen on ``steps`` is divided: by all that were judged, which
+        are whole periods where steps alternate. The last one is not, as far as it may be needed.
+        """
+        return max(steps, self._last)
 
 
 def _all(below: _Below, mostly: float) -> bool:

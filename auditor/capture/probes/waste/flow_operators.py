@@ -20,38 +20,15 @@ CALL_BYTES = 1 << 14
 """What the host's price for a call is worth in bytes: some us at some GB/s."""
 
 OVERWRITING = frozenset(
-    [
-        "zero",
-        "fill",
-        "copy",
-        "normal",
-        "uniform",
-        "bernoulli",
-        "random",
-        "exponential",
-        "log_normal",
-        "geometric",
-        "cauchy",
-        "foreach_zero",
-        "foreach_copy",
-    ]
+    """
+    zero fill copy normal uniform bernoulli random exponential log_normal geometric cauchy
+    foreach_zero foreach_copy
+    """.split()
 )
 """Operators that need nothing of what they write into."""
 
 FILLS = frozenset(
-    (
-        "zeros",
-        "ones",
-        "full",
-        "zeros_like",
-        "ones_like",
-        "full_like",
-        "new_zeros",
-        "new_ones",
-        "new_full",
-        "zero",
-        "fill",
-    )
+    "zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full zero fill".split()
 )
 """Operators whose result is little more than memory for what is written next."""
 

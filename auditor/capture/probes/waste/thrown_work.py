@@ -32,8 +32,10 @@ from auditor.capture.probes.optim.optimizer_hooks import (
 )
 from auditor.capture.probes.sync.origin_modes import tensors
 from auditor.capture.probes.sync.reads_methods import StandIn
+from auditor.capture.probes.waste.flow import Path
 from auditor.capture.probes.waste.flow_judging import Gradient, Judging
-from auditor.capture.probes.waste.flow_mode import FlowMode
+from auditor.capture.probes.waste.flow_mode import MOST_NODES, FlowMode
+from auditor.cycles import period_of
 from auditor.recordings.schema import ThrownRow
 
 ADDRESSES = ("numpy", "data_ptr", "share_memory_", "untyped_storage", "__dlpack__")
@@ -41,6 +43,14 @@ ADDRESSES = ("numpy", "data_ptr", "share_memory_", "untyped_storage", "__dlpack_
 
 READS = ("tolist", "__deepcopy__", "__reduce_ex__")
 """Methods that read it past torch's operators."""
+
+MOST_PERIOD = 5
+"""Steps after which those that alternate must come again: a critic is trained five times as often as
+its generator (Arjovsky et al. 2017, Wasserstein GAN, algorithm 1).
+"""
+
+REMEMBERED = 24
+"""Steps of which it is known which optimizers stepped: two periods and what was irregular before."""
 
 RETURNED = 1000
 """Tensors that are looked for in what the target returns."""
@@ -65,6 +75,9 @@ class ThrownWorkProbe(OperatorProbe):
         self._open = 0
         self._steps = 0
         self._stepped = False
+        self._stepping: dict[int, set[int]] = {}
+        self._kinds: list[frozenset[Path]] = []
+        self._known = 0
         self._told = OptimizerSteps(after=self.guarded(self._optimizer_stepped))
 
     def install(self) -> None:
@@ -79,6 +92,7 @@ class ThrownWorkProbe(OperatorProbe):
         """Follow values."""
         self._gradients, self._calls, self._open, self._steps = [], 0, 0, 0
         self._stepped = False
+        self._kinds, self._known = [], 0
         self._owners = {
             id(each): (weakref.ref(each), f"{type(optimizer).__name__} {number}")
             for number, optimizer in enumerate(live_optimizers())
@@ -99,6 +113,25 @@ class ThrownWorkProbe(OperatorProbe):
 
     def _optimizer_stepped(self, optimizer: torch.optim.Optimizer) -> None:
         self._stepped = True
+        step = self.context.global_step
+        self._stepping.setdefault(step, set()).add(id(optimizer))
+        self._stepping.pop(step - REMEMBERED, None)
+
+    def wants_more(self) -> bool:
+        """Steps alternate, and not all kinds of them were seen twice and once more: what the last
+        one made may still be needed.
+        """
+        mode, last = self._mode, self.context.global_step
+        if mode is None or mode.blind or not self._steps:
+            return False
+        if len(mode.flow.nodes) / self._steps * (self._steps + 1) >= MOST_NODES:
+            return False
+        stepping = [
+            self._stepping.get(step) for step in range(max(0, last + 1 - REMEMBERED), last + 1)
+        ]
+        alternate = period_of(stepping, MOST_PERIOD) or 1
+        period = period_of(self._kinds, MOST_PERIOD) or MOST_PERIOD
+        return self._steps <= 2 * max(alternate, period)
 
     def step_gave(self, returned: Any) -> None:
         """That is its caller's to read."""
@@ -112,6 +145,9 @@ class ThrownWorkProbe(OperatorProbe):
         mode = self._mode
         self._look_for_threads()
         if mode is not None:
+            nodes = mode.flow.nodes
+            self._kinds.append(frozenset(node.path for node in nodes[self._known :]))
+            self._known = len(nodes)
             local = {mode.key(each) for each in self._locals()}
             for key, value in mode.flow.survivors(self.context.step):
                 if key not in local:

@@ -7,8 +7,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from auditor.capture.probes.compare.planned import PlannedChangeProbe
-from auditor.capture.probes.compare.planned_facts import class_name, repeated_blocks
+from auditor.capture.probes.compare.planned import PlannedChangeProbe, class_name, repeated_blocks
 from auditor.runs.plan import Change, Plan
 from tests.capture.drive import Drive, line_of, load
 

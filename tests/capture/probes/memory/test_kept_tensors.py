@@ -71,6 +71,20 @@ def test_one_tensor_that_gets_larger(tmp_path: Path) -> None:
     assert row["tensors"] == [1, 1, 1] and row["nbytes"] == [16, 24, 32] and row["keys"] == ""
 
 
+def test_views_of_one_memory_keep_it_once(tmp_path: Path) -> None:
+    user = load(
+        tmp_path,
+        "import torch\ndata = torch.ones(8, 4)\nseen, parts = [], []\nat = 0\n"
+        "def step():\n    global at\n    seen.append(data[at : at + 2])\n"
+        "    parts.append(torch.ones(8, 4)[:1])\n    at += 2\n",
+    )
+    with Drive(tmp_path, KeptTensorsProbe) as drive:
+        drive.run("loud", user.step, steps=3)
+        rows = {row["name"]: row for row in drive.rows("kept")}
+    assert (rows["seen"]["tensors"], rows["seen"]["nbytes"]) == ([1, 2, 3], [128] * 3)
+    assert rows["parts"]["nbytes"] == [128, 256, 384]
+
+
 def test_the_keys_of_a_dictionary_are_told(tmp_path: Path) -> None:
     user = load(
         tmp_path,

@@ -1,0 +1,73 @@
+"""Which passes there are, as far as that is known when the first step begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from auditor.model.devices import DeviceInfo
+from auditor.runs.plan import (
+    DIAGNOSED_STEPS,
+    LEANER_STEPS,
+    MEMORY_STEPS,
+    NULL_MEMORY_STEPS,
+    NULL_TIMED_STEPS,
+    NUMBERS_STEPS,
+    ORIGIN_STEPS,
+    SYNC_STEPS,
+    Plan,
+)
+
+
+@dataclass
+class Pass:
+    """One stretch of steps under one set of instruments."""
+
+    name: str
+    steps: int
+    done: int = 0
+
+
+def passes_of(plan: Plan, device: DeviceInfo, watched: frozenset[str]) -> list[Pass]:
+    """All passes of a plan in order; ``watched`` are those that probes ask for."""
+    if plan.replay_step is not None:
+        return [Pass("replay", plan.replay_step + 1)]
+    if plan.drill is not None:
+        return [Pass("drill", plan.steps)]
+    if plan.until_oom is not None:
+        return [Pass("memory", plan.until_oom)]
+    if plan.change is not None:  # nothing but the peak of memory is asked for
+        return [Pass("warmup", plan.warmup), Pass("loud", plan.steps)]
+    wanted = _wanted(plan, device, watched)
+    steps = (
+        {"warmup": plan.warmup, **wanted}
+        if plan.fit is None
+        else plan.fit.share_out(plan.warmup, wanted)
+    )
+    return [Pass(name, n) for name, n in steps.items() if n > 0]
+
+
+def _wanted(plan: Plan, device: DeviceInfo, watched: frozenset[str]) -> dict[str, int]:
+    """Steps of the passes after the warm-up, in order, of a target that takes as many as it is
+    asked for.
+    """
+    if plan.trial is not None and not device.simulated:
+        return {"quiet": plan.steps, "loud": SYNC_STEPS if device.accelerator else 0}
+    causes = {
+        "loud": plan.loud_steps or min(plan.steps, DIAGNOSED_STEPS),
+        "leaner": len(LEANER_STEPS),
+        "numbers": NUMBERS_STEPS,
+        "origin": 0 if device.accelerator else ORIGIN_STEPS,
+    }
+    causes = {name: steps for name, steps in causes.items() if name in watched}
+    if device.shadow:
+        values = plan.value_steps if "values" in watched else 0
+        return {"loud": plan.steps, **causes, "values": values}
+    if plan.device == "null":  # the same steps as the rehearsal, as far as that was judged
+        timed = {} if plan.world_size > 1 or plan.fit else {"quiet": NULL_TIMED_STEPS}
+        judged = plan.steps - NULL_MEMORY_STEPS
+        return {"loud": judged, "memory": NULL_MEMORY_STEPS, **timed}
+    causes.pop("leaner", None)
+    if device.native:
+        causes["memory"] = MEMORY_STEPS
+    timing = {} if device.simulated else {"quiet": plan.steps}
+    return {**timing, "trace": plan.trace_steps, **causes}
