@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Self
 
 from auditor import amounts
 from auditor.evidence.grouping import together
@@ -22,9 +22,6 @@ from auditor.permit import OPTIMIZERS, Permit
 from auditor.rule import Rule, knob
 
 from .rows import SingleTensorStepRow
-
-if TYPE_CHECKING:
-    from typing import Self
 
 
 @dataclass(frozen=True)
