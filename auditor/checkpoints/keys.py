@@ -17,7 +17,7 @@ MODELS = frozenset({"model", "state_dict", "model_state_dict", "module", "net"})
 BOUNDS = frozenset(
     ["best", "worse", "max", "min", "maximum", "minimum", "clip", "threshold", "bound", "limit"]
 )
-"""Words of keys whose numbers may be infinite: nothing is beyond them."""
+"""Words of keys whose plain numbers may be infinite: nothing is beyond them."""
 
 _WHEN = """
     best last final current running avg average total train training val valid validation test
@@ -32,6 +32,12 @@ _RESULT = re.compile(
     rf"(?:(?:{'|'.join(_WHEN.split())})_)*(?:{'|'.join(_WHAT.split())})"
     r"(?:_(?:history|logs?|list|curve))?|early_?stop(?:ping|per)?|callbacks?"
 )
+_BOUND = re.compile(
+    rf"(?:.*_)?(?:{'|'.join(sorted(BOUNDS))})s?(?:_(?:abs|fitness|grad|len|model|norm|so_far|vals?"
+    rf"|values?|{'|'.join(_WHAT.split())}))*"
+)
+"""Keys of tensors that are bounds: behind the word stands at most what is bounded."""
+
 _MASK = re.compile(
     r"(?:.*_)?(?:masks?|causal|alibi|(?:attn|attention|causal|alibi|logits?|masked)_bias)"
     r"|bad_words(?:_ids|_bias)?|(?:begin_)?suppress(?:_tokens|_ids|_logits)?"
@@ -75,7 +81,7 @@ def may_be_nan(path: Path, dimensions: int) -> bool:
 
 
 def is_bound(path: Path) -> bool:
-    """True for a key whose numbers may be infinite."""
+    """True for a key whose plain numbers may be infinite."""
     return not BOUNDS.isdisjoint(_last(path).split("_"))
 
 
@@ -86,9 +92,9 @@ def may_be_infinite(path: Path, tally: Tally | None, dimensions: int) -> bool:
     if tally is None or tally.nan or not tally.nonfinite:
         return False
     masks = not tally.positive_inf and tally.low is not None
-    return (dimensions <= 1 and is_bound(path)) or (
-        masks and _MASK.fullmatch(_last(path)) is not None
-    )
+    key = _last(path)
+    bound, mask = _BOUND.fullmatch(key) is not None, _MASK.fullmatch(key) is not None
+    return (bound and dimensions <= 1) or (mask and masks)
 
 
 def _last(path: Path) -> str:

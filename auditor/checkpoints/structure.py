@@ -82,11 +82,11 @@ class Structure:
         """Whose tensor it is: ``optimizer``, ``model`` or ``other``. A bound or a mask is nobody's
         while it is infinite (of observers that saw nothing), but a parameter is a weight.
         """
+        if any(path[: len(owner)] == owner for owner in self.optimizers):
+            return "optimizer"
         learned = self._learned(path)
         if not learned and may_be_infinite(path, tally, dimensions):
             return "other"
-        if any(path[: len(owner)] == owner for owner in self.optimizers):
-            return "optimizer"
         if learned:
             return "model"
         heads = (path[:length] for length in range(len(path)))

@@ -630,6 +630,32 @@ def test_a_word_inside_a_key_makes_no_result(judged, key):
         assert [each.name for each in found.poisoned] == [key]
 
 
+BOUNDS = "best min_val max_vals x_max best_val_loss best_model_score running_min clip_value limits"
+
+
+@pytest.mark.parametrize("key", BOUNDS.split())
+def test_bounds_may_be_infinite_and_never_nan(judged, key):
+    for where in ({"a": ONES, key: ONES / 0}, {"a.weight": ONES, f"a.observer.{key}": -ONES / 0}):
+        assert judged({"model": where}).good
+    assert judged({"model": {"a": ONES, key: NAN}}).poisoned
+
+
+@pytest.mark.parametrize("key", ["clip_scale", "max_pool_gain", "limit_embedding", "minimal"])
+def test_a_word_inside_a_key_makes_no_bound(judged, key):
+    assert judged({"model": {"a": ONES, key: ONES / 0}}).poisoned
+
+
+def test_an_optimizers_tensors_are_no_bounds(judged):
+    weight = torch.nn.Parameter(ONES.clone())
+    optimizer = torch.optim.Adam([weight], amsgrad=True)
+    weight.sum().backward()
+    optimizer.step()
+    assert judged({"model": {"w": ONES}, "optimizer": optimizer.state_dict()}).good
+    optimizer.state[weight]["max_exp_avg_sq"][0] = math.inf
+    (found,) = judged({"model": {"w": ONES}, "optimizer": optimizer.state_dict()}).poisoned
+    assert found.name == "optimizer.state[0].max_exp_avg_sq"
+
+
 def test_a_parameter_or_a_matrix_is_no_result_wherever_it_is(judged):
     weight = torch.nn.Parameter(NAN)
     assert judged({"model": {"w": ONES}, "history": {"loss": weight}}).verdict == "BAD"
