@@ -11,8 +11,8 @@ from auditor.runs.extra_runs import _frames_in_worker
 from auditor.runs.rehearsal_limits import NO_CUDA, unfit
 
 OURS = (
-    "; this is the rehearsal's limit, no fault of the target: a call went past the played GPU to "
-    "look for a real one ("
+    "; this is a limit of the rehearsal, not a fault of the target: a call bypassed the simulated "
+    "GPU and looked for a real one ("
 )
 
 

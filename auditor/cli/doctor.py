@@ -1,4 +1,4 @@
-"""``audit doctor``: what is installed, what can be looked at here, and what mends the rest.
+"""``audit doctor``: what is installed, what can be looked at here, and what adds the rest.
 
 Nothing here imports torch: a process of its own does, which a broken installation may end.
 """
@@ -49,7 +49,7 @@ Facts = dict[str, Any]
 @dataclass(frozen=True)
 class Check:
     """Whether something can be done here: ``said`` is how or why not, ``remedy`` a command that
-    mends it.
+    adds it.
     """
 
     name: str

@@ -168,7 +168,7 @@ def drill(**options: Any) -> None:
     type=click.Choice(["terminal", "json"]),
     default="terminal",
     show_default=True,
-    help="How it is told.",
+    help="Format of the result.",
 )
 @click.option("--out", type=click.Path(), metavar="FILE", help="Also write it to this file.")
 @click.option("--quiet", is_flag=True, help="No progress, no advice.")
@@ -180,7 +180,7 @@ def plan(**options: Any) -> None:
 
     The unmodified program runs again and again for a few steps, without a GPU, in copies of the
     working directory. Each peak is that of a re-run, or is marked as estimated; so is the largest
-    batch for each GPU. No times are told.
+    batch for each GPU. It prints no times.
 
     \b
       audit plan train.py --gpu A100
@@ -227,18 +227,20 @@ def view(**options: Any) -> None:
     sys.exit(command.view(**options))
 
 
-@click.command(cls=PlainCommand, short_help="Say what can be looked at here, and what mends it.")
+@click.command(
+    cls=PlainCommand, short_help="Say what can be looked at here, and what adds the rest."
+)
 @click.option(
     "--format",
     "form",
     type=click.Choice(["terminal", "json"]),
     default="terminal",
     show_default=True,
-    help="How it is told.",
+    help="Format of the result.",
 )
 @DEBUG
 def doctor(form: str, debug: bool) -> None:
-    """Say what is installed, what can be looked at on this machine, and which command mends the
+    """Say what is installed, what can be looked at on this machine, and which command adds the
     rest.
 
     Exit code: 0, whatever is lacking.

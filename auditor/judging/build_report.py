@@ -71,8 +71,8 @@ NO_GPU = (
 )
 
 HELD_EAGER = (
-    "it ended while compiled functions were held eager, to find what torch.compile gains: by itself "
-    "the program runs them compiled, and may not end so"
+    "it ended while the audit ran its compiled functions eagerly, to measure what torch.compile "
+    "gains; the program alone runs them compiled, and may not end this way"
 )
 
 NULL_RUN = (
@@ -407,7 +407,7 @@ def _masked(manifest: Row, recording: Recording) -> Iterable[str]:
     withheld = [recording.relative(file) for file in manifest.get("withheld") or ()]
     if withheld:
         yield (
-            "left out of the recording, because it looks as if it held a secret: "
+            "left out of the recording because it may hold a secret: "
             f"{_some(withheld)}; it has no patch"
         )
 

@@ -71,7 +71,7 @@ def seal(plan: Plan, ended: str | int, child: Ended) -> Recording:
     if child.unwritten:
         _settle_unwritten(manifest, child.unwritten)
     if child.left:
-        said = "the target left running what began a session of its own: "
+        said = "processes of the target that began a session of their own are still running: "
         manifest["warnings"] = [*manifest.get("warnings", ()), said + ", ".join(child.left)]
     try:
         _keep(plan, manifest, child)

@@ -38,8 +38,8 @@ def our_limit(said: str, where: str = "") -> str:
         return ""
     sentence = said.partition(". ")[0][:200]
     limit = (
-        "this is the rehearsal's limit, no fault of the target: a call went past the played GPU to "
-        "look for a real one"
+        "this is a limit of the rehearsal, not a fault of the target: a call bypassed the simulated "
+        "GPU and looked for a real one"
     )
     return f"{limit} ({sentence}{where})"
 

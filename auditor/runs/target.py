@@ -90,7 +90,7 @@ def parse(text: str) -> Address:
             else ""
         )
         raise TargetProblem(
-            f"{text!r} is not a target: after the colon must stand the name of a callable",
+            f"{text!r} is not a target: the name of a callable must follow the colon",
             call or f"for example: audit run {head or 'mytrainer'}:step",
         )
     if head.endswith(".py") or os.sep in head:

@@ -274,7 +274,7 @@ def _made(recording: Recording, source: Source, fed: _Fed) -> tuple[ast.Call, as
         if len(call.args) > 1 and not isinstance(call.args[0], ast.Starred)
     ]
     if len(calls) != 1 or len(given) != 1:
-        raise Unclear(f"the batch size does not stand in the call at {site}")
+        raise Unclear(f"the call does not give the batch size at {site}")
     return calls[0], given[0]
 
 

@@ -167,7 +167,7 @@ REMEDIES = {
     "bfloat16": "Drop the GradScaler: bfloat16 has the range of float32, "
     "so no gradient underflows that a scale would save.",
     "backward": "Leave the autocast block before backward: each backward "
-    "operator takes the dtype of its forward by itself.",
+    "operator takes the dtype of its forward anyway.",
     "step": "Call scaler.step(optimizer) and then scaler.update(): "
     "step() divides the gradients by the scale first.",
     "unscaled": "Scale the loss: scaler.scale(loss).backward(), "
@@ -175,7 +175,7 @@ REMEDIES = {
     "by_hand": "Call scaler.unscale_(optimizer) before the gradients are clipped; step() then does "
     "not divide a second time.",
     "made": "Make one GradScaler before the loop and keep it: its scale is found over thousands of "
-    "steps, and belongs into the checkpoint.",
+    "steps, and belongs in the checkpoint.",
     "interval": "Leave growth_interval at its default of 2000 (smaller where a run is short).",
     "again": "Step once for each backward: leave the second step out, with its update().",
     "update": "Call scaler.update() once at the end of each step, behind the step() of all "

@@ -63,7 +63,7 @@ class Float64InTheStep(Rule):
 
     narrowed_bytes: int = knob(
         65536,
-        "Bytes of float64 per step from which a batch that is only cast to a narrower dtype is told.",
+        "Bytes of float64 per step from which a batch that is only cast to a narrower dtype is reported.",
     )
     share: float = knob(
         0.01,

@@ -33,8 +33,8 @@ class RecompileLimitReached(Rule):
             lost = price.value if price is not None else None
             found = Finding(
                 each.site,
-                f"{named(each)} was compiled so often that torch.compile gave it up and it runs "
-                f"eagerly since: {because(each)}"
+                f"{named(each)} was compiled so often that torch.compile gave up on it, and it "
+                f"has run eagerly since: {because(each)}"
                 + (f"; a step is {amounts.duration(lost)} slower since" if lost else ""),
                 lost_us_per_step=lost,
                 basis="none" if lost is None else "measured",

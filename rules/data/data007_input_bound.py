@@ -236,7 +236,7 @@ class StepWaitsForInput(Rule):
         if waiting.crowded:
             return "; the machine was busy, and its workers may have waited for a processor"
         if waiting.loader.workers > 0 and waiting.mean_us < self.handed_us:
-            return "; handing a batch over from its workers may take that long by itself"
+            return "; handing a batch over from its workers alone may take that long"
         return ""
 
     def in_trace(self, steps: TraceSteps) -> Iterator[Finding]:

@@ -24,8 +24,10 @@ class TensorOfListOfArrays(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(0.05, "Share of the step, or of a batch's making, from which it is told.")
-    least_us: float = knob(100.0, "Time in a step, or for a batch, from which it is told (us).")
+    share: float = knob(
+        0.05, "Share of the step, or of a batch's making, from which it is reported."
+    )
+    least_us: float = knob(100.0, "Time in a step, or for a batch, from which it is reported (us).")
 
     def detect(self, lists: Rows[ListedRow], steps: Steps, machine: Machine) -> Iterator[Finding]:
         watched = len(steps.loud)

@@ -26,8 +26,10 @@ class FileReadAgain(Rule):
     since = "0.1"
 
     again: float = knob(0.5, "Share of a line's reads that must read a file of the batch again.")
-    share: float = knob(0.1, "Share of the step, or of a batch's making, from which it is told.")
-    least_us: float = knob(200.0, "Time in a step, or for a batch, from which it is told (us).")
+    share: float = knob(
+        0.1, "Share of the step, or of a batch's making, from which it is reported."
+    )
+    least_us: float = knob(200.0, "Time in a step, or for a batch, from which it is reported (us).")
 
     def detect(self, files: Rows[RereadRow], steps: Steps, machine: Machine) -> Iterator[Finding]:
         for each in files:

@@ -29,7 +29,7 @@ class SteppedUnaveraged(Rule):
     alone: int = knob(5, "Steps from which it is reported where no backward averaged any.")
     ranks: int = knob(2, "Ranks below which nothing is averaged.")
     sent: float = knob(
-        0.25, "Share of the gradients' bytes that the program sends by itself, where it is silent."
+        0.25, "Share of the gradients' bytes that the program sends itself, from which nothing is reported."
     )
 
     def detect(

@@ -61,7 +61,7 @@ class VaryingSizesReallocate(Rule):
     late: int = knob(3, "Sizes that the second half of the steps must have: a warm-up ends.")
     spread: float = knob(1.1, "The largest size as a multiple of the smallest.")
     small_share: float = knob(
-        0.2, "Share of the reserved memory in vain, of a small program that is enlarged."
+        0.2, "Share of the reserved memory that nothing needs, of a small program that is enlarged."
     )
 
     wide_share: float = knob(

@@ -78,7 +78,7 @@ class OptimizerStepsOneByOne(Rule):
                 continue
             yield Finding(
                 first.made or first.site,
-                f"{first.name} is told to step one parameter after the other: "
+                f"{first.name} is set to step one parameter after the other: "
                 f"{amounts.digits(operators)} operators in each step(), each a launch on a GPU",
                 steps=len(pattern.seen),
                 per_step=n / watched,

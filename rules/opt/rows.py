@@ -56,7 +56,7 @@ class ClippingRow(PassRow, kw_only=True):
     at: At
     optimizer: Annotated[str, doc("its class")]
     steps: Annotated[int, doc("its steps, without the first")]
-    n: Annotated[int, doc("those of them before which this line clipped in vain")]
+    n: Annotated[int, doc("those of them before which this line clipped without effect")]
     absent: Annotated[
         bool,
         doc(

@@ -185,7 +185,7 @@ def test_a_disk_that_is_full_as_the_run_is_sealed_keeps_the_manifest_in_memory(
     assert manifest["unwritten"] == f"{tmp_path} cannot be written: No space left on device"
     assert manifest["passes"] == [{"name": "quiet", "steps": 1}]
     assert manifest["warnings"] == [
-        "the target left running what began a session of its own: sleep 9 (process 1)"
+        "processes of the target that began a session of their own are still running: sleep 9 (process 1)"
     ]
 
 

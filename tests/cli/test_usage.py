@@ -22,7 +22,7 @@ REPLIES = {
     "run train:step()": "leave out the call: audit run train:step",
     "run train.py::step": "audit run train.py:step",
     "run train.py:": "for example: audit run train.py:step",
-    "run :step": "after the colon must stand the name of a callable",
+    "run :step": "the name of a callable must follow the colon",
     "run .": "for example: audit run ./train.py",
     "run empty": "empty is a folder, not a target",
     "run pkg": "it is a package: audit run pkg.module:callable",

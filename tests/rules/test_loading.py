@@ -190,7 +190,7 @@ def test_where_only_waits_for_a_processor_are_left_nothing_was_seen():
 
 
 def test_doubts_are_said():
-    assert "by itself" in waited(*(2500.0,) * 6)[0].message
+    assert "alone may take that long" in waited(*(2500.0,) * 6)[0].message
     assert "busy" in waited(*(5000.0,) * 6, queued_us=None, busy=0.2)[0].message
     assert ";" not in waited(*(5000.0,) * 6)[0].message
 

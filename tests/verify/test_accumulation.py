@@ -300,7 +300,7 @@ GIVEN_UP = {
     "two of them": (program(LOOP + LOOP), "gradients are accumulated at train.py"),
     "a batch size of another loader": (
         program(loader="loader = make(DataLoader(data, **kwargs))"),
-        "does not stand in the call",
+        "the call does not give the batch size",
     ),
 }
 

@@ -78,7 +78,7 @@ class RetainedGraphsProbe(Probe):
     At each boundary every tensor with a graph that the user's variables reach is found and its node
     marked. A node that is marked already tells the age of what it belongs to and how much lies
     behind it, so each node is counted and weighed once in its life, however long the history grows.
-    What a graph was made from is laid to a variable only where that variable held it itself: the
+    A variable is blamed for what a graph was made from only where that variable held it itself: the
     loss of a recurrent step is not what carries the hidden state.
     """
 
