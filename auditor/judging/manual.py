@@ -33,11 +33,12 @@ def page(rule: type[Rule]) -> str:
 
 def _evidence_names(rule: type[Rule]) -> list[str]:
     parameters = inspect.signature(rule.detect).parameters.values()
-    return [
+    named = (
         str(p.annotation) if isinstance(p.annotation, str) else p.annotation.__name__
         for p in parameters
         if p.name != "self"
-    ]
+    )
+    return [name.removeprefix("Rows[").removesuffix("]") for name in named]
 
 
 def manual(rules: tuple[type[Rule], ...]) -> str:
