@@ -111,8 +111,8 @@ class Structure:
         )
 
     def odd(self) -> list[TensorFacts]:
-        """Plain numbers of optimizers, schedulers, scalers and models that are not finite, and may
-        not be so; of those in a model that are no values of a state dict the role is ``other``.
+        """Plain numbers that are not finite, and may not be so. Of those that belong to no optimizer,
+        scheduler or scaler and are no values of a state dict the role is ``other``.
         """
         return [
             TensorFacts(named(path), PLAIN, (), role, _tally(number), path)
@@ -122,7 +122,7 @@ class Structure:
         ]
 
     def _role_of_number(self, path: Path, number: float) -> Role | None:
-        """Whose plain number it is; None if it is a result, a setting, or nobody's."""
+        """Whose plain number it is; None if it is a result or a setting, or infinite and alone."""
         if any(path[: len(each)] == each for each in self._owners):
             return "optimizer"
         if may_be_nan(path, 0) or among_settings(path):
@@ -132,7 +132,7 @@ class Structure:
             place = place[:-1]  # in a list
         if self._learned(path) or (len(place) > 1 and place[:-1] in self.weights):
             return "model"
-        return "other" if in_model(path) and (math.isnan(number) or place != path) else None
+        return "other" if math.isnan(number) or place != path else None
 
     @property
     def _owners(self) -> tuple[Path, ...]:

@@ -676,9 +676,25 @@ def test_plain_numbers_of_a_model_are_looked_at(judged, value):
     assert deeper.verdict == "not looked at" and "model.a.gamma" in deeper.scan.limits[0]
 
 
+@pytest.mark.parametrize(
+    "saved",
+    [
+        {"weights": [[0.1, math.nan], [1.0, 2.0]], "bias": [0.0, 1.0]},
+        {"coef_": [[math.inf]], "intercept_": [0.0]},
+        {"layers": [{"weight": [math.nan]}]},
+        [[1.0, math.nan]],
+        {"model": {"w": ONES}, "ema": [0.5, math.nan]},
+        {"w": ONES, "logit_scale": math.nan},
+    ],
+)
+def test_plain_numbers_of_which_nothing_says_what_they_are(judged, saved):
+    found = judged(saved)
+    assert found.verdict == "not looked at" and "holds NaN or infinities" in found.scan.limits[0]
+
+
 def test_plain_numbers_that_are_no_weights_may_be_odd(judged):
     assert judged(
-        {"model": {"w": ONES, "max_norm": math.inf}, "psnr": math.nan, "x": [math.nan]}
+        {"model": {"w": ONES, "max_norm": math.inf}, "psnr": math.nan, "x": math.inf}
     ).good
     settings = {
         "config": {"model": {"eps": math.inf, "seeds": [math.nan]}},
