@@ -15,7 +15,6 @@ from . import baselines, costs, device, summary, text
 LIMIT = 65_536
 """Bytes of the whole summary at most; GitHub's limit for a comment is as many characters."""
 
-_RESERVE = 4_000
 _ROWS = 50
 _TEXT = 1000
 _DIFF_LINES = 60

@@ -109,7 +109,6 @@ WAITS = re.compile(r"\bsleep\(|\brequests\.|\burlopen\(|\.recv\(|\.acquire\(|\bg
 DECODES = re.compile(r"\bImage\.open\(|\bimread\(|\bdecode\w*\(|\b[Rr]esize\b|\bconvert\(")
 WORDS = re.compile(r"\bre\.\w+\(|\btoken\w*|\bsplit\(|\bfindall\(|\bencode\(")
 TENSORS = re.compile(r"\btorch\.(?:tensor|as_tensor|FloatTensor|LongTensor)\(|\.tolist\(")
-SEARCHES = re.compile(r"\.(?:remove|index|pop)\(|\bchoice\(|\bmultinomial\(|\bpermutation\(|\bin\b")
 
 
 def dear_line(loader: Loader, loading: Loading, least: float) -> Slow | None:

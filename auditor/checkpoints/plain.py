@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from auditor.checkpoints import allowed
+from auditor.checkpoints import allowed, described
 from auditor.checkpoints.contents import Malformed
 from auditor.checkpoints.marks import (
     PLAIN,
@@ -43,10 +43,7 @@ FACTORIES = frozenset(
 """What a ``defaultdict`` may make."""
 
 
-def demand(holds: Any) -> None:
-    """Raises :class:`Malformed` unless it holds."""
-    if not holds:
-        raise Malformed(WRONG)
+demand = partial(described.demand, problem=WRONG)
 
 
 def _ordered(pairs: Any = ()) -> Ordered:

@@ -173,9 +173,6 @@ def _each(value: tuple[int, ...] | None, number: int) -> tuple[int, ...] | None:
     return value * number if len(value) == 1 else value if len(value) == number else None
 
 
-# -- counts ----------------------------------------------------------------------------------------
-
-
 # -- attention -------------------------------------------------------------------------------------
 # Fused attention: two products in each of a head's passes.
 
@@ -235,9 +232,6 @@ def _sizes(operator: str, query: Tensor, key: Tensor) -> tuple[int, int, int, in
     if "dot_product" in operator or "cudnn" in operator:
         return query.shape[0], query.shape[1], query.shape[2], key.shape[2]
     return query.shape[0], query.shape[2], query.shape[1], key.shape[1]
-
-
-# -- counts ----------------------------------------------------------------------------------------
 
 
 # -- products --------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ they were.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +13,6 @@ from auditor.timeline.intervals import groups
 from auditor.timeline.naming import is_async_copy, mask
 from auditor.timeline.steps import Steps
 from auditor.timeline.trace import MEMCPY, Flags, Ints, Trace
-
-_KIND = re.compile(r"([HD])to([HD])\s*\((\w+)\s*->\s*(\w+)\)")
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Function, Source, name_of, parsed
-from auditor.evidence.source.loops import LOOPS
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
+from auditor.syntax.reaching import LOOPS
 
 from .rows import KeptStateRow
 

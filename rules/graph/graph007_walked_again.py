@@ -11,11 +11,11 @@ from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.files import Source, lines_of, name_of
-from auditor.evidence.source.loops import LOOPS
 from auditor.evidence.source.statements import shorten
 from auditor.evidence.table import Rows
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site
 from auditor.rule import Rule, knob
+from auditor.syntax.reaching import LOOPS
 
 from .backward_rewalks import Rewalk, growing, shared
 from .rows import RewalkRow

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from auditor.evidence.source.files import Function, Index, Source, name_of, unparsed
-from auditor.evidence.source.loops import COMPREHENSIONS, LOOPS
+from auditor.evidence.source.loops import COMPREHENSIONS
 from auditor.evidence.source.self_concatenation import JOINS, SAME, joins
+from auditor.syntax.reaching import LOOPS
 
 CUTS = frozenset(
     ("clear", "pop", "popitem", "popleft", "remove", "truncate", "resize_", "rotate", "discard")

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from auditor.evidence.source.files import Source, name_of
 from auditor.model import Site
+from auditor.syntax.reaching import LOOPS
 
-LOOPS = (ast.For, ast.AsyncFor, ast.While)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 DEEPEST = 3
 """Calls of the program's functions that are followed."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from auditor.evidence.source.files import Source, lines_of, name_of, unparsed
 from auditor.evidence.source.index import Index, grouped
 from auditor.model import Site
+from auditor.syntax.reaching import LOOPS
 
 JOINS = frozenset(
     "cat concat concatenate stack hstack vstack dstack row_stack column_stack pad".split()
@@ -23,7 +24,6 @@ ONCE = frozenset(("", "main", "__init__"))
 ADDS, CUTS = frozenset(("append", "extend")), frozenset(("clear", "pop", "popleft", "remove"))
 SAME = frozenset(("detach", "clone", "contiguous", "data", "cpu", "cuda", "to"))
 """Methods of a tensor whose result has all of its values."""
-LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
 @dataclass(frozen=True)
