@@ -19,6 +19,7 @@ from auditor.patch.module import Change, Module, last_name
 from auditor.patch.source import Refused, SourceText, Splice, parse_expression
 from auditor.patch.statements import Block, block_of
 from auditor.patch.unused import Import, Names
+from auditor.syntax.reaching import LOOPS
 
 _TURNED = {ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in"}
 
@@ -338,7 +339,6 @@ def _without_names(module: Module, statement: Import, names: set[ast.alias]) -> 
 # with nothing to do.
 
 
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _IDLE_CONTEXTS = frozenset(
     {"device", "stream", "no_grad", "inference_mode", "nullcontext", "suppress", "record_function"}
 )
@@ -367,7 +367,7 @@ def _goes(module: Module, owner: ast.stmt, gone: set[ast.stmt]) -> bool:
         return False
     if isinstance(owner, ast.If):
         return _if_goes(module, owner, gone)
-    if isinstance(owner, _LOOPS):
+    if isinstance(owner, LOOPS):
         return _loop_goes(module, owner)
     if isinstance(owner, (ast.With, ast.AsyncWith)):
         if not all(map(_is_idle, owner.items)):

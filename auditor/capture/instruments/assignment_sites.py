@@ -13,6 +13,7 @@ from functools import cached_property
 
 from auditor.capture.instruments.variable_paths import Place
 from auditor.recordings.sources import decode_source
+from auditor.syntax.reaching import LOOPS
 
 _GROWING_CALLS = frozenset(
     "append appendleft extend extendleft add insert update setdefault put push".split()
@@ -264,7 +265,7 @@ class _Reader:
                         yield Store(*where, each, grows=True, looped=looped, in_place=True)
                 if isinstance(statement, (ast.For, ast.AsyncFor)):
                     self._note_loop(statement, scopes)
-                inside = looped or isinstance(statement, (ast.For, ast.AsyncFor, ast.While))
+                inside = looped or isinstance(statement, LOOPS)
                 for inner in _blocks(statement):
                     yield from self.read(inner, function, scopes, cls, looped=inside)
 

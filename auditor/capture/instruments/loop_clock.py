@@ -12,7 +12,8 @@ from time import perf_counter_ns
 from types import CodeType, FrameType
 from typing import Any
 
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+from auditor.syntax.reaching import LOOPS
+
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -27,7 +28,7 @@ def lines_of_loop(source: str, line: int) -> tuple[int, int] | None:
         return None
     innermost: ast.AST | None = None
     for node in ast.walk(tree):  # by depth: later is further inside
-        if isinstance(node, (*_LOOPS, *_COMPREHENSIONS, *_SCOPES)) and line in _lines(node):
+        if isinstance(node, (*LOOPS, *_COMPREHENSIONS, *_SCOPES)) and line in _lines(node):
             innermost = node
     if innermost is None or isinstance(innermost, _SCOPES):
         return None

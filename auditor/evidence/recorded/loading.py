@@ -13,6 +13,7 @@ from auditor.evidence.source.files import Source, lines_of
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
 from auditor.recordings.schema import FetchedRow, LoadingRow
+from auditor.syntax.reaching import LOOPS
 
 Phase = Literal["dataset", "collate", "sampler", "other"]
 
@@ -27,7 +28,10 @@ DEAR = 0.2
 LEAST_LOOKS = 12
 """Looks at a loader from which a share is said: of 12, one more or less is 8 %."""
 
-LOOPS = (ast.For, ast.AsyncFor, ast.While)
+LEAST_LATE, LEAST_LATE_US = 5, 50_000.0
+"""The same where C code kept the interpreter to itself: looks, and the us that they stand for. A
+look that comes when such code returns stands for all of its time.
+"""
 
 
 @dataclass(frozen=True)
@@ -166,7 +170,9 @@ class Loading(Table):
         drawing = drawing_us > 0 and drawing_us >= 0.5 * _us(step)
         workers = [each for each in mine if each.where == "worker"]
         counted = step if drawing or not workers else workers
-        return counted if sum(each.looks for each in counted) >= LEAST_LOOKS else ()
+        looks = sum(each.looks for each in counted)
+        late = looks >= LEAST_LATE and _us(counted) >= LEAST_LATE_US
+        return counted if looks >= LEAST_LOOKS or late else ()
 
     def _loop(self, lines: Mapping[Site, list[Seen]], least: float) -> Dearest | None:
         """The innermost loop around lines of one function that take at least so many us; its

@@ -11,13 +11,12 @@ from itertools import takewhile
 
 from auditor.evidence.source.files import Index, Source, Span, name_of, span_of, unparsed
 from auditor.model import Site
-from auditor.syntax.reaching import shared_names
+from auditor.syntax.reaching import LOOPS, shared_names
 
 SINKS = frozenset({"print", "float", "str", "format", "add_scalar", "info", "debug"})
 """Calls that take a tensor of no dimensions as they take a number, and read it themselves."""
 
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
-LOOPS = (ast.For, ast.AsyncFor, ast.While)
 ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 INTEGER_FORMAT = re.compile(r"%[^%a-zA-Z]*[dioxXc]")
 """A ``%`` format that takes no tensor of floats."""

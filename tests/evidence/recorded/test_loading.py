@@ -6,7 +6,7 @@ import pytest
 
 from auditor.evidence import Batches, Loading, Source
 from auditor.evidence.recorded.batches import Starts
-from auditor.evidence.recorded.loading import LEAST_LOOKS, Seen
+from auditor.evidence.recorded.loading import LEAST_LATE, LEAST_LATE_US, LEAST_LOOKS, Seen
 from auditor.model import Site
 from tests.evidence.recorded.rows import loud, quiet, steps
 
@@ -118,6 +118,13 @@ def test_the_dear_lines_of_a_function():
 def test_too_few_looks_say_nothing():
     assert dearest(at(6, looks=LEAST_LOOKS)) == (6, 1.0)
     assert dearest(at(6, looks=LEAST_LOOKS - 1)) is None
+
+
+def test_fewer_looks_do_where_each_stands_for_long():
+    """C code that keeps the interpreter to itself is seen once, when it returns."""
+    assert dearest(at(6, us=LEAST_LATE_US, looks=LEAST_LATE)) == (6, 1.0)
+    assert dearest(at(6, us=LEAST_LATE_US - 1, looks=LEAST_LATE)) is None
+    assert dearest(at(6, us=LEAST_LATE_US, looks=LEAST_LATE - 1)) is None
 
 
 def test_workers_count_where_there_are_any_unless_indices_are_dear():
