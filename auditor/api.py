@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from auditor.cli.rule_selection import Choice
     from auditor.evidence.table import Evidence
     from auditor.longrun.run import LongRun
-    from auditor.runs.plan import Device, Plan
+    from auditor.runs.plan import Audit, Device, Plan
 
 Codes = str | Sequence[str]
 """Codes or families of rules: ``"SYNC,MEM005"``, or a list of them."""
@@ -128,11 +128,11 @@ def audit(
     elif here:
         raise AuditProblem("a TARGET runs in a process of its own: give the function instead")
     with _Work(select, ignore, out) as work:
-        plan = work.plan(target or _name(step), steps, warmup, device)
+        audit = work.planned(target or _name(step), steps, warmup, device)
         if target is not None:
-            return work.report(_recorded_apart(work, plan, timeout))
+            return work.report(_recorded_apart(audit, timeout))
         assert not isinstance(step, str)
-        return work.report(_recorded_here(plan, step), (HERE,))
+        return work.report(_recorded_here(audit.run, step), (HERE,))
 
 
 def target_of(step: Callable[..., Any]) -> str | None:
@@ -298,8 +298,7 @@ def long_run(
     warmup = min(2, steps // 5)
     plan = _planned(
         choice, folder, "the watched run", steps=steps, warmup=warmup, device=device
-    ).fitted(steps)
-    plan = dataclasses.replace(plan, rehearsed=(), native=())
+    ).run.fitted(steps)
     given = Settings(every, folder, plan, _own(file), codes, keep, budget, log_to, (HERE,))
     return LongRun(given)
 
@@ -328,8 +327,8 @@ def watching(
     if steps < LEAST_WATCHED:
         raise AuditProblem(f"an audit needs at least {LEAST_WATCHED} steps")
     with here.alone(), _Work(select, ignore, out) as work:
-        plan = work.plan("the watched block", steps, min(5, steps // 5), device).fitted(steps)
-        recorder = here.Here(dataclasses.replace(plan, rehearsed=(), native=()), _own(file))
+        plan = work.planned("the watched block", steps, min(5, steps // 5), device).run
+        recorder = here.Here(plan.fitted(steps), _own(file))
         recorder.save()
         recorder.watch()
         error: BaseException | None = None
@@ -393,7 +392,7 @@ class _Work:
     def __exit__(self, *raised: object) -> None:
         self._left.close()
 
-    def plan(self, target: str, steps: int, warmup: int, device: Device) -> Plan:
+    def planned(self, target: str, steps: int, warmup: int, device: Device) -> Audit:
         """What is to be recorded for the rules."""
         return _planned(
             self.choice, self._folder, target, steps=steps, warmup=warmup, device=device
@@ -417,13 +416,13 @@ class _Work:
 
 def _planned(
     choice: Choice, folder: Path, target: str, *, steps: int, warmup: int, device: Device
-) -> Plan:
+) -> Audit:
     """What is to be recorded in ``folder`` for the rules."""
     from auditor.judging import engine
     from auditor.runs import plan as plans
 
     rules = choice.rules
-    made = plans.Plan(
+    run = plans.Plan(
         target,
         (),
         steps,
@@ -431,10 +430,12 @@ def _planned(
         "auto" if device == "null" else device,
         str((folder / "recording").resolve()),
         engine.parts_of(rules),
+    )
+    return plans.Audit(
+        run.on_shadow(min(steps, plans.REHEARSED_STEPS)) if device == "rehearse" else run,
         rehearsed=engine.parts_of(rule for rule in rules if rule.rehearsed),
         native=engine.parts_of(rule for rule in rules if rule.native),
     )
-    return made.on_shadow(min(steps, plans.REHEARSED_STEPS)) if device == "rehearse" else made
 
 
 def _codes(words: Codes) -> tuple[str, ...]:
@@ -442,11 +443,11 @@ def _codes(words: Codes) -> tuple[str, ...]:
     return tuple(word.strip().upper() for word in listed if word.strip())
 
 
-def _recorded_apart(work: _Work, plan: Plan, timeout: float | None) -> Any:
-    from auditor.runs import extra_runs, null_run
+def _recorded_apart(audit: Audit, timeout: float | None) -> Any:
+    from auditor.runs import null_run, stages
 
-    prepared = null_run.prepared(plan)
-    recording = extra_runs.record(prepared, timeout, lambda *_: None, lambda _: None)
+    prepared = null_run.prepared(audit)
+    recording = stages.record(prepared, timeout, lambda *_: None, lambda _: None)
     if recording.manifest["outcome"] == "interrupted":
         raise KeyboardInterrupt
     return recording
@@ -459,7 +460,7 @@ def _recorded_here(plan: Plan, step: Callable[..., Any]) -> Any:
     code = getattr(getattr(step, "__func__", step), "__code__", None)
     file = code.co_filename if code is not None else ""
     with here.alone():
-        recorder = here.Here(dataclasses.replace(plan, rehearsed=(), native=()), _own(file))
+        recorder = here.Here(plan, _own(file))
         recorder.save()
         recorder.call(target.stepper(step, plan.target)[1])
     if recorder.outcome == "interrupted":

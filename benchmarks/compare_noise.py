@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 from auditor.evidence.table import Evidence  # noqa: E402
 from auditor.recordings.folder import Recording  # noqa: E402
 from auditor.runs import child_process  # noqa: E402
-from auditor.runs.plan import Plan  # noqa: E402
+from auditor.runs.plan import Passes, Plan  # noqa: E402
 from auditor.verify.intervals import Run, of_recordings  # noqa: E402
 from auditor.verify.times import quiet_run  # noqa: E402
 
@@ -44,7 +44,14 @@ def record(folder: Path, rounds: int) -> None:
             os.chdir(ROOT / "examples" / name)
             out = folder / name.replace("/", "-") / f"{number:03d}"
             plan = Plan(
-                target, (), STEPS, WARMUP, "cpu", str(out), ("steps",), trace_steps=0, loud_steps=1
+                target,
+                (),
+                STEPS,
+                WARMUP,
+                "cpu",
+                str(out),
+                ("steps",),
+                purpose=Passes(trace=0, loud=1),
             )
             recording = child_process.record_once(
                 plan, None, lambda *progress: None, lambda text: None

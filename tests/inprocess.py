@@ -31,7 +31,7 @@ from auditor.recordings.folder import SCHEMA, SITES, Recording, RecordingWriter,
 from auditor.recordings.schema import NonfiniteRow
 from auditor.recordings.sources import store_sources
 from auditor.rule import Rule
-from auditor.runs.plan import RANK_FOLDER, Device, Plan
+from auditor.runs.plan import RANK_FOLDER, Device, Passes, Plan
 from auditor.runs.rank_recordings import RankedRecording
 from tests.echo_group import as_rank
 from tests.recordings.strict import undeclared
@@ -67,7 +67,7 @@ def record(
         device,
         str(folder),
         parts,
-        trace_steps=trace_steps,
+        purpose=Passes(trace_steps),
         memory_limit=memory_limit,
     )
     recording = _run(plan, make, tuple(roots), host_room)

@@ -7,8 +7,7 @@ from __future__ import annotations
 import pytest
 
 from auditor.recordings.schema import DeviceUseRow, LimitRow, StepRow
-from auditor.runs.extra_runs import _frames_in_worker
-from auditor.runs.rehearsal_limits import NO_CUDA, unfit
+from auditor.runs.rehearsal import NO_CUDA, _frames_in_worker, unfit
 
 OURS = (
     "; this is a limit of the rehearsal, not a fault of the target: a call bypassed the simulated "

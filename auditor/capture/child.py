@@ -27,7 +27,7 @@ from auditor.recordings.schema import SiteRow
 from auditor.runs import program
 from auditor.runs import target as targets
 from auditor.runs.left_without_cuda import ON_CPU, left_without_cuda
-from auditor.runs.plan import ASKED_GPU, HOST_SCALE, Plan
+from auditor.runs.plan import ASKED_GPU, HOST_SCALE, Change, Drill, Plan, UntilOom
 
 if TYPE_CHECKING:
     from auditor.capture.instruments.user_frames import Frames
@@ -185,11 +185,11 @@ class Recorder:
         self.context = Context(
             self.writer, self._frames, device=at_first, warn=self._warn, watched=self.plan.watched
         )
-        self.context.memory_limit, self.context.drill = self.plan.memory_limit, self.plan.drill
-        self.context.gpu, self.context.answers = self.plan.gpu, self.plan.answers
-        self.context.change = self.plan.change
-        on_null = self.plan.change is not None and self.plan.device == "null"
-        if self.plan.until_oom is not None or on_null:
+        self.context.memory_limit, self.context.answers = self.plan.memory_limit, self.plan.answers
+        self.context.gpu, self.context.drill = self.plan.gpu.model, self.plan.purpose_as(Drill)
+        self.context.change = self.plan.purpose_as(Change)
+        on_null = self.context.change is not None and self.plan.device == "null"
+        if self.plan.purpose_as(UntilOom) is not None or on_null:
             from auditor.capture.probes.memory.snapshot import record_from_the_start
 
             record_from_the_start(self._warn)
@@ -235,10 +235,10 @@ class Recorder:
             self._disarm_oom = watch_oom(self.folder, self.writer.spelled)
             limit_memory(self.plan.memory_limit)
         self.environment = describe(self.context.device)
-        if self.plan.rehearses and self.plan.sheet:
-            self.environment[ASKED_GPU] = self.plan.sheet
-        if self.plan.rehearses and self.plan.host_scale != 1:
-            self.environment[HOST_SCALE] = str(self.plan.host_scale)
+        if self.plan.rehearses and self.plan.gpu.sheet:
+            self.environment[ASKED_GPU] = self.plan.gpu.sheet
+        if self.plan.rehearses and self.plan.gpu.host_scale != 1:
+            self.environment[HOST_SCALE] = str(self.plan.gpu.host_scale)
         self.session.plan_passes()
         self.save()
         return self.session

@@ -14,7 +14,13 @@ from auditor.runs.plan import (
     NUMBERS_STEPS,
     ORIGIN_STEPS,
     SYNC_STEPS,
+    Change,
+    Drill,
+    Passes,
     Plan,
+    Replay,
+    Trial,
+    UntilOom,
 )
 
 
@@ -29,15 +35,20 @@ class Pass:
 
 def passes_of(plan: Plan, device: DeviceInfo, watched: frozenset[str]) -> list[Pass]:
     """All passes of a plan in order; ``watched`` are those that probes ask for."""
-    if plan.replay_step is not None:
-        return [Pass("replay", plan.replay_step + 1)]
-    if plan.drill is not None:
-        return [Pass("drill", plan.steps)]
-    if plan.until_oom is not None:
-        return [Pass("memory", plan.until_oom)]
-    if plan.change is not None:  # nothing but the peak of memory is asked for
-        return [Pass("warmup", plan.warmup), Pass("loud", plan.steps)]
-    wanted = _wanted(plan, device, watched)
+    match plan.purpose:
+        case Replay(step=step):
+            return [Pass("replay", step + 1)]
+        case Drill():
+            return [Pass("drill", plan.steps)]
+        case UntilOom(steps=most):
+            return [Pass("memory", most)]
+        case Change():  # nothing but the peak of memory is asked for
+            return [Pass("warmup", plan.warmup), Pass("loud", plan.steps)]
+        case Trial() if not device.simulated:
+            syncs = SYNC_STEPS if device.accelerator else 0
+            wanted = {"quiet": plan.steps, "loud": syncs}
+        case _:
+            wanted = _wanted(plan, device, watched)
     steps = (
         {"warmup": plan.warmup, **wanted}
         if plan.fit is None
@@ -50,17 +61,16 @@ def _wanted(plan: Plan, device: DeviceInfo, watched: frozenset[str]) -> dict[str
     """Steps of the passes after the warm-up, in order, of a target that takes as many as it is
     asked for.
     """
-    if plan.trial is not None and not device.simulated:
-        return {"quiet": plan.steps, "loud": SYNC_STEPS if device.accelerator else 0}
+    passes = plan.purpose_as(Passes) or Passes(trace=0)
     causes = {
-        "loud": plan.loud_steps or min(plan.steps, DIAGNOSED_STEPS),
+        "loud": passes.loud or min(plan.steps, DIAGNOSED_STEPS),
         "leaner": len(LEANER_STEPS),
         "numbers": NUMBERS_STEPS,
         "origin": 0 if device.accelerator else ORIGIN_STEPS,
     }
     causes = {name: steps for name, steps in causes.items() if name in watched}
     if device.shadow:
-        values = plan.value_steps if "values" in watched else 0
+        values = passes.values if "values" in watched else 0
         return {"loud": plan.steps, **causes, "values": values}
     if plan.device == "null":  # the same steps as the rehearsal, as far as that was judged
         timed = {} if plan.world_size > 1 or plan.fit else {"quiet": NULL_TIMED_STEPS}
@@ -70,4 +80,4 @@ def _wanted(plan: Plan, device: DeviceInfo, watched: frozenset[str]) -> dict[str
     if device.native:
         causes["memory"] = MEMORY_STEPS
     timing = {} if device.simulated else {"quiet": plan.steps}
-    return {**timing, "trace": plan.trace_steps, **causes}
+    return {**timing, "trace": passes.trace, **causes}

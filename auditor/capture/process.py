@@ -13,7 +13,7 @@ from pathlib import Path
 from auditor.capture.probes.compare.trial_setup import prepare
 from auditor.capture.target.write_guard import enter
 from auditor.runs.launchers import told_by_torchrun
-from auditor.runs.plan import Plan
+from auditor.runs.plan import Plan, Trial
 
 STACKS = "stacks.txt"
 """File in the recording's folder that the stacks of all threads are written to on SIGUSR1."""
@@ -50,8 +50,9 @@ def set_up(plan: Plan) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     if plan.copied is not None:
         enter(plan.copied, plan.folder)
-    if plan.trial is not None:
-        prepare(plan.trial)
+    trial = plan.purpose_as(Trial)
+    if trial is not None:
+        prepare(trial)
     if hasattr(signal, "SIGUSR1"):
         with contextlib.suppress(OSError):  # the folder cannot be written: the recorder says so
             stacks = open(Path(plan.folder) / STACKS, "w")  # noqa: SIM115 - stays open for the signal

@@ -24,7 +24,7 @@ from auditor.capture.target.signal_handlers import ChildSignal
 from auditor.capture.warm_up import WarmUp
 from auditor.cycles import prolonged, whole_cycles
 from auditor.errors import fault
-from auditor.runs.plan import LOOP_STEPS, NUMBERS_SECONDS, VALUE_SECONDS, Plan
+from auditor.runs.plan import LOOP_STEPS, NUMBERS_SECONDS, VALUE_SECONDS, Passes, Plan, Trial
 
 Progress = Callable[[str, int, int], None]
 
@@ -232,7 +232,7 @@ class Session:
         known = len(self._queue)
         if (
             self._pass.name == "quiet"
-            and self._plan.trial is None
+            and not self._trial
             and self._held.wanted(monotonic() - self._pass_began)
         ):
             steps = self._room_for(self._pass.done)
@@ -259,7 +259,8 @@ class Session:
         """
         plan = self._plan
         loud = next((each for each in self._queue if each.name == "loud"), None)
-        if loud is None or plan.loud_steps or self._bound:
+        passes = plan.purpose_as(Passes)
+        if loud is None or passes is None or passes.loud or self._bound:
             return False
         planned, loud.steps = loud.steps, whole_cycles(self._plain_us, loud.steps, plan.steps)
         if loud.steps > planned:
@@ -267,11 +268,15 @@ class Session:
         return loud.steps > planned
 
     @property
+    def _trial(self) -> bool:
+        return self._plan.purpose_as(Trial) is not None
+
+    @property
     def _bound(self) -> bool:
         """Passes keep to their plan: of trials, which are compared, of ranks, and of targets with so
         many steps and no more.
         """
-        return self._plan.trial is not None or self._plan.fit is not None or self._together
+        return self._trial or self._plan.fit is not None or self._together
 
     def _watch_on(self) -> None:
         """One more step of the precision pass where its steps alternate."""

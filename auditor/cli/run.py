@@ -18,9 +18,9 @@ from auditor.judging import build_report, engine, forecasted
 from auditor.model import Report
 from auditor.recordings.folder import Recording
 from auditor.rule import Rule
-from auditor.runs import extra_runs, null_run, played_ranks
+from auditor.runs import null_run, played_ranks, stages
 from auditor.runs import target as targets
-from auditor.runs.plan import Device, Plan
+from auditor.runs.plan import Audit, Device, Plan, PlayedGpu
 from auditor.runs.played_ranks import PlayedRanks
 from auditor.runs.rank_meeting import RankMeeting
 
@@ -87,19 +87,17 @@ def run(
         str((folder / "recording").resolve()),
         (),
         memory_limit=memory_limit,
+        gpu=PlayedGpu(gpu, sheet, host_scale),
         world_size=world or world_size,
-        gpu=gpu,
-        sheet=sheet,
-        host_scale=host_scale,
         played=played,
     )
-    plan = _with_parts(plan, rules)
+    audit = _with_parts(plan, rules)
     if meeting is not None and meeting.own.rank:
-        return launch.follow(meeting, plan, timeout, quiet=quiet)
-    plan = played_ranks.planned(plan) if played else null_run.prepared(plan)
+        return launch.follow(meeting, audit.run, timeout, quiet=quiet)
+    audit = played_ranks.planned(audit) if played else null_run.prepared(audit)
     if device == "rehearse":
-        plan = plan.on_shadow(steps)
-    recording = _recorded(plan, timeout, meeting, folder, ours=ours, quiet=quiet)
+        audit = replace(audit, run=audit.run.on_shadow(steps))
+    recording = _recorded(audit, timeout, meeting, folder, ours=ours, quiet=quiet)
     ending, evidence = Ending(), Evidence(recording)
     try:
         with ending.after_the_report(), progress_display.working("judging", quiet=quiet):
@@ -137,7 +135,7 @@ def _refuse(
 
 
 def _recorded(
-    plan: Plan,
+    audit: Audit,
     timeout: float | None,
     meeting: RankMeeting | None,
     folder: Path,
@@ -146,31 +144,28 @@ def _recorded(
     quiet: bool,
 ) -> Recording:
     """Make the recording; the folder goes where nothing could be recorded."""
-    rehearses = plan.device == "auto" and bool(plan.rehearsed) and plan.world_size == 1
+    run = audit.run
+    rehearses = run.device == "auto" and bool(audit.rehearsed) and run.world_size == 1
     try:
         with (
             progress_display.shown(quiet=quiet, rehearses=rehearses) as (display, echo),
             launch.led(meeting, folder) as launched,
         ):
-            ranks = PlayedRanks() if plan.played else launched
-            return extra_runs.record(plan, timeout, display, echo, ranks)
+            ranks = PlayedRanks() if run.played else launched
+            return stages.record(audit, timeout, display, echo, ranks)
     except (AuditProblem, KeyboardInterrupt) as ended:
         if isinstance(ended, AuditProblem) or not any(folder.rglob("steps.jsonl")):
             shutil.rmtree(folder if ours else folder / "recording", ignore_errors=True)
         raise
 
 
-def _with_parts(plan: Plan, rules: Sequence[type[Rule]]) -> Plan:
-    """The plan with the parts that the rules need, of each kind of run."""
+def _with_parts(plan: Plan, rules: Sequence[type[Rule]]) -> Audit:
+    """The audit with the parts that the rules need, of each kind of run."""
     several = plan.world_size > 1
     rehearsed = engine.parts_of(rule for rule in rules if rule.rehearsed)
     native = engine.parts_of(rule for rule in rules if rule.native)
-    return replace(
-        plan,
-        parts=(*engine.parts_of(rules), *(OF_RANKS if several else ())),
-        rehearsed=rehearsed,
-        native=native if rehearsed and not several else (),
-    )
+    parts = (*engine.parts_of(rules), *(OF_RANKS if several else ()))
+    return Audit(replace(plan, parts=parts), rehearsed, native if rehearsed and not several else ())
 
 
 def _played(

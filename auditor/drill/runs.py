@@ -5,8 +5,10 @@ starts again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from auditor.drill.log import Log, count
 from auditor.errors import AuditProblem, TargetProblem
@@ -52,7 +54,11 @@ class Order:
 
     def plan(self, name: str, where: ProjectCopy, *, fault: Drill | None, steps: int) -> Plan:
         """The plan of one run."""
-        drill = replace(fault, step=fault.step - self.offset) if fault is not None else Drill()
+        drill = (
+            msgspec.structs.replace(fault, step=fault.step - self.offset)
+            if fault is not None
+            else Drill()
+        )
         steps = max(1, steps - self.offset)
         folder = str(self.out / "recordings" / name)
         return where.plan(
@@ -64,8 +70,7 @@ class Order:
                 self.device,
                 folder,
                 PARTS,
-                trace_steps=0,
-                drill=drill,
+                purpose=drill,
             )
         )
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+import msgspec
 
 from auditor.plan.measured import UPDATE, Measured
 from auditor.plan.reruns import ALLOCATOR, with_setting
@@ -50,7 +52,7 @@ def options(base: Measured, allocator: str) -> Iterator[Option]:
     yield checkpointed
     yield autocast
     if not checkpointed.why and not autocast.why:
-        both = replace(checkpointed.change, autocast=autocast.change.autocast)
+        both = msgspec.structs.replace(checkpointed.change, autocast=autocast.change.autocast)
         yield Option(TOGETHER, "both of the above", both, needed="checkpointed")
     yield _optimizer(base, ONE_BY_ONE, "foreach", wanted=False)
     yield _optimizer(base, FUSED, "fused", wanted=True)

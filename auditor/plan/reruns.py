@@ -9,8 +9,10 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from auditor.errors import TargetProblem
 from auditor.nulldevice import environment
@@ -20,7 +22,7 @@ from auditor.recordings.folder import Recording, Row
 from auditor.recordings.schema import DeviceUseRow, LimitRow
 from auditor.runs import child_process
 from auditor.runs.finalize import raised
-from auditor.runs.plan import Change, Device, Plan
+from auditor.runs.plan import Change, Device, Plan, PlayedGpu
 from auditor.runs.progress import Progress, silent
 from auditor.runs.project_copy import ProjectCopy, reached
 
@@ -124,7 +126,9 @@ class Reruns:
         if setting is not None and wanted.batch is not None and wanted.batch != setting.size:
             args, files = setting.args(args, wanted.batch), setting.files(wanted.batch)
             if setting.loaders:
-                change = replace(change, batch=(wanted.batch, setting.size), loaders=setting.lines)
+                change = msgspec.structs.replace(
+                    change, batch=(wanted.batch, setting.size), loaders=setting.lines
+                )
         variables = {}
         if self.device == "null":
             variables = environment(self.gpu, memory_bytes=ENDLESS)
@@ -138,11 +142,10 @@ class Reruns:
             self.device,
             str(folder / "recording"),
             (*PARTS, *(ONCE if self.device == "null" and self.n == 1 else ())),
-            trace_steps=0,
             memory_limit=ENDLESS if self.device == "rehearse" else None,
-            gpu=self.gpu,
+            gpu=PlayedGpu(self.gpu),
             variables=variables,
-            change=change,
+            purpose=change,
         )
         return plan, files
 

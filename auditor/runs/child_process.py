@@ -26,7 +26,7 @@ from auditor.nulldevice.environment import without_null_device
 from auditor.recordings.folder import Recording
 from auditor.runs.finalize import FOLLOWED, add_warning, clear, counted, files_of, seal, shortened
 from auditor.runs.leftover_processes import Keeper, Orphans
-from auditor.runs.plan import Plan
+from auditor.runs.plan import Plan, Trial
 from auditor.runs.progress import Pace, Progress
 from auditor.runs.project_copy import NoCopy, sheltered
 
@@ -170,10 +170,11 @@ def record_apart(
 
 def _surroundings(plan: Plan) -> dict[str, str] | None:
     """The child's environment; None: ours."""
-    if plan.trial is None and plan.variables is None and not plan.rehearses:
+    trial = plan.purpose_as(Trial) is not None
+    if not trial and plan.variables is None and not plan.rehearses:
         return None
     found = {**without_null_device(os.environ), **(plan.variables or {})}
-    return found if plan.trial is None else {**found, "PYTHONHASHSEED": "0"}
+    return {**found, "PYTHONHASHSEED": "0"} if trial else found
 
 
 class Child:

@@ -20,8 +20,9 @@ from auditor.recordings.folder import Recording, write_manifest
 from auditor.recordings.schema import StepRow
 from auditor.runs import child_process
 from auditor.runs.child_process import add_warning
-from auditor.runs.plan import LEAST_REHEARSED, Plan
-from auditor.runs.progress import Progress, stage
+from auditor.runs.course import Course, Made, quiet
+from auditor.runs.plan import LEAST_REHEARSED, Audit, Plan
+from auditor.runs.progress import stage
 from auditor.runs.rerun import keep_sources
 
 PATIENCE_S, PATIENCE = 120.0, 10.0
@@ -53,63 +54,56 @@ def lacking() -> AuditProblem | None:
     return None
 
 
-def prepared(plan: Plan) -> Plan:
-    """The plan with the model of GPU that shadow and null device play alike, and with what lets
+def prepared(audit: Audit) -> Audit:
+    """The audit with the model of GPU that shadow and null device play alike, and with what lets
     the two be compared, where there will be both.
     """
-    if not plan.rehearsed or plan.device != "auto" or plan.world_size > 1 or lacking() is not None:
-        return replace(plan, native=())
-    return replace(
-        plan,
-        gpu=plan.gpu or DEFAULT_GPU,
-        rehearsed=(*plan.rehearsed, *COMPARED),
-        native=(*plan.native, *COMPARED, *WORK),
+    run = audit.run
+    if not audit.rehearsed or run.device != "auto" or run.world_size > 1 or lacking() is not None:
+        return replace(audit, native=())
+    gpu = replace(run.gpu, model=run.gpu.model or DEFAULT_GPU)
+    return Audit(
+        replace(run, gpu=gpu),
+        (*audit.rehearsed, *COMPARED),
+        (*audit.native, *COMPARED, *WORK),
     )
 
 
-def beside(
-    wanted: Plan,
-    recording: Recording,
-    rehearsed: Recording,
-    deadline: float | None,
-    progress: Progress,
-) -> Recording | None:
-    """Run what was ``rehearsed`` as ``wanted`` on the null device too, inside ``recording``; never
-    raises for what becomes of it. Returns the run if it was interrupted.
+def beside(course: Course) -> None:
+    """Run what was rehearsed on the null device too, inside the main run's recording; never raises
+    for what becomes of it.
     """
-    if rehearsed.manifest["outcome"] == "interrupted":
-        return None
-    if not wanted.native:
+    recording, rehearsal = course.main.recording, course.rehearsal
+    if rehearsal is None or rehearsal.outcome == "interrupted":
+        return
+    if not course.audit.native:
         if (problem := lacking()) is not None:
             _tell(recording, {"lacking": problem.message, "remedy": problem.hint})
-        return None
-    stage(progress, "null device")
+        return
+    stage(course.progress, "null device")
     try:
-        made = _run(wanted, recording, rehearsed, deadline, progress)
+        made = _run(course, rehearsal)
     except AuditProblem as failed:
-        shutil.rmtree(_plan(wanted, rehearsed, {}).folder, ignore_errors=True)
+        shutil.rmtree(_plan(course, rehearsal, {}).folder, ignore_errors=True)
         _tell(recording, {"failed": failed.message})
         add_warning(recording, f"{COULD_NOT} could not be made: {failed.message}")
-        return None
-    return made if made.manifest["outcome"] == "interrupted" else None
+        return
+    if made.manifest["outcome"] == "interrupted":
+        course.interrupted("run on the null device", made)
 
 
-def _plan(wanted: Plan, rehearsed: Recording, variables: Mapping[str, str]) -> Plan:
-    return wanted.on_null(str(rehearsed.folder), variables)
+def _plan(course: Course, rehearsal: Made, variables: Mapping[str, str]) -> Plan:
+    native, answers = course.audit.native, str(rehearsal.recording.folder)
+    return rehearsal.plan.on_null(native, answers, variables)
 
 
-def _run(
-    wanted: Plan,
-    recording: Recording,
-    rehearsed: Recording,
-    deadline: float | None,
-    progress: Progress,
-) -> Recording:
-    variables = environment(wanted.gpu or DEFAULT_GPU)  # the first time it is compiled
-    plan = _plan(wanted, rehearsed, variables)
+def _run(course: Course, rehearsal: Made) -> Recording:
+    recording, rehearsed = course.main.recording, rehearsal.recording
+    variables = environment(rehearsal.plan.gpu.model or DEFAULT_GPU)  # compiled the first time
+    plan = _plan(course, rehearsal, variables)
     until = time.monotonic() + max(PATIENCE_S, PATIENCE * _seconds(rehearsed))
-    until = until if deadline is None else min(until, deadline)
-    made = child_process.record_apart(plan, until, progress, _silent)
+    until = until if course.deadline is None else min(until, course.deadline)
+    made = child_process.record_apart(plan, until, course.progress, quiet)
     steps = len(made.rows(StepRow))
     keep_sources(recording, made)
     ended = made.manifest["outcome"]
@@ -124,10 +118,6 @@ def _run(
     if ended != "interrupted":
         add_warning(recording, f"{COULD_NOT} ended early and is not judged: {why}")
     return made
-
-
-def _silent(text: str) -> None:
-    """What the target prints was shown once."""
 
 
 def _seconds(recording: Recording) -> float:

@@ -18,35 +18,39 @@ from auditor.recordings.folder import Recording
 from auditor.recordings.schema import StepRow
 from auditor.runs import child_process
 from auditor.runs.child_process import add_warning
+from auditor.runs.course import Course, quiet
 from auditor.runs.plan import OOM_RUN, RERUN_PATIENCE, RERUN_PATIENCE_S, Plan
 from auditor.runs.progress import Progress, stage
 from auditor.runs.rerun import keep_sources
 
 
-def explain_oom(
-    plan: Plan, recording: Recording, deadline: float | None, progress: Progress
-) -> None:
-    """Run the target again where it ended out of memory on a device whose allocator is torch's own
-    and no history was on.
-
-    Says in a warning why that told nothing, where it did not.
+def lacks_history(course: Course) -> bool:
+    """Whether the main run ended out of memory on a device whose allocator is torch's own, and no
+    history was on.
     """
-    wanted = recording.manifest["outcome"] == "oom" and recording.device.native
-    if not wanted or recording.snapshot is None or has_history(Evidence(recording)):
-        return
+    recording = course.main.recording
+    if course.main.outcome != "oom" or not recording.device.native or recording.snapshot is None:
+        return False
+    return not has_history(Evidence(recording))
+
+
+def explain_oom(course: Course) -> None:
+    """Run the target again, up to the error. Says in a warning why that told nothing, where it did
+    not.
+    """
+    plan, recording = course.main
     rows = recording.own_rows(StepRow)
     took = max(((row.start_us + row.us) / 1e6 for row in rows), default=0.0)
-    if deadline is not None and deadline - time.monotonic() < took:
+    if course.left_s < took:
         add_warning(recording, f"{NO_LINES}: the time given is used up (--timeout)")
         return
     patience = time.monotonic() + RERUN_PATIENCE_S + RERUN_PATIENCE * took
-    until = patience if deadline is None else min(deadline, patience)
-    stage(progress, "run up to the error")
-    again = _once(plan.to_oom(len(rows)), until, progress)
+    until = patience if course.deadline is None else min(course.deadline, patience)
+    stage(course.progress, "run up to the error")
+    again = _once(plan.to_oom(len(rows)), until, course.progress)
     recording.__dict__.pop("to_oom", None)
     if again is not None and again.manifest["outcome"] == "interrupted":
-        recording.manifest["outcome"] = "interrupted"
-        add_warning(recording, "the run up to the error was interrupted")
+        course.interrupted("run up to the error", again)
     elif again is None or recording.to_oom is None:
         ended = "it could not be made" if again is None else "it did not run out of memory"
         add_warning(recording, f"{NO_LINES}: {ended} in a run with an allocation history")
@@ -61,6 +65,6 @@ NO_LINES = "which lines held the memory is not known"
 def _once(plan: Plan, deadline: float, progress: Progress) -> Recording | None:
     shutil.rmtree(plan.folder, ignore_errors=True)
     try:
-        return child_process.record_apart(plan, deadline, progress, lambda text: None)
+        return child_process.record_apart(plan, deadline, progress, quiet)
     except AuditProblem:
         return None

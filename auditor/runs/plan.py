@@ -6,8 +6,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeVar
+
+import msgspec
+
+from auditor.typed_reading import convert
 
 TRACE_STEPS = 5
 """Steps of the trace pass, under torch.profiler and nothing else: a trace takes 1-2 MB per step
@@ -124,8 +128,7 @@ SYNC_STEPS = 3
 """Loud steps of a trial on a GPU."""
 
 
-@dataclass(frozen=True)
-class Loaders:
+class Loaders(msgspec.Struct, frozen=True):
     """The DataLoaders that are made at ``line`` of ``file`` (relative to the working directory),
     with other ``arguments``.
     """
@@ -135,8 +138,7 @@ class Loaders:
     arguments: Mapping[str, int]
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(msgspec.Struct, frozen=True, tag=True):
     """A run that ``audit verify`` measures, with all random generators seeded, and other arguments
     for ``loaders``. ``eager_random``: code that torch compiles draws the random numbers that it
     would draw without the compiler.
@@ -248,8 +250,7 @@ class Fit:
         return {"warmup": warmup, **{name: given[name] for name in ordered if given[name]}}
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(msgspec.Struct, frozen=True, tag=True):
     """What a run of ``audit plan`` changes in the program, which is not edited (nothing: the
     program as it is).
 
@@ -263,17 +264,16 @@ class Change:
     loaders: tuple[tuple[str, int], ...] = ()
     checkpointed: str = ""
     autocast: str = ""
-    optimizer: Mapping[str, bool] = field(default_factory=dict)
+    optimizer: Mapping[str, bool] = msgspec.field(default_factory=dict)
 
 
 What = Literal["", "nan", "inf", "oom", "kill"]
 Where = Literal["batch", "activation", "gradient"]
 
 
-@dataclass(frozen=True)
-class Drill:
-    """What a drill plants in its run: ``what`` at ``step`` (0-based), in a place of the step;
-    ``""`` leaves it undisturbed.
+class Drill(msgspec.Struct, frozen=True, tag=True):
+    """A run of ``audit drill``: all steps are one pass, watched for what becomes of the fault that
+    is planted, ``what`` at ``step`` (0-based), in a place of the step; ``""`` leaves it undisturbed.
     """
 
     what: What = ""
@@ -281,32 +281,66 @@ class Drill:
     where: Where = "batch"
 
 
+class Passes(msgspec.Struct, frozen=True, tag=True):
+    """A run that is judged, in passes: ``trace`` steps of the trace pass, ``loud`` ones of the
+    diagnostic pass (None: as many as it needs), and ``values`` at the end of a rehearsal of which
+    only values are looked at.
+    """
+
+    trace: int = TRACE_STEPS
+    loud: int | None = None
+    values: int = 0
+
+
+class Replay(msgspec.Struct, frozen=True, tag=True):
+    """The same steps again as they come, without passes, up to ``step``, which is explained;
+    operators are watched from step ``first`` on.
+    """
+
+    step: int
+    first: int
+
+
+class UntilOom(msgspec.Struct, frozen=True, tag=True):
+    """One pass of at most so many steps, with an allocation history from the first use of the device
+    on.
+    """
+
+    steps: int
+
+
+Purpose = Passes | Replay | UntilOom | Trial | Drill | Change
+P = TypeVar("P", Passes, Replay, UntilOom, Trial, Drill, Change)
+
+
+@dataclass(frozen=True)
+class PlayedGpu:
+    """The GPU that the shadow and the null device play: its ``model`` (a key of
+    ``auditor.nulldevice.GPUS``; empty: the shadow's own). ``sheet`` is the one that times are
+    forecast for (a key of ``auditor.forecast.data_sheets``; empty: the one that is played),
+    ``host_scale`` how many times as long its host takes as this one.
+    """
+
+    model: str = ""
+    sheet: str = ""
+    host_scale: float = 1.0
+
+
 @dataclass(frozen=True)
 class Plan:
-    """One recording to make. ``steps`` and ``warmup`` count steps of one pass; ``parts`` are the
-    parts that rules need.
+    """One recording to make, and what for. ``steps`` and ``warmup`` count steps of one pass;
+    ``parts`` are the parts that rules need.
 
-    With ``replay_step`` it is a replay: that many steps as they come, without passes, and then the
-    one to be explained; operators are watched from step ``replay_from`` on. ``rehearsed`` are the
-    parts that the rehearsal records. ``memory_limit`` in bytes of device memory, of a real device
-    or the shadow. ``world_size`` processes run the target, of which this is number ``rank``; they
-    meet at port ``rendezvous`` of this machine. With ``drill`` all steps are one pass, watched for
-    what becomes of a planted fault. With ``copied`` the target runs in a copy, else where we do.
-    With ``trial`` it ends after the quiet pass (on a GPU, a few loud steps count its host syncs).
-    With ``until_oom`` all is one pass of at most so many steps, with an allocation history from the
-    first use of the device on.
-    With ``fit`` the passes are shortened to the steps that the target takes. ``shown_args`` are
-    ``args`` with secrets masked: what is written down in the place of them. ``value_steps`` are
-    steps at the end of a rehearsal of which only values are looked at. ``gpu`` is the model
-    that the shadow and the null device play (a key of ``auditor.nulldevice.GPUS``; empty: the
-    shadow's own), ``sheet`` the one that times are forecast for (a key of
-    ``auditor.forecast.data_sheets``; empty: the one that is played), ``host_scale`` how many times
-    as long its host takes as this one. ``native`` are the parts that
-    a run on the null device records, ``answers`` the folder of the rehearsal that tells it the
-    values, ``variables`` what its environment has more. With ``played`` these ranks of
-    ``world_size`` run, one after the other, on a null device, and nobody runs the others.
-    With ``change`` it is a run of ``audit plan``: a few steps for the peak of memory. Probes in
-    ``without`` do not watch, for the reason that it gives.
+    With ``fit`` the passes are shortened to the steps that the target takes. Probes in ``without``
+    do not watch, for the reason that it gives. With ``copied`` the target runs in a copy, else where
+    we do; ``variables`` are what its environment has more. ``memory_limit`` in bytes of device
+    memory, of a real device or the shadow. ``answers`` is the folder of the rehearsal that tells a
+    run on the null device the values.
+
+    ``world_size`` processes run the target, of which this is number ``rank``; they meet at port
+    ``rendezvous`` of this machine. With ``played`` these ranks run, one after the other, on a null
+    device, and nobody runs the others. ``shown_args`` are ``args`` with secrets masked: what is
+    written down in the place of them.
     """
 
     target: str
@@ -316,39 +350,30 @@ class Plan:
     device: Device
     folder: str
     parts: tuple[str, ...]
-    progress_fd: int | None = None
-    loud_steps: int | None = None
-    trace_steps: int = TRACE_STEPS
-    replay_step: int | None = None
-    replay_from: int = 0
-    rehearsed: tuple[str, ...] = ()
-    memory_limit: int | None = None
-    drill: Drill | None = None
+    purpose: Purpose = field(default_factory=Passes)
+    fit: Fit | None = None
+    without: Mapping[str, str] = field(default_factory=dict)
     copied: Copied | None = None
+    variables: Mapping[str, str] | None = None
+    memory_limit: int | None = None
+    gpu: PlayedGpu = PlayedGpu()
+    answers: str = ""
     world_size: int = 1
     rank: int | None = None
     rendezvous: int = 0
-    trial: Trial | None = None
-    fit: Fit | None = None
-    until_oom: int | None = None
-    shown_args: tuple[str, ...] | None = None
-    value_steps: int = 0
-    gpu: str = ""
-    sheet: str = ""
-    host_scale: float = 1.0
-    native: tuple[str, ...] = ()
-    answers: str = ""
-    variables: Mapping[str, str] | None = None
     played: tuple[int, ...] = ()
-    change: Change | None = None
-    without: Mapping[str, str] = field(default_factory=dict)
+    progress_fd: int | None = None
+    shown_args: tuple[str, ...] | None = None
+
+    def purpose_as(self, kind: type[P]) -> P | None:
+        """The purpose, where it is of this kind."""
+        return self.purpose if isinstance(self.purpose, kind) else None
 
     @property
     def watched(self) -> range:
         """Steps of a replay that run under the watch of single operators."""
-        return (
-            range(0) if self.replay_step is None else range(self.replay_from, self.replay_step + 1)
-        )
+        replay = self.purpose_as(Replay)
+        return range(0) if replay is None else range(replay.first, replay.step + 1)
 
     @property
     def rehearses(self) -> bool:
@@ -365,30 +390,27 @@ class Plan:
             self,
             folder=folder,
             parts=REPLAY_PARTS,
-            trace_steps=0,
-            replay_step=bad,
-            replay_from=first,
+            purpose=Replay(bad, first),
         )
 
-    def rehearsal(self, steps: int = REHEARSED_STEPS) -> Plan:
+    def rehearsal(self, parts: tuple[str, ...], steps: int = REHEARSED_STEPS) -> Plan:
         """The plan of the same target's GPU path on the shadow device, beside this one."""
-        beside = replace(self, folder=f"{self.folder}/{REHEARSAL}", parts=self.rehearsed)
-        return replace(beside.on_shadow(steps), loud_steps=steps)
+        beside = replace(self, folder=f"{self.folder}/{REHEARSAL}", parts=parts)
+        return replace(beside.on_shadow(steps), purpose=Passes(trace=0, loud=steps))
 
     def on_shadow(self, steps: int) -> Plan:
         """The same plan with the shadow device: one pass for causes, no times, no trace."""
         warmup = min(self.warmup, REHEARSED_WARMUP)
-        return replace(
-            self, device="rehearse", steps=steps, warmup=warmup, trace_steps=0, loud_steps=None
-        )
+        purpose = self.purpose_as(Trial) or Passes(trace=0)
+        return replace(self, device="rehearse", steps=steps, warmup=warmup, purpose=purpose)
 
-    def on_null(self, answers: str, variables: Mapping[str, str]) -> Plan:
+    def on_null(self, parts: tuple[str, ...], answers: str, variables: Mapping[str, str]) -> Plan:
         """Of a rehearsal's plan, that of the same steps on the null device, beside it."""
         return replace(
             self,
             folder=f"{self.folder.removesuffix(f'/{REHEARSAL}')}/{NULL_RUN}",
             device="null",
-            parts=self.native,
+            parts=parts,
             answers=answers,
             variables=dict(variables),
         )
@@ -408,26 +430,24 @@ class Plan:
         which lines held it.
         """
         folder = f"{self.folder}/{OOM_RUN}"
-        return replace(self, folder=folder, parts=(), trace_steps=0, until_oom=steps + 1)
+        return replace(self, folder=folder, parts=(), purpose=UntilOom(steps + 1))
 
     def to_json(self) -> str:
         """The plan as one line of JSON."""
-        return json.dumps(asdict(self))
+        return json.dumps(msgspec.to_builtins(self))
 
     @staticmethod
     def from_json(text: str) -> Plan:
         """Inverse of :meth:`to_json`."""
-        data = json.loads(text)
-        for name in ("args", "parts", "rehearsed", "shown_args", "native", "played"):
-            data[name] = tuple(data[name]) if data[name] is not None else None
-        if data["trial"] and data["trial"]["loaders"]:
-            data["trial"]["loaders"] = Loaders(**data["trial"]["loaders"])
-        if data["fit"]:
-            data["fit"]["kept"] = tuple(data["fit"]["kept"])
-        if data["change"]:
-            data["change"]["batch"] = tuple(data["change"]["batch"])
-            data["change"]["loaders"] = tuple(map(tuple, data["change"]["loaders"]))
-            data["change"] = Change(**data["change"])
-        for name, kind in (("copied", Copied), ("drill", Drill), ("trial", Trial), ("fit", Fit)):
-            data[name] = kind(**data[name]) if data[name] else None
-        return Plan(**data)
+        return convert(json.loads(text), Plan)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """A whole audit: its main run, and the parts that its rehearsal and the run on the null device
+    record (none: it is not made). Their order is that of :data:`auditor.runs.stages.STAGES`.
+    """
+
+    run: Plan
+    rehearsed: tuple[str, ...] = ()
+    native: tuple[str, ...] = ()

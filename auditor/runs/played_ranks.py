@@ -14,7 +14,15 @@ from auditor.recordings.folder import Recording
 from auditor.runs.child_process import record_once
 from auditor.runs.launchers import told_by_torchrun
 from auditor.runs.null_run import DEFAULT_GPU, lacking
-from auditor.runs.plan import RANK_FOLDER, REHEARSED_STEPS, REHEARSED_WARMUP, Fit, Plan
+from auditor.runs.plan import (
+    RANK_FOLDER,
+    REHEARSED_STEPS,
+    REHEARSED_WARMUP,
+    Audit,
+    Fit,
+    Passes,
+    Plan,
+)
 from auditor.runs.progress import Progress, stage
 from auditor.runs.project_copy import sheltered
 from auditor.runs.ranks import prefixed
@@ -59,16 +67,17 @@ def possible() -> None:
         )
 
 
-def planned(plan: Plan) -> Plan:
+def planned(audit: Audit) -> Audit:
     """The plan as it is played: the steps of a rehearsal, without times."""
-    return replace(
-        plan,
-        device="null",
-        steps=min(plan.steps, REHEARSED_STEPS),
-        warmup=min(plan.warmup, REHEARSED_WARMUP),
-        trace_steps=0,
-        rehearsed=(),
-        native=(),
+    run = audit.run
+    return Audit(
+        replace(
+            run,
+            device="null",
+            steps=min(run.steps, REHEARSED_STEPS),
+            warmup=min(run.warmup, REHEARSED_WARMUP),
+            purpose=Passes(trace=0),
+        )
     )
 
 
@@ -102,7 +111,7 @@ class PlayedRanks:
         which must not be written over results.
         """
         devices = min(NODE, plan.world_size)
-        variables = environment(plan.gpu or DEFAULT_GPU, devices)
+        variables = environment(plan.gpu.model or DEFAULT_GPU, devices)
         made = []
         with sheltered(plan) as (apart, reached):
             for rank in plan.played:

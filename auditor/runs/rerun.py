@@ -20,6 +20,7 @@ from auditor.recordings.schema import StepRow
 from auditor.recordings.sources import masked_lines, store_sources
 from auditor.runs import child_process
 from auditor.runs.child_process import FOLLOWED, add_warning, counted, files_of
+from auditor.runs.course import quiet
 from auditor.runs.plan import LEAST_RERUN, RERUN, RERUN_PATIENCE, RERUN_PATIENCE_S, Plan
 from auditor.runs.progress import Progress, stage
 
@@ -268,8 +269,4 @@ def _warn(recordings: Sequence[Recording], text: str) -> None:
 
 def alone(plan: Plan, deadline: float | None, progress: Progress) -> Sequence[Recording]:
     """The second run of a single process; what the target prints was shown by the first."""
-    return [
-        child_process.record_apart(
-            replace(plan, world_size=1), deadline, progress, lambda text: None
-        )
-    ]
+    return [child_process.record_apart(replace(plan, world_size=1), deadline, progress, quiet)]

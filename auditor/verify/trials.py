@@ -14,6 +14,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, cast
 
+import msgspec
+
 from auditor.errors import AuditProblem
 from auditor.evidence.recorded.compiles import DONE
 from auditor.evidence.table import Evidence
@@ -108,14 +110,15 @@ class Compiling:
 
     def plan(self, plan: Plan, scratch: Path) -> Plan:
         """The same run with that."""
-        assert plan.trial is not None
+        trial = plan.purpose_as(Trial)
+        assert trial is not None
         folder = scratch / f"compiled-{self.name}"
         caches = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
         return replace(
             plan,
             parts=(*plan.parts, COMPILES),
             warmup=max(plan.warmup, LEAST_WARMUP),
-            trial=replace(plan.trial, eager_random=self.eager_random),
+            purpose=msgspec.structs.replace(trial, eager_random=self.eager_random),
             variables={
                 **(plan.variables or {}),
                 **{name: str(folder / kind) for name, kind in caches.items()},
@@ -181,7 +184,7 @@ class Laboratory:
         try:
             with ProjectCopy(self._project, {file.path: file.after for file in patched}) as place:
                 chosen = self._plan if args is None else replace(self._plan, args=args)
-                plan = place.plan(replace(chosen, folder=str(home), trial=Trial(SEED, loaders)))
+                plan = place.plan(replace(chosen, folder=str(home), purpose=Trial(SEED, loaders)))
                 if rehearsed:
                     plan = replace(plan.on_shadow(self.rehearsed_steps), parts=(RESULTS, SYNCS))
                 if compiling is not None:
@@ -301,7 +304,6 @@ def _plan(evidence: Evidence, seconds: float) -> Plan:
         asked,
         "",
         parts,
-        trace_steps=0,
     )
 
 

@@ -27,7 +27,7 @@ from auditor.model import Finding, Severity
 from auditor.model.devices import CPU, SHADOW
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 from auditor.rule import Rule
-from auditor.runs.plan import Fit, Plan
+from auditor.runs.plan import Fit, Passes, Plan
 
 TOO_MUCH = "the trace holds 2 of 3: more would take too much memory"
 
@@ -103,7 +103,7 @@ def test_a_probe_that_fails_is_stopped_and_the_others_go_on(
         device="cpu",
         folder=str(tmp_path),
         parts=(),
-        trace_steps=0,
+        purpose=Passes(trace=0),
     )
     session = Session(plan, context, [failing, watching], lambda name, done, total: None)
     session.install()
@@ -144,7 +144,7 @@ def test_a_probe_that_fails_inside_a_step_is_stopped_at_its_end(tmp_path: Path) 
         device="cpu",
         folder=str(tmp_path),
         parts=(),
-        trace_steps=0,
+        purpose=Passes(trace=0),
     )
     session = Session(plan, context, [probe := Inside(context)], lambda name, done, total: None)
     weight = torch.ones(1, requires_grad=True)
@@ -196,7 +196,7 @@ def test_a_rule_of_a_probe_whose_hook_raises_in_the_middle_is_not_clean(
         device="cpu",
         folder=str(tmp_path),
         parts=(),
-        trace_steps=0,
+        purpose=Passes(trace=0),
     )
     session = Session(plan, context, [probe := Halfway(context)], lambda name, done, total: None)
     model = torch.nn.Linear(2, 1)
@@ -247,7 +247,7 @@ def test_a_trace_of_long_steps_ends_before_it_takes_too_much_memory(
         device="cpu",
         folder=str(tmp_path),
         parts=(),
-        trace_steps=3,
+        purpose=Passes(trace=3),
     )
     session = Session(plan, context, [], lambda name, done, total: None)
     while not session.done:
@@ -281,7 +281,9 @@ def test_the_value_pass_of_a_rehearsal_ends_with_its_steps_or_its_time(
     monkeypatch.setattr(session_module, "VALUE_SECONDS", seconds)
     writer, passes = RecordingWriter(tmp_path), Counter[str]()
     context = Context(writer, Frames(writer), device=SHADOW)
-    plan = Plan("test:step", (), 2, 0, "rehearse", str(tmp_path), (), trace_steps=0, value_steps=5)
+    plan = Plan(
+        "test:step", (), 2, 0, "rehearse", str(tmp_path), (), purpose=Passes(trace=0, values=5)
+    )
     made = [probe(context) for probe in probes]
     session = Session(plan, context, made, lambda name, done, total: None)
     while not session.done:
@@ -316,7 +318,7 @@ def test_the_diagnostic_pass_goes_on_for_whole_cycles(
     monkeypatch.setattr(Clock, "own_us", property(own_us, lambda clock, us: None), raising=False)
     writer, warnings, passes = RecordingWriter(tmp_path), [], Counter[str]()
     context = Context(writer, Frames(writer), device=CPU, warn=warnings.append)
-    plan = Plan("test:step", (), 31, 0, "cpu", str(tmp_path), (), trace_steps=0, **more)
+    plan = Plan("test:step", (), 31, 0, "cpu", str(tmp_path), (), purpose=Passes(trace=0), **more)
     session = Session(plan, context, [Causes(context)], lambda name, done, total: None)
     while not session.done:
         session.begin()
@@ -347,7 +349,7 @@ def test_the_precision_pass_goes_on_while_a_probe_wants_more(
     monkeypatch.setattr(session_module, "NUMBERS_SECONDS", seconds)
     writer, passes = RecordingWriter(tmp_path), Counter[str]()
     context = Context(writer, Frames(writer), device=CPU)
-    plan = Plan("test:step", (), 2, 0, "cpu", str(tmp_path), (), trace_steps=0, **more)
+    plan = Plan("test:step", (), 2, 0, "cpu", str(tmp_path), (), purpose=Passes(trace=0), **more)
     session = Session(plan, context, [Wanting(context)], lambda name, done, total: None)
     while not session.done:
         session.begin()

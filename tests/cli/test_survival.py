@@ -511,7 +511,8 @@ def recorded(tmp_path, monkeypatch):
         "passes": [],
     }
 
-    def record(plan, *_):
+    def record(audit, *_):
+        plan = audit.run
         writer = RecordingWriter(Path(plan.folder))
         writer.add_fields(
             "steps", {"pass": "quiet", "step": 0, "us": 100.0, "host_us": 100.0, "start_us": 0.0}
@@ -520,7 +521,7 @@ def recorded(tmp_path, monkeypatch):
         writer.save(manifest)
         return Recording(Path(plan.folder))
 
-    monkeypatch.setattr("auditor.runs.extra_runs.record", record)
+    monkeypatch.setattr("auditor.runs.stages.record", record)
     return manifest
 
 

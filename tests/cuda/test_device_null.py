@@ -24,7 +24,8 @@ from auditor.recordings.folder import Recording
 from auditor.recordings.schema import StepRow
 from auditor.runs import child_process
 from auditor.runs import null_run as runs
-from auditor.runs.plan import Plan
+from auditor.runs.course import Course, Made
+from auditor.runs.plan import Audit, Plan
 from tests.cuda.conftest import AT_ONCE, ROOT
 
 PROGRAM = """\
@@ -94,10 +95,14 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def asked(folder: Path) -> Audit:
+    run = Plan("program:step", (), 12, 2, "auto", str(folder / "recording"), ())
+    return runs.prepared(Audit(run, ("steps", "reads"), ("steps", "owners")))
+
+
 def plan(folder: Path) -> Plan:
-    asked = Plan("program:step", (), 12, 2, "auto", str(folder / "recording"), ())
-    asked = runs.prepared(replace(asked, rehearsed=("steps", "reads"), native=("steps", "owners")))
-    return replace(asked, parts=asked.rehearsed).on_shadow(12)
+    audit = asked(folder)
+    return replace(audit.run, parts=audit.rehearsed).on_shadow(12)
 
 
 Beside = Callable[[str], Recording]
@@ -112,7 +117,8 @@ def beside(rehearsed: Path, monkeypatch: pytest.MonkeyPatch) -> Beside:
         monkeypatch.setenv("MODE", mode)
         recording = Recording(rehearsed / "recording")
         recording.manifest["warnings"] = []
-        runs.beside(plan(rehearsed), recording, recording, None, silent)
+        made = [Made(plan(rehearsed), recording)]
+        runs.beside(Course(asked(rehearsed), None, silent, silent, made))
         return Recording(rehearsed / "recording")
 
     return run

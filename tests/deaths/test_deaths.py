@@ -62,7 +62,7 @@ run.{module}.{function} = held
 """An audit that waits before it records or judges, as a target does in its step."""
 
 HOLDS = {
-    "two audits": ("extra_runs", "record"),
+    "two audits": ("stages", "record"),
     "SIGTERM while judging": ("write_results", "judge"),
 }
 

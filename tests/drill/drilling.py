@@ -48,8 +48,7 @@ def run(folder: Path, make: Make, drill: Drill, steps: int) -> Log:
         "cpu",
         str(folder / "recording"),
         PARTS,
-        trace_steps=0,
-        drill=drill,
+        purpose=drill,
     )
     writer = RecordingWriter(Path(plan.folder))
     outcome, error = "completed", None

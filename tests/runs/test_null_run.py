@@ -15,46 +15,52 @@ from auditor.nulldevice.environment import without_null_device
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.runs import null_run
 from auditor.runs.child_process import _surroundings
-from auditor.runs.plan import Plan
+from auditor.runs.course import Course, Made, quiet
+from auditor.runs.plan import REHEARSED_STEPS, Audit, Plan, PlayedGpu
 
-PLAN = Plan("t:step", (), 5, 1, "auto", "/r", ("steps",), rehearsed=("reads",), native=("owners",))
+PLAN = Plan("t:step", (), 5, 1, "auto", "/r", ("steps",))
+AUDIT = Audit(PLAN, rehearsed=("reads",), native=("owners",))
 LACKING = AuditProblem("no CUDA in it", "pip install x")
 
 
-def prepared(monkeypatch: pytest.MonkeyPatch, plan: Plan, *, there: bool) -> Plan:
+def course(recording: Recording, **more: tuple[str, ...]) -> Course:
+    made = [Made(PLAN.on_shadow(5), recording)]
+    return Course(replace(AUDIT, **more), None, lambda *_: None, quiet, made)
+
+
+def prepared(monkeypatch: pytest.MonkeyPatch, audit: Audit, *, there: bool) -> Audit:
     monkeypatch.setattr(null_run, "lacking", lambda: None if there else LACKING)
-    return null_run.prepared(plan)
+    return null_run.prepared(audit)
 
 
 def test_with_a_cuda_build_shadow_and_null_device_play_one_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plan = prepared(monkeypatch, PLAN, there=True)
-    assert plan.gpu == "H100"
-    assert (plan.rehearsed, plan.native) == (
+    audit = prepared(monkeypatch, AUDIT, there=True)
+    assert audit.run.gpu.model == "H100"
+    assert (audit.rehearsed, audit.native) == (
         ("reads", "course"),
         ("owners", "course", "device_work"),
     )
 
 
 def test_with_a_build_for_the_cpu_a_rehearsal_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = prepared(monkeypatch, PLAN, there=False)
-    assert (plan.gpu, plan.rehearsed, plan.native) == ("", ("reads",), ())
+    assert prepared(monkeypatch, AUDIT, there=False) == replace(AUDIT, native=())
 
 
 def test_the_model_that_is_asked_for_is_played_with_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = replace(PLAN, gpu="T4")
+    asked = replace(AUDIT, run=replace(PLAN, gpu=PlayedGpu("T4")))
     for there in (True, False):
-        assert prepared(monkeypatch, asked, there=there).gpu == "T4"
+        assert prepared(monkeypatch, asked, there=there).run.gpu.model == "T4"
     with pytest.raises(AuditProblem, match="no GPU model 'T5' is known"):
         gpu_asked("T5")
     assert gpu_asked("") == ("", "")
 
 
 def test_the_plan_lies_beside_the_rehearsal_and_knows_its_values() -> None:
-    plan = PLAN.rehearsal().on_null("/r/rehearsal", {"A": "b"})
+    plan = PLAN.rehearsal(("reads",)).on_null(("owners",), "/r/rehearsal", {"A": "b"})
     assert (plan.folder, plan.device, plan.parts) == ("/r/null", "null", ("owners",))
-    assert (plan.answers, plan.steps) == ("/r/rehearsal", PLAN.rehearsal().steps)
+    assert (plan.answers, plan.steps) == ("/r/rehearsal", REHEARSED_STEPS)
     assert Plan.from_json(plan.to_json()) == plan
     assert (_surroundings(plan) or {})["A"] == "b"
 
@@ -65,7 +71,7 @@ def test_a_rehearsal_that_cannot_be_followed_says_why_in_the_manifest(
     write_manifest(tmp_path, {"schema": SCHEMA, "cwd": str(tmp_path), "outcome": "completed"})
     recording = Recording(tmp_path)
     monkeypatch.setattr(null_run, "lacking", lambda: LACKING)
-    null_run.beside(replace(PLAN, native=()), recording, recording, None, lambda *_: None)
+    null_run.beside(course(recording, native=()))
     kept = Recording(tmp_path).manifest
     assert kept["null_device"] == {"lacking": "no CUDA in it", "remedy": "pip install x"}
     assert not kept.get("warnings")
@@ -82,7 +88,7 @@ def test_a_null_device_that_cannot_be_built_costs_a_warning(
 
     monkeypatch.setattr(null_run, "lacking", lambda: None)
     monkeypatch.setattr(null_run, "environment", broken)
-    null_run.beside(PLAN, recording, recording, None, lambda *_: None)
+    null_run.beside(course(recording))
     (said,) = Recording(tmp_path).manifest["warnings"]
     assert said.endswith("could not be made: the compiler failed")
 

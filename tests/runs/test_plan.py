@@ -6,7 +6,20 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.runs.plan import MEMORY_STEPS, Drill, Fit, Plan, Trial
+from auditor.runs.plan import (
+    MEMORY_STEPS,
+    Change,
+    Drill,
+    Fit,
+    Loaders,
+    Passes,
+    Plan,
+    PlayedGpu,
+    Purpose,
+    Replay,
+    Trial,
+    UntilOom,
+)
 
 WANTED = {"quiet": 50, "trace": 5, "loud": 50, "numbers": 3, "origin": 3}
 REHEARSED = {"loud": 12, "leaner": 5, "numbers": 3}
@@ -68,9 +81,30 @@ def test_a_pass_that_must_be_whole_is_so_or_is_left_out(steps: int, leaner: int)
     assert shared.get("leaner", 0) == leaner
 
 
-def test_a_plan_survives_the_process_seam() -> None:
+@pytest.mark.parametrize(
+    "purpose",
+    [
+        Passes(values=3),
+        Replay(7, 5),
+        UntilOom(4),
+        Drill("nan"),
+        Trial(1, Loaders("a.py", 3, {"num_workers": 2})),
+        Change((2, 1), (("a.py", 3),), optimizer={"fused": True}),
+    ],
+    ids=lambda purpose: type(purpose).__name__,
+)
+def test_a_plan_survives_the_process_seam(purpose: Purpose) -> None:
     plan = Plan(
-        "a:b", ("x",), 5, 1, "cpu", "folder", ("reads",), drill=Drill("nan"), trial=Trial(1)
+        "a:b",
+        ("x", "\udcff"),  # as Python has a byte of the command line that is no UTF-8
+        5,
+        1,
+        "cpu",
+        "folder",
+        ("reads",),
+        purpose,
+        gpu=PlayedGpu("T4"),
+        played=(0, 3),
     ).rerun(16, ("quiet",))
     assert Plan.from_json(plan.to_json()) == plan
     assert plan.folder == "folder/rerun"

@@ -6,7 +6,7 @@ import pytest
 
 from auditor.errors import AuditProblem
 from auditor.runs import played_ranks
-from auditor.runs.plan import Plan
+from auditor.runs.plan import Audit, Passes, Plan
 from auditor.runs.rank_recordings import RankedRecording
 from tests.runs.test_rank_recordings import ranked
 
@@ -52,8 +52,11 @@ def test_a_rank_is_told_who_it_is_on_machines_of_eight():
 
 
 def test_the_steps_are_those_of_a_rehearsal():
-    played = played_ranks.planned(plan(world_size=4, played=(0, 3), trace_steps=5))
-    assert (played.device, played.steps, played.warmup, played.trace_steps) == ("null", 12, 2, 0)
+    asked = plan(world_size=4, played=(0, 3), purpose=Passes(trace=5))
+    audit = played_ranks.planned(Audit(asked, ("reads",), ("owners",)))
+    played = audit.run
+    assert (played.device, played.steps, played.warmup) == ("null", 12, 2)
+    assert (played.purpose, audit.rehearsed, audit.native) == (Passes(trace=0), (), ())
     assert Plan.from_json(played.to_json()) == played
 
 

@@ -16,9 +16,11 @@ from auditor.judging import build_report
 from auditor.judging.engine import Judgement
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 from auditor.recordings.schema import ReadRow, SiteRow
-from auditor.runs import child_process, extra_runs, rerun
-from auditor.runs.plan import Plan
+from auditor.runs import child_process, rerun
+from auditor.runs.course import Course, Made, quiet
+from auditor.runs.plan import Audit, Plan
 from auditor.runs.progress import silent
+from auditor.runs.rehearsal import rehearse
 
 PLANNED = {"warmup": 5, "quiet": 50, "trace": 5, "loud": 50, "numbers": 3, "origin": 3}
 
@@ -292,8 +294,8 @@ def test_ctrl_c_in_the_rehearsal_ends_the_audit(
         )
 
     monkeypatch.setattr(child_process, "record", stopped)
-    plan = Plan("t:step", (), 50, 5, "auto", str(tmp_path), ("reads",), rehearsed=("reads",))
-    extra_runs.rehearse(plan, first, None, silent)
+    plan = Plan("t:step", (), 50, 5, "auto", str(tmp_path), ("reads",))
+    rehearse(Course(Audit(plan, ("reads",)), None, silent, quiet, [Made(plan, first)]))
     manifest = Recording(tmp_path).manifest
     assert manifest["outcome"] == after
     assert manifest["error"]["type"] == (
@@ -316,8 +318,9 @@ def test_the_steps_before_a_failure_are_rehearsed(
         return recorded(Path(plan.folder), {"warmup": 1, "loud": 12}, "completed")
 
     monkeypatch.setattr(child_process, "record", rehearsed)
-    plan = Plan("t:step", (), 50, 5, "auto", str(tmp_path), ("reads",), rehearsed=("reads",))
-    extra_runs.rehearse(plan, recorded(tmp_path, {"quiet": steps}, outcome), None, silent)
+    plan = Plan("t:step", (), 50, 5, "auto", str(tmp_path), ("reads",))
+    made = Made(plan, recorded(tmp_path, {"quiet": steps}, outcome))
+    rehearse(Course(Audit(plan, ("reads",)), None, silent, quiet, [made]))
     assert [each.fit.steps if each.fit else None for each in wanted] == (
         [] if asked == 0 else [asked]
     )

@@ -15,8 +15,10 @@ import pytest
 from auditor.evidence.table import Evidence
 from auditor.judging import catalogue, engine
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
-from auditor.runs import child_process, extra_runs
-from auditor.runs.plan import Plan
+from auditor.runs import child_process, stages
+from auditor.runs.course import Course, Made, quiet
+from auditor.runs.plan import Audit, Plan
+from auditor.runs.replay import replay
 
 RULE = catalogue.rule("NUM002")
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus"
@@ -188,7 +190,7 @@ def test_what_a_replay_does_not_repeat_is_reported_without_a_line(folder, monkey
     monkeypatch.chdir(folder)
     told = []
     plan = Plan("once:step", (), 10, 2, "cpu", str(tmp_path / "r"), ("nonfinite",))
-    recording = extra_runs.record(plan, None, lambda *done: told.append(done), lambda text: None)
+    recording = stages.record(Audit(plan), None, lambda *done: told.append(done), lambda text: None)
     assert told[-1] == ("replay", 8, 8)
     assert any(
         "did not reproduce" in text for text in Recording(recording.folder).manifest["warnings"]
@@ -250,10 +252,15 @@ def recorded(folder: Path, *, seconds: float = 1.0) -> tuple[Plan, Recording]:
     return Plan("a:b", (), 5, 5, "cpu", str(folder), ("nonfinite",)), Recording(folder)
 
 
+def replayed(plan, recording, deadline=None):
+    made = Made(plan, recording)
+    replay(Course(Audit(plan), deadline, lambda *_: None, quiet, [made]), made)
+
+
 def test_no_replay_where_the_time_left_is_too_short(tmp_path, monkeypatch):
     plan, recording = recorded(tmp_path / "r", seconds=100.0)
     monkeypatch.setattr(child_process, "record_once", lambda *_: pytest.fail("replayed"))
-    extra_runs.replay_nonfinite(plan, recording, time.monotonic() + 40.0, lambda *_: None)
+    replayed(plan, recording, time.monotonic() + 40.0)
     (warning,) = Recording(recording.folder).manifest["warnings"]
     assert warning == "step 4 was not replayed: the time given is used up"
 
@@ -262,7 +269,7 @@ def test_a_replay_that_goes_bad_before_its_watch_is_done_again_for_that_step(tmp
     plan, recording = recorded(tmp_path / "r")
     wanted = []
 
-    def replay(plan, *_):
+    def again(plan, *_):
         wanted.append(plan.watched)
         writer = RecordingWriter(Path(plan.folder))
         tensors = [{"name": "w", "shape": [1], "value": "nan"}]
@@ -284,9 +291,9 @@ def test_a_replay_that_goes_bad_before_its_watch_is_done_again_for_that_step(tmp
         )
         return Recording(Path(plan.folder))
 
-    monkeypatch.setattr(child_process, "record_once", replay)
+    monkeypatch.setattr(child_process, "record_once", again)
     recording.manifest["sources"] = {}
-    extra_runs.replay_nonfinite(plan, recording, None, lambda *_: None)
+    replayed(plan, recording)
     assert wanted == [range(3, 5), range(2)]
     assert len(Recording(recording.folder / "replay").rows("nonfinite")) == 1
 

@@ -16,8 +16,8 @@ import torch
 from auditor.judging import catalogue
 from auditor.judging.engine import parts_of
 from auditor.recordings.folder import Recording
-from auditor.runs import extra_runs
-from auditor.runs.plan import Plan
+from auditor.runs import stages
+from auditor.runs.plan import Audit, Plan
 
 TRAINER = """
     import os, signal, time
@@ -164,7 +164,7 @@ def test_analyze_gives_the_same_from_the_recording_alone(
 def recorded(folder: Path, target: str, out: Path, timeout: float | None = None) -> Recording:
     rules = [rule for rule in catalogue.rules() if rule.code in ("SYNC001", "GRAPH002", "GRAPH005")]
     plan = Plan(target, (), 20, 5, "cpu", str(out), parts_of(rules))
-    return Recording(extra_runs.record(plan, timeout, lambda *_: None, lambda text: None).folder)
+    return Recording(stages.record(Audit(plan), timeout, lambda *_: None, lambda text: None).folder)
 
 
 def steps_of(recording: Recording) -> dict[str, int]:
@@ -267,7 +267,7 @@ def test_a_step_that_fails_only_under_our_watch_is_run_without_it(
     (tmp_path / "watched.py").write_text(textwrap.dedent(WATCHED))
     monkeypatch.chdir(tmp_path)
     plan = Plan(f"watched:{target}", (), 4, 2, "cpu", str(tmp_path / "out"), ("numerics",))
-    recording = extra_runs.record(plan, None, lambda *_: None, lambda text: None)
+    recording = stages.record(Audit(plan), None, lambda *_: None, lambda text: None)
     assert recording.outcome == outcome
     assert set(recording.manifest["probes"]) == lost
     assert sum("under our watch" in text for text in recording.manifest["warnings"]) == len(lost)

@@ -250,7 +250,7 @@ def test_codes_that_choose_it() -> None:
 
 
 def test_each_part_has_caches_of_its_own(tmp_path: Path) -> None:
-    plan = Plan("t.py:step", (), 5, 1, "cpu", "", ("results",), trial=Trial(7))
+    plan = Plan("t.py:step", (), 5, 1, "cpu", "", ("results",), purpose=Trial(7))
     one = Compiling("1", eager_random=True).plan(plan, tmp_path)
     other = Compiling("2").plan(plan, tmp_path)
     assert one.variables is not None and other.variables is not None

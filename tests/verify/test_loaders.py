@@ -236,7 +236,7 @@ def test_the_choice_crosses_the_process_seam() -> None:
         "cpu",
         "out",
         (),
-        trial=Trial(7, Loaders("train.py", 7, {"num_workers": 2})),
+        purpose=Trial(7, Loaders("train.py", 7, {"num_workers": 2})),
     )
     assert Plan.from_json(plan.to_json()) == plan
 

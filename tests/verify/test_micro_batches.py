@@ -13,7 +13,7 @@ import pytest
 from auditor.evidence.table import Evidence
 from auditor.model.verification import Verification
 from auditor.patch import PatchedFile
-from auditor.runs.plan import Plan
+from auditor.runs.plan import Passes, Plan
 from auditor.verify.accumulation_uses import Unclear
 from auditor.verify.budget import Budget
 from auditor.verify.micro_batches import search_for, settings
@@ -251,7 +251,7 @@ def test_the_budget_holds(budget: float) -> None:
 
 
 def test_calls_that_are_micro_batches_are_counted_by_optimizer_steps() -> None:
-    plan = Plan("t:step", (), 20, 5, "cpu", "out", ("results",), trace_steps=0)
+    plan = Plan("t:step", (), 20, 5, "cpu", "out", ("results",), purpose=Passes(trace=0))
     now, larger = (_counted(plan, Effective(calls, 4)) for calls in (4, 1))
     assert (now.steps, now.warmup, larger.steps, larger.warmup) == (20, 4, 5, 1)
     assert now.parts == ("results", "moves")

@@ -211,5 +211,5 @@ def test_the_larger_blocks_count():
 
 def test_a_change_survives_the_way_to_the_child():
     change = Change((16, 8), (("a.py", 3),), "m:Block", "bfloat16", {"fused": True})
-    plan = Plan("t.py", (), 3, 1, "null", "f", (), change=change)
+    plan = Plan("t.py", (), 3, 1, "null", "f", (), purpose=change)
     assert Plan.from_json(plan.to_json()) == plan

@@ -144,7 +144,7 @@ def test_a_trial_crosses_the_process_seam() -> None:
         "cpu",
         "out",
         ("results",),
-        trial=Trial(7),
+        purpose=Trial(7),
         copied=Copied("/tmp/copy", "/home/me", "/tmp", "/tmp/kept"),
     )
     assert Plan.from_json(plan.to_json()) == plan

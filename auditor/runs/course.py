@@ -1,0 +1,82 @@
+"""An audit under way: what its stages hand on to one another."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from auditor.recordings.folder import Recording
+from auditor.recordings.schema import StepRow
+from auditor.runs.child_process import add_warning
+from auditor.runs.plan import Audit, Plan
+from auditor.runs.progress import Progress
+
+
+class Made(NamedTuple):
+    """A recording, and the plan by which it was made."""
+
+    plan: Plan
+    recording: Recording
+
+    @property
+    def outcome(self) -> str:
+        """How the run ended."""
+        return str(self.recording.manifest["outcome"])
+
+
+@dataclass
+class Course:
+    """``deadline`` by ``time.monotonic`` is for all stages; ``echo`` is given what the target prints
+    in its main run.
+    """
+
+    audit: Audit
+    deadline: float | None
+    progress: Progress
+    echo: Callable[[str], None]
+    made: list[Made] = field(default_factory=list)
+    """The main run's recording, which the report is on, and a rehearsal's that can be judged, inside
+    it. Where the target cannot run without a GPU the rehearsal is the main run.
+    """
+
+    @property
+    def main(self) -> Made:
+        """The main run."""
+        return self.made[0]
+
+    @property
+    def rehearsal(self) -> Made | None:
+        """The rehearsal, where there is one to be judged."""
+        last = self.made[-1]
+        return last if last.plan.rehearses and self.audit.run.device == "auto" else None
+
+    @property
+    def left_s(self) -> float:
+        """Seconds left until the deadline."""
+        return math.inf if self.deadline is None else self.deadline - time.monotonic()
+
+    def interrupted(self, name: str, further: Recording) -> None:
+        """Ctrl-C in a run after the first ends the audit; what was recorded by then is judged."""
+        interrupt(self.main.recording, name, further)
+
+
+def interrupt(recording: Recording, name: str, further: Recording) -> None:
+    """Mark a recording as interrupted, by what ended a ``further`` run of this ``name``."""
+    manifest = recording.manifest
+    manifest["error"] = manifest.get("error") or further.manifest.get("error")
+    manifest["outcome"] = "interrupted"
+    add_warning(recording, f"the {name} was interrupted")
+
+
+def seconds_to(recording: Recording, step: int) -> float:
+    """How long the run took to the end of a step, the start of the process left out."""
+    rows = recording.rows(StepRow)
+    last = rows[min(step, len(rows) - 1)] if rows else None
+    return 0.0 if last is None else (last.start_us + last.us) / 1e6
+
+
+def quiet(text: str) -> None:
+    """What the target prints was shown by the main run."""

@@ -1,0 +1,336 @@
+"""The rehearsal: a few steps of the target's GPU path on a shadow CUDA device, where there is no
+real one. Where the target cannot run without CUDA, it is the main run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from auditor.cycles import prolonged, whole_cycles
+from auditor.errors import AuditProblem, TargetProblem
+from auditor.recordings.folder import SITES, Recording
+from auditor.recordings.schema import DeviceUseRow, LimitRow, NonfiniteRow, StepRow
+from auditor.runs import child_process
+from auditor.runs.child_process import add_warning, counted
+from auditor.runs.course import Course, Made, interrupt, quiet, seconds_to
+from auditor.runs.finalize import raised
+from auditor.runs.null_run import COMPARED
+from auditor.runs.plan import (
+    LEAST_REHEARSED,
+    LEAST_RERUN,
+    REHEARSED_SLOWER,
+    REHEARSED_STEPS,
+    Passes,
+    Plan,
+)
+from auditor.runs.progress import Progress, stage
+from auditor.runs.project_copy import sheltered
+from auditor.runs.rerun import FAILED, keep_sources
+
+FORKED = "Cannot re-initialize CUDA in forked subprocess"
+"""What torch says where a worker process asks for CUDA, and the shadow device with it."""
+
+MOST_FRAMES = 100
+_FRAME = re.compile(r'^ *File "([^"\n]+)", line (\d{1,7}),', re.MULTILINE)
+
+
+# -- beside the main run ---------------------------------------------------------------------------
+
+
+def wanted(course: Course) -> bool:
+    """Whether the GPU path is still to be rehearsed, beside a run that found no GPU."""
+    plan, recording = course.main
+    return (
+        plan.device == "auto" and not recording.device.accelerator and bool(course.audit.rehearsed)
+    )
+
+
+def rehearse(course: Course) -> None:
+    """Rehearse what the main run did.
+
+    The recording stays only if it can be judged: enough steps completed, and the target did use the
+    device. Of one that ran out of memory the snapshot stays, which says why.
+    """
+    recording = course.main.recording
+    plan = _planned(course)
+    if plan is None:
+        return
+    took_s = max((row.start_us for row in recording.rows(StepRow)), default=0.0) / 1e6
+    if course.left_s < 2 * took_s:
+        add_warning(recording, "the GPU path was not rehearsed: the time given is used up")
+        return
+    rehearsed = None
+    stage(course.progress, "rehearsal")
+    try:
+        rehearsed = _apart(plan, course, child_process.record)
+        why = unfit(rehearsed)
+    except AuditProblem as problem:
+        why = our_limit(problem.message) or problem.message
+    interrupted = rehearsed is not None and rehearsed.manifest["outcome"] == "interrupted"
+    if rehearsed is not None and interrupted:
+        course.interrupted("rehearsal of the GPU path", rehearsed)
+    elif why:
+        recording.manifest["gpu_unused"] = rehearsed is not None and bool(unused(rehearsed))
+        if rehearsed is not None:
+            recording.manifest["cuda_in_worker"] = _frames_in_worker(rehearsed)
+        add_warning(recording, f"the GPU path could not be rehearsed: {why}")
+    if rehearsed is not None and why and _explained(rehearsed):
+        _keep_only_snapshot(rehearsed)
+        keep_sources(recording, rehearsed)
+    elif rehearsed is None or why:
+        shutil.rmtree(plan.folder, ignore_errors=True)
+    else:
+        course.made.append(Made(plan, rehearsed))
+
+
+def keep(course: Course) -> None:
+    """Write the sources that the rehearsal, and what explains it, point at."""
+    if course.rehearsal is not None and course.rehearsal is not course.main:
+        keep_sources(course.main.recording, course.rehearsal.recording)
+
+
+def _planned(course: Course) -> Plan | None:
+    """The rehearsal of a target that completed, or of the steps before it failed; None where there
+    are none.
+    """
+    plan, recording = course.main
+    outcome, failed = recording.manifest["outcome"], sum(counted(recording.folder).values())
+    parts = course.audit.rehearsed
+    if recording.rows(NonfiniteRow):  # the replay on the CPU tells of it, once
+        parts = tuple(part for part in parts if part != NonfiniteRow.part)
+    if outcome == "completed":
+        steps = whole_cycles(
+            _plain_us(recording, "quiet"), REHEARSED_STEPS, plan.steps, REHEARSED_SLOWER
+        )
+        if steps > REHEARSED_STEPS and prolonged(steps) not in recording.manifest["warnings"]:
+            add_warning(recording, prolonged(steps))
+        return plan.rehearsal(parts, steps)
+    again = recording.manifest.get("rerun") or {}
+    steps = min(failed, again.get("steps", failed))
+    fits = outcome in FAILED and steps >= LEAST_RERUN
+    return plan.rehearsal(parts).fitted(steps) if fits else None
+
+
+# -- alone -----------------------------------------------------------------------------------------
+
+
+def rehearse_alone(course: Course) -> Made:
+    """The rehearsal of a target that cannot run without CUDA, as the main run."""
+    stage(course.progress, "rehearsal")
+    run, compared = course.audit.run, COMPARED if course.audit.native else ()
+    played = replace(
+        run.on_shadow(REHEARSED_STEPS),
+        parts=tuple(dict.fromkeys((*run.parts, *compared))),
+        purpose=Passes(trace=0, values=max(0, run.steps - REHEARSED_STEPS)),
+    )
+    first = checked(_apart(played, course, on_shadow, course.echo))
+    made = _of_whole_cycles(run.steps, Made(played, first), course)
+    add_warning(
+        made.recording,
+        "the target cannot run without CUDA, and there is none: only its rehearsal was audited, "
+        "without times",
+    )
+    return made
+
+
+def on_shadow(
+    plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]
+) -> Recording:
+    """A run on the shadow device. Raises :class:`TargetProblem` where it cannot be made."""
+    try:
+        return child_process.record(plan, deadline, progress, echo)
+    except TargetProblem as problem:
+        ours = our_limit(problem.message)
+        if not ours:
+            raise
+        raise TargetProblem(
+            f"the GPU path cannot be rehearsed: {ours}",
+            "--device cpu audits the rest",
+            problem.detail,
+        ) from None
+
+
+def checked(recording: Recording) -> Recording:
+    """The same recording. Raises :class:`TargetProblem` where it cannot be judged."""
+    ours = (
+        our_limit(*raised(recording.manifest)) if recording.manifest["outcome"] == "raised" else ""
+    )
+    why = limit_of(recording) or ours or unused(recording)
+    if why:
+        raise TargetProblem(
+            f"the GPU path cannot be rehearsed: {why}", "--device cpu audits the rest"
+        )
+    return recording
+
+
+def _of_whole_cycles(most: int, made: Made, course: Course) -> Made:
+    """The rehearsal once more, of ``most`` steps at most, where the times of its last pass show
+    phases that it did not see twice; the first one where this one does not complete.
+    """
+    played, first = made
+    steps = whole_cycles(_plain_us(first, "values"), played.steps, most)
+    done = first.rows(StepRow)
+    if (
+        steps == played.steps
+        or made.outcome != "completed"
+        or course.left_s < 2 * seconds_to(first, len(done))
+    ):
+        return made
+    purpose = Passes(trace=0, loud=steps, values=max(0, most - steps))
+    longer = replace(played, steps=steps, purpose=purpose)
+    aside = first.folder.rename(f"{first.folder}.first")
+    again: Recording | None = None
+    with suppress(TargetProblem):
+        again = checked(_apart(longer, course, on_shadow))
+    if again is None or again.manifest["outcome"] != "completed":
+        shutil.rmtree(first.folder, ignore_errors=True)
+        aside.rename(first.folder)
+        if again is not None and again.manifest["outcome"] == "interrupted":
+            interrupt(first, "longer rehearsal", again)
+        return made
+    shutil.rmtree(aside)
+    add_warning(again, prolonged(steps))
+    return Made(longer, again)
+
+
+def _apart(
+    plan: Plan,
+    course: Course,
+    record: Callable[..., Recording],
+    echo: Callable[[str], None] = quiet,
+) -> Recording:
+    """A run in a copy of the working directory: the target ran there once, and would write a second
+    time.
+
+    Raises :class:`AuditProblem` where no copy can be made.
+    """
+    with sheltered(plan) as (apart, reached):
+        recording = record(apart, course.deadline, course.progress, echo)
+    for sentence in reached:
+        add_warning(recording, sentence)
+    return recording
+
+
+# -- what was rehearsed ------------------------------------------------------------------------------
+
+
+def _plain_us(recording: Recording, pass_name: str) -> list[float]:
+    """Host's time of a pass's steps in us, without what they waited for a processor."""
+    rows = (row for row in recording.rows(StepRow) if row.pass_name == pass_name)
+    return [row.us - row.queued_us for row in rows]
+
+
+def _frames_in_worker(rehearsed: Recording) -> list[dict[str, str | int]] | None:
+    """Where a worker process of a loader asked for CUDA, which ended the rehearsal: its frames,
+    outermost first. None where that is not what happened.
+    """
+    said = str((rehearsed.manifest.get("error") or {}).get("message", ""))
+    if FORKED not in said or "DataLoader worker" not in said:
+        return None
+    return [
+        {"file": found[1], "line": int(found[2])}
+        for found in itertools.islice(_FRAME.finditer(said), MOST_FRAMES)
+    ]
+
+
+def _explained(rehearsed: Recording) -> bool:
+    return (
+        rehearsed.manifest["outcome"] == "oom"
+        and not limit_of(rehearsed)
+        and rehearsed.snapshot is not None
+    )
+
+
+def _keep_only_snapshot(rehearsed: Recording) -> None:
+    """Leave nothing from which a rule would judge the steps: there are too few."""
+    for part in rehearsed.folder.glob("*.jsonl"):
+        if part.stem != SITES:
+            part.unlink()
+
+
+# -- whether it can be judged -----------------------------------------------------------------------
+
+NO_CUDA = re.compile(
+    r"not compiled with CUDA|No CUDA GPUs are available|no NVIDIA driver|not linked with support for cuda"
+    r"|doesn't have NCCL built in|ProcessGroupNCCL is only supported with GPUs"
+    r"|torch\.cuda\.is_available\(\) is False|cuda\.is_available|Cannot access accelerator device when none is available"
+    r"|module 'torch\._C' has no attribute '_cuda_|\bcuda\b.*\bnot available\b|requires? (a )?(CUDA|GPU)",
+    re.IGNORECASE,
+)
+"""How torch, and programs, say that they cannot go on without CUDA."""
+
+
+OUR_LIMIT = re.compile(
+    r"'CUDA' backend|Cannot access accelerator device when none is available|not compiled with CUDA|compiled without CUDA"
+    r"|not linked with support for cuda|no NVIDIA driver|NCCL built in|module 'torch\._C' has no attribute '_cuda_"
+    r"|libcuda(rt)?\b|CUDA driver|\bactive drivers\b|No CUDA GPUs are available|cudaGetDeviceCount",
+    re.IGNORECASE,
+)
+"""How code in C, of torch and others, says that it looked for a real device: in a rehearsal one was
+promised.
+"""
+
+
+def our_limit(said: str, where: str = "") -> str:
+    """An error that a rehearsal ended with, as the rehearsal's own limit; empty if it is none."""
+    if not OUR_LIMIT.search(said):
+        return ""
+    sentence = said.partition(". ")[0][:200]
+    limit = (
+        "this is a limit of the rehearsal, not a fault of the target: a call bypassed the simulated "
+        "GPU and looked for a real one"
+    )
+    return f"{limit} ({sentence}{where})"
+
+
+def needs_cuda(text: str) -> bool:
+    """True of an error that says that there is no CUDA."""
+    return NO_CUDA.search(text) is not None
+
+
+def unfit(rehearsed: Recording) -> str:
+    """Why a rehearsal cannot be judged; empty if it can."""
+    manifest = rehearsed.manifest
+    steps = sum(row.pass_name == "loud" for row in rehearsed.rows(StepRow))
+    planned = {row["name"]: row["steps"] for row in manifest.get("planned", ())}
+    limit = limit_of(rehearsed)
+    if limit:
+        return limit
+    if manifest["outcome"] == "oom":
+        return (
+            f"it runs out of memory after {steps} steps: "
+            f"{(manifest.get('error') or {}).get('message', '')}"
+        )
+    if steps < min(LEAST_REHEARSED, planned.get("loud", LEAST_REHEARSED)):
+        said, where = raised(rehearsed.manifest)
+        ours = our_limit(said, where)
+        ended = f"it ended after {steps} step{'s' * (steps != 1)}"
+        return f"{ended}; {ours}" if ours else f"{ended} ({said.removesuffix(': ')}{where})"
+    return unused(rehearsed)
+
+
+def unused(rehearsed: Recording) -> str:
+    """What it means that steps completed and none ran anything on the device; empty if that is not
+    so.
+    """
+    used = rehearsed.rows(DeviceUseRow)
+    if not used or any(row.n for row in used):
+        return ""
+    return (
+        "the target put nothing on the CUDA device that it was offered (its device is fixed to the "
+        "CPU?)"
+    )
+
+
+def limit_of(rehearsed: Recording) -> str:
+    """What the program asked for that the shadow cannot do, and where; empty if nothing."""
+    ended = next(iter(rehearsed.rows(LimitRow)), None)
+    if ended is None:
+        return ""
+    where = f" at {rehearsed.site(ended.at)}" if ended.at is not None else ""
+    return f"{ended.reason}{where}"
