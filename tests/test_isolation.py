@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from auditor.checkpoints.contents import NotACheckpoint, Tally
+from auditor.extensions.checkpoints.contents import NotACheckpoint, Tally
 from auditor.isolation import ReaderDied, isolated
 
 

@@ -7,7 +7,7 @@ import time
 from auditor import amounts
 from auditor.cli import console
 from auditor.errors import AuditProblem
-from auditor.longrun.requests import Request
+from auditor.extensions.longrun.requests import Request
 
 POLL_S = 0.2
 

@@ -14,12 +14,12 @@ from auditor.cli import console, open_input, write_results
 from auditor.cli.main import EXIT_FOUND
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
+from auditor.extensions.verify.comparison import Comparison, Side, compare
+from auditor.extensions.verify.likeness import Row, likeness, refusal
+from auditor.extensions.verify.times import quiet_run
 from auditor.judging import catalogue, config
 from auditor.model import Finding, Report
 from auditor.recordings.folder import MANIFEST
-from auditor.verify.comparison import Comparison, Side, compare
-from auditor.verify.likeness import Row, likeness, refusal
-from auditor.verify.times import quiet_run
 
 Shown = Callable[[float], str]
 

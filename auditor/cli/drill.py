@@ -9,8 +9,8 @@ from pathlib import Path
 
 from auditor.cli import console, progress_display
 from auditor.cli.main import EXIT_FOUND, EXIT_TARGET
-from auditor.drill import report, runs
 from auditor.errors import AuditProblem
+from auditor.extensions.drill import report, runs
 from auditor.runs import target as targets
 from auditor.runs.plan import Device, Drill, Where
 

@@ -14,10 +14,10 @@ from auditor import patch
 from auditor.cli import console, open_input, write_results
 from auditor.cli.write_results import is_broken
 from auditor.errors import AuditProblem
+from auditor.extensions.verify.candidates import is_selected
 from auditor.judging import catalogue, guard
 from auditor.model import Edit, Finding, Report
 from auditor.patch import PatchedFile, Plan
-from auditor.verify.candidates import is_selected
 
 UNDO = "fixes.undo.patch"
 

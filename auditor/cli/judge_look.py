@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from auditor.errors import AuditProblem, fault
-from auditor.longrun.judging import JUDGED, LIMIT_S
+from auditor.extensions.longrun.judging import JUDGED, LIMIT_S
 
 TOLD = 100
 """Findings that are told of one report at most; the report has them all."""

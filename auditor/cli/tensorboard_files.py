@@ -12,12 +12,12 @@ from pathlib import Path
 from auditor.cli import console, open_input
 from auditor.errors import AuditProblem, fault
 from auditor.evidence.table import Evidence
+from auditor.extensions.tensorboard_tab import scalars
+from auditor.extensions.tensorboard_tab.runs import EXPORTED, Run, runs_in
 from auditor.judging import catalogue
 from auditor.model import Report
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema import ReadRow
-from auditor.tensorboard_tab import scalars
-from auditor.tensorboard_tab.runs import EXPORTED, Run, runs_in
 
 MADE = 16
 """Runs whose files are made at most when a folder of runs is opened: each takes about a second for

@@ -13,18 +13,23 @@ from auditor.cli import console, open_input, progress_display, write_results
 from auditor.cli.fix import require_plain_values
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
+from auditor.extensions.verify import compiling, loaders, micro_batches
+from auditor.extensions.verify.accumulation_uses import Unclear
+from auditor.extensions.verify.budget import Budget
+from auditor.extensions.verify.candidates import (
+    Candidate,
+    candidates,
+    is_selected,
+    require_unchanged,
+)
+from auditor.extensions.verify.experiment import Experiment
+from auditor.extensions.verify.intervals import LEAST_PAIRS
+from auditor.extensions.verify.trials import SLOW_SECONDS, Laboratory
 from auditor.judging import build_report, catalogue, config, guard
 from auditor.model import Report
 from auditor.model.verification import Proposal
 from auditor.recordings.folder import Recording
 from auditor.runs.project_copy import reached
-from auditor.verify import compiling, loaders, micro_batches
-from auditor.verify.accumulation_uses import Unclear
-from auditor.verify.budget import Budget
-from auditor.verify.candidates import Candidate, candidates, is_selected, require_unchanged
-from auditor.verify.experiment import Experiment
-from auditor.verify.intervals import LEAST_PAIRS
-from auditor.verify.trials import SLOW_SECONDS, Laboratory
 
 
 def run(

@@ -14,9 +14,9 @@ from pathlib import Path
 from auditor.cli import console, tensorboard_files
 from auditor.cli.usage import STOPPING
 from auditor.errors import AuditProblem
+from auditor.extensions.tensorboard_tab import board, local
+from auditor.extensions.tensorboard_tab.runs import runs_in
 from auditor.recordings.folder import MANIFEST
-from auditor.tensorboard_tab import board, local
-from auditor.tensorboard_tab.runs import runs_in
 
 
 def view(*, path: str, port: int | None, browser: bool, trace: bool, debug: bool) -> int:

@@ -15,8 +15,8 @@ from auditor.model.outcomes import SavedCheckpoint
 from auditor.rule import NotLooked
 
 if TYPE_CHECKING:
-    from auditor.checkpoints.contents import OptimizerFacts, Scan, TensorFacts
-    from auditor.checkpoints.settings import Setting
+    from auditor.extensions.checkpoints.contents import OptimizerFacts, Scan, TensorFacts
+    from auditor.extensions.checkpoints.settings import Setting
 
 RATES = frozenset({"lr", "learning_rate", "max_lr", "peak_lr", "lr_max", "initial_lr", "init_lr"})
 """Names under which trainers configure the rate that the schedule starts from or goes up to."""

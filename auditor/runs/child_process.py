@@ -22,7 +22,7 @@ from pathlib import Path
 
 from auditor import redaction
 from auditor.errors import AuditProblem, TargetProblem
-from auditor.nulldevice.environment import without_null_device
+from auditor.extensions.nulldevice.environment import without_null_device
 from auditor.recordings.folder import Recording
 from auditor.runs.finalize import FOLLOWED, add_warning, clear, counted, files_of, seal, shortened
 from auditor.runs.leftover_processes import Keeper, Orphans

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from auditor.errors import AuditProblem
-from auditor.nulldevice import environment
-from auditor.nulldevice.found import cuda_build, tool
+from auditor.extensions.nulldevice import environment
+from auditor.extensions.nulldevice.found import cuda_build, tool
 from auditor.recordings.folder import Recording, write_manifest
 from auditor.recordings.schema import StepRow
 from auditor.runs import child_process

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from auditor.errors import AuditProblem
-from auditor.nulldevice import environment
+from auditor.extensions.nulldevice import environment
 from auditor.recordings.folder import Recording
 from auditor.runs.child_process import record_once
 from auditor.runs.launchers import told_by_torchrun

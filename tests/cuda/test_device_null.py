@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from auditor import nulldevice
 from auditor.evidence.recorded.null_run import NullRun, null_run
 from auditor.evidence.table import Evidence
+from auditor.extensions import nulldevice
+from auditor.extensions.nulldevice.environment import without_null_device
 from auditor.judging import null_beside
-from auditor.nulldevice.environment import without_null_device
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema import StepRow
 from auditor.runs import child_process

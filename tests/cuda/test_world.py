@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from auditor.nulldevice.environment import without_null_device
+from auditor.extensions.nulldevice.environment import without_null_device
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema import CommunicationRow
 from tests.cuda.conftest import ROOT

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from auditor.errors import AuditProblem
+from auditor.extensions.nulldevice.environment import without_null_device
 from auditor.judging.forecasted import gpu_asked
-from auditor.nulldevice.environment import without_null_device
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.runs import null_run
 from auditor.runs.child_process import _surroundings

@@ -12,8 +12,8 @@ import psutil
 import torch
 
 from auditor.errors import TargetProblem
+from auditor.extensions.nulldevice import watching
 from auditor.model.devices import CPU, CUDA, NULL, SHADOW, DeviceInfo
-from auditor.nulldevice import watching
 
 ALLOCATOR_VARIABLES = (
     "PYTORCH_ALLOC_CONF",

@@ -22,7 +22,7 @@ from auditor.capture.instruments.dispatch_modes import OperatorMode, run_operato
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.operator_probe import OperatorProbe
 from auditor.capture.shadow.tensor import Rooms
-from auditor.nulldevice import watching
+from auditor.extensions.nulldevice import watching
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema import CourseRow, DeviceWorkRow, SiteRow
 
