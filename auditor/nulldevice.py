@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from auditor.extensions.nulldevice import GPUS, Gpu, environment, gpu_named, watching
+from auditor.capture.instruments import null_device as watching
+from auditor.extensions.nulldevice import GPUS, Gpu, environment, gpu_named
 
 __all__ = ["GPUS", "Gpu", "environment", "gpu_named", "watching"]
 

@@ -41,7 +41,7 @@ def gpu_asked(name: str) -> tuple[str, str]:
     that is neither.
     """
     from auditor.extensions.forecast.data_sheets import SHEETS, sheet_of
-    from auditor.extensions.nulldevice import GPUS, gpu_named
+    from auditor.model.gpus import GPUS, gpu_named
 
     if not name:
         return "", ""

@@ -8,14 +8,12 @@ on the shadow device stands alone.
 from __future__ import annotations
 
 import shutil
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 
 from auditor.errors import AuditProblem
-from auditor.extensions.nulldevice import environment
-from auditor.extensions.nulldevice.found import cuda_build, tool
+from auditor.extensions import extension
 from auditor.recordings.folder import Recording, write_manifest
 from auditor.recordings.schema import StepRow
 from auditor.runs import child_process
@@ -41,16 +39,8 @@ def lacking() -> AuditProblem | None:
     """Why there is no null device for this Python's torch, as one sentence with the way out; None
     where it is there, or can be built.
     """
-    if sys.platform != "linux":
-        return AuditProblem("a null device needs Linux")
-    try:
-        cuda_build()
-        tool("cc", "gcc", "clang")
-        tool("nm", "llvm-nm")
-        tool("readelf", "llvm-readelf")
-    except AuditProblem as problem:
-        return problem
-    return None
+    problem: AuditProblem | None = extension("nulldevice").lacking()
+    return problem
 
 
 def prepared(plan: Plan) -> Plan:
@@ -105,7 +95,9 @@ def _run(
     deadline: float | None,
     progress: Progress,
 ) -> Recording:
-    variables = environment(wanted.gpu or DEFAULT_GPU)  # the first time it is compiled
+    variables = extension("nulldevice").environment(
+        wanted.gpu or DEFAULT_GPU
+    )  # the first time it is compiled
     plan = _plan(wanted, rehearsed, variables)
     until = time.monotonic() + max(PATIENCE_S, PATIENCE * _seconds(rehearsed))
     until = until if deadline is None else min(until, deadline)

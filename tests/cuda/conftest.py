@@ -14,8 +14,8 @@ import pytest
 
 from auditor.errors import AuditProblem
 from auditor.extensions import nulldevice
-from auditor.extensions.nulldevice import watching
 from auditor.extensions.nulldevice.found import cuda_build
+from auditor.nulldevice import watching
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

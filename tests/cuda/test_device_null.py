@@ -18,12 +18,12 @@ import pytest
 from auditor.evidence.recorded.null_run import NullRun, null_run
 from auditor.evidence.table import Evidence
 from auditor.extensions import nulldevice
-from auditor.extensions.nulldevice.environment import without_null_device
 from auditor.judging import null_beside
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema import StepRow
 from auditor.runs import child_process
 from auditor.runs import null_run as runs
+from auditor.runs.null_variables import without_null_device
 from auditor.runs.plan import Plan
 from tests.cuda.conftest import AT_ONCE, ROOT
 

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from auditor.extensions.nulldevice.gpus import GPUS, Gpu
+from auditor.model.gpus import GPUS, Gpu
 
 ASKED = """
 import json, torch
@@ -76,7 +76,7 @@ def test_a_process_sees_the_devices_that_it_may(child, visible, count):
 
 UNANSWERED = """
 import ctypes
-from auditor.extensions.nulldevice import watching
+from auditor.nulldevice import watching
 for _ in range(3):
     print(ctypes.CDLL("libcublas.so.13", use_errno=False).cublasGetLoggerCallback())
 print(watching.unanswered())

@@ -10,8 +10,8 @@ import re
 import pytest
 import torch
 
-from auditor.extensions.nulldevice import watching
-from auditor.extensions.nulldevice.gpus import gpu_named
+from auditor.model.gpus import gpu_named
+from auditor.nulldevice import watching
 
 pytestmark = pytest.mark.usefixtures("inside")
 

@@ -9,7 +9,7 @@ import warnings
 import pytest
 import torch
 
-from auditor.extensions.nulldevice import watching
+from auditor.nulldevice import watching
 
 pytestmark = pytest.mark.usefixtures("inside")
 

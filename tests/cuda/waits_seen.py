@@ -28,7 +28,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from auditor.capture.shadow import Crossing, Listener, shadow_cuda
-from auditor.extensions.nulldevice import watching
+from auditor.nulldevice import watching
 
 STEPS = 6
 WARNING = "called a synchronizing CUDA operation"

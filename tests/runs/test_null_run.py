@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from auditor.errors import AuditProblem
-from auditor.extensions.nulldevice.environment import without_null_device
 from auditor.judging.forecasted import gpu_asked
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.runs import null_run
 from auditor.runs.child_process import _surroundings
+from auditor.runs.null_variables import without_null_device
 from auditor.runs.plan import Plan
 
 PLAN = Plan("t:step", (), 5, 1, "auto", "/r", ("steps",), rehearsed=("reads",), native=("owners",))
@@ -81,7 +81,7 @@ def test_a_null_device_that_cannot_be_built_costs_a_warning(
         raise AuditProblem("the compiler failed")
 
     monkeypatch.setattr(null_run, "lacking", lambda: None)
-    monkeypatch.setattr(null_run, "environment", broken)
+    monkeypatch.setattr("auditor.extensions.nulldevice.environment", broken)
     null_run.beside(PLAN, recording, recording, None, lambda *_: None)
     (said,) = Recording(tmp_path).manifest["warnings"]
     assert said.endswith("could not be made: the compiler failed")

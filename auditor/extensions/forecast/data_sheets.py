@@ -1,7 +1,7 @@
 """What makers' data sheets say of a GPU: peak FLOP/s by arithmetic, bandwidth, L2, processors.
 
 Models that the null device plays have their processors, L2 and clocks there
-(``auditor/extensions/nulldevice/gpus.py``); peaks stand only here. Peaks are dense (without sparsity), at the
+(``auditor/model/gpus.py``); peaks stand only here. Peaks are dense (without sparsity), at the
 boost clock, 16-bit with 32-bit sums.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from auditor.errors import AuditProblem
 from auditor.extensions.forecast.counted import FP8, FP32, FP64, HALF, TF32, VECTOR
-from auditor.extensions.nulldevice import GPUS
+from auditor.model.gpus import GPUS
 
 _TERA, _GIGA, _MIB = 1e12, 1e9, 1 << 20
 

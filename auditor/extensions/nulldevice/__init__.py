@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from auditor.extensions.nulldevice.environment import environment
-from auditor.extensions.nulldevice.gpus import GPUS, Gpu, gpu_named
+from auditor.extensions.nulldevice.found import lacking
+from auditor.model.gpus import GPUS, Gpu, gpu_named
 
-__all__ = ["GPUS", "Gpu", "environment", "gpu_named"]
+__all__ = ["GPUS", "Gpu", "environment", "gpu_named", "lacking"]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from auditor.errors import AuditProblem
 from auditor.extensions.nulldevice.environment import environment
-from auditor.extensions.nulldevice.gpus import GPUS
+from auditor.model.gpus import GPUS
 
 PYTHON = re.compile(r"python[\d.]*")
 WHERE = (

@@ -19,10 +19,10 @@ from pathlib import Path
 from auditor.errors import AuditProblem
 from auditor.extensions.nulldevice import answers, callbacks
 from auditor.extensions.nulldevice.found import CudaBuild, driver_functions, needed, tool
+from auditor.runs.null_variables import LIBRARY
 from auditor.user_cache import user_cache
 
 SOURCES = Path(__file__).with_name("csrc")
-CORE = "libnulldevice.so"
 WRITERS = ("answers.py", "callbacks.py", "found.py")
 """Modules that write C, or say what it is written from."""
 SKIPPED = tuple(f"-D__CUDA_{kind}_H__" for kind in ("FP16", "BF16", "FP8", "FP6", "FP4"))
@@ -49,7 +49,7 @@ class NullDevice:
     @property
     def library(self) -> Path:
         """What goes into ``LD_PRELOAD``."""
-        return self.folder / CORE
+        return self.folder / LIBRARY
 
 
 def cache_folder() -> Path:
@@ -261,9 +261,9 @@ def _link(compiler: _Compiler, objects: list[Path], names: list[str], made: Path
         "-shared",
         "-pthread",
         "-o",
-        str(made / CORE),
+        str(made / LIBRARY),
         *map(str, objects),
-        f"-Wl,-soname,{CORE}",
+        f"-Wl,-soname,{LIBRARY}",
     ]
     compiler.run(*core, "-Wl,-Bsymbolic-functions", *ours, *wants, "-ldl")
     for name in names:
@@ -274,6 +274,6 @@ def _link(compiler: _Compiler, objects: list[Path], names: list[str], made: Path
             empty_object,
             f"-Wl,-soname,{name}",
             *ours,
-            f"-l:{CORE}",
+            f"-l:{LIBRARY}",
         )
     (made / "libcuda.so").symlink_to("libcuda.so.1")  # what Triton links its launchers against

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
-from auditor.extensions.nulldevice.build import CORE, NullDevice, null_device
+from auditor.extensions.nulldevice.build import NullDevice, null_device
 from auditor.extensions.nulldevice.found import cuda_build
-from auditor.extensions.nulldevice.gpus import Gpu, gpu_named
 from auditor.extensions.nulldevice.kernel_table import kept_table
-
-PREFIX = "NULLDEVICE_"
+from auditor.model.gpus import Gpu, gpu_named
+from auditor.runs.null_variables import PREFIX
 
 
 def environment(
@@ -56,22 +54,6 @@ def variables(
     }
     if unanswered is not None:
         found[f"{PREFIX}UNANSWERED"] = str(unanswered)
-    return found
-
-
-def without_null_device(environment: Mapping[str, str]) -> dict[str, str]:
-    """The same environment for a child that is not to be on a null device which we are on."""
-    if f"{PREFIX}GPU" not in environment:
-        return dict(environment)
-    found = {name: value for name, value in environment.items() if not name.startswith(PREFIX)}
-    preloaded = found.pop("LD_PRELOAD", "").split(":")
-    if kept := [each for each in preloaded if Path(each).name != CORE]:
-        found["LD_PRELOAD"] = ":".join(kept)
-    folders = {str(Path(each).parent) for each in preloaded if Path(each).name == CORE}
-    for name in ("LD_LIBRARY_PATH", "TRITON_LIBCUDA_PATH"):
-        rest = [each for each in found.pop(name, "").split(":") if each and each not in folders]
-        if rest:
-            found[name] = ":".join(rest)
     return found
 
 

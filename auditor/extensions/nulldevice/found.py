@@ -8,6 +8,7 @@ import importlib.util
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -143,6 +144,22 @@ def tool(*names: str) -> str:
         f"the null device is compiled once, and no {' or '.join(names)} is on the PATH",
         "install a C compiler: apt-get install gcc, or conda install gcc_linux-64",
     )
+
+
+def lacking() -> AuditProblem | None:
+    """Why there is no null device for this Python's torch, as one sentence with the way out; None
+    where it is there, or can be built.
+    """
+    if sys.platform != "linux":
+        return AuditProblem("a null device needs Linux")
+    try:
+        cuda_build()
+        tool("cc", "gcc", "clang")
+        tool("nm", "llvm-nm")
+        tool("readelf", "llvm-readelf")
+    except AuditProblem as problem:
+        return problem
+    return None
 
 
 def _nm(option: str, files: list[Path]) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from auditor.extensions.nulldevice import Gpu
+from auditor.model.gpus import Gpu
 
 Fits = Literal["yes", "tight", "no"]
 

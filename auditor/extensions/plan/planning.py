@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 
 import psutil
 
-from auditor.extensions.nulldevice import GPUS, Gpu
 from auditor.extensions.plan import batch_size, changes, sharding
 from auditor.extensions.plan.changes import Option
 from auditor.extensions.plan.fitting import MemoryModel, Point, fits, rounded, usable_bytes
 from auditor.extensions.plan.measured import Measured
 from auditor.extensions.plan.reruns import ALLOCATOR, STEPS, WARMUP, Failed, Reruns, Wanted
 from auditor.extensions.plan.result import Card, Checked, Largest, PlanResult, PlanRow, rehearsed
+from auditor.model.gpus import GPUS, Gpu
 
 TIMES = (2, 4)
 """Batch sizes of the first rows, in multiples of the program's own."""

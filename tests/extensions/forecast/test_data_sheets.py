@@ -6,7 +6,7 @@ import pytest
 
 from auditor.errors import AuditProblem
 from auditor.extensions.forecast.data_sheets import GENERATIONS, SHEETS, sheet_of
-from auditor.extensions.nulldevice import GPUS
+from auditor.model.gpus import GPUS
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,8 @@ from auditor.extensions.nulldevice.answers import (
     stub,
 )
 from auditor.extensions.nulldevice.found import REPLACED, CudaBuild, cuda_build
-from auditor.extensions.nulldevice.gpus import GPUS, gpu_named
+from auditor.model.gpus import GPUS, gpu_named
+from auditor.runs.null_variables import LIBRARY
 
 HEADER = r"""
 /* cublasWrong_t cublasInComment(int a); */
@@ -237,10 +238,10 @@ def installed(tmp_path, monkeypatch) -> CudaBuild:
 
 def built(build: CudaBuild, made: Path, scratch: Path) -> None:
     built.times += 1
-    (made / building.CORE).write_text("a library")
+    (made / LIBRARY).write_text("a library")
     digest = building.hashlib.sha256(b"a library").hexdigest()
     (made / "manifest.json").write_text(
-        json.dumps({"files": {building.CORE: digest}, "written": 1, "generated": 2, "stubs": 3})
+        json.dumps({"files": {LIBRARY: digest}, "written": 1, "generated": 2, "stubs": 3})
     )
 
 

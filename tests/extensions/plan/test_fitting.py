@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.extensions.nulldevice import GPUS, gpu_named
 from auditor.extensions.plan.fitting import MemoryModel, Point, fits, rounded, usable_bytes
+from auditor.model.gpus import GPUS, gpu_named
 
 T4 = gpu_named("T4")
 

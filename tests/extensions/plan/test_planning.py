@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from auditor.extensions.nulldevice import gpu_named
 from auditor.extensions.plan import changes, sharding
 from auditor.extensions.plan.fitting import usable_bytes
 from auditor.extensions.plan.planning import AS_IT_IS, Planning
 from auditor.extensions.plan.reruns import Wanted
 from auditor.extensions.plan.result import Largest
 from auditor.extensions.plan.table import lines
+from auditor.model.gpus import gpu_named
 from tests.extensions.plan.made import ADAM, MIB, formula, measured
 
 T4, A10 = gpu_named("T4"), gpu_named("A10")

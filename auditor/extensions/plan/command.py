@@ -9,11 +9,11 @@ from pathlib import Path
 from auditor.cli import console, progress_display
 from auditor.cli.usage import EXIT_INTERRUPTED, EXIT_TARGET
 from auditor.errors import AuditProblem
-from auditor.extensions.nulldevice import Gpu, gpu_named
 from auditor.extensions.plan.planning import Planning
 from auditor.extensions.plan.reruns import Failed, Reruns
 from auditor.extensions.plan.result import PlanResult
 from auditor.extensions.plan.table import lines
+from auditor.model.gpus import Gpu, gpu_named
 from auditor.runs import null_run
 from auditor.runs import target as targets
 from auditor.runs.plan import Device
