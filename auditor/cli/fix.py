@@ -14,7 +14,6 @@ from auditor import patch
 from auditor.cli import console, open_input, write_results
 from auditor.cli.write_results import is_broken
 from auditor.errors import AuditProblem
-from auditor.extensions.verify.candidates import is_selected
 from auditor.judging import catalogue, guard
 from auditor.model import Edit, Finding, Report
 from auditor.patch import PatchedFile, Plan
@@ -243,7 +242,7 @@ def _chosen(report: Report, select: tuple[str, ...]) -> Iterable[Finding]:
     verify``).
     """
     for finding in report.findings:
-        if not is_selected(finding, select):
+        if not finding.is_selected(select):
             continue
         if is_broken(finding):
             console.say(

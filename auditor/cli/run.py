@@ -11,9 +11,9 @@ from pathlib import Path
 from auditor.cli import launch, out_folder, progress_display, rule_selection, write_results
 from auditor.cli.deferred_signals import Ending
 from auditor.cli.usage import EXIT_INTERRUPTED
-from auditor.cli.verify import verified
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
+from auditor.extensions import extension
 from auditor.judging import build_report, engine, forecasted
 from auditor.model import Report
 from auditor.recordings.folder import Recording
@@ -219,7 +219,10 @@ def _with_verification(
 
 def _verified(report: Report, evidence: Evidence, budget: float, *, quiet: bool) -> Report:
     try:
-        return verified(report, evidence, budget=budget, quiet=quiet) or report
+        checked: Report | None = extension("verify.command").verified(
+            report, evidence, budget=budget, quiet=quiet
+        )
+        return checked or report
     except AuditProblem as problem:
         return replace(
             report, warnings=(*report.warnings, f"the patches were not verified: {problem.message}")

@@ -23,7 +23,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from auditor.cli import view
+from auditor.extensions.tensorboard_tab import command as view
 from auditor.extensions.tensorboard_tab import pages as catapult
 from auditor.extensions.tensorboard_tab import pages as slices
 from auditor.extensions.tensorboard_tab.pages import Pages

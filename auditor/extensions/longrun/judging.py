@@ -12,7 +12,7 @@ from typing import Any
 
 BOOT = (
     "import sys; sys.path[:] = [*filter(None, sys.path), sys.argv[1]]; "
-    "from auditor.cli.judge_look import main; main(*sys.argv[2:])"
+    "from auditor.extensions.longrun.judge_look import main; main(*sys.argv[2:])"
 )
 JUDGED = "judged.json"
 """What the judge tells of its report, beside it."""

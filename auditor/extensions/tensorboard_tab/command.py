@@ -11,10 +11,10 @@ import threading
 import webbrowser
 from pathlib import Path
 
-from auditor.cli import console, tensorboard_files
+from auditor.cli import console
 from auditor.cli.usage import STOPPING
 from auditor.errors import AuditProblem
-from auditor.extensions.tensorboard_tab import board, local
+from auditor.extensions.tensorboard_tab import board, files, local
 from auditor.extensions.tensorboard_tab.runs import runs_in
 from auditor.recordings.folder import MANIFEST
 
@@ -23,7 +23,7 @@ def view(*, path: str, port: int | None, browser: bool, trace: bool, debug: bool
     """Serve until Ctrl-C; returns the exit code."""
     root = _folder(Path(path))
     if not trace:
-        tensorboard_files.complete(root)
+        files.complete(root)
     url = local.start(root, port) if trace else board.start(root, port, talkative=debug)
     console.say(url)
     console.say("Ctrl-C ends it.", err=True)

@@ -47,7 +47,7 @@ def candidates(
     found: dict[tuple[bytes, ...], Candidate] = {}
     for number, finding in enumerate(report.findings):
         edits = _edits(finding, unsafe=unsafe)
-        if not edits or not is_selected(finding, select):
+        if not edits or not finding.is_selected(select):
             continue
         files = patch.plan(edits, recording.original_bytes).files
         if not files:
@@ -85,13 +85,6 @@ def _edits(finding: Finding, *, unsafe: bool) -> tuple[Edit, ...]:
     if finding.remedy is None:
         return ()
     return tuple(edit for edit in finding.remedy.edits if edit.safe or unsafe)
-
-
-def is_selected(finding: Finding, select: Collection[str]) -> bool:
-    """True if one of its codes or their families is among those chosen; all are where none is."""
-    return not select or any(
-        code in select or code.rstrip("0123456789") in select for code in finding.codes
-    )
 
 
 def require_unchanged(recording: Recording) -> None:

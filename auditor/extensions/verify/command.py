@@ -19,7 +19,6 @@ from auditor.extensions.verify.budget import Budget
 from auditor.extensions.verify.candidates import (
     Candidate,
     candidates,
-    is_selected,
     require_unchanged,
 )
 from auditor.extensions.verify.experiment import Experiment
@@ -216,7 +215,7 @@ def _waiting(
     report: Report, recording: Recording, select: Collection[str]
 ) -> Iterator[tuple[int, loaders.Present]]:
     for number, finding in enumerate(report.findings):
-        present = loaders.loader_of(finding, recording) if is_selected(finding, select) else None
+        present = loaders.loader_of(finding, recording) if finding.is_selected(select) else None
         if present is not None:
             yield number, present
 
