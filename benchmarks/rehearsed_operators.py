@@ -37,7 +37,7 @@ from auditor.extensions.forecast.counted import Counts  # noqa: E402
 from auditor.extensions.forecast.counts import count  # noqa: E402
 from auditor.extensions.forecast.data_sheets import DataSheet  # noqa: E402
 from auditor.extensions.forecast.predicting import predicted_us  # noqa: E402
-from auditor.judging.forecasted import call_of  # noqa: E402
+from auditor.extensions.forecast.rehearsed import call_of  # noqa: E402
 from auditor.model.devices import SHADOW  # noqa: E402
 from auditor.recordings import folder as folders  # noqa: E402
 

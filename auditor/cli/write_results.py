@@ -19,7 +19,7 @@ from auditor.errors import AuditProblem
 from auditor.evidence.snapshot.unpickle import no_collections
 from auditor.evidence.table import Evidence
 from auditor.extensions import extension
-from auditor.judging import build_report, catalogue, editor_links, engine, forecast_trace
+from auditor.judging import build_report, catalogue, editor_links, engine
 from auditor.judging.config import Settings
 from auditor.model import Finding, Report
 from auditor.model.forecasts import FILE
@@ -156,7 +156,9 @@ def _write_forecast(report: Report, evidence: Evidence, path: Path) -> None:
     faults: list[str] = []
     try:
         path.unlink(missing_ok=True)
-        made = forecast_trace.trace(evidence, report.forecast, faults)
+        made: bytes | None = extension("forecast.step_trace").trace(
+            evidence, report.forecast, faults
+        )
         if made is not None:
             write_whole(path, made)
     except OSError as error:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from auditor.evidence.recorded.null_run import null_run
 from auditor.evidence.table import Evidence
-from auditor.judging.forecasted import rehearsal_of
+from auditor.extensions.forecast.rehearsed import rehearsal_of
 from auditor.model.forecasts import Forecast, GpuForecast, HostForecast
 from auditor.runs.plan import HOST_SCALE
 

@@ -16,7 +16,7 @@ from typing import Any
 from auditor.errors import fault
 from auditor.evidence.recorded.operators import OrderedOperators, RanOperators
 from auditor.evidence.table import Evidence
-from auditor.judging.forecasted import call_of, rehearsal_of
+from auditor.extensions.forecast.rehearsed import call_of, rehearsal_of
 from auditor.model.forecasts import CATEGORY, MARK, Forecast, GpuForecast
 from auditor.rule import NotLooked
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from auditor import amounts
 from auditor.evidence.recorded.thrown_work import ThrownWork
 from auditor.evidence.table import Evidence
-from auditor.judging.forecast_lines import LEAST_COVERED, LOOPED, WASTED, Busy, Lines
-from auditor.judging.forecasted import rehearsal_of
+from auditor.extensions.forecast.rehearsed import rehearsal_of
+from auditor.extensions.forecast.step_lines import LEAST_COVERED, LOOPED, WASTED, Busy, Lines
 from auditor.judging.null_beside import WAITS
 from auditor.model import Finding, Site
 from auditor.model.forecasts import Forecast

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from auditor.evidence.recorded.operators import OrderedOperators, RanOperators
 from auditor.evidence.recorded.thrown_work import ThrownWork
 from auditor.evidence.table import Evidence
-from auditor.judging.forecasted import call_of
+from auditor.extensions.forecast.rehearsed import call_of
 from auditor.model import Finding, Site
 from auditor.model.forecasts import Forecast
 from auditor.rule import NotLooked
