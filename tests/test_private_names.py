@@ -142,7 +142,7 @@ WORDS = {
         ),
         "operators by name, as traces have them",
     ),
-    "auditor/extensions/checkpoints/allowed.py": (
+    "auditor/evidence/pickled_names.py": (
         "",
         "names in checkpoints: read as data, never imported",
     ),

@@ -18,7 +18,7 @@ from .nonfinite import Nonfinite
 
 if TYPE_CHECKING:
     from auditor.evidence.recorded.load_state_dict import Load
-    from auditor.extensions.checkpoints.contents import TensorFacts
+    from auditor.evidence.scans import TensorFacts
 
 LISTED = 50
 """Tensors that the facts name."""

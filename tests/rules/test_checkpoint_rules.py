@@ -14,14 +14,7 @@ from auditor.rules.ckpt.ckpt007_spoiled_moments import OptimizerMomentsSpoiled
 from auditor.evidence import Checkpoints, Machine, Saves
 from auditor.evidence.checkpoints import Checkpoint
 from auditor.evidence.recorded.torch_save import Save
-from auditor.extensions.checkpoints.contents import (
-    OptimizerFacts,
-    Scan,
-    SchedulerFacts,
-    Tally,
-    TensorFacts,
-)
-from auditor.extensions.checkpoints.settings import Setting
+from auditor.evidence.scans import OptimizerFacts, Scan, SchedulerFacts, Setting, Tally, TensorFacts
 from auditor.model import Severity, Site
 from auditor.rule import NotLooked
 

@@ -38,8 +38,8 @@ from auditor.evidence.recorded.batches import Batch, Loader
 from auditor.evidence.recorded.op_ranges import Delicate
 from auditor.evidence.recorded.reads import Read
 from auditor.evidence.recorded.torch_save import Save
+from auditor.evidence.scans import Scan, Tally, TensorFacts
 from auditor.evidence.snapshot.state_at import Holder
-from auditor.extensions.checkpoints.contents import Scan, Tally, TensorFacts
 from auditor.model import Site
 from auditor.recordings.schema import BackwardRow, CallRow, ZeroGradRow
 from tests.rules.asking import ask, loud, placed, rows

@@ -8,9 +8,10 @@ from auditor.cli import console, out_folder, rule_selection, write_results
 from auditor.cli.main import EXIT_FOUND, EXIT_IMPOSSIBLE
 from auditor.errors import AuditProblem
 from auditor.evidence.checkpoints import Checkpoints
+from auditor.evidence.scans import Scan
 from auditor.evidence.table import Evidence
 from auditor.extensions.checkpoints import settings
-from auditor.extensions.checkpoints.contents import NotACheckpoint, Scan
+from auditor.extensions.checkpoints.contents import NotACheckpoint
 from auditor.extensions.checkpoints.recording import CheckpointRecording
 from auditor.extensions.checkpoints.scan import checkpoints_in, passed_over, scan_apart
 from auditor.judging import catalogue, engine

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from auditor.extensions.checkpoints.contents import Format, Storage
+from auditor.evidence.scans import Format
+from auditor.extensions.checkpoints.contents import Storage
 from auditor.extensions.checkpoints.marks import Composite
 
 

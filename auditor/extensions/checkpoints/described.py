@@ -8,7 +8,7 @@ import math
 import re
 from typing import Any
 
-from auditor.extensions.checkpoints import allowed
+from auditor.evidence import pickled_names
 from auditor.extensions.checkpoints.contents import BYTES, COUNT, Malformed, Storage, Stored
 from auditor.extensions.checkpoints.marks import Composite, Name
 
@@ -59,7 +59,7 @@ def shape_of(value: Any, width: int = 16) -> tuple[int, ...]:
 
 def dtype_of(value: Any) -> str:
     """Word for a dtype. Raises :class:`Malformed` for anything else."""
-    name = allowed.VALUES.get(value.full, "") if isinstance(value, Name) else ""
+    name = pickled_names.VALUES.get(value.full, "") if isinstance(value, Name) else ""
     demand(name and not name.startswith("per_"))
     return name
 

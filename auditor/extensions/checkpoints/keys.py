@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from auditor.extensions.checkpoints.contents import Tally
+from auditor.evidence.scans import Tally
 
 Path = tuple[str | int, ...]
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
-from auditor.extensions.checkpoints import allowed
+from auditor.evidence import pickled_names
 from auditor.extensions.checkpoints.contents import Malformed, printable
 from auditor.extensions.checkpoints.marks import PLAIN, Foreign, Made, Name, group, hashable
 
@@ -118,11 +118,11 @@ class Machine:
         old = NAME_MAPPING.get((module, attribute))  # of Python 2, in pickles up to protocol 2
         module, attribute = old or (IMPORT_MAPPING.get(module, module), attribute)
         full = f"{module}.{attribute}"
-        if full not in allowed.TORCH:
-            if full not in allowed.KNOWN:
+        if full not in pickled_names.TORCH:
+            if full not in pickled_names.KNOWN:
                 full = printable(full)[:NAME]
                 self.unknown += full not in self.foreign
-            if self.unknown <= FOREIGN or full in allowed.KNOWN:
+            if self.unknown <= FOREIGN or full in pickled_names.KNOWN:
                 self.foreign.add(full)
         return Name(full)
 
@@ -138,7 +138,7 @@ class Machine:
                 made = make(*arguments)
             except TypeError:
                 raise Malformed(f"its pickle gives {function.full} wrong arguments") from None
-        elif allowed.runs_code(function.full):
+        elif pickled_names.runs_code(function.full):
             made = Foreign(function.full, list(arguments))
         else:
             raise Malformed(f"its pickle calls {function.full} in a way that nothing saves")

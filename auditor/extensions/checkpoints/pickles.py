@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import IO, Any, Literal
 
+from auditor.evidence import pickled_names
 from auditor.evidence.snapshot.unpickle import memory_capped, no_collections
-from auditor.extensions.checkpoints import allowed, arrays, described, opcodes, plain, tensors
+from auditor.extensions.checkpoints import arrays, described, opcodes, plain, tensors
 from auditor.extensions.checkpoints.contents import Malformed, Storage
 from auditor.extensions.checkpoints.machine import Machine, Short
 from auditor.extensions.checkpoints.marks import Composite, Made, Name, Ordered
@@ -166,7 +167,7 @@ def _persistent(pid: Any, form: Form) -> Any:
         raise Malformed("it refers to something that is neither a storage nor a module")
     _, kind, key, place, numel, *more = parts
     dtype = (
-        allowed.STORAGE_CLASSES.get(kind.full)
+        pickled_names.STORAGE_CLASSES.get(kind.full)
         if isinstance(kind, Name) and kind.full != TYPED
         else None
     )

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from auditor.extensions.checkpoints import allowed, described
+from auditor.evidence import pickled_names
+from auditor.extensions.checkpoints import described
 from auditor.extensions.checkpoints.contents import Malformed
 from auditor.extensions.checkpoints.marks import (
     PLAIN,
@@ -238,9 +239,9 @@ def _tuple(size: int, *args: Any) -> Made:
 
 
 OBJECTS = (
-    *allowed.OPTIONS,
-    *allowed.TENSOR_PACKAGE[1:],
-    *allowed.TRAINER,
+    *pickled_names.OPTIONS,
+    *pickled_names.TENSOR_PACKAGE[1:],
+    *pickled_names.TRAINER,
 )
 """Classes whose objects are made empty, and then get their attributes."""
 
@@ -275,15 +276,15 @@ CALLS: dict[str, Callable[..., Any]] = {
     "datetime.timezone": _timezone,
     "decimal.Decimal": _decimal,
     "fractions.Fraction": _fraction,
-    **dict.fromkeys(allowed.PATHS, _texts),
-    **dict.fromkeys(allowed.ENUMERATIONS, _member),
+    **dict.fromkeys(pickled_names.PATHS, _texts),
+    **dict.fromkeys(pickled_names.ENUMERATIONS, _member),
     "types.SimpleNamespace": partial(_object, "types.SimpleNamespace"),
 }
 """What stands for the result of each call."""
 
 NEW: dict[str, Callable[..., Any]] = {
     **{name: partial(_object, name) for name in OBJECTS},
-    **dict.fromkeys(allowed.MAPPINGS, Attributed),
+    **dict.fromkeys(pickled_names.MAPPINGS, Attributed),
     **{name: partial(_tuple, size) for name, size in TUPLES.items()},
     "torch.torch_version.TorchVersion": _version,
     "torch._dynamo.decorators._DimRange": Range,

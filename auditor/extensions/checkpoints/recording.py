@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from auditor.extensions.checkpoints.contents import Scan
-from auditor.extensions.checkpoints.settings import Setting
+from auditor.evidence.scans import Scan, Setting
 from auditor.recordings.standalone import StandaloneRecording
 
 

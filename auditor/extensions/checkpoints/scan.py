@@ -12,19 +12,14 @@ from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
+from auditor.evidence.scans import Format, OptimizerFacts, Scan, SchedulerFacts, Tally, TensorFacts
 from auditor.extensions.checkpoints import keys, legacy, safetensors, structure, values, zipped
 from auditor.extensions.checkpoints.container import Container
 from auditor.extensions.checkpoints.contents import (
     BYTES,
-    Format,
     Malformed,
     NotACheckpoint,
-    OptimizerFacts,
-    Scan,
-    SchedulerFacts,
     Stored,
-    Tally,
-    TensorFacts,
     printable,
 )
 from auditor.isolation import ReaderDied, isolated, seconds_for

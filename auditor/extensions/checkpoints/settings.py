@@ -8,31 +8,16 @@ import ast
 import itertools
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from auditor.errors import AuditProblem
+from auditor.evidence.scans import Setting
 
 SIZE_LIMIT = 2**20
 """Bytes of a configuration at most: PyYAML takes ten seconds for as many."""
 VALUES = 100_000
 """Values that are read at most: ten lines of YAML aliases stand for a billion."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One value: ``name`` is its path (``optimizer.lr``, or ``AdamW.lr`` for a keyword of a
-    call).
-    """
-
-    name: str
-    value: float | str | bool
-
-    @property
-    def key(self) -> str:
-        """Last word of its path, in lower case, with ``_`` for ``-``."""
-        return self.name.rpartition(".")[2].lower().replace("-", "_")
 
 
 def read(path: Path) -> tuple[Setting, ...]:

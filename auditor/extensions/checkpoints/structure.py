@@ -9,17 +9,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from auditor.extensions.checkpoints.contents import (
-    COUNT,
-    OptimizerFacts,
-    Role,
-    SchedulerFacts,
-    Storage,
-    Stored,
-    Tally,
-    TensorFacts,
-    printable,
-)
+from auditor.evidence.scans import OptimizerFacts, Role, SchedulerFacts, Tally, TensorFacts
+from auditor.extensions.checkpoints.contents import COUNT, Storage, Stored, printable
 from auditor.extensions.checkpoints.described import complete, is_tensor
 from auditor.extensions.checkpoints.keys import (
     Path,

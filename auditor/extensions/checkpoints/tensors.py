@@ -9,7 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from auditor.extensions.checkpoints import allowed, indexed
+from auditor.evidence import pickled_names
+from auditor.extensions.checkpoints import indexed
 from auditor.extensions.checkpoints.contents import PACKED, Malformed, Storage, Stored
 from auditor.extensions.checkpoints.described import (
     DEVICE_NUMBERS,
@@ -104,7 +105,9 @@ def _quantized(  # noqa: PLR0917 - the arguments that torch gives it
     storage: Any, offset: Any, shape: Any, stride: Any, scheme: Any, grad: Any, hooks: Any
 ) -> Any:
     stored = _tensor(storage, offset, shape, stride)
-    demand(stored.dtype in allowed.QUANTIZED.values() and isinstance(scheme, tuple) and scheme)
+    demand(
+        stored.dtype in pickled_names.QUANTIZED.values() and isinstance(scheme, tuple) and scheme
+    )
     packed = PACKED.get(stored.dtype, 1)
     held = max(stored.storage.numel, 1) * packed
     demand(math.prod(stored.shape) <= held)  # torch makes as many first
@@ -201,7 +204,7 @@ def _with(data: Any, state: Any) -> Any:
 
 def _from_type(function: Any, kind: Any, args: Any, state: Any) -> Any:
     demand(isinstance(function, Name) and isinstance(kind, Name) and isinstance(args, tuple))
-    if allowed.runs_code(function.full) or allowed.runs_code(kind.full):
+    if pickled_names.runs_code(function.full) or pickled_names.runs_code(kind.full):
         return Foreign(function.full, [*args, state])
     demand(function.full in REBUILT and OWN_WAY.get(function.full, kind.full) == kind.full)
     demand(kind.full in SUBCLASSES or kind.full in OWN_WAY.values())
@@ -245,7 +248,7 @@ def _wrapper(  # noqa: PLR0917 - the arguments that torch gives it
     grad: Any,
 ) -> Any:
     demand(isinstance(kind, Name))
-    if allowed.runs_code(kind.full):
+    if pickled_names.runs_code(kind.full):
         return Foreign(kind.full, [])
     demand(kind.full == DISTRIBUTED and is_count(offset))
     demand(isinstance(layout, Value) and layout.kind in indexed.LAYOUTS)

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from auditor.extensions.checkpoints.contents import BYTES, Malformed, Stored, Tally
+from auditor.evidence.scans import Tally
+from auditor.extensions.checkpoints.contents import BYTES, Malformed, Stored
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -24,8 +24,9 @@ import torch
 from click.testing import CliRunner
 
 from auditor.cli.main import main
+from auditor.evidence import pickled_names
 from auditor.evidence.checkpoints import Checkpoint
-from auditor.extensions.checkpoints import allowed, opcodes, pickles, tensors
+from auditor.extensions.checkpoints import opcodes, pickles, tensors
 from auditor.extensions.checkpoints.scan import checkpoints_in, passed_over, scan, scan_any
 from fuzz import real_checkpoints
 from fuzz.crafted import REBUILD, Again, Call, Data, Global, archive, data, tensor
@@ -879,18 +880,24 @@ def test_opcodes_are_those_of_torchs_reader():
 
 def test_each_known_name_is_made_in_one_way_or_never():
     """What is on a list and has no entry is a value: nothing calls it."""
-    values = {*allowed.VALUES, *allowed.STORAGE_CLASSES, "numpy.ndarray", "typing.Any"}
-    values |= {name for name in allowed.CALLED if name.endswith("Tensor") and "_" not in name}
-    values |= {name for name in allowed.KNOWN if name.startswith("numpy.") and name.count(".") == 1}
+    values = {*pickled_names.VALUES, *pickled_names.STORAGE_CLASSES, "numpy.ndarray", "typing.Any"}
+    values |= {name for name in pickled_names.CALLED if name.endswith("Tensor") and "_" not in name}
     values |= {
-        name for name in allowed.KNOWN if name.rpartition(".")[2] in ("DTensor", "NestedTensor")
+        name for name in pickled_names.KNOWN if name.startswith("numpy.") and name.count(".") == 1
     }
     values |= {
-        name for name in allowed.KNOWN if name.startswith("numpy.random._") and "__" not in name
+        name
+        for name in pickled_names.KNOWN
+        if name.rpartition(".")[2] in ("DTensor", "NestedTensor")
+    }
+    values |= {
+        name
+        for name in pickled_names.KNOWN
+        if name.startswith("numpy.random._") and "__" not in name
     }
     values.add("numpy.random.bit_generator.SeedSequence")
     made = {*pickles.CALLS, *pickles.NEW}
-    names = {*allowed.CALLED, *allowed.KNOWN}
+    names = {*pickled_names.CALLED, *pickled_names.KNOWN}
     assert made <= names
     assert names - made <= values
 
