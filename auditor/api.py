@@ -280,7 +280,7 @@ def long_run(
     """As :func:`watch` with ``every``, for a loop in ``file``."""
     from auditor.cli import rule_selection
     from auditor.errors import AuditProblem
-    from auditor.extensions.longrun.run import LongRun, Settings
+    from auditor.extensions import extension
 
     steps = LOOK_STEPS if steps is None else steps
     if steps < LEAST_WATCHED:
@@ -300,8 +300,10 @@ def long_run(
         choice, folder, "the watched run", steps=steps, warmup=warmup, device=device
     ).fitted(steps)
     plan = dataclasses.replace(plan, rehearsed=(), native=())
-    given = Settings(every, folder, plan, _own(file), codes, keep, budget, log_to, (HERE,))
-    return LongRun(given)
+    longrun = extension("longrun.run")
+    given = longrun.Settings(every, folder, plan, _own(file), codes, keep, budget, log_to, (HERE,))
+    watched: LongRun = longrun.LongRun(given)
+    return watched
 
 
 LOOK_STEPS = 20
