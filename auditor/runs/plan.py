@@ -298,7 +298,7 @@ class Plan:
     With ``fit`` the passes are shortened to the steps that the target takes. ``shown_args`` are
     ``args`` with secrets masked: what is written down in the place of them. ``value_steps`` are
     steps at the end of a rehearsal of which only values are looked at. ``gpu`` is the model
-    that the shadow and the null device play (a key of ``auditor.extensions.nulldevice.GPUS``; empty: the
+    that the shadow and the null device play (a key of ``auditor.model.gpus.GPUS``; empty: the
     shadow's own), ``sheet`` the one that times are forecast for (a key of
     ``auditor.extensions.forecast.data_sheets``; empty: the one that is played), ``host_scale`` how many times
     as long its host takes as this one. ``native`` are the parts that
