@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from auditor.cli.rule_selection import Choice
     from auditor.evidence.table import Evidence
-    from auditor.longrun.run import LongRun
+    from auditor.extensions.longrun.run import LongRun
     from auditor.runs.plan import Audit, Device, Plan
 
 Codes = str | Sequence[str]
@@ -280,7 +280,7 @@ def long_run(
     """As :func:`watch` with ``every``, for a loop in ``file``."""
     from auditor.cli import rule_selection
     from auditor.errors import AuditProblem
-    from auditor.longrun.run import LongRun, Settings
+    from auditor.extensions import extension
 
     steps = LOOK_STEPS if steps is None else steps
     if steps < LEAST_WATCHED:
@@ -299,8 +299,10 @@ def long_run(
     plan = _planned(
         choice, folder, "the watched run", steps=steps, warmup=warmup, device=device
     ).run.fitted(steps)
-    given = Settings(every, folder, plan, _own(file), codes, keep, budget, log_to, (HERE,))
-    return LongRun(given)
+    longrun = extension("longrun.run")
+    given = longrun.Settings(every, folder, plan, _own(file), codes, keep, budget, log_to, (HERE,))
+    watched: LongRun = longrun.LongRun(given)
+    return watched
 
 
 LOOK_STEPS = 20

@@ -1,4 +1,4 @@
-"""Fits the numbers of ``auditor/forecast/coefficients.json`` from open measurements, and prints the
+"""Fits the numbers of ``auditor/extensions/forecast/coefficients.json`` from open measurements, and prints the
 figures of docs/forecast.md.
 
     python benchmarks/forecast_fit.py --fetched MIRROR --recordings FOLDER [--write]
@@ -34,10 +34,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 from forecast_recordings import Recording, Row, recordings, traces_under  # noqa: E402
 from scipy.optimize import least_squares  # noqa: E402
 
-from auditor.forecast import kinds  # noqa: E402
-from auditor.forecast.calls import Call, Tensor  # noqa: E402
-from auditor.forecast.classes import ClassNumbers, Work, class_us  # noqa: E402
-from auditor.forecast.coefficients import (  # noqa: E402
+from auditor.extensions.forecast import kinds  # noqa: E402
+from auditor.extensions.forecast.calls import Call, Tensor  # noqa: E402
+from auditor.extensions.forecast.classes import ClassNumbers, Work, class_us  # noqa: E402
+from auditor.extensions.forecast.coefficients import (  # noqa: E402
     ANY,
     PATH,
     SCHEMA,
@@ -47,17 +47,17 @@ from auditor.forecast.coefficients import (  # noqa: E402
     Source,
     read,
 )
-from auditor.forecast.counted import FP32, HALF, TF32  # noqa: E402
-from auditor.forecast.counts import count  # noqa: E402
-from auditor.forecast.data_sheets import GENERATIONS, DataSheet, sheet_of  # noqa: E402
-from auditor.forecast.forecasting import LEAST_US, MOST_UNFITTED, forecast  # noqa: E402
-from auditor.forecast.intervals import (  # noqa: E402
+from auditor.extensions.forecast.counted import FP32, HALF, TF32  # noqa: E402
+from auditor.extensions.forecast.counts import count  # noqa: E402
+from auditor.extensions.forecast.data_sheets import GENERATIONS, DataSheet, sheet_of  # noqa: E402
+from auditor.extensions.forecast.forecasting import LEAST_US, MOST_UNFITTED, forecast  # noqa: E402
+from auditor.extensions.forecast.intervals import (  # noqa: E402
     coverage,
     ratio_of_groups,
     spread_of,
 )
-from auditor.forecast.matmul import MatmulNumbers, Products, aligned, matmul_us  # noqa: E402
-from auditor.forecast.predicting import (  # noqa: E402
+from auditor.extensions.forecast.matmul import MatmulNumbers, Products, aligned, matmul_us  # noqa: E402
+from auditor.extensions.forecast.predicting import (  # noqa: E402
     kind_fitted,
     predicted_us,
     products_of,

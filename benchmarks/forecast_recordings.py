@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from auditor.errors import AuditProblem
-from auditor.forecast import kinds
-from auditor.forecast.calls import Call, Tensor, from_profiler
-from auditor.forecast.counted import Counts
-from auditor.forecast.counts import count
-from auditor.forecast.data_sheets import DataSheet, sheet_of
+from auditor.extensions.forecast import kinds
+from auditor.extensions.forecast.calls import Call, Tensor, from_profiler
+from auditor.extensions.forecast.counted import Counts
+from auditor.extensions.forecast.counts import count
+from auditor.extensions.forecast.data_sheets import DataSheet, sheet_of
 from auditor.timeline.precision import arithmetic
 
 RUNTIME = {"cuda_runtime", "cuda_driver", "runtime", "hip_runtime"}

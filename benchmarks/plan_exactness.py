@@ -15,10 +15,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from auditor.plan import batch_size
-from auditor.plan.fitting import MemoryModel, Point
-from auditor.plan.measured import Measured
-from auditor.plan.reruns import Reruns, Wanted
+from auditor.extensions.plan import batch_size
+from auditor.extensions.plan.fitting import MemoryModel, Point
+from auditor.extensions.plan.measured import Measured
+from auditor.extensions.plan.reruns import Reruns, Wanted
 
 MIB = 1 << 20
 

@@ -31,13 +31,13 @@ from auditor.capture.probes.base import Context  # noqa: E402
 from auditor.capture.probes.rehearsal import RehearsalProbe  # noqa: E402
 from auditor.evidence.recorded.operators import RanOperators  # noqa: E402
 from auditor.evidence.table import Evidence  # noqa: E402
-from auditor.forecast import Call, kinds  # noqa: E402
-from auditor.forecast.coefficients import coefficients  # noqa: E402
-from auditor.forecast.counted import Counts  # noqa: E402
-from auditor.forecast.counts import count  # noqa: E402
-from auditor.forecast.data_sheets import DataSheet  # noqa: E402
-from auditor.forecast.predicting import predicted_us  # noqa: E402
-from auditor.judging.forecasted import call_of  # noqa: E402
+from auditor.extensions.forecast import Call, kinds  # noqa: E402
+from auditor.extensions.forecast.coefficients import coefficients  # noqa: E402
+from auditor.extensions.forecast.counted import Counts  # noqa: E402
+from auditor.extensions.forecast.counts import count  # noqa: E402
+from auditor.extensions.forecast.data_sheets import DataSheet  # noqa: E402
+from auditor.extensions.forecast.predicting import predicted_us  # noqa: E402
+from auditor.extensions.forecast.rehearsed import call_of  # noqa: E402
 from auditor.model.devices import SHADOW  # noqa: E402
 from auditor.recordings import folder as folders  # noqa: E402
 

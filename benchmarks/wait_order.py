@@ -29,8 +29,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 import forecast_recordings as recorded  # noqa: E402
 
 from auditor.errors import AuditProblem  # noqa: E402
-from auditor.forecast.coefficients import coefficients  # noqa: E402
-from auditor.forecast.predicting import predicted_us  # noqa: E402
+from auditor.extensions.forecast.coefficients import coefficients  # noqa: E402
+from auditor.extensions.forecast.predicting import predicted_us  # noqa: E402
 from auditor.model.what_if import Change  # noqa: E402
 from auditor.timeline import Timeline  # noqa: E402
 from auditor.timeline.replay.what_if import Replays  # noqa: E402

@@ -39,7 +39,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import auditor  # noqa: E402
-from auditor.longrun.meter import host_bytes  # noqa: E402
+from auditor.extensions.longrun.meter import host_bytes  # noqa: E402
 
 BLOCK = 8
 SETTLED, LONE = 10, 260

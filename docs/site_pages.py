@@ -217,13 +217,13 @@ def _help(command: Any, context: Any) -> str:
 def _python() -> str:
     """Signatures and docstrings of what docs/rule-packs.md promises."""
     from auditor import api, model, rule, testing
-    from auditor.longrun.run import LongRun
+    from auditor.extensions.longrun.run import LongRun
 
     parts = ["# Python"]
     for name, thing in (
         ("auditor.audit", api.audit),
         ("auditor.watch", api.watch),
-        ("auditor.longrun.run.LongRun", LongRun),
+        ("auditor.extensions.longrun.run.LongRun", LongRun),
         ("auditor.Report", api.Report),
         ("auditor.testing.assert_no_findings", testing.assert_no_findings),
         ("auditor.testing.FindingsFound", testing.FindingsFound),

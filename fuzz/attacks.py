@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from auditor.checkpoints import pickles
-from auditor.checkpoints.contents import NotACheckpoint
-from auditor.checkpoints.scan import scan
 from auditor.evidence.checkpoints import Checkpoint
+from auditor.extensions.checkpoints import pickles
+from auditor.extensions.checkpoints.contents import NotACheckpoint
+from auditor.extensions.checkpoints.scan import scan
 from fuzz import mutate, oracle, real_checkpoints
 from fuzz.crafted import REBUILD, Call, Data, Global, archive, bytes_of, data, tensor
 

@@ -15,9 +15,9 @@ import tempfile
 import warnings
 from pathlib import Path
 
-from auditor.checkpoints.contents import NotACheckpoint
-from auditor.checkpoints.scan import scan
 from auditor.evidence.checkpoints import Checkpoint
+from auditor.extensions.checkpoints.contents import NotACheckpoint
+from auditor.extensions.checkpoints.scan import scan
 from auditor.isolation import ReaderDied, isolated
 from fuzz import hostile_checkpoints, real_checkpoints
 

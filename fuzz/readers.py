@@ -12,18 +12,19 @@ import tempfile
 from pathlib import Path
 from urllib.parse import urlencode
 
-from auditor.checkpoints import settings as checkpoint_settings
-from auditor.checkpoints.contents import NotACheckpoint
-from auditor.checkpoints.recording import CheckpointRecording
-from auditor.checkpoints.scan import scan
-from auditor.cli import analyze, compare, fix, open_input, write_results
-from auditor.cli import checkpoint as checkpoints
+from auditor.cli import analyze, fix, open_input, write_results
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
+from auditor.extensions.checkpoints import command as checkpoints
+from auditor.extensions.checkpoints import settings as checkpoint_settings
+from auditor.extensions.checkpoints.contents import NotACheckpoint
+from auditor.extensions.checkpoints.recording import CheckpointRecording
+from auditor.extensions.checkpoints.scan import scan
+from auditor.extensions.tensorboard_tab import scalars
+from auditor.extensions.tensorboard_tab.pages import Pages
+from auditor.extensions.verify import compare_command as compare
 from auditor.judging import catalogue, config
 from auditor.model import Report
-from auditor.tensorboard_tab import scalars
-from auditor.tensorboard_tab.pages import Pages
 from fuzz import seeds
 
 ALLOWED = (AuditProblem, NotACheckpoint)

@@ -31,13 +31,13 @@ settings.register_profile(
 settings.load_profile("shared machine")
 
 LONGEST = (
-    "verify/test_verify_command.py",
+    "extensions/verify/test_verify_command.py",
     "seam/test_rehearsals.py",
     "rules/test_rules.py",
     "seam/test_outcomes.py",
     "test_examples.py",
     "seam/test_scripts.py",
-    "drill/test_drill_command.py",
+    "extensions/drill/test_drill_command.py",
     "seam/test_replay.py",
     "seam/test_processes.py",
     "seam/test_fixes.py",

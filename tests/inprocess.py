@@ -18,12 +18,12 @@ from auditor.capture.instruments.user_frames import Frames
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.registry import select
 from auditor.capture.session import Session
-from auditor.checkpoints import settings
-from auditor.checkpoints.recording import CheckpointRecording
-from auditor.checkpoints.scan import checkpoints_in, scan_any
-from auditor.cli.checkpoint import asks_for_checkpoints
 from auditor.cli.fix import require_plain_values
 from auditor.evidence.table import Evidence
+from auditor.extensions.checkpoints import settings
+from auditor.extensions.checkpoints.command import asks_for_checkpoints
+from auditor.extensions.checkpoints.recording import CheckpointRecording
+from auditor.extensions.checkpoints.scan import checkpoints_in, scan_any
 from auditor.judging import engine, guard
 from auditor.model import Finding, PeakBytes, Report, Run, Verdict
 from auditor.patch import Permitted

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ HEAVY = {"torch", "pandas", "plotly", "numpy"}
 
 # package or module of auditor/ -> what of ours it may import at module level, and which heavy
 # libraries. Nothing else.
-MAY = {
+MAY: dict[str, set[str]] = {
     "amounts": set(),
     "batch_means": set(),
     "cycles": set(),
@@ -25,15 +26,14 @@ MAY = {
     "redaction": set(),
     "typed_reading": set(),
     "user_cache": set(),
-    "nulldevice": {"errors", "user_cache"},
+    "extensions": set(),
     "model": {"errors"},
     "syntax": {"redaction"},
     "permit": {"model", "syntax"},
     "rule": {"model", "permit"},
     "recordings": {"errors", "model", "redaction", "typed_reading"},
     "allocator": {"model"},
-    "timeline": {"numpy", "amounts", "errors", "model", "typed_reading", "user_cache"},
-    "forecast": {"numpy", "errors", "nulldevice", "typed_reading"},
+    "timeline": {"amounts", "errors", "model", "numpy", "typed_reading", "user_cache"},
     "patch": {"model", "permit", "syntax"},
     "evidence": {
         "allocator",
@@ -59,36 +59,34 @@ MAY = {
         "syntax",
     },
     "reports": {"amounts", "model", "typed_reading"},
-    "checkpoints": {"errors", "evidence", "isolation", "recordings", "typed_reading"},
     "runs": {
         "cycles",
         "errors",
         "evidence",
+        "extensions",
         "model",
-        "nulldevice",
         "recordings",
         "redaction",
         "rule",
         "syntax",
     },
     "capture": {
-        "torch",
-        "triton",
         "allocator",
         "cycles",
         "errors",
         "model",
-        "nulldevice",
         "recordings",
         "runs",
         "syntax",
+        "torch",
+        "triton",
     },
-    "probes": {"torch", "capture", "errors", "model", "recordings", "rules", "runs"},
-    "longrun": {"amounts", "capture", "errors", "runs"},
+    "probes": {"capture", "errors", "model", "recordings", "rules", "runs", "torch"},
     "judging": {
         "amounts",
         "errors",
         "evidence",
+        "extensions",
         "model",
         "patch",
         "permit",
@@ -96,11 +94,68 @@ MAY = {
         "rule",
         "runs",
     },
+    "cli": {
+        "amounts",
+        "errors",
+        "evidence",
+        "extensions",
+        "judging",
+        "model",
+        "patch",
+        "recordings",
+        "rule",
+        "runs",
+        "timeline",
+    },
+    "api": {
+        "amounts",
+        "capture",
+        "cli",
+        "errors",
+        "evidence",
+        "extensions",
+        "judging",
+        "model",
+        "runs",
+    },
+    "notebook_magics": {"api", "errors"},
+    "testing": {"amounts", "api", "judging"},
+    "pytest_plugin": {"api", "errors", "testing"},
+    "__main__": {"cli"},
+    "__init__": set(),
+    # Extensions, which none of the above imports.
+    "nulldevice": {"capture", "errors", "model", "runs", "user_cache"},
+    "forecast": {
+        "amounts",
+        "errors",
+        "evidence",
+        "judging",
+        "model",
+        "numpy",
+        "recordings",
+        "rule",
+        "runs",
+        "typed_reading",
+    },
+    "checkpoints": {
+        "cli",
+        "errors",
+        "evidence",
+        "isolation",
+        "judging",
+        "model",
+        "recordings",
+        "rule",
+        "typed_reading",
+    },
+    "longrun": {"amounts", "capture", "cli", "errors", "runs"},
     "verify": {
         "amounts",
         "batch_means",
+        "cli",
         "errors",
         "evidence",
+        "judging",
         "model",
         "patch",
         "permit",
@@ -111,47 +166,17 @@ MAY = {
     },
     "plan": {
         "amounts",
-        "errors",
-        "evidence",
-        "model",
-        "nulldevice",
-        "recordings",
-        "rule",
-        "runs",
-    },
-    "drill": {"errors", "recordings", "runs"},
-    "tensorboard_tab": {"amounts", "errors", "judging", "model"},
-    "cli": {
-        "amounts",
-        "checkpoints",
-        "drill",
-        "errors",
-        "evidence",
-        "judging",
-        "longrun",
-        "model",
-        "nulldevice",
-        "patch",
-        "plan",
-        "recordings",
-        "rule",
-        "runs",
-        "tensorboard_tab",
-        "timeline",
-        "verify",
-    },
-    "api": {
-        "amounts",
-        "capture",
         "cli",
         "errors",
         "evidence",
-        "judging",
-        "longrun",
         "model",
+        "nulldevice",
+        "recordings",
+        "rule",
         "runs",
     },
-    "notebook_magics": {"api", "errors"},
+    "drill": {"cli", "errors", "recordings", "runs"},
+    "tensorboard_tab": {"amounts", "cli", "errors", "evidence", "judging", "model", "recordings"},
     "integrations": {
         "accelerate",
         "api",
@@ -160,14 +185,14 @@ MAY = {
         "pytorch_lightning",
         "transformers",
     },
-    "testing": {"amounts", "api", "judging"},
-    "pytest_plugin": {"api", "errors", "testing"},
-    "__main__": {"cli"},
-    "__init__": set(),
 }
 """From the bottom up: each imports only what stands above it here, so that there is no circle (a
 test holds that).
 """
+
+EXTENSIONS = {
+    each.name for each in (ROOT / "auditor" / "extensions").iterdir() if each.name[0] != "_"
+}
 
 ALONE = {
     "auditor/capture/shadow": {
@@ -175,13 +200,12 @@ ALONE = {
         "auditor.capture.shadow",
         "auditor.capture.instruments",
         "auditor.errors",
-        "auditor.nulldevice",
+        "auditor.model.gpus",
     },
     "auditor/capture/instruments": {
         "auditor.capture.instruments",
         "auditor.errors",
         "auditor.model",
-        "auditor.nulldevice",
         "auditor.recordings",
         "auditor.syntax",
     },
@@ -229,12 +253,20 @@ def package_of(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
     if parts[0] == "rules" and "probes" in parts[2:]:
         return "probes"
-    return parts[1] if parts[0] == "auditor" else parts[0]
+    return box(parts) if parts[0] == "auditor" else parts[0]
+
+
+def box(parts: Sequence[str]) -> str:
+    """Of what lies in auditor/: an extension's own name, else the room. The module of an
+    extension's public name (auditor/nulldevice.py) is of its box.
+    """
+    inside = parts[1] == "extensions" and parts[2:3] and parts[2] in EXTENSIONS
+    return parts[2] if inside else parts[1]
 
 
 def ours(found: set[str], own: str) -> set[str]:
     """The boxes of the table above among imported modules, without a file's own."""
-    named = {module.split(".")[1] for module in found if module.startswith("auditor.")}
+    named = {box(module.split(".")) for module in found if module.startswith("auditor.")}
     return named & set(MAY) - {own}
 
 
@@ -283,10 +315,25 @@ def test_no_package_imports_one_that_imports_it() -> None:
         assert package not in reached, f"{package} is imported by what it imports"
 
 
+CORE = [path for path in FILES if package_of(path) not in EXTENSIONS]
+"""Files that a reader of target, recording, findings and page needs; the public names of extensions
+(auditor/nulldevice.py, auditor/integrations) are none.
+"""
+
+
+@pytest.mark.parametrize("path", CORE, ids=name_of)
+def test_the_core_imports_no_extension(path: Path) -> None:
+    """Also not inside a function; what it asks for by name is there."""
+    assert not ours(imports(path, functions=True), package_of(path)) & EXTENSIONS
+    for name in re.findall(r'\bextension\("([\w.]+)"\)', path.read_text()):
+        place = ROOT / "auditor" / "extensions" / name.replace(".", "/")
+        assert place.is_dir() or place.with_suffix(".py").is_file(), name
+
+
 def test_the_page_has_the_same_table() -> None:
     """ARCHITECTURE.md says who may import whom, and this test holds that it says the same."""
     rows = re.findall(
-        r"^\| `(?:auditor/|rules/\*/)?(\w+)(?:/|\.py)` \|[^|]*\|([^|]*)\|$",
+        r"^\| `(?:auditor/extensions/|auditor/|rules/\*/)?(\w+)(?:/|\.py)` \|[^|]*\|([^|]*)\|$",
         (ROOT / "ARCHITECTURE.md").read_text(),
         re.MULTILINE,
     )

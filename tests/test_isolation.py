@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from auditor.checkpoints.contents import NotACheckpoint, Tally
+from auditor.evidence.scans import Tally
+from auditor.extensions.checkpoints.contents import NotACheckpoint
 from auditor.isolation import ReaderDied, isolated
 
 

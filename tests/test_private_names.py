@@ -112,7 +112,7 @@ WORDS = {
         "torch.utils.data.dataloader._BaseDataLoaderIter",
         "named in an error",
     ),
-    "auditor/forecast/counts.py": (
+    "auditor/extensions/forecast/counts.py": (
         (
             "_addmm_activation _convolution _conv_depthwise2d "
             "_scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
@@ -127,14 +127,14 @@ WORDS = {
         ),
         "operators by name, as traces have them",
     ),
-    "auditor/forecast/elementwise.py": (
+    "auditor/extensions/forecast/elementwise.py": (
         (
             "_fused_adam_ _fused_adamw_ _fused_sgd_ _fused_adagrad_ _fused_dropout "
             "_foreach_zero_ _foreach_copy_ _cum _logcum"
         ),
         "operators by name, as traces have them",
     ),
-    "auditor/forecast/kinds.py": (
+    "auditor/extensions/forecast/kinds.py": (
         (
             "_addmm_activation _scaled_mm _int_mm _unsafe_view _reshape_alias "
             "_empty_affine_quantized _version _local_scalar_dense _to_copy _cat _stack "
@@ -142,13 +142,19 @@ WORDS = {
         ),
         "operators by name, as traces have them",
     ),
-    "auditor/checkpoints/allowed.py": ("", "names in checkpoints: read as data, never imported"),
-    "auditor/checkpoints/structure.py": (
+    "auditor/evidence/pickled_names.py": (
+        "",
+        "names in checkpoints: read as data, never imported",
+    ),
+    "auditor/extensions/checkpoints/structure.py": (
         "_parameters _buffers _modules",
         "keys of a pickled module's state, read as data",
     ),
     **{
-        f"auditor/checkpoints/{name}.py": ("", "names in checkpoints: read as data, never imported")
+        f"auditor/extensions/checkpoints/{name}.py": (
+            "",
+            "names in checkpoints: read as data, never imported",
+        )
         for name in ("indexed", "plain", "tensors")
     },
 }

@@ -15,13 +15,13 @@ from auditor import redaction
 from auditor.cli.main import main
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
+from auditor.extensions.verify.candidates import require_unchanged
 from auditor.judging import build_report, catalogue
 from auditor.judging.engine import Judgement
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.recordings.sources import content_digest, masked_lines, store_sources
 from auditor.syntax.config_files import worth_keeping
-from auditor.verify.candidates import require_unchanged
 
 HEX = "0123456789abcdef0123456789abcdef01234567"
 

@@ -17,7 +17,6 @@ from auditor.errors import AuditProblem
 from auditor.judging import catalogue, guard
 from auditor.model import Edit, Finding, Report
 from auditor.patch import PatchedFile, Plan
-from auditor.verify.candidates import is_selected
 
 UNDO = "fixes.undo.patch"
 
@@ -243,7 +242,7 @@ def _chosen(report: Report, select: tuple[str, ...]) -> Iterable[Finding]:
     verify``).
     """
     for finding in report.findings:
-        if not is_selected(finding, select):
+        if not finding.is_selected(select):
             continue
         if is_broken(finding):
             console.say(

@@ -19,6 +19,7 @@ from auditor.cli.usage import (
     PlainCommand,
     TargetCommand,
 )
+from auditor.extensions import extension
 
 if TYPE_CHECKING:
     from auditor.model import Report
@@ -321,9 +322,7 @@ def verify(**options: Any) -> None:
     whether losses and parameters stay the same; a patch that changes them is dropped from
     fixes.patch. Your files are not touched.
     """
-    from auditor.cli import verify as command
-
-    sys.exit(command.run(**options))
+    sys.exit(extension("verify.command").run(**options))
 
 
 @main.command(cls=PlainCommand, short_help="Compare two audits: time, memory, findings.")
@@ -350,9 +349,7 @@ def compare(**options: Any) -> None:
     Exit code: 0 done, 1 a regression beyond --max-regression is proven, 2 the two cannot be
     compared.
     """
-    from auditor.cli import compare as command
-
-    sys.exit(command.run(**options))
+    sys.exit(extension("verify.compare_command").run(**options))
 
 
 for _door in (

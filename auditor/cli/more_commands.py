@@ -12,6 +12,7 @@ import click
 
 from auditor.cli import parameter_types
 from auditor.cli.usage import PlainCommand, TargetCommand
+from auditor.extensions import extension
 
 if TYPE_CHECKING:
     from auditor.rule import Rule
@@ -58,9 +59,7 @@ def checkpoint(**options: Any) -> None:
 
     Exit code: 0 all good, 1 one is bad (a finding that is an error), 2 one cannot be read at all.
     """
-    from auditor.cli import checkpoint as command
-
-    sys.exit(command.checkpoint(**options))
+    sys.exit(extension("checkpoints.command").checkpoint(**options))
 
 
 @click.command(cls=TargetCommand, short_help="Plant a fault, and say whether training survives it.")
@@ -118,10 +117,8 @@ def drill(**options: Any) -> None:
 
     Exit code: 0 survived, 1 failed, 2 the drill could not be done, 3 the target failed by itself.
     """
-    from auditor.cli import drill as command
-
     options["target"] = parameter_types.target(options["target"], as_module=options.pop("module"))
-    sys.exit(command.drill(**options))
+    sys.exit(extension("drill.command").drill(**options))
 
 
 @click.command(cls=TargetCommand, short_help="Say what fits on which GPU, without one.")
@@ -190,10 +187,8 @@ def plan(**options: Any) -> None:
     Exit code: 0 done, 2 nothing can be planned, 3 the target failed by itself, 130 interrupted
     (what is known by then is printed).
     """
-    from auditor.cli import plan as command
-
     options["target"] = parameter_types.target(options["target"], as_module=options.pop("module"))
-    sys.exit(command.run(**options))
+    sys.exit(extension("plan.command").run(**options))
 
 
 @click.command(
@@ -222,9 +217,7 @@ def view(**options: Any) -> None:
 
     Nothing is sent anywhere; only this machine can reach it. Ctrl-C ends it.
     """
-    from auditor.cli import view as command
-
-    sys.exit(command.view(**options))
+    sys.exit(extension("tensorboard_tab.command").view(**options))
 
 
 @click.command(
@@ -269,9 +262,7 @@ def attach(pid: int, timeout: float, debug: bool) -> None:
 
     Exit code: 0 there is a report, 2 the process cannot be asked, or there is none in time.
     """
-    from auditor.cli import attach as command
-
-    sys.exit(command.attach(pid=pid, timeout=timeout))
+    sys.exit(extension("longrun.command").attach(pid=pid, timeout=timeout))
 
 
 @click.command(cls=PlainCommand, short_help="List the rules: all, or a family.")

@@ -11,10 +11,10 @@ from pathlib import Path
 from auditor.cli import launch, out_folder, progress_display, rule_selection, write_results
 from auditor.cli.deferred_signals import Ending
 from auditor.cli.usage import EXIT_INTERRUPTED
-from auditor.cli.verify import verified
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
-from auditor.judging import build_report, engine, forecasted
+from auditor.extensions import extension
+from auditor.judging import build_report, engine
 from auditor.model import Report
 from auditor.recordings.folder import Recording
 from auditor.rule import Rule
@@ -68,7 +68,7 @@ def run(
     world_size = nproc if meeting is None else meeting.own.world_size
     if not played:
         _refuse(device, gpu, memory_limit, world_size, launched=meeting is not None)
-    gpu, sheet = forecasted.gpu_asked(gpu)
+    gpu, sheet = extension("forecast.rehearsed").gpu_asked(gpu)
     if device == "null" and (lacking := null_run.lacking()) is not None:
         raise AuditProblem(f"--device null: {lacking.message}", lacking.hint)
     choice = rule_selection.choose(select, ignore, allow_broken_rules=allow_broken_rules)
@@ -214,7 +214,10 @@ def _with_verification(
 
 def _verified(report: Report, evidence: Evidence, budget: float, *, quiet: bool) -> Report:
     try:
-        return verified(report, evidence, budget=budget, quiet=quiet) or report
+        checked: Report | None = extension("verify.command").verified(
+            report, evidence, budget=budget, quiet=quiet
+        )
+        return checked or report
     except AuditProblem as problem:
         return replace(
             report, warnings=(*report.warnings, f"the patches were not verified: {problem.message}")

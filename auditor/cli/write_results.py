@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from auditor.cli import console, tensorboard_files
+from auditor.cli import console
 from auditor.errors import AuditProblem
 from auditor.evidence.snapshot.unpickle import no_collections
 from auditor.evidence.table import Evidence
-from auditor.judging import build_report, catalogue, editor_links, engine, forecast_trace
+from auditor.extensions import extension
+from auditor.judging import build_report, catalogue, editor_links, engine
 from auditor.judging.config import Settings
 from auditor.model import Finding, Report
 from auditor.model.forecasts import FILE
@@ -78,7 +79,7 @@ def write(
             _write_elsewhere(Path(file), catalogue.renderer(name).render(report))
     _write_forecast(report, evidence, out / FILE)
     if tensorboard:
-        tensorboard_files.write(report, evidence, out / "tensorboard", quiet=quiet)
+        extension("tensorboard_tab.files").write(report, evidence, out / "tensorboard", quiet=quiet)
     return out / "report.html"
 
 
@@ -155,7 +156,9 @@ def _write_forecast(report: Report, evidence: Evidence, path: Path) -> None:
     faults: list[str] = []
     try:
         path.unlink(missing_ok=True)
-        made = forecast_trace.trace(evidence, report.forecast, faults)
+        made: bytes | None = extension("forecast.step_trace").trace(
+            evidence, report.forecast, faults
+        )
         if made is not None:
             write_whole(path, made)
     except OSError as error:

@@ -15,8 +15,7 @@ from auditor.model.outcomes import SavedCheckpoint
 from auditor.rule import NotLooked
 
 if TYPE_CHECKING:
-    from auditor.checkpoints.contents import OptimizerFacts, Scan, TensorFacts
-    from auditor.checkpoints.settings import Setting
+    from auditor.evidence.scans import OptimizerFacts, Scan, Setting, TensorFacts
 
 RATES = frozenset({"lr", "learning_rate", "max_lr", "peak_lr", "lr_max", "initial_lr", "init_lr"})
 """Names under which trainers configure the rate that the schedule starts from or goes up to."""

@@ -1,3 +1,1 @@
-"""Callbacks that audit some steps of a job inside a framework's training loop (docs/python.md).
-Each module imports its framework, and is imported by nobody but its user.
-"""
+"""The public names of auditor.extensions.integrations, which users' programs import."""

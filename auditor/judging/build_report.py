@@ -26,7 +26,8 @@ from auditor.evidence.trace import facts as traces
 from auditor.evidence.trace.charts import trace_charts
 from auditor.evidence.trace.device_time import device_time
 from auditor.evidence.trace.ranks import ranks_of
-from auditor.judging import forecast_host, forecast_prices, forecasted, guard, null_beside
+from auditor.extensions import extension
+from auditor.judging import guard, null_beside
 from auditor.judging.caveats import caveats
 from auditor.judging.engine import Judgement
 from auditor.judging.manual import page
@@ -166,8 +167,7 @@ def _priced(
     evidence: Evidence, findings: tuple[Finding, ...], faults: list[str]
 ) -> tuple[Forecast | None, Repriced]:
     """By a forecast of the rehearsed step, or by a replay of the trace."""
-    forecast = forecast_host.beside(evidence, forecasted.forecast(evidence, faults))
-    told = forecast_prices.priced(evidence, findings, forecast)
+    forecast, told = extension("forecast.judged").priced(evidence, findings, faults)
     return forecast, repriced(evidence, told, faults)
 
 
@@ -426,7 +426,7 @@ def _method(evidence: Evidence, steps: list[StepRow], quiet: tuple[Step, ...]) -
     return (
         *method_of(evidence.recording.manifest, steps, queued_share(quiet)),
         *_rehearsed(evidence.inside(REHEARSAL)),
-        *forecasted.method(evidence),
+        *extension("forecast.judged").method(evidence),
         *null_beside.method(evidence),
     )
 

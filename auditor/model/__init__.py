@@ -7,6 +7,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
@@ -198,6 +199,12 @@ class Finding:
         """Codes of all rules that found it, the leading one first."""
         return tuple(
             dict.fromkeys((self.code, *(place.code for place in self.places if place.code)))
+        )
+
+    def is_selected(self, select: Collection[str]) -> bool:
+        """True if one of its codes or their families is among these; all are where none is."""
+        return not select or any(
+            code in select or code.rstrip("0123456789") in select for code in self.codes
         )
 
     @property

@@ -22,10 +22,10 @@ from pathlib import Path
 
 from auditor import redaction
 from auditor.errors import AuditProblem, TargetProblem
-from auditor.nulldevice.environment import without_null_device
 from auditor.recordings.folder import Recording
 from auditor.runs.finalize import FOLLOWED, add_warning, clear, counted, files_of, seal, shortened
 from auditor.runs.leftover_processes import Keeper, Orphans
+from auditor.runs.null_variables import without_null_device
 from auditor.runs.plan import Plan, Trial
 from auditor.runs.progress import Pace, Progress
 from auditor.runs.project_copy import NoCopy, sheltered

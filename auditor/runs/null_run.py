@@ -8,14 +8,12 @@ on the shadow device stands alone.
 from __future__ import annotations
 
 import shutil
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 
 from auditor.errors import AuditProblem
-from auditor.nulldevice import environment
-from auditor.nulldevice.found import cuda_build, tool
+from auditor.extensions import extension
 from auditor.recordings.folder import Recording, write_manifest
 from auditor.recordings.schema import StepRow
 from auditor.runs import child_process
@@ -42,16 +40,8 @@ def lacking() -> AuditProblem | None:
     """Why there is no null device for this Python's torch, as one sentence with the way out; None
     where it is there, or can be built.
     """
-    if sys.platform != "linux":
-        return AuditProblem("a null device needs Linux")
-    try:
-        cuda_build()
-        tool("cc", "gcc", "clang")
-        tool("nm", "llvm-nm")
-        tool("readelf", "llvm-readelf")
-    except AuditProblem as problem:
-        return problem
-    return None
+    problem: AuditProblem | None = extension("nulldevice").lacking()
+    return problem
 
 
 def prepared(audit: Audit) -> Audit:
@@ -99,7 +89,8 @@ def _plan(course: Course, rehearsal: Made, variables: Mapping[str, str]) -> Plan
 
 def _run(course: Course, rehearsal: Made) -> Recording:
     recording, rehearsed = course.main.recording, rehearsal.recording
-    variables = environment(rehearsal.plan.gpu.model or DEFAULT_GPU)  # compiled the first time
+    model = rehearsal.plan.gpu.model or DEFAULT_GPU
+    variables = extension("nulldevice").environment(model)  # compiled the first time
     plan = _plan(course, rehearsal, variables)
     until = time.monotonic() + max(PATIENCE_S, PATIENCE * _seconds(rehearsed))
     until = until if course.deadline is None else min(until, course.deadline)

@@ -316,8 +316,8 @@ P = TypeVar("P", Passes, Replay, UntilOom, Trial, Drill, Change)
 @dataclass(frozen=True)
 class PlayedGpu:
     """The GPU that the shadow and the null device play: its ``model`` (a key of
-    ``auditor.nulldevice.GPUS``; empty: the shadow's own). ``sheet`` is the one that times are
-    forecast for (a key of ``auditor.forecast.data_sheets``; empty: the one that is played),
+    ``auditor.model.gpus.GPUS``; empty: the shadow's own). ``sheet`` is the one that times are
+    forecast for (a key of ``auditor.extensions.forecast.data_sheets``; empty: the one that is played),
     ``host_scale`` how many times as long its host takes as this one.
     """
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from auditor.errors import AuditProblem
-from auditor.nulldevice import environment
+from auditor.extensions import extension
 from auditor.recordings.folder import Recording
 from auditor.runs.child_process import record_once
 from auditor.runs.launchers import told_by_torchrun
@@ -111,7 +111,7 @@ class PlayedRanks:
         which must not be written over results.
         """
         devices = min(NODE, plan.world_size)
-        variables = environment(plan.gpu.model or DEFAULT_GPU, devices)
+        variables = extension("nulldevice").environment(plan.gpu.model or DEFAULT_GPU, devices)
         made = []
         with sheltered(plan) as (apart, reached):
             for rank in plan.played:

@@ -203,7 +203,7 @@ class Info:
         """Whether no GPU ran: kernels, copies and fills have a placeholder's length, and only their
         order and number are true.
 
-        `auditor/nulldevice/csrc/cupti.c` gives that mark as CUPTI's version (docs/null-device.md).
+        `extensions/nulldevice/csrc/cupti.c` gives that mark as CUPTI's version (docs/null-device.md).
         """
         return ("cupti_version", NULL_DEVICE) in self.versions
 

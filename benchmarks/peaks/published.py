@@ -25,7 +25,7 @@ class Published:
     program: tuple[str, ...]
     """A module of this folder and its arguments."""
     gpu: str
-    """Where it was measured: a key of ``auditor.nulldevice.gpus``."""
+    """Where it was measured: a key of ``auditor.model.gpus``."""
     measured: str
     """Which of the program's figures it is: ``allocated``, ``reserved``."""
     value: float

@@ -1,5 +1,5 @@
 """A program of this folder in a rehearsal: ``python rehearsed.py GPU PROGRAM ARGUMENTS...``
-under a CPU build of torch, on a key of ``auditor.nulldevice.gpus``. What the program asks torch.cuda is answered by the simulated allocator.
+under a CPU build of torch, on a key of ``auditor.model.gpus``. What the program asks torch.cuda is answered by the simulated allocator.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
 if TYPE_CHECKING:
-    from auditor.checkpoints.contents import TensorFacts
+    from auditor.evidence.scans import TensorFacts
 
 FEWEST = 3
 """Tensors with moments below which there is no proportion to be out of."""

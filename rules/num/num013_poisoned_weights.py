@@ -17,8 +17,8 @@ from auditor.rule import Rule
 from .nonfinite import Nonfinite
 
 if TYPE_CHECKING:
-    from auditor.checkpoints.contents import TensorFacts
     from auditor.evidence.recorded.load_state_dict import Load
+    from auditor.evidence.scans import TensorFacts
 
 LISTED = 50
 """Tensors that the facts name."""

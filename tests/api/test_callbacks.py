@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from auditor.integrations.step_audit import StepAudit
+from auditor.extensions.integrations.step_audit import StepAudit
 from tests.api.test_python import hooks, training
 
 NAMES = ("lightning", "transformers")
@@ -108,8 +108,8 @@ def test_a_failure_of_ours_is_one_warning_and_training_goes_on(tmp_path, monkeyp
 
 
 def test_a_whole_job_is_watched(tmp_path, monkeypatch):
-    monkeypatch.setattr("auditor.longrun.requests.room", lambda: tmp_path / "room")
-    monkeypatch.setattr("auditor.longrun.run.LAST_JUDGE_S", 0.0)
+    monkeypatch.setattr("auditor.extensions.longrun.requests.room", lambda: tmp_path / "room")
+    monkeypatch.setattr("auditor.extensions.longrun.run.LAST_JUDGE_S", 0.0)
     before = hooks()
     audit = audited(tmp_path, steps=6, every=10, budget=1.0, keep=1)
     state = loop(audit, 30)
@@ -133,9 +133,9 @@ def stand_in(monkeypatch, name):
     setattr(made, base, type(base, (), {}))
     monkeypatch.setitem(sys.modules, module.partition(".")[0], types.ModuleType(name))
     monkeypatch.setitem(sys.modules, module, made)
-    monkeypatch.delitem(sys.modules, f"auditor.integrations.{name}", raising=False)
-    found = importlib.import_module(f"auditor.integrations.{name}").AuditCallback
-    monkeypatch.delitem(sys.modules, f"auditor.integrations.{name}")
+    monkeypatch.delitem(sys.modules, f"auditor.extensions.integrations.{name}", raising=False)
+    found = importlib.import_module(f"auditor.extensions.integrations.{name}").AuditCallback
+    monkeypatch.delitem(sys.modules, f"auditor.extensions.integrations.{name}")
     return found
 
 
@@ -214,9 +214,9 @@ def tracker(monkeypatch):
     module.GeneralTracker = GeneralTracker
     monkeypatch.setitem(sys.modules, "accelerate", types.ModuleType("accelerate"))
     monkeypatch.setitem(sys.modules, "accelerate.tracking", module)
-    monkeypatch.delitem(sys.modules, "auditor.integrations.accelerate", raising=False)
-    yield importlib.import_module("auditor.integrations.accelerate").AuditTracker
-    sys.modules.pop("auditor.integrations.accelerate", None)
+    monkeypatch.delitem(sys.modules, "auditor.extensions.integrations.accelerate", raising=False)
+    yield importlib.import_module("auditor.extensions.integrations.accelerate").AuditTracker
+    sys.modules.pop("auditor.extensions.integrations.accelerate", None)
 
 
 def accelerated(accelerator, steps, logged=1):
@@ -290,8 +290,8 @@ def test_accelerate_jobs_that_end_early_late_or_on_another_rank(tmp_path, tracke
 
 
 def test_a_whole_accelerate_job_is_watched(tmp_path, monkeypatch, tracker):
-    monkeypatch.setattr("auditor.longrun.requests.room", lambda: tmp_path / "room")
-    monkeypatch.setattr("auditor.longrun.run.LAST_JUDGE_S", 0.0)
+    monkeypatch.setattr("auditor.extensions.longrun.requests.room", lambda: tmp_path / "room")
+    monkeypatch.setattr("auditor.extensions.longrun.run.LAST_JUDGE_S", 0.0)
     before, told = hooks(), []
     made = tracker(
         3,
@@ -342,7 +342,7 @@ def lightning_state(callbacks, tmp_path):
 
 def test_lightning(tmp_path):
     pytest.importorskip("lightning.pytorch")
-    from auditor.integrations.lightning import AuditCallback
+    from auditor.extensions.integrations.lightning import AuditCallback
 
     made = AuditCallback(3, 12, select="GRAPH001", out=tmp_path / "out")
     before = hooks()
@@ -380,7 +380,7 @@ def transformers_state(callbacks, tmp_path):
 
 def test_transformers(tmp_path):
     pytest.importorskip("transformers")
-    from auditor.integrations.transformers import AuditCallback
+    from auditor.extensions.integrations.transformers import AuditCallback
 
     made = AuditCallback(3, 12, select="GRAPH001", out=tmp_path / "out")
     before = hooks()
@@ -415,7 +415,7 @@ def accelerate_state(trackers):
 
 def test_accelerate(tmp_path):
     pytest.importorskip("accelerate")
-    from auditor.integrations.accelerate import AuditTracker
+    from auditor.extensions.integrations.accelerate import AuditTracker
 
     made = AuditTracker(3, 12, select="GRAPH001", out=tmp_path / "out")
     before = hooks()

@@ -21,9 +21,9 @@ import auditor
 from auditor import api
 from auditor.capture import here
 from auditor.errors import AuditProblem
+from auditor.extensions.verify.candidates import require_unchanged
 from auditor.model import Severity
 from auditor.recordings.folder import Recording
-from auditor.verify.candidates import require_unchanged
 
 ROOT = Path(__file__).resolve().parents[2]
 

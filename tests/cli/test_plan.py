@@ -7,12 +7,12 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from auditor.cli import plan as command
 from auditor.cli.main import main
 from auditor.errors import AuditProblem
-from auditor.plan.reruns import Failed
+from auditor.extensions.plan import command
+from auditor.extensions.plan.reruns import Failed
 from auditor.runs import null_run
-from tests.plan.made import MIB, Formula, formula
+from tests.extensions.plan.made import MIB, Formula, formula
 
 
 def linear(batch, wanted):

@@ -7,7 +7,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from auditor.cli import analyze, tensorboard_files
+from auditor.cli import analyze
+from auditor.extensions.tensorboard_tab import files as tensorboard_files
 from tests.evidence.test_table import recorded
 
 OPTIONS = {

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from auditor import nulldevice
 from auditor.errors import AuditProblem
+from auditor.extensions import nulldevice
+from auditor.extensions.nulldevice.found import cuda_build
 from auditor.nulldevice import watching
-from auditor.nulldevice.found import cuda_build
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from auditor import nulldevice
+from auditor.extensions import nulldevice
 from tests.cuda.explained import EXPLAINED, VERSIONS
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from auditor import nulldevice
+from auditor.extensions import nulldevice
 
 PROGRAM = Path(__file__).with_name("profiled.py")
 MARK = 0x6E756C00

@@ -57,7 +57,7 @@ def alike(real: Side, rehearsed: Side) -> list[float]:
 
 def measure(kind: str, program: str, python: str = sys.executable) -> Side:
     """Runs one side in a process of its own."""
-    from auditor import nulldevice
+    from auditor.extensions import nulldevice
 
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     if kind == "real":

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from auditor import nulldevice
+from auditor.extensions import nulldevice
 from tests.allocator.held import Recording, held
 from tests.cuda.allocator_recorder import KEPT, QUICK
 

@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from auditor import nulldevice
 from auditor.evidence.recorded.null_run import NullRun, null_run
 from auditor.evidence.table import Evidence
+from auditor.extensions import nulldevice
 from auditor.judging import null_beside
-from auditor.nulldevice.environment import without_null_device
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema import StepRow
 from auditor.runs import child_process
 from auditor.runs import null_run as runs
 from auditor.runs.course import Course, Made
+from auditor.runs.null_variables import without_null_device
 from auditor.runs.plan import Audit, Plan
 from tests.cuda.conftest import AT_ONCE, ROOT
 

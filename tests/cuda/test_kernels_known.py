@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from auditor.nulldevice import kernel_table
-from auditor.nulldevice.fatbinaries import Kernel, UnreadBinary, cubins
+from auditor.extensions.nulldevice import kernel_table
+from auditor.extensions.nulldevice.fatbinaries import Kernel, UnreadBinary, cubins
 
 SITE = Path(torch.__file__).parent.parent
 LIBRARIES = sorted(SITE.glob("torch/lib/libtorch_cuda*.so"))

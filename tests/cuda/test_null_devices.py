@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from auditor.nulldevice.gpus import GPUS, Gpu
+from auditor.model.gpus import GPUS, Gpu
 
 ASKED = """
 import json, torch

@@ -10,8 +10,8 @@ import re
 import pytest
 import torch
 
+from auditor.model.gpus import gpu_named
 from auditor.nulldevice import watching
-from auditor.nulldevice.gpus import gpu_named
 
 pytestmark = pytest.mark.usefixtures("inside")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from auditor import nulldevice
+from auditor.extensions import nulldevice
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDER = ROOT / "benchmarks" / "peaks"

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from auditor.nulldevice.environment import without_null_device
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema import CommunicationRow
+from auditor.runs.null_variables import without_null_device
 from tests.cuda.conftest import ROOT
 
 TRAINER = """\

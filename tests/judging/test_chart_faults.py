@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from auditor.cli import tensorboard_files, write_results
+from auditor.cli import write_results
 from auditor.evidence.snapshot import charts
 from auditor.evidence.snapshot.charts import PARTS, ROWS, segment_map
 from auditor.evidence.table import Evidence
+from auditor.extensions.tensorboard_tab import files as tensorboard_files
 from auditor.judging import build_report, engine
 from auditor.judging.catalogue import rules
 from auditor.model import charts as report_charts

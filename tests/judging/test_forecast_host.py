@@ -13,7 +13,7 @@ from auditor.reports import forecasts
 from auditor.reports.as_json import Json, load
 
 from auditor.evidence.table import Evidence
-from auditor.judging.forecast_host import LAUNCH_US, beside, host_of, with_host
+from auditor.extensions.forecast.step_host import LAUNCH_US, beside, host_of, with_host
 from auditor.model.forecasts import Forecast, GpuForecast, HostForecast
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 from auditor.runs.plan import HOST_SCALE

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from auditor.evidence.table import Evidence
-from auditor.forecast import Call, Tensor, forecast, parts_us
-from auditor.judging import forecasted
-from auditor.judging.forecast_prices import NO_ORDER, NOT_THERE, priced
+from auditor.extensions.forecast import Call, Tensor, forecast, parts_us
+from auditor.extensions.forecast import rehearsed as forecasted
+from auditor.extensions.forecast.step_prices import NO_ORDER, NOT_THERE, priced
 from auditor.model import Finding, Severity, Site, prices
 from auditor.recordings.folder import Recording, RecordingWriter, write_manifest
 from tests.judging.test_forecast_trace import ordered

@@ -14,8 +14,8 @@ from auditor.reports.html import Html
 from auditor.reports.terminal import Terminal
 
 from auditor.evidence.table import Evidence
-from auditor.judging import forecast_prices
-from auditor.judging.forecast_prices import LEAST_SHARE, MOST_GBS, PACE, copy_us, priced
+from auditor.extensions.forecast import step_prices as forecast_prices
+from auditor.extensions.forecast.step_prices import LEAST_SHARE, MOST_GBS, PACE, copy_us, priced
 from auditor.model import Finding, Severity, Site, prices
 from auditor.model.forecasts import Forecast, GpuForecast
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest

@@ -15,7 +15,8 @@ import pytest
 from auditor.cli import analyze, write_results
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
-from auditor.judging import forecast_trace, forecasted
+from auditor.extensions.forecast import rehearsed as forecasted
+from auditor.extensions.forecast import step_trace as forecast_trace
 from auditor.model.forecasts import CATEGORY, FILE, MARK, Forecast, GpuForecast
 from auditor.recordings.folder import Recording, RecordingWriter, write_manifest
 from auditor.timeline import read, trace_files

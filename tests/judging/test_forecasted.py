@@ -9,8 +9,8 @@ import pytest
 
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
-from auditor.judging import forecasted
-from auditor.judging.forecasted import COMPARED, gpu_asked
+from auditor.extensions.forecast import rehearsed as forecasted
+from auditor.extensions.forecast.rehearsed import COMPARED, gpu_asked
 from auditor.model.forecasts import Forecast
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 

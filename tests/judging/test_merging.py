@@ -21,14 +21,13 @@ from auditor.rules.sync.sync006_blocking_copy import BlockingCopyEveryStep
 
 from auditor.evidence.source.statements import Statements
 from auditor.evidence.table import Evidence
+from auditor.extensions.verify.comparison import Side, compare
 from auditor.judging import build_report, engine
 from auditor.judging.merging import causes_of, joined
 from auditor.model import Edit, Finding, FoundAt, Remedy, Report, Severity, Site, finding_key
 from auditor.model.what_if import Change
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.recordings.sources import store_sources
-from auditor.verify.candidates import is_selected
-from auditor.verify.comparison import Side, compare
 
 LOG = """\
 for i, batch in enumerate(loader):
@@ -343,8 +342,8 @@ def test_the_second_selection_finds_its_own_part(tmp_path):
     (one,) = judged(recorded(tmp_path), (CopyToHostEveryStep,)).findings
     assert (one.code, one.site.line, one.places) == ("SYNC003", 7, ())
     (joint,) = judged(recorded(tmp_path)).findings
-    assert is_selected(joint, ("SYNC003",))
-    assert not is_selected(joint, ("SYNC002", "DATA"))
+    assert joint.is_selected(("SYNC003",))
+    assert not joint.is_selected(("SYNC002", "DATA"))
 
 
 @pytest.mark.parametrize(

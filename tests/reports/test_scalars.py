@@ -8,8 +8,8 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+from auditor.extensions.tensorboard_tab import scalars
 from auditor.model.charts import Series
-from auditor.tensorboard_tab import scalars
 from tests.reports import golden_attack
 from tests.reports import golden_report as golden
 

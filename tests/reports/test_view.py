@@ -23,12 +23,12 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from auditor.cli import view
+from auditor.extensions.tensorboard_tab import command as view
+from auditor.extensions.tensorboard_tab import pages as catapult
+from auditor.extensions.tensorboard_tab import pages as slices
+from auditor.extensions.tensorboard_tab.pages import Pages
+from auditor.extensions.tensorboard_tab.runs import Run, runs_in
 from auditor.model.forecasts import FILE
-from auditor.tensorboard_tab import pages as catapult
-from auditor.tensorboard_tab import pages as slices
-from auditor.tensorboard_tab.pages import Pages
-from auditor.tensorboard_tab.runs import Run, runs_in
 from tests.reports import golden_attack
 from tests.reports.viewing import ROOT, plain_trace, survivors, viewing, write_run
 
@@ -222,7 +222,7 @@ def test_the_plugin_imports_no_torch() -> None:
     import subprocess
 
     code = (
-        "import auditor.tensorboard_tab.plugin, sys; assert not {'torch', 'pandas'} & "
+        "import auditor.extensions.tensorboard_tab.plugin, sys; assert not {'torch', 'pandas'} & "
         "set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

@@ -11,11 +11,10 @@ from auditor.rules.ckpt.ckpt005_cannot_resume import CheckpointCannotResume
 from auditor.rules.ckpt.ckpt006_stale_rate import CheckpointOverridesRate
 from auditor.rules.ckpt.ckpt007_spoiled_moments import OptimizerMomentsSpoiled
 
-from auditor.checkpoints.contents import OptimizerFacts, Scan, SchedulerFacts, Tally, TensorFacts
-from auditor.checkpoints.settings import Setting
 from auditor.evidence import Checkpoints, Machine, Saves
 from auditor.evidence.checkpoints import Checkpoint
 from auditor.evidence.recorded.torch_save import Save
+from auditor.evidence.scans import OptimizerFacts, Scan, SchedulerFacts, Setting, Tally, TensorFacts
 from auditor.model import Severity, Site
 from auditor.rule import NotLooked
 

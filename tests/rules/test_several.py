@@ -20,7 +20,6 @@ from auditor.rules.num.rows import UpdateRow
 from auditor.rules.opt.opt002_zero_filled_gradients import GradientsFilledWithZeros
 from auditor.rules.sync.sync001_scalar_read import ScalarReadEveryStep
 
-from auditor.checkpoints.contents import Scan, Tally, TensorFacts
 from auditor.evidence import (
     Amp,
     Batches,
@@ -39,6 +38,7 @@ from auditor.evidence.recorded.batches import Batch, Loader
 from auditor.evidence.recorded.op_ranges import Delicate
 from auditor.evidence.recorded.reads import Read
 from auditor.evidence.recorded.torch_save import Save
+from auditor.evidence.scans import Scan, Tally, TensorFacts
 from auditor.evidence.snapshot.state_at import Holder
 from auditor.model import Site
 from auditor.recordings.schema import BackwardRow, CallRow, ZeroGradRow

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from auditor.errors import AuditProblem
-from auditor.judging.forecasted import gpu_asked
-from auditor.nulldevice.environment import without_null_device
+from auditor.extensions.forecast.rehearsed import gpu_asked
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.runs import null_run
 from auditor.runs.child_process import _surroundings
 from auditor.runs.course import Course, Made, quiet
+from auditor.runs.null_variables import without_null_device
 from auditor.runs.plan import REHEARSED_STEPS, Audit, Plan, PlayedGpu
 
 PLAN = Plan("t:step", (), 5, 1, "auto", "/r", ("steps",))
@@ -87,7 +87,7 @@ def test_a_null_device_that_cannot_be_built_costs_a_warning(
         raise AuditProblem("the compiler failed")
 
     monkeypatch.setattr(null_run, "lacking", lambda: None)
-    monkeypatch.setattr(null_run, "environment", broken)
+    monkeypatch.setattr("auditor.extensions.nulldevice.environment", broken)
     null_run.beside(course(recording))
     (said,) = Recording(tmp_path).manifest["warnings"]
     assert said.endswith("could not be made: the compiler failed")

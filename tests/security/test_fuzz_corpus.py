@@ -8,6 +8,7 @@ import random
 
 import pytest
 
+from auditor.extensions.tensorboard_tab import files as tensorboard_files
 from fuzz import __main__ as harness
 from fuzz import folders, mutate, readers, seeds
 from fuzz.readers import read_one
@@ -92,7 +93,7 @@ def test_what_is_only_left_out_of_a_report_is_noticed(made, tmp_path, monkeypatc
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(mutate, "mutant", lambda chance, kind, seed: seed)
-    monkeypatch.setattr(readers.write_results.tensorboard_files, "_export", fails)
+    monkeypatch.setattr(tensorboard_files, "_export", fails)
     ((_, how),) = harness.run([(kind, made.write(random.Random(3), kind, tmp_path / kind))])
     assert error.__name__ in how
 

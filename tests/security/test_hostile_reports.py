@@ -501,7 +501,7 @@ def test_verify_runs_nothing_but_the_users_own_recorded_program(project: Path, t
 def test_verify_tries_nothing_that_no_rule_asks_for(
     project: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("auditor.cli.verify.Laboratory", None)  # nothing may run
+    monkeypatch.setattr("auditor.extensions.verify.command.Laboratory", None)  # nothing may run
     _recorded(project, *HOSTILE[name])
     done = CliRunner().invoke(main, ["verify", "audit", "--unsafe", "--budget", "0"])
     assert done.exit_code == 2 and "Traceback" not in done.output, done.output

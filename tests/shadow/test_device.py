@@ -20,7 +20,7 @@ import auditor
 from auditor.capture.instruments.environment import default_device
 from auditor.capture.shadow import MODELS, GpuModel, Listener, ShadowLimit, shadow_cuda
 from auditor.capture.shadow.tensor import ShadowTensor
-from auditor.nulldevice import GPUS, gpu_named
+from auditor.model.gpus import GPUS, gpu_named
 from tests.shadow.listening import Heard
 
 

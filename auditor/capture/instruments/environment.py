@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import torch
 
+from auditor.capture.instruments import null_device
 from auditor.errors import TargetProblem
 from auditor.model.devices import CPU, CUDA, NULL, SHADOW, DeviceInfo
-from auditor.nulldevice import watching
 
 ALLOCATOR_VARIABLES = (
     "PYTORCH_ALLOC_CONF",
@@ -31,7 +31,7 @@ def device_of(asked: str) -> DeviceInfo:
     if asked == "rehearse":
         return SHADOW
     there = torch.cuda.is_available()
-    if asked == "null" and not (there and watching.running()):
+    if asked == "null" and not (there and null_device.running()):
         raise TargetProblem("this process was to be on the null device, and torch sees none")
     if asked == "cuda" and not there:
         raise TargetProblem(
@@ -40,7 +40,7 @@ def device_of(asked: str) -> DeviceInfo:
         )
     if not there or asked == "cpu":
         return CPU
-    return NULL if watching.running() else CUDA
+    return NULL if null_device.running() else CUDA
 
 
 def default_device() -> torch.device:

@@ -53,7 +53,7 @@ class Context:
     change: Change | None = None
     """What this run of ``audit plan`` changes in the program; None where it is none."""
     gpu: str = ""
-    """The model that a rehearsal plays, a key of ``auditor.nulldevice.GPUS``; empty: its own."""
+    """The model that a rehearsal plays, a key of ``auditor.model.gpus.GPUS``; empty: its own."""
     answers: str = ""
     """The folder of a rehearsal, whose values a run on the null device is told; empty: zeros."""
     loops: set[tuple[int, ...]] = field(default_factory=set)

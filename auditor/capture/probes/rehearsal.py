@@ -22,7 +22,7 @@ from auditor.capture.shadow import MODELS, Crossing, GpuModel, Listener, ShadowD
 from auditor.capture.shadow.crossing import Ran
 from auditor.capture.shadow.operators import HOST_INDEX
 from auditor.capture.shadow.storages import storages
-from auditor.nulldevice import gpu_named
+from auditor.model.gpus import gpu_named
 from auditor.recordings.schema import DeviceUseRow, LimitRow
 
 READ_KINDS = frozenset(

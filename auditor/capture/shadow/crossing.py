@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from auditor.errors import AuditProblem
-from auditor.nulldevice import GPUS
+from auditor.model.gpus import GPUS
 
 Direction = Literal["h2d", "d2h"]
 

@@ -36,7 +36,7 @@ from auditor.capture.shadow import operators as _operators  # noqa: F401 - wires
 from auditor.capture.shadow.crossing import MODELS, GpuModel, Listener
 from auditor.capture.shadow.current import HERE, PLAYING, Current
 from auditor.errors import AuditProblem
-from auditor.nulldevice import gpu_named
+from auditor.model.gpus import gpu_named
 
 IMPORTED_FIRST = (
     "torch._dynamo",  # optimizers import it late

@@ -1,6 +1,6 @@
 """The process as one rank of a world whose other ranks nobody started (``audit run --world``).
 
-On the null device NCCL needs no other process (``auditor/nulldevice/csrc/nccl.c``). What remains is
+On the null device NCCL needs no other process (``extensions/nulldevice/csrc/nccl.c``). What remains is
 what ranks tell one another on the host: the store that they meet at, groups of gloo, and
 collectives of Python objects. Every other rank is taken to have said what this one says.
 """

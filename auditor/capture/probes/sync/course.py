@@ -18,11 +18,11 @@ from typing import Any
 
 import torch
 
+from auditor.capture.instruments import null_device
 from auditor.capture.instruments.dispatch_modes import OperatorMode, run_operator
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.operator_probe import OperatorProbe
 from auditor.capture.shadow.tensor import Rooms
-from auditor.nulldevice import watching
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema import CourseRow, DeviceWorkRow, SiteRow
 
@@ -85,7 +85,7 @@ class _Work:
     may_wait: int = 0
     calls: set[str] = field(default_factory=set)
 
-    def add(self, calls: Iterable[watching.Blocking]) -> None:
+    def add(self, calls: Iterable[null_device.Blocking]) -> None:
         """Calls that blocked, or may have."""
         for call in calls:
             self.waits += call.waits
@@ -149,7 +149,7 @@ class CourseProbe(OperatorProbe):
         self._step, self._work = _Step(), {}
         self._thread, self._native_thread = threading.get_ident(), threading.get_native_id()
         if self.context.device.null:
-            self._mark = watching.mark()
+            self._mark = null_device.mark()
 
     def step_end(self) -> None:
         """Write the step's rows."""
@@ -221,18 +221,18 @@ class CourseProbe(OperatorProbe):
         work = self._work.setdefault(place, _Work())
         work.n += 1
         work.launches += launches
-        now = watching.mark()
+        now = null_device.mark()
         if now != since:
-            work.add(watching.blocking(since, now))
+            work.add(null_device.blocking(since, now))
         self._mark = now
 
     def _between(self) -> int:
         """Calls that blocked since the last operator, between operators: ``torch.cuda.synchronize``
         and the like, in the step's own thread.
         """
-        now = watching.mark()
+        now = null_device.mark()
         if now != self._mark:
-            calls = watching.blocking(self._mark, now)
+            calls = null_device.blocking(self._mark, now)
             own = [call for call in calls if call.thread == self._native_thread]
             if own:
                 self._work.setdefault(self.place(), _Work()).add(own)
@@ -317,7 +317,7 @@ def _sized(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def _launches() -> int:
-    counted = watching.counters()
+    counted = null_device.counters()
     return counted["launches"] + counted["library_launches"]
 
 

@@ -13,8 +13,8 @@ import torch
 
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS
 from auditor.capture.target.write_guard import moved
+from auditor.extensions.verify.results import Results
 from auditor.runs.plan import Copied, Plan, Trial
-from auditor.verify.results import Results
 from tests.inprocess import record
 
 HERE = Path(__file__)

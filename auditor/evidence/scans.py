@@ -1,0 +1,135 @@
+"""What a scan of a checkpoint found, and the settings that a checkpoint should agree with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from auditor.evidence.pickled_names import runs_code
+
+Role = Literal["model", "optimizer", "other"]
+Format = Literal["torch zip", "torch legacy", "safetensors", "sharded"]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What was counted among a tensor's elements. ``low`` and ``high`` are of the finite ones; None
+    where there is none.
+    """
+
+    count: int = 0
+    nan: int = 0
+    positive_inf: int = 0
+    negative_inf: int = 0
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def nonfinite(self) -> int:
+        """Elements that are NaN or infinite."""
+        return self.nan + self.positive_inf + self.negative_inf
+
+    def __add__(self, other: Tally) -> Tally:
+        lows = [each for each in (self.low, other.low) if each is not None]
+        highs = [each for each in (self.high, other.high) if each is not None]
+        return Tally(
+            self.count + other.count,
+            self.nan + other.nan,
+            self.positive_inf + other.positive_inf,
+            self.negative_inf + other.negative_inf,
+            min(lows, default=None),
+            max(highs, default=None),
+        )
+
+
+@dataclass(frozen=True)
+class TensorFacts:
+    """A tensor of the file: where it stands (``model.layer.weight``), what it is, and what was
+    counted in it.
+
+    ``tally`` is None where the values were not looked at (integers, unknown dtypes, data that is
+    missing). ``place`` is the path as it stands in the file.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    role: Role = "other"
+    tally: Tally | None = None
+    place: tuple[str | int, ...] = ()
+
+    @property
+    def scalar(self) -> float | None:
+        """The value of a tensor of one finite element, else None."""
+        tally = self.tally
+        return tally.low if tally is not None and tally.count == 1 else None
+
+
+@dataclass(frozen=True)
+class OptimizerFacts:
+    """An optimizer's state: the plain numbers of each parameter group, and how far its own counters
+    went.
+    """
+
+    name: str
+    groups: tuple[dict[str, float], ...] = ()
+    parameters: int = 0
+    steps: int | None = None
+
+
+@dataclass(frozen=True)
+class SchedulerFacts:
+    """A learning-rate scheduler's state. ``base`` and ``last`` are its rates by parameter group."""
+
+    name: str
+    base: tuple[float, ...] = ()
+    last: tuple[float, ...] = ()
+    position: int | None = None
+    total: int | None = None
+
+
+@dataclass(frozen=True)
+class Scan:
+    """One checkpoint, read to its end. ``damage`` are sentences about what is broken; ``limits``
+    about what was not looked at.
+
+    ``foreign`` are the classes and functions that the file asks its loader to import and call,
+    beyond those that ``torch.load(weights_only=True)`` admits. ``progress`` are the counters beside
+    the weights (``step``, ``epoch``); ``beyond`` says what in its pickle torch's own reader does not
+    know.
+    """
+
+    path: str
+    format: Format
+    size: int
+    modified: float = 0.0
+    tensors: tuple[TensorFacts, ...] = ()
+    damage: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+    optimizers: tuple[OptimizerFacts, ...] = ()
+    schedulers: tuple[SchedulerFacts, ...] = ()
+    scaler: bool = False
+    rng: bool = False
+    progress: dict[str, int] = field(default_factory=dict)
+    beyond: str = ""
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """Those of the foreign names that may run code."""
+        return tuple(name for name in self.foreign if runs_code(name))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One value: ``name`` is its path (``optimizer.lr``, or ``AdamW.lr`` for a keyword of a
+    call).
+    """
+
+    name: str
+    value: float | str | bool
+
+    @property
+    def key(self) -> str:
+        """Last word of its path, in lower case, with ``_`` for ``-``."""
+        return self.name.rpartition(".")[2].lower().replace("-", "_")

@@ -1,0 +1,115 @@
+"""``audit checkpoint``: scan saved checkpoints, judge them, name the latest good one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from auditor.cli import console, out_folder, rule_selection, write_results
+from auditor.cli.main import EXIT_FOUND, EXIT_IMPOSSIBLE
+from auditor.errors import AuditProblem
+from auditor.evidence.checkpoints import Checkpoints
+from auditor.evidence.scans import Scan
+from auditor.evidence.table import Evidence
+from auditor.extensions.checkpoints import settings
+from auditor.extensions.checkpoints.contents import NotACheckpoint
+from auditor.extensions.checkpoints.recording import CheckpointRecording
+from auditor.extensions.checkpoints.scan import checkpoints_in, passed_over, scan_apart
+from auditor.judging import catalogue, engine
+from auditor.model import Report
+from auditor.rule import Rule
+
+NAMED = 10
+"""Names of files that are not read; the rest are counted."""
+
+
+def checkpoint(
+    *,
+    files: tuple[str, ...],
+    config: str | None,
+    as_json: bool,
+    out: str | None,
+    allow_broken_rules: bool = False,
+    debug: bool,
+) -> int:
+    """Scan and judge; returns the exit code."""
+    choice = rule_selection.choose((), (), allow_broken_rules=allow_broken_rules, any_family=True)
+    if out is not None:
+        out_folder.refuse_others_files(Path(out))
+    scans, unread = _scanned(files)
+    for sentence in unread:
+        console.say(f"audit: {sentence}", err=True)
+    if not scans:
+        raise AuditProblem(
+            "no checkpoint was read", "give files of torch.save or safetensors, or a folder of them"
+        )
+    evidence = Evidence(CheckpointRecording(scans, settings.read(Path(config)) if config else ()))
+    report = write_results.judge(
+        evidence, rules_for_checkpoints(choice.rules), choice.settings, choice.broken
+    )
+    if as_json:
+        console.hand_over(catalogue.renderer("json").render(report), form="json")
+    else:
+        _show(evidence, report)
+    if out is not None:
+        path = write_results.write(report, evidence, Path(out), ())
+        console.say(str(path), err=as_json)
+    code = choice.ended(report, "error")
+    if not code and not all(each.good for each in evidence.get(Checkpoints).each):
+        code = EXIT_FOUND
+    return EXIT_IMPOSSIBLE if unread else code
+
+
+def _scanned(files: tuple[str, ...]) -> tuple[tuple[Scan, ...], list[str]]:
+    scans, unread = [], []
+    for file in files:
+        paths = checkpoints_in(Path(file))
+        if Path(file).is_dir() and not paths:
+            unread.append(f"{file} holds no checkpoint")
+        over = passed_over(Path(file))
+        if over:
+            more = f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
+            console.say(f"note: not read in {file}: {', '.join(over[:NAMED])}{more}", err=True)
+        for path in paths:
+            try:
+                scans.append(scan_apart(path))
+            except NotACheckpoint as problem:
+                unread.append(f"{path}: {problem}")
+    return tuple(scans), unread
+
+
+def rules_for_checkpoints(rules: tuple[type[Rule], ...]) -> tuple[type[Rule], ...]:
+    """Those that checkpoints answer."""
+    return tuple(rule for rule in rules if asks_for_checkpoints(rule))
+
+
+def asks_for_checkpoints(rule: type[Rule]) -> bool:
+    """True if checkpoints can answer the rule, by themselves or among other things."""
+    question = "detect" if rule.in_checkpoint is None else "in_checkpoint"
+    try:
+        return Checkpoints in engine.evidence_of(rule, question).values()
+    except Exception:  # a rule that is broken: it is asked, and fails
+        return True
+
+
+# -- what is shown ---------------------------------------------------------------------------------
+
+
+def _show(evidence: Evidence, report: Report) -> None:
+    found = evidence.get(Checkpoints)
+    width = max(len(each.name) for each in found.each)
+    for each in found.each:
+        console.say(f"{each.name:{width}}  {each.verdict:4}  {each.said}")
+    console.say("")
+    for finding in report.findings:
+        severity = finding.severity.value if finding.severity is not None else ""
+        console.say(f"{severity:8}{finding.code:9}{finding.message}")
+        if finding.remedy is not None:
+            console.say(f"{'':17}{finding.remedy.text}")
+    for warning in report.warnings:
+        console.say(f"note: {warning}")
+    good = found.latest_good
+    if len(found.each) > 1:
+        console.say("")
+        console.say(
+            f"latest good: {good.scan.path}" if good is not None else "none of them is good"
+        )

@@ -1,0 +1,81 @@
+"""``audit view``: TensorBoard on a run's folder with the Audit tab, or the same pages without
+TensorBoard.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import webbrowser
+from pathlib import Path
+
+from auditor.cli import console
+from auditor.cli.usage import STOPPING
+from auditor.errors import AuditProblem
+from auditor.extensions.tensorboard_tab import board, files, local
+from auditor.extensions.tensorboard_tab.runs import runs_in
+from auditor.recordings.folder import MANIFEST
+
+
+def view(*, path: str, port: int | None, browser: bool, trace: bool, debug: bool) -> int:
+    """Serve until Ctrl-C; returns the exit code."""
+    root = _folder(Path(path))
+    if not trace:
+        files.complete(root)
+    url = local.start(root, port) if trace else board.start(root, port, talkative=debug)
+    console.say(url)
+    console.say("Ctrl-C ends it.", err=True)
+    if browser and _has_screen():
+        webbrowser.open(url)
+    _wait()
+    if not trace:
+        board.leave()
+    return 0
+
+
+def _folder(path: Path) -> Path:
+    if not path.is_dir():
+        what = f"{path} is a file, not a folder" if path.exists() else f"{path} does not exist"
+        ours = path.name in ("report.json", "report.html") and path.exists()
+        raise AuditProblem(
+            what,
+            f"give its folder: audit view {path.parent}"
+            if ours
+            else "give the folder that audit run wrote",
+        )
+    if path.name == "recording" and (path / MANIFEST).is_file():
+        path = path.parent
+    if runs_in(path):
+        return path.resolve()
+    if (path / "recording" / MANIFEST).is_file():
+        raise AuditProblem(
+            f"{path} holds a recording but no report", f"audit analyze {path} writes it"
+        )
+    raise AuditProblem(
+        f"{path} holds no run of audit (no report.json)",
+        "give the folder that audit run wrote, or one of several runs",
+    )
+
+
+def _has_screen() -> bool:
+    """False where only a browser for the terminal could answer, which would take the terminal
+    away.
+    """
+    return sys.platform in ("darwin", "win32") or bool(
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
+
+
+def _wait() -> None:
+    """Until Ctrl-C or a request to end; under ``nohup`` a terminal that is closed is none. The
+    server's threads end with the process.
+    """
+    over = threading.Event()
+    numbers = [getattr(signal, name) for name in ("SIGINT", *STOPPING) if hasattr(signal, name)]
+    for each in numbers:
+        if each == signal.SIGINT or signal.getsignal(each) is not signal.SIG_IGN:
+            signal.signal(each, lambda *_: over.set())
+    while not over.wait(3600):
+        pass

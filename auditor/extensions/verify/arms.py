@@ -1,0 +1,192 @@
+"""One patch under trial: its pairs of runs, what they say by now, and the words for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from statistics import median
+
+from auditor import amounts
+from auditor.extensions.verify.candidates import Candidate
+from auditor.extensions.verify.intervals import MOST_PAIRS, Interval, of_pairs
+from auditor.extensions.verify.results import Agreement, agree, tolerance_for
+from auditor.extensions.verify.trials import Measured
+from auditor.model.verification import Status, Verified
+
+LESS_MEMORY = 0.99
+"""A patch that leaves the time as it is counts as better when the device's peak is at most this
+share of what it was: the allocator's counters are exact, so 1 % is no noise."""
+
+SAME_WITHIN = 1.1
+"""A patch counts as one that changes nothing where its interval lies within this factor of 1 on
+both sides (Schuirmann 1987: two one-sided tests); a wider one that holds 1 may hide a gain, and is
+inconclusive until ``MOST_PAIRS`` pairs are made."""
+
+
+@dataclass
+class Arm:
+    """A candidate and its runs so far, each beside the unpatched run of its round."""
+
+    candidate: Candidate
+    pairs: list[tuple[Measured, Measured]] = field(default_factory=list)
+    broken: str = ""
+    unloaded: bool = False
+    agreement: Agreement | None = None
+
+    def add(self, before: Measured, after: Measured) -> None:
+        """Take in a pair: a patched run that failed, or computed something else, breaks the
+        patch.
+        """
+        self.pairs.append((before, after))
+        self.unloaded = self.unloaded or (
+            not after.failed and not self.candidate.paths <= after.loaded
+        )
+        if after.failed:
+            self.broken = f"with the patch the target fails: {after.failed}"
+            return
+        self.agreement = agree(before.results, after.results, *tolerance_for(self.candidate.edits))
+
+    @property
+    def differs(self) -> bool:
+        """True if the last patched run computed something else than the unpatched one."""
+        return not self.broken and self.agreement is not None and not self.agreement.same
+
+    def break_by_result(self, doubt: str = "") -> None:
+        """The difference was confirmed, or could not be: then ``doubt`` says so."""
+        assert self.agreement is not None
+        self.broken = (
+            f"with the patch the target computes something else: {self.agreement.note}{doubt}"
+            f"{self._took()}"
+        )
+
+    def _took(self) -> str:
+        """The time that was seen all the same, in a clause; empty where none was."""
+        if not self.timed:
+            return ""
+        before = _typical(one.step_us for one, _ in self.pairs) or 0.0
+        after = _typical(other.step_us for _, other in self.pairs) or 0.0
+        return f"; its step took {amounts.duration(after)} instead of {amounts.duration(before)}"
+
+    @property
+    def timed(self) -> bool:
+        """True if its runs have times to compare."""
+        return bool(self.pairs) and all(run.step_us for pair in self.pairs for run in pair)
+
+    @property
+    def effect(self) -> float:
+        """By how much its first pair differs in time (absolute logarithm of the ratio): what is
+        large is soon proven.
+        """
+        if not self.timed:
+            return 0.0
+        before, after = self.pairs[0]
+        return abs(math.log((after.step_us or 1.0) / (before.step_us or 1.0)))
+
+    def interval(self) -> Interval | None:
+        """Of the ratio of step times, as far as the pairs allow."""
+        if not self.timed:
+            return None
+        before, after = zip(
+            *((one.step_us or 0.0, other.step_us or 0.0) for one, other in self.pairs), strict=True
+        )
+        return of_pairs(before, after)
+
+    def decided(self, noise: Interval | None) -> bool:
+        """True if no further pair is made: a difference is proven, there is nothing to time, or no
+        more looks are allowed.
+        """
+        if self.broken or self.unloaded or len(self.pairs) >= MOST_PAIRS:
+            return True
+        return _proven(self.interval(), noise)
+
+    def verified(self, noise: Interval | None, *, repeatable: bool) -> Verified | None:
+        """What the report says; None where no run was made, or the runs did not use the patched
+        file at all.
+        """
+        if self.unloaded or not self.pairs:
+            return None
+        interval = self.interval()
+        before, after = [one for one, _ in self.pairs], [other for _, other in self.pairs]
+        old, new = _peak(before), _peak(after)
+        return Verified(
+            status=self._status(interval, noise),
+            step_us_before=_typical(run.step_us for run in before),
+            step_us_after=_typical(run.step_us for run in after),
+            ratio=interval.ratio if interval is not None else None,
+            ratio_low=interval.low if interval is not None else None,
+            ratio_high=interval.high if interval is not None else None,
+            peak_bytes_before=old,
+            peak_bytes_after=new,
+            same_result=self._same(repeatable=repeatable),
+            pairs=len(self.pairs),
+            syncs_before=_typical(run.syncs for run in before),
+            syncs_after=_typical(run.syncs for run in after),
+            note=self._note(interval, repeatable=repeatable),
+        )
+
+    def _status(self, interval: Interval | None, noise: Interval | None) -> Status:
+        if self.broken:
+            return "broken"
+        if interval is not None and _proven(interval, noise):
+            return "better" if interval.high < 1.0 else "worse"
+        if self.candidate.rehearsed or not self.timed:
+            return "same"
+        if interval is None or not self._shows_enough(interval):
+            return "inconclusive"
+        return "better" if self._saves_device_memory() else "same"
+
+    def _shows_enough(self, interval: Interval) -> bool:
+        """No difference was proven: True if one that matters would have been."""
+        return len(self.pairs) >= MOST_PAIRS or (
+            interval.low >= 1 / SAME_WITHIN and interval.high <= SAME_WITHIN
+        )
+
+    def _saves_device_memory(self) -> bool:
+        pairs = [(one.peak_device, other.peak_device) for one, other in self.pairs]
+        return self.timed and all(
+            one and other is not None and other <= LESS_MEMORY * one for one, other in pairs
+        )
+
+    def _same(self, *, repeatable: bool) -> bool | None:
+        if not repeatable or self.agreement is None or not self.pairs[0][0].results.any:
+            return None
+        return self.agreement.same
+
+    def _note(self, interval: Interval | None, *, repeatable: bool) -> str:
+        if self.broken:
+            return self.broken
+        said = (
+            self.agreement.note
+            if self.agreement is not None and repeatable
+            else "the target does not repeat its own losses"
+        )
+        if self.candidate.rehearsed:
+            return f"checked in the rehearsal of the GPU path, not timed: {said}"
+        if interval is None:
+            return (
+                f"{said}; the budget was spent after {len(self.pairs)} "
+                f"pair{'s' * (len(self.pairs) != 1)} of runs"
+            )
+        return said
+
+
+def _proven(interval: Interval | None, noise: Interval | None) -> bool:
+    """The interval excludes 1, and the effect is larger than that between two runs of the same
+    code.
+    """
+    if interval is None or not interval.excludes_one:
+        return False
+    return noise is None or abs(math.log(interval.ratio)) > abs(math.log(noise.ratio))
+
+
+def _typical(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def _peak(runs: list[Measured]) -> int | None:
+    peak = _typical(
+        run.peak_device if run.peak_device is not None else run.peak_host for run in runs
+    )
+    return None if peak is None else round(peak)

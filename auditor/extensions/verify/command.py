@@ -1,0 +1,234 @@
+"""``audit verify``: run the target again with each patch and without, in turn, and write what was
+measured into the report.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from auditor.cli import console, open_input, progress_display, write_results
+from auditor.cli.fix import require_plain_values
+from auditor.errors import AuditProblem
+from auditor.evidence.table import Evidence
+from auditor.extensions.verify import compiling, loaders, micro_batches
+from auditor.extensions.verify.accumulation_uses import Unclear
+from auditor.extensions.verify.budget import Budget
+from auditor.extensions.verify.candidates import (
+    Candidate,
+    candidates,
+    require_unchanged,
+)
+from auditor.extensions.verify.experiment import Experiment
+from auditor.extensions.verify.intervals import LEAST_PAIRS
+from auditor.extensions.verify.trials import SLOW_SECONDS, Laboratory
+from auditor.judging import build_report, catalogue, config, guard
+from auditor.model import Report
+from auditor.model.verification import Proposal
+from auditor.recordings.folder import Recording
+from auditor.runs.project_copy import reached
+
+
+def run(
+    *, report: str, select: tuple[str, ...], unsafe: bool, budget: float, quiet: bool, debug: bool
+) -> int:
+    """Verify the patches of a report, rewrite its folder, print what came out; returns the exit
+    code.
+    """
+    path = Path(report)
+    judged = open_input.report_of(path)
+    recording = open_input.recording_of(path)
+    if recording is None:
+        raise AuditProblem(
+            f"{report}: the recording that says how to run the target again is not beside it"
+        )
+    require_recorded_here(recording)
+    require_own(report, judged, recording)
+    judged = replace(
+        judged,
+        findings=tuple(build_report.with_diff(recording, finding) for finding in judged.findings),
+    )
+    folder = path if path.is_dir() else path.parent
+    settings = config.load(Path.cwd(), catalogue.rules(), lenient=True)
+    require_unchanged(recording)
+    if not quiet:
+        words = shlex.join(
+            [str(recording.manifest["target"]), *map(str, recording.manifest.get("argv", ()))]
+        )
+        _say(f"what runs, in copies of {recording.cwd}: {words}")
+    evidence = Evidence(recording)
+    checked = verified(judged, evidence, select=select, unsafe=unsafe, budget=budget, quiet=quiet)
+    if checked is None:
+        hint = "" if unsafe else " (--unsafe tries those too that may change what is trained)"
+        console.say(f"audit: nothing to verify: no such finding has a patch{hint}", err=True)
+        return 0
+    checked = write_results.shown_with(checked, recording, settings)
+    write_results.deliver(checked, evidence, folder, (), quiet=quiet, tensorboard=True)
+    return 0
+
+
+def require_recorded_here(recording: Recording) -> None:
+    """Raise :class:`AuditProblem` for a recording of another folder: a report that was sent must
+    not say where to run what.
+    """
+    if not recording.cwd or Path(recording.cwd).resolve() != Path.cwd().resolve():
+        raise AuditProblem(
+            f"this was recorded in {recording.cwd}, and only there it can be run again",
+            f"cd {recording.cwd}",
+        )
+
+
+def require_own(name: str, report: Report, recording: Recording) -> None:
+    """Raise :class:`AuditProblem` unless rules could have made all that the report asks for, and
+    the target is the user's own.
+    """
+    require_plain_values(
+        name,
+        (edit for finding in report.findings if finding.remedy for edit in finding.remedy.edits),
+    )
+    guard.require_permitted(name, report, catalogue.rules(), Path.cwd(), recording.original_bytes)
+    guard.require_own_program(recording)
+
+
+def verified(
+    report: Report,
+    evidence: Evidence,
+    *,
+    select: Collection[str] = (),
+    unsafe: bool = False,
+    budget: float,
+    quiet: bool,
+) -> Report | None:
+    """The report with what the re-runs measured; None where there is nothing to try: no patch, no
+    arguments of a loader.
+
+    Raises :class:`AuditProblem` when the target cannot be run again as it was recorded.
+    """
+    recording = evidence.recording
+    require_unchanged(recording)
+    asked, say = _asked(report, evidence, select, unsafe=unsafe), _silent if quiet else _say
+    if not asked.patches and not asked.searches:
+        for note in asked.notes:
+            say(note)
+        return None
+    with (
+        Laboratory(evidence, budget / asked.runs or SLOW_SECONDS) as laboratory,
+        progress_display.working("verify", lambda: _counted(laboratory, budget), quiet=quiet),
+    ):
+        whole = Budget(budget)
+        found, verification = Experiment(
+            laboratory, recording, whole.part(asked.share), say, reserve=whole
+        ).run(asked.patches)
+        findings = [
+            replace(finding, verified=found.get(number, finding.verified))
+            for number, finding in enumerate(report.findings)
+        ]
+        notes, proposals = [*verification.notes, *asked.notes], list[Proposal]()
+        later = range(len(asked.loaders) + (asked.sizes is not None), 0, -1)
+        for left, (number, present) in zip(later, asked.loaders.items(), strict=False):
+            findings[number], note = loaders.search(
+                laboratory, findings[number], present, whole.part(1 / left), say
+            )
+            findings[number] = loaders.with_diff(findings[number], recording)
+            notes.append(note)
+        if asked.sizes is not None:
+            proposal, note = asked.sizes.run(laboratory, whole.part(1.0), say)
+            proposals += [proposal] if proposal is not None else []
+            notes.append(note)
+        if asked.compiling is not None:
+            proposal, note = asked.compiling.run(laboratory, whole.part(1.0), say)
+            proposals += [proposal] if proposal is not None else []
+            notes.append(note)
+        if laboratory.changed:
+            notes.append(reached(laboratory.changed))
+        seconds, steps = (
+            round(whole.spent, 1),
+            laboratory.steps if asked.searches else verification.steps,
+        )
+        told = replace(verification, notes=tuple(notes), proposals=tuple(proposals))
+    return replace(
+        report,
+        findings=tuple(findings),
+        verification=replace(told, runs=laboratory.runs, steps=steps, seconds=seconds),
+    )
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What there is to try: patches, the loaders of findings (by their places in the report), sizes
+    of micro-batches, torch.compile.
+    """
+
+    patches: tuple[Candidate, ...]
+    loaders: dict[int, loaders.Present]
+    sizes: micro_batches.Search | None
+    compiling: compiling.Search | None
+    notes: tuple[str, ...]
+
+    @property
+    def searches(self) -> int:
+        """How many searches there are."""
+        return len(self.loaders) + (self.sizes is not None) + (self.compiling is not None)
+
+    @property
+    def values(self) -> int:
+        """How many values they try at least. torch.compile has what all others leave."""
+        sizes = 1 + len(self.sizes.settings) if self.sizes is not None else 0
+        return sizes + sum(map(loaders.values_to_try, self.loaders.values()))
+
+    @property
+    def share(self) -> float:
+        """Of the budget for the patches: half of it at least, and all where nothing but torch.compile
+        is searched beside them. What they leave, the searches have; a patch without an interval by
+        then goes before them.
+        """
+        tried = len(self.patches)
+        return max(0.5, tried / (tried + self.values)) if tried else 0.0
+
+    @property
+    def runs(self) -> int:
+        """How many runs all of it takes at least."""
+        compiled = self.compiling.values if self.compiling is not None else 0
+        return LEAST_PAIRS * (len(self.patches) + 2 * bool(self.patches) + self.values + compiled)
+
+
+def _asked(report: Report, evidence: Evidence, select: Collection[str], *, unsafe: bool) -> _Asked:
+    sizes, notes = None, tuple[str, ...]()
+    if not select:  # no rule's code names it
+        try:
+            sizes = micro_batches.search_for(evidence)
+        except Unclear as reason:
+            notes = (f"{micro_batches.TITLE}: not tried; {reason}",)
+    recording = evidence.recording
+    return _Asked(
+        candidates(report, recording, select, unsafe=unsafe),
+        dict(_waiting(report, recording, select)),
+        sizes,
+        compiling.search_for(evidence) if compiling.selected(select) else None,
+        notes,
+    )
+
+
+def _waiting(
+    report: Report, recording: Recording, select: Collection[str]
+) -> Iterator[tuple[int, loaders.Present]]:
+    for number, finding in enumerate(report.findings):
+        present = loaders.loader_of(finding, recording) if finding.is_selected(select) else None
+        if present is not None:
+            yield number, present
+
+
+def _counted(laboratory: Laboratory, budget: float) -> str:
+    return f"run {laboratory.runs}" + (
+        f", of a budget of {progress_display.clock(budget)}" if budget else ""
+    )
+
+
+def _say(text: str) -> None:
+    console.say(f"verify: {text}", err=True)
+
+
+def _silent(text: str) -> None:
+    """Nothing is shown."""

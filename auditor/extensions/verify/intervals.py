@@ -1,0 +1,164 @@
+"""Ratios of step times with intervals: over pairs of runs, and between recordings of single
+runs.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist, fmean, median
+
+from auditor.batch_means import BUSY, RUN_TO_RUN, student_t
+
+RESAMPLES = 2000
+"""Draws of each bootstrap: the 99.5 % quantile then rests on ten draws."""
+
+PAIRS_CONFIDENCE = 0.99
+"""Nominal confidence of :func:`of_pairs`. Runs are added until the interval excludes 1, so it is
+looked at again and again; with 0.99 at each look all looks together cry wolf in at most 5 % of
+comparisons of a program with itself (``tests/extensions/verify/test_intervals.py`` counts them; Pocock 1977
+has 0.0106 for ten looks)."""
+
+LEAST_PAIRS = 3
+"""Pairs below which there is no interval: two say nothing of their own spread."""
+
+MOST_PAIRS = 12
+"""Pairs after which a patch whose effect is not proven counts as the same: the promise of
+``PAIRS_CONFIDENCE`` is counted for so many looks, and what twelve pairs do not show is small."""
+
+CONFIDENCE = 0.95
+"""Confidence of :func:`of_recordings`: 2.5 % on the side of a regression."""
+
+FEW_RUNS = 5
+"""Runs of one side below which their own spread is not taken for the whole of it."""
+
+BLOCK_SHARE = 0.2
+"""Length of a block of steps that are drawn together, as a share of the run: what slows one step
+mostly slows its neighbours.
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Times of one run's steps in us, in order; ``busy`` is the share of its time in which others
+    had the processor.
+
+    ``first`` says how many steps the program had made before.
+    """
+
+    us: tuple[float, ...]
+    busy: float = 0.0
+    first: int = 0
+
+    @property
+    def unsteadiness(self) -> float:
+        """How far its median may be from that of other runs (standard deviation of the
+        logarithm).
+        """
+        return RUN_TO_RUN + BUSY * self.busy
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A ratio of step times, after to before (below 1: faster), and between what it lies."""
+
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def excludes_one(self) -> bool:
+        """True if a difference is proven."""
+        return self.low > 1.0 or self.high < 1.0
+
+
+def of_pairs(
+    before: Sequence[float], after: Sequence[float], *, confidence: float = PAIRS_CONFIDENCE
+) -> Interval | None:
+    """Interval of the typical ratio of runs that were made in pairs; None for fewer than
+    ``LEAST_PAIRS``.
+
+    Bootstrap over pairs of the mean logarithm of their ratio, stretched to what Student's t asks of
+    so few (the expanded percentile interval of Hesterberg 2015, which a plain bootstrap of three
+    values falls far short of). What drifts from pair to pair cancels within each.
+    """
+    logs = [math.log(b / a) for a, b in zip(before, after, strict=True)]
+    n = len(logs)
+    if n < LEAST_PAIRS:
+        return None
+    middle = fmean(logs)
+    spread = _spread(logs)
+    draw = random.Random(n)  # noqa: S311 - a bootstrap, repeatable on purpose
+    drawn = sorted(fmean(draw.choices(logs, k=n)) for _ in range(RESAMPLES))
+    tail = (1 - confidence) / 2
+    stretch = student_t(confidence, n - 1) / NormalDist().inv_cdf(1 - tail) * math.sqrt(n / (n - 1))
+    least = (
+        student_t(confidence, n - 1) * spread / math.sqrt(n)
+    )  # with few pairs the bootstrap's own tails are cut off
+    below = max(stretch * (middle - _quantile(drawn, tail)), least)
+    above = max(stretch * (_quantile(drawn, 1 - tail) - middle), least)
+    return Interval(math.exp(middle), math.exp(middle - below), math.exp(middle + above))
+
+
+def of_recordings(
+    before: Sequence[Run], after: Sequence[Run], *, confidence: float = CONFIDENCE
+) -> Interval | None:
+    """Interval of the ratio of median step times of two sides, each one or more runs.
+
+    Each draw takes runs again (where there are several), blocks of neighbouring steps within each,
+    and their median. A side of fewer than ``FEW_RUNS`` gets, on top of that, the ``unsteadiness``
+    that so few cannot show. None where a side has no steps.
+    """
+    if not before or not after or not all(run.us for run in (*before, *after)):
+        return None
+    draw = random.Random(len(before) + len(after))  # noqa: S311 - a bootstrap, repeatable on purpose
+    drawn = sorted(_drawn(after, draw) - _drawn(before, draw) for _ in range(RESAMPLES))
+    tail = (1 - confidence) / 2
+    middle = _middle(after) - _middle(before)
+    return Interval(
+        math.exp(middle), math.exp(_quantile(drawn, tail)), math.exp(_quantile(drawn, 1 - tail))
+    )
+
+
+def _middle(runs: Sequence[Run]) -> float:
+    return fmean(math.log(median(run.us)) for run in runs)
+
+
+def _drawn(runs: Sequence[Run], draw: random.Random) -> float:
+    n = len(runs)
+    again = fmean(
+        math.log(median(_blocks(run.us, draw)))
+        for run in (draw.choices(runs, k=n) if n > 1 else runs)
+    )
+    if n > 1:
+        middle = _middle(runs)
+        again = middle + math.sqrt(n / (n - 1)) * (again - middle)
+    if n < FEW_RUNS:
+        again += draw.gauss(0.0, math.sqrt(sum(run.unsteadiness**2 for run in runs)) / n)
+    return again
+
+
+def _blocks(run: Sequence[float], draw: random.Random) -> list[float]:
+    """As many steps as the run has, in blocks of neighbours; the end is joined to the beginning, so
+    that all are as likely.
+    """
+    length = max(1, round(BLOCK_SHARE * len(run)))
+    steps: list[float] = []
+    while len(steps) < len(run):
+        start = draw.randrange(len(run))
+        steps.extend(run[(start + i) % len(run)] for i in range(length))
+    return steps[: len(run)]
+
+
+def _spread(values: Sequence[float]) -> float:
+    middle = fmean(values)
+    return math.sqrt(math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])

@@ -1,0 +1,132 @@
+"""A small grid of settings, each run in turn with what is there now, until the best one is proven
+or the budget is spent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from statistics import median
+
+from auditor.extensions.verify.budget import Budget
+from auditor.extensions.verify.intervals import LEAST_PAIRS, Interval, of_pairs
+from auditor.extensions.verify.trials import Measured
+from auditor.model.verification import Verified
+
+Setting = tuple[tuple[str, int], ...]
+"""Names of arguments and the values that they are given in the place of the program's own."""
+
+AS_IT_IS: Setting = ()
+
+MOST_ROUNDS = 6
+"""Rounds at most: what six pairs of runs do not show is not worth more."""
+
+
+class Grid:
+    """Rounds of runs: ``references``, with which all are compared, and the ``others``. Every other
+    round goes backwards.
+
+    Rounds are planned by how long runs take: after the first, only so many of the fastest others go
+    on as can have an interval.
+    """
+
+    def __init__(
+        self,
+        references: Sequence[Setting],
+        others: Sequence[Setting],
+        run: Callable[[Setting], Measured],
+    ) -> None:
+        self.references = tuple(references)
+        self.runs: dict[Setting, list[Measured]] = {}
+        self.rounds = 0
+        self._left = list(others)
+        self._run = run
+
+    def measure(self, budget: Budget) -> None:
+        """Make the rounds."""
+        while (
+            self._left
+            and self.rounds < MOST_ROUNDS
+            and self._goes_on(budget)
+            and self._round(budget)
+        ):
+            pass
+
+    def _goes_on(self, budget: Budget) -> bool:
+        if not self.rounds:
+            return True
+        self._left = [setting for setting in self._left if self.works(setting)]
+        if not all(map(self.works, self.references)) or (
+            self.rounds >= LEAST_PAIRS and all(map(self._decided, self._left))
+        ):
+            return False
+        room = budget.planned() // max(1, LEAST_PAIRS - self.rounds) - len(self.references)
+        self._left = sorted(self._left, key=self.step_us)[: max(0, room)]
+        return bool(self._left)
+
+    def _round(self, budget: Budget) -> bool:
+        """Make one round; False if the time did not suffice for all of it."""
+        order = [*self.references, *self._left]
+        done: dict[Setting, Measured] = {}
+        for setting in order if self.rounds % 2 == 0 else order[::-1]:
+            if budget.fits(1):
+                done[setting] = budget.measured(partial(self._run, setting))
+                if setting in self.references and done[setting].failed:
+                    break  # there is nothing to compare the others with
+        if all(reference in done for reference in self.references):
+            self.rounds += 1
+            for setting, measured in done.items():
+                self.runs.setdefault(setting, []).append(measured)
+        return len(done) == len(order)
+
+    # -- what came out -----------------------------------------------------------------------------
+
+    def works(self, setting: Setting) -> bool:
+        """True if it was run, and the target came to its end each time."""
+        return setting in self.runs and all(
+            not run.failed and run.step_us for run in self.runs[setting]
+        )
+
+    def step_us(self, setting: Setting) -> float:
+        """Median of its runs' step times, us."""
+        return median(run.step_us or 0.0 for run in self.runs[setting])
+
+    def interval(self, setting: Setting, reference: Setting = AS_IT_IS) -> Interval | None:
+        """Of its step time to that of a reference, in the rounds that had both."""
+        after = [run.step_us or 0.0 for run in self.runs[setting]]
+        before = [run.step_us or 0.0 for run in self.runs[reference]]
+        return of_pairs(before[: len(after)], after)
+
+    def proven(self, best: Setting) -> Verified:
+        """Times of a setting that has an interval, beside the program as it is; memory and result
+        are left open.
+        """
+        interval = self.interval(best)
+        assert interval is not None
+        pairs = len(self.runs[best])
+        return Verified(
+            status="better",
+            step_us_before=median(run.step_us or 0.0 for run in self.runs[AS_IT_IS][:pairs]),
+            step_us_after=self.step_us(best),
+            ratio=interval.ratio,
+            ratio_low=interval.low,
+            ratio_high=interval.high,
+            pairs=pairs,
+        )
+
+    def fastest(self) -> Setting | None:
+        """The fastest of those that are proven faster than every reference."""
+        proven = [
+            setting
+            for setting in self.runs
+            if setting not in self.references and self.works(setting) and self._beats(setting)
+        ]
+        return min(proven, key=self.step_us, default=None)
+
+    def _beats(self, setting: Setting) -> bool:
+        intervals = [self.interval(setting, reference) for reference in self.references]
+        return all(interval is not None and interval.high < 1.0 for interval in intervals)
+
+    def _decided(self, setting: Setting) -> bool:
+        intervals = [self.interval(setting, reference) for reference in self.references]
+        return all(interval is not None and interval.excludes_one for interval in intervals)

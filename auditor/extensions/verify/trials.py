@@ -1,0 +1,365 @@
+"""Single measured runs: the target in a copy of its project, patched or not, in a fresh process
+with fixed seeds.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from auditor.errors import AuditProblem
+from auditor.evidence.recorded.compiles import DONE
+from auditor.evidence.table import Evidence
+from auditor.extensions.verify.moves import Moves
+from auditor.extensions.verify.results import Results
+from auditor.extensions.verify.times import quiet_run
+from auditor.model.devices import SHADOW
+from auditor.patch import PatchedFile
+from auditor.recordings.folder import Recording
+from auditor.recordings.schema import CompileRow, CopyRow, ReadRow, StepRow
+from auditor.recordings.schema.run import known
+from auditor.recordings.sources import on_disk
+from auditor.runs import child_process
+from auditor.runs.plan import REHEARSAL, REHEARSED_STEPS, Device, Loaders, Plan, Trial
+from auditor.runs.progress import silent
+from auditor.runs.project_copy import ProjectCopy
+
+if TYPE_CHECKING:
+    from typing import Self
+
+SEED = 1337
+SECONDS = 1.0
+"""Time that the measured steps of one run should take: what a process needs to start is of the same
+size.
+"""
+
+USUAL_STEPS, MOST_STEPS = 10, 100
+SLOW_SECONDS = 10.0
+"""Fast steps are measured ``USUAL_STEPS`` times at least; of slow ones as many as fit into this
+time, but ``FEWEST_STEPS``.
+"""
+
+FEWEST_STEPS = 3
+
+RESULTS, SYNCS, COPIES, MOVES, COMPILES = "results", "reads", "copies", "moves", "compiles"
+"""Parts of the trials' recordings; host syncs are only counted where there is a device, real or
+shadow. A rehearsal writes its copies to the device beside the reads."""
+
+LEAST_TIMEOUT_S, PATIENCE = 120.0, 5.0
+"""A run may take this long, or so many times as long as the longest of those before it, the audit's
+own first, before it counts as hanging. The audit did more steps under more instruments, and the
+load of a shared machine rarely makes up for five times that."""
+
+FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+"""A line of a stack as faulthandler writes it."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one run gave. Times in us, ``seconds`` is how long all of it took.
+
+    ``loaded`` are the files that it imported, relative to the copy if they lie in it. ``failed``
+    says in a sentence why it did not reach its end; empty if it did. ``compile_us`` is the time of
+    all compilations, where the run was :class:`Compiling`.
+    """
+
+    results: Results
+    step_us: float | None
+    peak_device: int | None
+    peak_host: int | None
+    syncs: float | None
+    loaded: frozenset[str]
+    seconds: float
+    failed: str = ""
+    moves: Moves | None = None
+    compile_us: float = 0.0
+
+
+@dataclass(frozen=True)
+class Effective:
+    """That ``calls`` calls of the target make one optimizer step in a run, and ``usual`` in the
+    program as it is.
+    """
+
+    calls: int
+    usual: int
+
+
+LEAST_WARMUP = 3
+"""Steps before the measured ones in runs that compile: what varies is mostly compiled anew once."""
+
+
+@dataclass(frozen=True)
+class Compiling:
+    """That compilations of a run are timed, in a folder of caches that all runs of this ``name``
+    share and nobody else has. It is ended after ``patience`` s, where given.
+    """
+
+    name: str
+    patience: float | None = None
+    eager_random: bool = False
+
+    def plan(self, plan: Plan, scratch: Path) -> Plan:
+        """The same run with that."""
+        trial = plan.purpose_as(Trial)
+        assert trial is not None
+        folder = scratch / f"compiled-{self.name}"
+        caches = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+        return replace(
+            plan,
+            parts=(*plan.parts, COMPILES),
+            warmup=max(plan.warmup, LEAST_WARMUP),
+            purpose=msgspec.structs.replace(trial, eager_random=self.eager_random),
+            variables={
+                **(plan.variables or {}),
+                **{name: str(folder / kind) for name, kind in caches.items()},
+            },
+        )
+
+
+class Laboratory:
+    """Makes trials of one recorded target, with no more steps than fit into ``seconds`` as far as a
+    median allows.
+
+    Use as a context: its folder is removed at the end. A run that takes longer than ``patience``
+    (s) is ended.
+    """
+
+    def __init__(self, evidence: Evidence, seconds: float = SLOW_SECONDS) -> None:
+        self._project = Path(on_disk(evidence.recording.cwd))
+        self._scratch = Path(tempfile.mkdtemp(prefix="audit-verify-"))
+        self._plan = _plan(evidence, seconds)
+        self.patience = max(LEAST_TIMEOUT_S, PATIENCE * _took(evidence))
+        self.changed: frozenset[str] = frozenset()
+        self.runs = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    @property
+    def steps(self) -> int:
+        """Steps that each run measures."""
+        return self._plan.steps
+
+    @property
+    def rehearsed_steps(self) -> int:
+        """Steps that each run in the rehearsal of the GPU path takes."""
+        return min(self._plan.steps, REHEARSED_STEPS)
+
+    @property
+    def rehearses(self) -> bool:
+        """True if the trials run on the shadow device: they have no times."""
+        return self._plan.rehearses
+
+    def run(
+        self,
+        patched: Sequence[PatchedFile] = (),
+        *,
+        rehearsed: bool = False,
+        loaders: Loaders | None = None,
+        effective: Effective | None = None,
+        args: tuple[str, ...] | None = None,
+        compiling: Compiling | None = None,
+    ) -> Measured:
+        """One run. What the target does never raises; a recorder that fails does.
+
+        With ``effective`` its step times are those of optimizer steps, of which as many are made
+        whatever calls each takes. ``args`` stand in the place of the target's own command line.
+        """
+        home = self._scratch / str(self.runs)
+        self.runs += 1
+        began = time.monotonic()
+        try:
+            with ProjectCopy(self._project, {file.path: file.after for file in patched}) as place:
+                chosen = self._plan if args is None else replace(self._plan, args=args)
+                plan = place.plan(replace(chosen, folder=str(home), purpose=Trial(SEED, loaders)))
+                if rehearsed:
+                    plan = replace(plan.on_shadow(self.rehearsed_steps), parts=(RESULTS, SYNCS))
+                if compiling is not None:
+                    plan = compiling.plan(plan, self._scratch)
+                measured = self._measured(
+                    plan if effective is None else _counted(plan, effective),
+                    began,
+                    effective,
+                    (compiling.patience if compiling is not None else None) or self.patience,
+                )
+            self.changed |= set(place.changed)
+        finally:
+            shutil.rmtree(home, ignore_errors=True)
+        if not measured.failed:
+            self.patience = max(self.patience, PATIENCE * measured.seconds)
+        return measured
+
+    def _measured(
+        self, plan: Plan, began: float, effective: Effective | None, patience: float
+    ) -> Measured:
+        try:
+            recording = child_process.record_once(
+                plan, time.monotonic() + patience, silent, lambda text: None
+            )
+        except AuditProblem as problem:
+            return Measured(
+                Results((), ()),
+                None,
+                None,
+                None,
+                None,
+                frozenset(),
+                time.monotonic() - began,
+                problem.message,
+            )
+        if recording.manifest["outcome"] == "interrupted":
+            raise KeyboardInterrupt
+        evidence = Evidence(recording)
+        times = _sums(quiet_run(evidence).us, effective.calls if effective is not None else 1)
+        rows = evidence.rows(StepRow)
+        quiet = [row for row in rows if row.pass_name in ("quiet", "loud")]
+        return Measured(
+            Results.read(recording),
+            median(times) if times else None,
+            max(
+                (peak for row in quiet if (peak := known(row.peak_allocated)) is not None),
+                default=None,
+            ),
+            max(
+                (
+                    rss
+                    for row in quiet
+                    if row.pass_name == "quiet" and (rss := known(row.rss)) is not None
+                ),
+                default=None,
+            ),
+            _syncs(recording, rows),
+            frozenset(
+                recording.relative(file) for file in recording.manifest.get("target_files", ())
+            ),
+            time.monotonic() - began,
+            _failure(recording, patience),
+            Moves.read(recording) if effective is not None else None,
+            _compile_us(recording),
+        )
+
+
+def _counted(plan: Plan, effective: Effective) -> Plan:
+    """As many optimizer steps as its steps would have been, at least :data:`FEWEST_STEPS`, and one
+    to warm up.
+    """
+    steps, warmup = (
+        max(FEWEST_STEPS, plan.steps // effective.usual),
+        max(1, plan.warmup // effective.usual),
+    )
+    return replace(
+        plan,
+        steps=steps * effective.calls,
+        warmup=warmup * effective.calls,
+        parts=(*plan.parts, MOVES),
+    )
+
+
+def _sums(us: Sequence[float], group: int) -> tuple[float, ...]:
+    """Of so many neighbours each."""
+    return tuple(sum(us[at : at + group]) for at in range(0, len(us) - group + 1, group))
+
+
+def _took(evidence: Evidence) -> float:
+    """Seconds that the longest of the audit's processes took, from its first instrument to its last
+    step.
+    """
+    made = [
+        each
+        for each in (evidence, evidence.inside(REHEARSAL))
+        if each is not None and each.has("steps")
+    ]
+    ends = (row.start_us + row.us for each in made for row in each.rows(StepRow))
+    return float(max(ends, default=0.0)) / 1e6
+
+
+def _plan(evidence: Evidence, seconds: float) -> Plan:
+    """As the audit ran, without its instruments, and no more steps than it had."""
+    manifest = evidence.recording.manifest
+    done = {each["name"]: each["steps"] for each in manifest["passes"]}
+    steps, warmup = steps_for(quiet_run(evidence).us, min(SLOW_SECONDS, seconds))
+    steps = max(1, min(steps, done.get("quiet") or done.get("loud") or 1))
+    device, argv = evidence.recording.device, tuple(manifest.get("argv", ()))
+    # values are compared, and a null device has none
+    asked = cast("Device", SHADOW.word if device.null else device.word)
+    parts = (RESULTS, SYNCS) if device.accelerator else (RESULTS,)
+    return Plan(
+        manifest["target"],
+        argv,
+        steps,
+        min(warmup, done.get("warmup", 0)),
+        asked,
+        "",
+        parts,
+    )
+
+
+def steps_for(us: Sequence[float], limit: float = SLOW_SECONDS) -> tuple[int, int]:
+    """Steps to measure in one run, and to warm up at most, where a step took so long in the audit:
+    ``limit`` s for each.
+    """
+    if not us:
+        return USUAL_STEPS, USUAL_STEPS
+    seconds = median(us) / 1e6
+    fitting = round(limit / seconds)
+    wanted = max(round(min(SECONDS, limit) / seconds), min(USUAL_STEPS, fitting))
+    return max(FEWEST_STEPS, min(MOST_STEPS, wanted)), max(1, fitting)
+
+
+def _syncs(recording: Recording, rows: Sequence[StepRow]) -> float | None:
+    """Reads, and in a rehearsal blocking copies to the device, in each loud step; None where there
+    is no device, real or shadow, to wait for.
+    """
+    loud = len([row for row in rows if row.pass_name == "loud"])
+    if not loud or not recording.device.accelerator:
+        return None
+    reads = sum(row.n for row in recording.rows(ReadRow) if row.pass_name == "loud" and not row.lib)
+    copies = (
+        row
+        for row in recording.rows(CopyRow)
+        if row.pass_name == "loud" and not row.lib and row.blocking
+    )
+    return (reads + sum(row.n for row in copies)) / loud
+
+
+def _compile_us(recording: Recording) -> float:
+    return sum(row.us for row in recording.rows(CompileRow) if row.what in DONE)
+
+
+def _failure(recording: Recording, patience: float) -> str:
+    manifest = recording.manifest
+    if manifest["outcome"] == "timeout":
+        return f"it was still running after {patience:.0f} s and was ended{_hung_at(recording)}"
+    if manifest["outcome"] == "completed":
+        return "" if not manifest.get("exhausted") else "it ended before all steps were done"
+    error = manifest.get("error") or {}
+    said = str(error.get("message", "")).split("\n", 1)[0]
+    return (
+        f"{error.get('type', manifest['outcome'])}: {said}" if error else str(manifest["outcome"])
+    )
+
+
+def _hung_at(recording: Recording) -> str:
+    """Where its stacks say that it was, innermost line of its own first; empty where they were not
+    to be had.
+    """
+    trace = str((recording.manifest.get("error") or {}).get("traceback", ""))
+    own = (
+        f"{recording.relative(file)}:{line}"
+        for file, line in FRAME.findall(trace)
+        if recording.relative(file) != file
+    )
+    return next((f" (at {place})" for place in own), "")

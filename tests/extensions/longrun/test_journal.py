@@ -1,0 +1,146 @@
+"""What a long run leaves on disk is bounded, and nothing of anybody else's is touched; and where its
+numbers go besides.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from auditor.errors import AuditProblem
+from auditor.extensions.longrun import journal as journals
+from auditor.extensions.longrun.journal import LOOKS, NAME, ROTATED, Journal
+from auditor.extensions.longrun.trackers import sink
+
+
+def test_lines_are_bounded_and_the_last_ones_stay(tmp_path):
+    journal = Journal(tmp_path, keep=1, limit=10_000)
+    journal.open()
+    for step in range(1000):
+        journal.add("pulse", step, words="x" * 50)
+    sizes = [(tmp_path / name).stat().st_size for name in (NAME, ROTATED)]
+    assert max(sizes) <= 10_000 < sum(sizes)
+    rows = [
+        json.loads(line)
+        for name in (ROTATED, NAME)
+        for line in (tmp_path / name).read_text().splitlines()
+    ]
+    steps = [row["step"] for row in rows]
+    assert steps == list(range(steps[0], 1000)) and {row["kind"] for row in rows} == {"pulse"}
+    journal.close()
+
+
+def test_the_last_reports_are_kept_and_nothing_else_is_removed(tmp_path):
+    journal = Journal(tmp_path, keep=2)
+    journal.open()
+    made = [journal.fresh(step) for step in (1, 1, 2, 30)]
+    assert len(set(made)) == 4
+    theirs = tmp_path / LOOKS / "mine"
+    theirs.mkdir()
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (tmp_path / LOOKS / "20200101-000000-step1").symlink_to(outside)
+    old = tmp_path / LOOKS / "20200101-000000-step5"
+    old.mkdir()
+    (old / "report.html").write_text("old")
+    journal.prune()
+    left = sorted(each.name for each in (tmp_path / LOOKS).iterdir())
+    assert len(left) == 4 and "mine" in left and "20200101-000000-step1" in left
+    assert not old.exists() and outside.is_dir()
+    journal.close()
+
+
+def test_a_folder_has_one_writer_at_a_time(tmp_path):
+    first, second = Journal(tmp_path, keep=1), Journal(tmp_path, keep=1)
+    first.open()
+    with pytest.raises(AuditProblem, match="another process is watching into"):
+        second.open()
+    first.close()
+    second.open()
+    second.close()
+    second.close()
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_training(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(AuditProblem, match="cannot be written"):
+        Journal(tmp_path / "file", keep=1).open()
+
+
+@pytest.mark.parametrize(("free", "looks"), [(journals.ROOM, True), (journals.ROOM - 1, False)])
+def test_a_disk_that_is_nearly_full_has_no_look(tmp_path, monkeypatch, free, looks):
+    journal = Journal(tmp_path, keep=1)
+    monkeypatch.setattr(
+        journals.shutil, "disk_usage", lambda path: SimpleNamespace(total=0, used=0, free=free)
+    )
+    if looks:
+        assert journal.fresh(1).is_dir()
+    else:
+        with pytest.raises(AuditProblem, match="less than 1 GiB left"):
+            journal.fresh(1)
+
+
+def test_a_line_that_the_disk_does_not_take_is_lost_and_a_link_is_not_followed(tmp_path):
+    target = tmp_path / "theirs"
+    target.write_text("")
+    journal = Journal(tmp_path / "out", keep=1)
+    journal.open()
+    (tmp_path / "out" / NAME).symlink_to(target)
+    journal.add("pulse", 1)
+    assert target.read_text() == ""
+    journal.close()
+
+
+# -- trackers --------------------------------------------------------------------------------------
+
+
+def test_a_function_and_a_summary_writer_get_name_value_and_step():
+    seen = []
+    sink(lambda name, value, step: seen.append((name, value, step)))({"a": 1.0, "b": 2.0}, 7)
+
+    class Writer:
+        def add_scalar(self, tag, scalar_value, global_step=None, walltime=None):
+            seen.append((tag, scalar_value, global_step))
+
+    sink(Writer())({"a": 3.0}, 8)
+    assert seen == [("a", 1.0, 7), ("b", 2.0, 7), ("a", 3.0, 8)]
+    sink(None)({"a": 1.0}, 1)
+    with pytest.raises(AuditProblem, match="log_to takes a function"):
+        sink("comet")
+
+
+def test_trackers_that_are_not_there_or_have_no_run_are_left_alone(monkeypatch):
+    for name in ("wandb", "mlflow"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        sink(name)({"a": 1.0}, 1)
+        assert name not in sys.modules
+
+    def refused(*_, **__):
+        raise AssertionError("it would begin a run")
+
+    idle = SimpleNamespace(run=None, log=refused)
+    monkeypatch.setitem(sys.modules, "wandb", idle)
+    sink("wandb")({"a": 1.0}, 1)
+    none = SimpleNamespace(active_run=lambda: None, log_metrics=refused)
+    monkeypatch.setitem(sys.modules, "mlflow", none)
+    sink("mlflow")({"a": 1.0}, 1)
+
+
+def test_trackers_with_a_run_get_the_numbers(monkeypatch):
+    seen = []
+
+    def log(data, step=None, commit=None):
+        seen.append((data, step, commit))
+
+    def log_metrics(metrics, step=None, synchronous=None):
+        seen.append((metrics, step, synchronous))
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(run=object(), log=log))
+    sink("wandb")({"a": 1.0}, 5)
+    active = SimpleNamespace(active_run=object, log_metrics=log_metrics)
+    monkeypatch.setitem(sys.modules, "mlflow", active)
+    sink("mlflow")({"a": 1.0}, 5)
+    assert seen == [({"a": 1.0, "watch/step": 5}, None, False), ({"a": 1.0}, 5, False)]

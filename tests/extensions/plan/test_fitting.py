@@ -1,0 +1,73 @@
+"""The memory model, and both sides of what fits."""
+
+from __future__ import annotations
+
+import pytest
+
+from auditor.extensions.plan.fitting import MemoryModel, Point, fits, rounded, usable_bytes
+from auditor.model.gpus import GPUS, gpu_named
+
+T4 = gpu_named("T4")
+
+
+def point(batch, step, update=0, slack=1.0):
+    peak = max(step, update)
+    return Point(batch, {"step": step, "update": update}, peak, round(peak * slack))
+
+
+def test_a_line_is_found_and_goes_on():
+    model = MemoryModel([point(8, 180), point(16, 260)])
+    assert model.allocated(32) == 420
+    assert model.allocated(1) == 110
+    assert model.grows
+
+
+def test_the_highest_phase_counts():
+    """Small batches are held by the optimizer's step, large ones by activations."""
+    model = MemoryModel([point(1, 110, 500), point(2, 120, 500)])
+    assert model.allocated(8) == 500
+    assert model.allocated(41) == 510
+    assert model.grows and model.largest(510) == 40  # as multiples of eight
+    assert not MemoryModel([point(1, 110, 500), point(2, 110, 500)]).grows
+
+
+def test_points_beside_the_batch_count_and_no_others():
+    """Of a curve each stretch has its own line."""
+    model = MemoryModel([point(n, n * n) for n in (1, 2, 4, 8)])
+    assert model.allocated(3) == 10
+    assert model.allocated(6) == 40
+    assert model.allocated(16) == 8 * 8 + 12 * 8
+
+
+def test_what_is_reserved_beyond_is_a_share():
+    model = MemoryModel([point(8, 100, slack=1.5), point(16, 200, slack=1.1)])
+    assert model.reserved(32) == pytest.approx(1.1 * 400)
+
+
+@pytest.mark.parametrize(
+    ("usable", "batch"), [(100, None), (109, None), (110, 1), (119, 1), (120, 2), (420, 32)]
+)
+def test_the_largest_batch_is_the_last_that_fits(usable, batch):
+    assert MemoryModel([point(8, 180), point(16, 260)]).largest(usable) == batch
+
+
+@pytest.mark.parametrize(("found", "said"), [(15, 15), (16, 16), (23, 16), (24, 24), (0, 0)])
+def test_large_batches_are_multiples_of_eight(found, said):
+    assert rounded(found) == said
+
+
+def test_one_point_says_nothing_of_growth():
+    model = MemoryModel([point(8, 180)])
+    assert model.allocated(64) == 180 and not model.grows
+
+
+def test_both_sides_of_what_fits():
+    usable = usable_bytes(T4)
+    assert usable == T4.memory_bytes - (100 << 20)
+    assert fits(T4, usable, usable) == "yes"
+    assert fits(T4, usable, usable + 1) == "tight"
+    assert fits(T4, usable + 1, usable + 1) == "no"
+
+
+def test_something_of_each_card_is_left():
+    assert all(0 < usable_bytes(gpu) < gpu.memory_bytes for gpu in GPUS)

@@ -1,0 +1,215 @@
+"""``audit verify`` on real processes: the whole loop on the broken example, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent.parent
+BROKEN = ROOT / "examples" / "energy_flow" / "broken" / "trainer.py"
+
+TRAINER = """
+    import os
+    import torch
+
+    torch.autograd.set_detect_anomaly(True)
+    model = torch.nn.Sequential(*[torch.nn.Linear(8, 8) for _ in range(30)])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    class Scale:
+        def to(self, batch, non_blocking=False):  # what a patch that no rule would call unsafe can still break
+            return 2 * batch if non_blocking else batch
+
+    scale = Scale()
+
+    def step():
+        optimizer.zero_grad()
+        loss = model(scale.to(torch.randn(4, 8))).square().mean()
+        loss.backward(retain_graph=True)
+        optimizer.step()
+        with open("log.txt", "a") as log:
+            print("step", file=log)
+
+    def unrepeatable():
+        torch.manual_seed(int.from_bytes(os.urandom(4), "little"))
+        step()
+"""
+
+
+def audit(*arguments: Any, cwd: Path, code: int = 0) -> str:
+    """Run the command line; returns what it said on both streams."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    command = [
+        sys.executable,
+        "-c",
+        "from auditor.cli.main import main; main()",
+        *map(str, arguments),
+    ]
+    done = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=280
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def report(folder: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((folder / "report.json").read_text())
+    return loaded
+
+
+def by_code(folder: Path) -> dict[str, Any]:
+    return {finding["code"]: finding for finding in report(folder)["findings"]}
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with one audit of a small trainer, to be copied by each test."""
+    home = tmp_path_factory.mktemp("verified") / "project"
+    home.mkdir()
+    (home / "trainer.py").write_text(textwrap.dedent(TRAINER))
+    chosen = ("--select", "NUM009,GRAPH002", "--steps", "10", "--device", "cpu", "--quiet")
+    audit("run", "trainer:step", "--out", "audit", *chosen, cwd=home)
+    return home
+
+
+@pytest.fixture
+def project(audited: Path) -> Path:
+    """The audited project, whose recording names this very folder."""
+    for left in ("trainer.py", "audit"):
+        kept = audited.parent / "kept" / left
+        if not kept.exists():
+            kept.parent.mkdir(exist_ok=True)
+            shutil.move(audited / left, kept)
+        (shutil.copytree if kept.is_dir() else shutil.copy)(kept, audited / left)
+    yield audited
+    shutil.rmtree(audited / "audit")
+
+
+def test_a_patch_is_proven_to_be_better_and_the_project_stays_as_it_was(project: Path) -> None:
+    before = {path: path.read_bytes() for path in project.iterdir() if path.is_file()}
+    assert {path.name for path in before} == {"trainer.py", "log.txt"}
+    said = audit("verify", "audit", "--select", "NUM009", "--budget", "240", cwd=project)
+    verified = by_code(project / "audit")["NUM009"]["verified"]
+    assert verified["status"] == "better"
+    assert verified["ratio_high"] < 1.0
+    assert verified["same_result"] is True
+    assert "bit-identical" in verified["note"]
+    assert by_code(project / "audit")["GRAPH002"]["verified"] is None
+    verification = report(project / "audit")["verification"]
+    assert verification["repeatable"]
+    assert verification["codes"] == ["NUM009"]
+    assert len(verification["noise"]) == 2
+    assert "x faster [" in said
+    assert "same losses with the patch for NUM009" in " ".join(said.split())
+    assert "x faster [" in (project / "audit" / "report.html").read_text()
+    assert {path: path.read_bytes() for path in project.iterdir() if path.is_file()} == before
+
+
+def test_a_patch_that_changes_the_result_is_broken_and_dropped(project: Path) -> None:
+    content = report(project / "audit")
+    finding = next(each for each in content["findings"] if each["code"] == "GRAPH002")
+    edit = finding["remedy"]["edits"][0]
+    lines = (project / "trainer.py").read_text().splitlines()
+    number = next(number for number, line in enumerate(lines, 1) if "scale.to(" in line)
+    place = {"line": number, "text": lines[number - 1].strip(), "span": None}
+    edit |= {
+        **place,
+        "action": "set_keyword",
+        "call": "to",
+        "keyword": "non_blocking",
+        "value": "True",
+    }
+    finding["code"] = "DATA004"
+    (project / "audit" / "report.json").write_text(json.dumps(content))
+    said = audit("verify", "audit", "--budget", "0", cwd=project)
+    found = by_code(project / "audit")
+    assert found["DATA004"]["verified"]["status"] == "broken"
+    assert found["DATA004"]["verified"]["same_result"] is False
+    assert found["NUM009"]["verified"]["same_result"] is True
+    patch = (project / "audit" / "fixes.patch").read_text()
+    assert "set_detect_anomaly(False)" in patch
+    assert "non_blocking=True" not in patch
+    assert "patch left out" in said
+    assert "left out" in audit("fix", "audit", cwd=project)
+
+
+@pytest.mark.slow
+def test_a_target_that_does_not_repeat_its_losses_is_said(project: Path) -> None:
+    chosen = ("--select", "NUM009", "--steps", "10", "--device", "cpu", "--verify", "--budget", "0")
+    said = audit("run", "trainer:unrepeatable", "--out", "other", *chosen, cwd=project)
+    try:
+        assert by_code(project / "other")["NUM009"]["verified"]["same_result"] is None
+        assert report(project / "other")["verification"]["repeatable"] is False
+        assert "computed different losses" in " ".join(said.split())
+    finally:
+        shutil.rmtree(project / "other")
+
+
+def test_a_target_that_runs_only_once_still_has_its_report(project: Path) -> None:
+    flag = project.parent / "ran"
+    once = (
+        f"import os\nassert not os.path.exists({str(flag)!r}), 'twice'\nopen({str(flag)!r}, "
+        "'w').close()\nfrom trainer import step\n"
+    )
+    (project / "once.py").write_text(once)
+    chosen = ("--select", "NUM009", "--steps", "10", "--device", "cpu", "--verify", "--quiet")
+    audit("run", "once:step", "--out", "other", *chosen, cwd=project)
+    try:
+        assert by_code(project / "other")["NUM009"]["verified"] is None
+        (said,) = [each for each in report(project / "other")["warnings"] if "not verified" in each]
+        assert "does not run to its end any more" in said
+        assert "twice" in said
+    finally:
+        shutil.rmtree(project / "other")
+        (project / "once.py").unlink()
+
+
+def test_a_file_that_changed_since_the_audit_is_refused(project: Path) -> None:
+    (project / "trainer.py").write_text((project / "trainer.py").read_text() + "\n")
+    kept = (project / "audit" / "report.json").read_bytes()
+    said = audit("verify", "audit", cwd=project, code=2)
+    assert said.startswith("audit: trainer.py has changed since the audit")
+    assert (project / "audit" / "report.json").read_bytes() == kept
+
+
+def test_without_a_recording_or_a_patch_there_is_nothing_to_run(project: Path) -> None:
+    assert "nothing to verify" in audit("verify", "audit", "--select", "SYNC", cwd=project)
+    shutil.rmtree(project / "audit" / "recording")
+    assert "is not beside it" in audit("verify", "audit", cwd=project, code=2)
+
+
+@pytest.mark.slow
+def test_the_whole_loop_on_the_broken_example(tmp_path: Path) -> None:
+    """Audit, verify, apply, audit again: each safe patch keeps the result, and its rule has nothing
+    more to say.
+    """
+    shutil.copy(BROKEN, tmp_path)
+    chosen = ("--select", "NUM009,GRAPH001,GRAPH002", "--steps", "10", "--device", "cpu", "--quiet")
+    audit(
+        "run", "trainer:step", "--out", "before", *chosen, "--verify", "--budget", "0", cwd=tmp_path
+    )
+    found = by_code(tmp_path / "before")
+    assert set(found) == {"NUM009", "GRAPH001", "GRAPH002"}
+    for finding in found.values():
+        assert finding["verified"]["status"] == "inconclusive", finding  # one pair of runs each
+        assert finding["verified"]["same_result"] is True
+    audit("fix", "before", "--apply", cwd=tmp_path)
+    audit("run", "trainer:step", "--out", "after", *chosen, cwd=tmp_path)
+    assert report(tmp_path / "after")["findings"] == []
+    shown = audit("compare", "before", "after", cwd=tmp_path)
+    assert "0 new, 3 gone, 0 kept" in shown
+
+
+def test_a_report_does_not_say_where_its_program_is_run(project: Path) -> None:
+    manifest = project / "audit" / "recording" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace(str(project), str(project.parent)))
+    said = audit("verify", "audit", cwd=project, code=2)
+    assert f"this was recorded in {project.parent}" in said and "Traceback" not in said
