@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.gathered import tree_of
 from tests.leftover_workers import end_workers
 
 if TYPE_CHECKING:
@@ -74,6 +75,13 @@ def no_worker_outlives_its_file() -> Iterator[None]:
     """Or another file's test pays for their end."""
     yield
     end_workers()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_syntax_tree_outlives_its_file() -> Iterator[None]:
+    """A million nodes, and every collection would look at each."""
+    yield
+    tree_of.cache_clear()
 
 
 @pytest.fixture(autouse=True)
