@@ -201,7 +201,11 @@ def keep(asked: socket.socket) -> str:
             # Not before: set_up() of a recording asks to end with its parent, which must be it.
             while os.getppid() == between_us:
                 time.sleep(0.0005)
-            become(request, files)
+            try:
+                become(request, files)
+            except OSError as error:
+                send(asked, [error.errno, error.strerror, error.filename])
+                os._exit(1)
             send(asked, "begun")
             asked.close()
             return str(request["code"])
@@ -249,7 +253,9 @@ def replace_starts(keeper: socket.socket) -> None:
         with one_at_a_time, parent_of_orphans():
             send(keeper, request, (*streams, *pass_fds))
             self.pid = receive(keeper)[0]
-            assert receive(keeper)[0] == "begun"
+            answer = receive(keeper)[0]
+            if answer != "begun":
+                raise OSError(*answer)
             assert parent_of(self.pid) == os.getpid()
         self._child_created = True
         self._close_pipe_fds(read, write, out_read, out_write, err_read, err_write)
