@@ -9,10 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.warm import run_python
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, and /proc")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or torch.version.cuda is not None, reason="forks, and /proc"
+)
 ROOT = Path(__file__).resolve().parent.parent
 ENV = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "A_WORD": "x y"}
 

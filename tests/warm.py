@@ -312,8 +312,12 @@ class Warm:
         listening.close()
 
     def takes(self, surroundings: dict[str, str]) -> bool:
-        """Whether a process with these variables can be a fork."""
-        if sys.platform != "linux":
+        """Whether a process with these variables can be a fork. Where torch knows CUDA (tests/cuda,
+        on the null device too) none is: what its driver does when it is loaded is of one process.
+        """
+        import torch
+
+        if sys.platform != "linux" or torch.version.cuda is not None:
             return False
         with self._one:
             if self._process is None:
