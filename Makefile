@@ -1,4 +1,4 @@
-# make demo: set up, audit the broken example, print the report's path.   make test: set up, run every check.   make test-slow: the tests that are left out of it.   make test-cuda: torch's CUDA code on the null device.
+# make demo: set up, audit the broken example, print the report's path.   make test: set up, run every check.   make test-full: the browser tests and the quick deaths, as CI does after it.   make test-slow: the tests that are left out of both.   make test-cuda: torch's CUDA code on the null device.
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 TORCH_CUDA ?= torch==2.14.1 torchvision==0.29.1
@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Empty: bytecode is kept, or each of the hundreds of processes that the tests start would compile us anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-slow test-cuda deaths lint types docs fuzz same mutants clean audit-deps
+.PHONY: demo test test-full test-slow test-cuda deaths lint types docs fuzz same mutants clean audit-deps
 
 demo: .venv/ready
 	@echo "auditing examples/energy_flow/broken/trainer.py:step (a GRU trainer with planted faults) ..."
@@ -22,6 +22,9 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 test: .venv/ready-dev lint types
 	$(PYTEST)
 
+test-full: .venv/ready-dev
+	$(PYTEST) -m "full and not slow"
+
 test-slow: .venv/ready-dev
 	$(PYTEST) -m slow --ignore tests/deaths
 
@@ -30,9 +33,9 @@ test-slow: .venv/ready-dev
 test-cuda: .venv-cuda/ready
 	$(BIN_CUDA)/python -m auditor.nulldevice -- $(BIN_CUDA)/python -m pytest -n 2 --dist loadfile tests/cuda
 
-# Every way to die in tests/deaths (about half an hour on two cores); `make test` runs the quick ones of them.
+# Every way to die in tests/deaths (about half an hour on two cores); `make test-full` runs the quick ones of them.
 deaths: .venv/ready-dev
-	$(BIN)/python -m pytest tests/deaths -m "slow or not slow" -n 2
+	$(BIN)/python -m pytest tests/deaths -m "slow or full or not slow" -n 2
 
 lint: .venv/ready-dev
 	$(BIN)/ruff check .

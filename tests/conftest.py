@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.gathered import tree_of
 from tests.leftover_workers import end_workers
+from tests.warm import WARM, run_python
 
 if TYPE_CHECKING:
     from auditor.model import Finding, Remedy
@@ -76,6 +78,13 @@ def no_worker_outlives_its_file() -> Iterator[None]:
     end_workers()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_syntax_tree_outlives_its_file() -> Iterator[None]:
+    """A million nodes, and every collection would look at each."""
+    yield
+    tree_of.cache_clear()
+
+
 @pytest.fixture(autouse=True)
 def _compiles_as_a_new_process_does() -> Iterator[None]:
     """The compiler gives a function up after eight compilations, and every test that compiles an
@@ -89,12 +98,14 @@ def _compiles_as_a_new_process_does() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def audit():
-    """Runs the command line as a user would: ``audit("run", "trainer:step", cwd=folder)``."""
+    """Runs the command line as a user would: ``audit("run", "trainer:step", cwd=folder)``; torch is
+    imported already (tests/warm.py) where that can be, and with ``cold`` not.
+    """
 
     def call(
-        *words: str, cwd: Path, timeout: float = 180, **env: str
+        *words: str, cwd: Path, timeout: float = 180, cold: bool = False, **env: str
     ) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", "from auditor.cli.main import main; main()", *words]
+        code = "from auditor.cli.main import main; main()"
         surroundings = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
@@ -103,17 +114,15 @@ def audit():
             "COLUMNS": "120",
             **env,
         }
-        return subprocess.run(
-            command,
-            cwd=cwd,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            env=surroundings,
-            check=False,
-        )
+        return run_python(code, words, cwd=cwd, timeout=timeout, env=surroundings, cold=cold)
 
     return call
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_server_outlives_its_session() -> Iterator[None]:
+    yield
+    WARM.end()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.gathered import for_each, tree_of
+
 ROOT = Path(__file__).resolve().parent.parent
 
 HEAVY = {"torch", "pandas", "plotly", "numpy"}
@@ -237,7 +239,7 @@ def imports(path: Path, functions: bool = False) -> set[str]:
     those inside functions.
     """
     found: set[str] = set()
-    todo: list[ast.AST] = [ast.parse(path.read_text())]
+    todo: list[ast.AST] = [tree_of(path)]
     while todo:
         for node in ast.iter_child_nodes(todo.pop()):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -281,7 +283,7 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@for_each(FILES, name_of)
 def test_imports_stay_inside_the_wall(path: Path) -> None:
     allowed, found = MAY[package_of(path)], imports(path)
     assert not {module.partition(".")[0] for module in found} & HEAVY - allowed
@@ -289,9 +291,7 @@ def test_imports_stay_inside_the_wall(path: Path) -> None:
         assert not ours(found, package_of(path)) - allowed
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in FILES if name_of(path).startswith(tuple(ALONE))], ids=name_of
-)
+@for_each([path for path in FILES if name_of(path).startswith(tuple(ALONE))], name_of)
 def test_packages_inside_a_package_know_less_than_it(path: Path) -> None:
     allowed = next(may for package, may in ALONE.items() if name_of(path).startswith(package))
     for module in imports(path):
@@ -341,11 +341,9 @@ def test_the_page_has_the_same_table() -> None:
     assert said == {package: may for package, may in MAY.items() if not package.startswith("__")}
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in FILES if package_of(path) == "rules"], ids=name_of
-)
+@for_each([path for path in FILES if package_of(path) == "rules"], name_of)
 def test_a_rule_reads_no_file_and_no_torch_even_inside_a_function(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             names = (
                 [alias.name for alias in node.names]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
+from tests.gathered import for_each
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("auditor", "rules", "reports", "tests", "docs", "fuzz", "benchmarks", "examples")
@@ -68,7 +68,7 @@ def exists(path: str, page: Path) -> bool:
     return "/" in path and any(ROOT.joinpath("auditor").rglob(path))
 
 
-@pytest.mark.parametrize("page", MAPS, ids=name_of)
+@for_each(MAPS, name_of)
 def test_files_that_a_page_names_exist(page: Path) -> None:
     text = re.sub(r"https?://[^\s)]+", "", prose(page))
     named = set(re.findall(rf"(?<![\w/.-])(?:{'|'.join(ROOMS)})/[\w./-]*\w", text))
@@ -81,9 +81,7 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
     assert not sorted(path for path in named - PLACEHOLDERS if not exists(path, page))
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in MAPS if name_of(page) not in OTHERS_PROGRAMS], ids=name_of
-)
+@for_each([page for page in MAPS if name_of(page) not in OTHERS_PROGRAMS], name_of)
 def test_a_file_named_without_its_folder_exists_somewhere(page: Path) -> None:
     bare = {span for span in spans(page) if re.fullmatch(r"\w+\.(py|js)", span)}
     bare |= set(re.findall(r"\b[A-Z][A-Z_]+\.md\b", prose(page)))
@@ -97,7 +95,7 @@ def test_pages_that_the_code_names_exist() -> None:
         assert not [page for page in named if not exists(page, path) and page not in known], path
 
 
-@pytest.mark.parametrize("page", MAPS, ids=name_of)
+@for_each(MAPS, name_of)
 def test_modules_that_a_page_names_exist(page: Path) -> None:
     for dotted in re.findall(r"\bauditor(?:\.\w+)+", page.read_text("utf-8")):
         here, rest = ROOT / "auditor", dotted.split(".")[1:]
@@ -128,7 +126,7 @@ def anchors(page: Path) -> set[str]:
     return {*heads, *re.findall(r'<a id="([^"]+)"', text)}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@for_each(PAGES, name_of)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
         if target.startswith(("http://", "https://")):
@@ -140,9 +138,7 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert fragment in anchors(to), target
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if name_of(page) not in GENERATED], ids=name_of
-)
+@for_each([page for page in PAGES if name_of(page) not in GENERATED], name_of)
 def test_no_line_of_prose_is_long(page: Path) -> None:
     """Tables, blocks of code, and where links lead aside."""
     lines = [

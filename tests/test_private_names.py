@@ -15,6 +15,8 @@ from torch.nn.utils import clip_grad
 from torch.optim import optimizer
 from torch.utils.data import DataLoader
 
+from tests.gathered import for_each, tree_of
+
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = "auditor/capture/instruments/torch_private/"
 FILES = [
@@ -207,7 +209,7 @@ def own_names() -> set[str]:
     """Private names that our own source makes."""
     found: set[str] = set()
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 found.add(node.name)
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -242,9 +244,8 @@ def root_of(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def uses(source: str) -> Iterator[str]:
+def uses(tree: ast.AST) -> Iterator[str]:
     """Private names of torch that a source imports, asks objects for, or names in a string."""
-    tree = ast.parse(source)
     names = list(imported(tree))
     yield from (
         full for full, _ in names if any(PRIVATE.fullmatch(part) for part in full.split("."))
@@ -287,19 +288,19 @@ def names_a_private(text: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+@for_each(FILES, lambda path: str(path.relative_to(ROOT)))
 def test_private_names_of_torch_are_used_in_one_place(path: Path) -> None:
     file = str(path.relative_to(ROOT))
     if file.startswith(PLACE):
         return
     words, _ = WORDS.get(file, (None, ""))
-    found = set(uses(path.read_text()))
+    found = set(uses(tree_of(path)))
     assert words == "" or not found - set((words or "").split())
 
 
-@pytest.mark.parametrize("file", [file for file, (words, _) in WORDS.items() if words])
+@for_each([file for file, (words, _) in WORDS.items() if words])
 def test_no_exception_outlives_its_use(file: str) -> None:
-    tree = ast.parse((ROOT / file).read_text())
+    tree = tree_of(ROOT / file)
     constants = {word for node in ast.walk(tree) for word in words_of(node)}
     assert set(WORDS[file][0].split()) <= constants
 
@@ -325,7 +326,7 @@ def test_no_exception_outlives_its_use(file: str) -> None:
     ],
 )
 def test_a_use_is_found(source: str, name: str) -> None:
-    assert name in set(uses(source))
+    assert name in set(uses(ast.parse(source)))
 
 
 def test_what_is_our_own_or_pythons_is_none() -> None:
@@ -333,15 +334,15 @@ def test_what_is_our_own_or_pythons_is_none() -> None:
         "import sys\nimport torch\nclass A:\n    def f(self): self._patches.undo(); "
         "sys._getframe(1); torch.ones(1).sum()\n"
     )
-    assert not set(uses(source))
+    assert not set(uses(ast.parse(source)))
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / PLACE).glob("*.py")), ids=lambda path: path.name)
+@for_each(sorted((ROOT / PLACE).glob("*.py")), lambda path: path.name)
 def test_each_accessor_says_what_happens_without_the_name(path: Path) -> None:
     """Each public name of the package that is looked up, and each function, has a docstring with
     the words.
     """
-    body = ast.parse(path.read_text()).body
+    body = tree_of(path).body
     if path.name in ("__init__.py", "look_up.py"):
         return
     silent = []

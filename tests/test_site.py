@@ -205,6 +205,7 @@ document.body.dataset.mdColorScheme = arguments[0];
 """At once: a colour on its way to another one has too little contrast."""
 
 
+@pytest.mark.full
 @NEEDS_CHROMIUM
 @pytest.mark.parametrize("scheme", ["default", "slate"])
 @pytest.mark.parametrize(
@@ -223,6 +224,7 @@ def test_axe_finds_no_violation_in_the_site(built, driver, page, scheme):
     assert axe_violations(driver) == []
 
 
+@pytest.mark.full
 @NEEDS_CHROMIUM
 def test_the_site_is_read_without_a_network_and_leads_to_the_report(built, driver):
     driver.get("about:blank")

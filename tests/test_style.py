@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from tests.gathered import for_each, tree_of
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted(p for room in ("auditor", "rules", "reports") for p in (ROOT / room).rglob("*.py"))
@@ -21,7 +21,7 @@ def is_overload(node: ast.FunctionDef) -> bool:
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.FunctionDef):
             yield node
 
@@ -46,19 +46,18 @@ def test_function_lengths() -> None:
     assert statistics.median(ordered) <= MAX_MEDIAN
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+@for_each(SOURCES, lambda path: str(path.relative_to(ROOT)))
 def test_file_is_short_and_says_what_it_is_for(path: Path) -> None:
-    text = path.read_text()
-    assert len(text.splitlines()) <= MAX_FILE
-    assert ast.get_docstring(ast.parse(text)), (
+    assert len(path.read_text().splitlines()) <= MAX_FILE
+    assert ast.get_docstring(tree_of(path)), (
         "every module opens with one line saying what the room is for"
     )
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+@for_each(SOURCES, lambda path: str(path.relative_to(ROOT)))
 def test_public_things_are_documented(path: Path) -> None:
     missing = []
-    for node in ast.parse(path.read_text()).body:
+    for node in tree_of(path).body:
         if isinstance(node, ast.FunctionDef) and is_overload(node):
             continue
         if (
@@ -93,7 +92,7 @@ def test_public_things_are_documented(path: Path) -> None:
                     }
                     if inner.name not in overrides:
                         missing.append(f"{node.name}.{inner.name}")
-    assert not missing
+    assert not missing, missing
 
 
 def test_test_files_have_names_of_their_own() -> None:

@@ -28,7 +28,7 @@ Ending = tuple[int, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Death:
-    """One way to die. ``quick`` ones run in ``make test``, all of them in ``make deaths``."""
+    """One way to die. ``quick`` ones run in ``make test-full``, all of them in ``make deaths``."""
 
     body: str = ""
     end: Ending = RAISED

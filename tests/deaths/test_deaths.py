@@ -1,7 +1,7 @@
 """However a target dies, and whatever happens to the audit itself: a report or one clear sentence,
 and nothing left running.
 
-The quick ones run in ``make test``, all of them by ``make deaths``.
+The quick ones run in ``make test-full``, all of them by ``make deaths``.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def folder_for(death: Death, tmp_path: Path) -> Path:
 
 def cases() -> list[object]:
     return [
-        pytest.param(name, marks=() if death.quick else pytest.mark.slow)
+        pytest.param(name, marks=pytest.mark.full if death.quick else pytest.mark.slow)
         for name, death in DEATHS.items()
     ]
 

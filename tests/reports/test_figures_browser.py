@@ -15,7 +15,7 @@ from tests.reports import golden_attack
 from tests.reports import golden_report as golden
 from tests.reports.browsing import NEEDS_CHROMIUM, wait, wake_charts
 
-pytestmark = NEEDS_CHROMIUM
+pytestmark = [NEEDS_CHROMIUM, pytest.mark.full]
 
 PLOTLY = replace(golden.rich_report(), interactive_figures=True)
 

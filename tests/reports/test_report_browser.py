@@ -19,7 +19,7 @@ from tests.reports import golden_report as golden
 from tests.reports.browsing import NEEDS_CHROMIUM, axe_violations, wait, wake_charts
 from tests.reports.test_report_communication import FOUND
 
-pytestmark = NEEDS_CHROMIUM
+pytestmark = [NEEDS_CHROMIUM, pytest.mark.full]
 
 
 @pytest.mark.parametrize(

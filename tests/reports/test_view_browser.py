@@ -26,7 +26,7 @@ from tests.reports.viewing import (
     write_run,
 )
 
-pytestmark = NEEDS_CHROMIUM
+pytestmark = [NEEDS_CHROMIUM, pytest.mark.full]
 
 _NETWORK = (
     "http:",

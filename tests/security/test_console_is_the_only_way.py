@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from tests.gathered import for_each, tree_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,9 +45,9 @@ def writes(tree: ast.AST) -> Iterator[str]:
             yield f"line {node.lineno}: {name}"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+@for_each(SOURCES, lambda path: str(path.relative_to(ROOT)))
 def test_nothing_else_writes_to_the_terminal(path: Path) -> None:
-    assert list(writes(ast.parse(path.read_text()))) == []
+    assert list(writes(tree_of(path))) == []
 
 
 def test_the_search_finds_what_it_is_for() -> None:

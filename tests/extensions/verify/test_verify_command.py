@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.warm import run_python
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 BROKEN = ROOT / "examples" / "energy_flow" / "broken" / "trainer.py"
@@ -47,15 +47,9 @@ TRAINER = """
 def audit(*arguments: Any, cwd: Path, code: int = 0) -> str:
     """Run the command line; returns what it said on both streams."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    command = [
-        sys.executable,
-        "-c",
-        "from auditor.cli.main import main; main()",
-        *map(str, arguments),
-    ]
-    done = subprocess.run(
-        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=280
-    )
+    code_of_audit = "from auditor.cli.main import main; main()"
+    words = tuple(map(str, arguments))
+    done = run_python(code_of_audit, words, cwd=cwd, timeout=280, env=environment)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 
