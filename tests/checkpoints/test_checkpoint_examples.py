@@ -12,7 +12,7 @@ import pytest
 from auditor.checkpoints import settings
 from auditor.checkpoints.recording import CheckpointRecording
 from auditor.checkpoints.scan import checkpoints_in, scan_any
-from auditor.evidence import Checkpoints
+from auditor.evidence.checkpoints import Checkpoints
 from auditor.evidence.table import Evidence
 from auditor.judging import catalogue, engine
 

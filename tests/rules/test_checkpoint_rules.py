@@ -13,9 +13,9 @@ from auditor.rules.ckpt.ckpt007_spoiled_moments import OptimizerMomentsSpoiled
 
 from auditor.checkpoints.contents import OptimizerFacts, Scan, SchedulerFacts, Tally, TensorFacts
 from auditor.checkpoints.settings import Setting
-from auditor.evidence import Checkpoints, Machine, Saves
-from auditor.evidence.checkpoints import Checkpoint
-from auditor.evidence.recorded.torch_save import Save
+from auditor.evidence.checkpoints import Checkpoint, Checkpoints
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.torch_save import Save, Saves
 from auditor.model import Severity, Site
 from auditor.rule import NotLooked
 

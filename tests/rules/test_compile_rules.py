@@ -16,10 +16,11 @@ from auditor.rules.comp.comp008_hook_never_runs import HookNeverRuns
 from auditor.rules.comp.rows import LateHookRow
 from auditor.rules.sync.sync001_scalar_read import ScalarReadEveryStep
 
-from auditor.evidence import CompiledRegions, Compiles, Machine, Source, Steps
-from auditor.evidence.recorded.compiled_regions import Region
-from auditor.evidence.recorded.compiles import Break, Recompiled, Skip
-from auditor.evidence.recorded.steps import Step
+from auditor.evidence.recorded.compiled_regions import CompiledRegions, Region
+from auditor.evidence.recorded.compiles import Break, Compiles, Recompiled, Skip
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Step, Steps
+from auditor.evidence.source.files import Source
 from auditor.evidence.source.statements import Statements
 from auditor.judging.merging import causes_of, joined
 from auditor.model import Finding, Site

@@ -11,10 +11,10 @@ from auditor.rules.sync.sync007_pageable_async_copy import AsyncCopyFromPageable
 from auditor.rules.sync.sync010_made_on_host import TensorMadeOnHostThenMoved
 from auditor.rules.sync.sync011_constant_to_device import ConstantSentEveryStep
 
-from auditor.evidence import Configs, Copies, Source
 from auditor.evidence.recorded.batches import Loader
-from auditor.evidence.recorded.copies import Copy, CopySite
-from auditor.evidence.source.files import Span
+from auditor.evidence.recorded.copies import Copies, Copy, CopySite
+from auditor.evidence.source.config_values import Configs
+from auditor.evidence.source.files import Source, Span
 from auditor.model import Severity, Site
 from tests.rules.asking import ask
 

@@ -22,14 +22,18 @@ from auditor.rules.dist.dist016_few_samples_normed import FewSamplesNormed
 from auditor.rules.dist.rank_saves import RankSaves, SavedAlike
 from auditor.rules.dist.rows import BufferBroadcastRow, CollectiveRow, NormBatchRow
 
-from auditor.evidence import DataParallel, Machine, RankBatches, SamplerEpochs, Source
 from auditor.evidence.recorded.data_parallel import (
     Apart,
+    DataParallel,
     DataParallelModule,
+    RankBatches,
     SameBatches,
     SameOrder,
+    SamplerEpochs,
 )
+from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.step_pattern import StepPattern
+from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from tests.rules.asking import ask, loud, rows
 

@@ -30,8 +30,8 @@ from auditor.rules.opt.opt001_single_tensor_optimizer import OptimizerStepsOneBy
 from auditor.rules.opt.opt003_fused_not_used import FusedOptimizerNotUsed
 from auditor.rules.opt.rows import SingleTensorStepRow
 
-from auditor.evidence import Source
 from auditor.evidence.recorded.step_pattern import StepPattern
+from auditor.evidence.source.files import Source
 from auditor.evidence.trace.idle import DEVICE, HOST, INPUT, LAUNCHING, DeviceIdle, Gap
 from auditor.evidence.trace.optimizer import OptimizerCalls
 from auditor.evidence.trace.patterns import Loop, Structure, Tuning

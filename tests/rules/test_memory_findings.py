@@ -23,21 +23,17 @@ from auditor.rules.sync.sync012_driver_allocations import (
 )
 from auditor.rules.time.time002_step_outliers import StepOutliers
 
-from auditor.evidence import (
-    Batches,
-    Configs,
-    Machine,
-    NeverFreed,
-    OutOfMemory,
-    Saves,
-    Source,
-    Steps,
-)
-from auditor.evidence.recorded.steps import Step
-from auditor.evidence.recorded.torch_save import Save
+from auditor.evidence.recorded.batches import Batches
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Step, Steps
+from auditor.evidence.recorded.torch_save import Save, Saves
 from auditor.evidence.recorded.trend import Trend
+from auditor.evidence.snapshot.never_freed import NeverFreed
+from auditor.evidence.snapshot.out_of_memory import OutOfMemory
 from auditor.evidence.snapshot.state_at import Holder
 from auditor.evidence.snapshot.what_if import Outcome
+from auditor.evidence.source.config_values import Configs
+from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from auditor.rule import NotLooked
 from tests.rules.asking import ask, rows

@@ -9,7 +9,7 @@ from auditor.rules.opt.opt005_gradients_pile_up import GradientsPileUp
 from auditor.rules.opt.rows import UnclearedRow
 
 from auditor import patch
-from auditor.evidence import Source
+from auditor.evidence.source.files import Source
 from auditor.model import Site
 from tests.rules.asking import ask, rows
 

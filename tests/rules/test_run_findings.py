@@ -23,10 +23,11 @@ from auditor.rules.num.num004_half_headroom import HalfNearOverflow
 from auditor.rules.num.num013_poisoned_weights import WeightsPoisoned
 from auditor.rules.num.num015_bad_input import BatchNotFinite
 
-from auditor.evidence import Amp, Loads, Machine, OpRanges, Source
-from auditor.evidence.recorded.amp import ScaleUpdate
-from auditor.evidence.recorded.load_state_dict import Load
-from auditor.evidence.recorded.op_ranges import Delicate
+from auditor.evidence.recorded.amp import Amp, ScaleUpdate
+from auditor.evidence.recorded.load_state_dict import Load, Loads
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
+from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
 from auditor.model import Severity, Site
 from auditor.recordings.schema import FedRow

@@ -21,25 +21,17 @@ from auditor.rules.opt.opt002_zero_filled_gradients import GradientsFilledWithZe
 from auditor.rules.sync.sync001_scalar_read import ScalarReadEveryStep
 
 from auditor.checkpoints.contents import Scan, Tally, TensorFacts
-from auditor.evidence import (
-    Amp,
-    Batches,
-    Checkpoints,
-    Configs,
-    DeviceCalls,
-    Machine,
-    OpRanges,
-    Reads,
-    Saves,
-    Source,
-)
-from auditor.evidence.checkpoints import Checkpoint
-from auditor.evidence.recorded.amp import AmpEvent
-from auditor.evidence.recorded.batches import Batch, Loader
-from auditor.evidence.recorded.op_ranges import Delicate
-from auditor.evidence.recorded.reads import Read
-from auditor.evidence.recorded.torch_save import Save
+from auditor.evidence.checkpoints import Checkpoint, Checkpoints
+from auditor.evidence.recorded.amp import Amp, AmpEvent
+from auditor.evidence.recorded.batches import Batch, Batches, Loader
+from auditor.evidence.recorded.device_calls import DeviceCalls
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
+from auditor.evidence.recorded.reads import Read, Reads
+from auditor.evidence.recorded.torch_save import Save, Saves
 from auditor.evidence.snapshot.state_at import Holder
+from auditor.evidence.source.config_values import Configs
+from auditor.evidence.source.files import Source
 from auditor.model import Site
 from auditor.recordings.schema import BackwardRow, CallRow, ZeroGradRow
 from tests.rules.asking import ask, loud, placed, rows

@@ -28,9 +28,10 @@ from auditor.rules.opt.rows import ClippingRow, SchedulerRow
 from auditor.rules.time.storage_syncs import StorageSync, StorageSyncs
 from auditor.rules.time.time004_storage_waited_for import StorageWaitedFor
 
-from auditor.evidence import Batches, Machine, Source, Steps
-from auditor.evidence.recorded.batches import Batch, Loader
-from auditor.evidence.recorded.steps import Step
+from auditor.evidence.recorded.batches import Batch, Batches, Loader
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Step, Steps
+from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from auditor.recordings.schema import DrawsRow, ListedRow, RereadRow
 from tests.rules.asking import ask, rows

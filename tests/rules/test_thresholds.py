@@ -28,29 +28,19 @@ from auditor.rules.sync.sync004_explicit_synchronize import ExplicitSynchronize
 from auditor.rules.sync.sync005_data_dependent_shape import DataDependentShape
 from auditor.rules.sync.sync009_allocator_call import AllocatorCallEveryStep
 
-from auditor.evidence import (
-    Amp,
-    Batches,
-    Configs,
-    DeviceCalls,
-    Machine,
-    NeverFreed,
-    OpRanges,
-    Reads,
-    RetainedGraphs,
-    Snapshot,
-    Source,
-    Steps,
-)
-from auditor.evidence.recorded.amp import AmpEvent, ScaleUpdate
-from auditor.evidence.recorded.batches import Batch, InWorker, Loader
-from auditor.evidence.recorded.op_ranges import Delicate
-from auditor.evidence.recorded.reads import Read
-from auditor.evidence.recorded.retained_graphs import NODE_CAP, Holding, Root
-from auditor.evidence.recorded.steps import Step
+from auditor.evidence.recorded.amp import Amp, AmpEvent, ScaleUpdate
+from auditor.evidence.recorded.batches import Batch, Batches, InWorker, Loader
+from auditor.evidence.recorded.device_calls import DeviceCalls
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
+from auditor.evidence.recorded.reads import Read, Reads
+from auditor.evidence.recorded.retained_graphs import NODE_CAP, Holding, RetainedGraphs, Root
+from auditor.evidence.recorded.steps import Step, Steps
 from auditor.evidence.recorded.trend import Trend
-from auditor.evidence.snapshot.never_freed import NeverFreedLine
-from auditor.evidence.snapshot.segments import Block, Segment
+from auditor.evidence.snapshot.never_freed import NeverFreed, NeverFreedLine
+from auditor.evidence.snapshot.segments import Block, Segment, Snapshot
+from auditor.evidence.source.config_values import Configs
+from auditor.evidence.source.files import Source
 from auditor.evidence.source.read_purpose import Expression
 from auditor.evidence.source.self_concatenation import Accumulated
 from auditor.model import Severity, Site

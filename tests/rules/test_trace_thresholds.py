@@ -12,9 +12,9 @@ from auditor.rules.sync.sync013_copies_to_host import StepBoundByCopiesToHost
 from auditor.rules.time.time002_step_outliers import StepOutliers
 from auditor.rules.time.time003_unattributed_time import UnattributedTime
 
-from auditor.evidence import Batches, Machine, Steps
-from auditor.evidence.recorded.batches import Batch
-from auditor.evidence.recorded.steps import Step
+from auditor.evidence.recorded.batches import Batch, Batches
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Step, Steps
 from auditor.evidence.trace.steps import Silence, TraceStep, TraceSteps
 from auditor.model import Severity
 from auditor.rule import NotLooked

@@ -8,7 +8,7 @@ import pytest
 from auditor.rules.sync.sync009_allocator_call import CacheChurn
 
 from auditor.allocator import CachingAllocator
-from auditor.evidence import NeverFreed
+from auditor.evidence.snapshot.never_freed import NeverFreed
 from auditor.evidence.table import Evidence
 from auditor.recordings.standalone_snapshot import SnapshotRecording
 from auditor.rule import NotLooked

@@ -20,10 +20,11 @@ from click.testing import CliRunner
 
 from auditor.allocator import AllocatorSettings, CachingAllocator, OutOfMemory
 from auditor.cli.main import main
-from auditor.evidence import Allocations, NeverFreed, Snapshot
-from auditor.evidence import OutOfMemory as Shortage
 from auditor.evidence.snapshot.file import snapshot_of
-from auditor.evidence.snapshot.segments import Origins
+from auditor.evidence.snapshot.history import Allocations
+from auditor.evidence.snapshot.never_freed import NeverFreed
+from auditor.evidence.snapshot.out_of_memory import OutOfMemory as Shortage
+from auditor.evidence.snapshot.segments import Origins, Snapshot
 from auditor.evidence.snapshot.state_at import by_line, state_after
 from auditor.evidence.table import Evidence
 from auditor.judging import engine

@@ -20,8 +20,10 @@ from auditor.rules.mem.varying_sizes import VaryingSizes
 from auditor.rules.sync.sync009_allocator_call import CacheChurn
 from auditor.rules.sync.sync012_driver_allocations import SegmentRequests
 
-from auditor.evidence import Allocations, NeverFreed, Snapshot
+from auditor.evidence.snapshot.history import Allocations
+from auditor.evidence.snapshot.never_freed import NeverFreed
 from auditor.evidence.snapshot.out_of_memory import OutOfMemory
+from auditor.evidence.snapshot.segments import Snapshot
 from auditor.evidence.snapshot.what_if import WhatIf
 from auditor.evidence.table import Evidence, Table
 from auditor.recordings.standalone_snapshot import SnapshotRecording
