@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from auditor.rules.amp.amp002_tf32_off import Hints as Tf32Hints
 from auditor.rules.amp.amp006_scaler_misused import unscale_call
-from auditor.rules.cfg.cfg001_autotuning_every_step import Hints as AutotuningHints
+from auditor.rules.cfg.autotuning import Hints as AutotuningHints
 from auditor.rules.reading import ReadHints
 
 from auditor.evidence.recorded.amp import Amp, AmpEvent

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from auditor.rules.ckpt.ckpt001_foreign_code import CheckpointNeedsCode
-from auditor.rules.ckpt.ckpt003_damaged import CheckpointDamaged
 from auditor.rules.ckpt.ckpt005_cannot_resume import CheckpointCannotResume
 from auditor.rules.ckpt.ckpt006_stale_rate import CheckpointOverridesRate
-from auditor.rules.ckpt.ckpt007_spoiled_moments import OptimizerMomentsSpoiled
+from auditor.rules.ckpt.files import CheckpointDamaged, CheckpointNeedsCode, OptimizerMomentsSpoiled
 
 from auditor.checkpoints.contents import OptimizerFacts, Scan, SchedulerFacts, Tally, TensorFacts
 from auditor.checkpoints.settings import Setting

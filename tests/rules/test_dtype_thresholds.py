@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import pytest
 from auditor.rules.amp.amp006_scaler_misused import GradScalerMisused
-from auditor.rules.amp.amp009_loss_in_half import LossInHalf
+from auditor.rules.amp.half import LossInHalf
 from auditor.rules.cfg.cfg008_float64_creeps import Float64InTheStep
-from auditor.rules.num.num005_lost_updates import LEAST, UpdatesRoundedAway
+from auditor.rules.num.half_range import LEAST, UpdatesRoundedAway
 from auditor.rules.num.num012_vanishing_epsilon import EpsilonVanishes
 from auditor.rules.num.rows import UpdateRow
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.opt.opt008_loss_not_divided import LossNotDivided
+from auditor.rules.opt.gradients import LossNotDivided
 from auditor.rules.opt.rows import MicroBatchRow
 
 from auditor.evidence.recorded.machine import Machine

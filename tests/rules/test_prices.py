@@ -10,10 +10,10 @@ from statistics import median
 from typing import Any
 
 import pytest
-from auditor.rules.ckpt.ckpt004_save_blocks_step import SaveBlocksStep
+from auditor.rules.ckpt.files import SaveBlocksStep
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
 from auditor.rules.num.num009_anomaly_mode import AnomalyModeLeftOn, AnomalyStep, DebugModes
-from auditor.rules.sync.sync009_allocator_call import AllocatorCallEveryStep
+from auditor.rules.sync.explicit import AllocatorCallEveryStep
 from auditor.rules.time.time002_step_outliers import StepOutliers
 
 from auditor.evidence.recorded.batches import Batch, Batches, Loader

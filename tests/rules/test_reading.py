@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from auditor.rules.reading import LOG_EVERY, THROTTLED, WRITTEN, ReadHints, ReadingRule
-from auditor.rules.sync.sync001_scalar_read import ScalarReadEveryStep
+from auditor.rules.sync.waiting import ScalarReadEveryStep
 
 from auditor.evidence.recorded.reads import Read, Reads
 from auditor.evidence.source.files import Source, Span

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from auditor.rules.opt.opt005_gradients_pile_up import GradientsPileUp
+from auditor.rules.opt.gradients import GradientsPileUp
 from auditor.rules.opt.rows import UnclearedRow
 
 from auditor import patch

@@ -5,20 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.rules.amp.amp004_half_where_bfloat16 import HalfWhereBfloat16IsNative
-from auditor.rules.ckpt.ckpt004_save_blocks_step import SaveBlocksStep
-from auditor.rules.data.data009_device_resident_batch import LoaderYieldsDeviceTensors
+from auditor.rules.amp.half import HalfWhereBfloat16IsNative
+from auditor.rules.ckpt.files import SaveBlocksStep
+from auditor.rules.data.batches import LoaderYieldsDeviceTensors
 from auditor.rules.graph.backward import Backward
-from auditor.rules.graph.graph002_retain_never_needed import RetainedGraphNeverNeeded
-from auditor.rules.mem.mem001_near_capacity import DeviceMemoryNearlyFull, DevicePeak, TraceMemory
+from auditor.rules.graph.kept import RetainedGraphNeverNeeded
 from auditor.rules.mem.mem006_peak_by_line import Peak, PeakHeldByFewLines, PeakHolders
 from auditor.rules.mem.mem011_oom_handling import OomHandlers, OutOfMemoryHandledWrongly
-from auditor.rules.num.num004_half_headroom import HalfNearOverflow
-from auditor.rules.num.num005_lost_updates import UpdatesRoundedAway
-from auditor.rules.num.num013_poisoned_weights import WeightsPoisoned
+from auditor.rules.mem.memory import DeviceMemoryNearlyFull, DevicePeak, TraceMemory
+from auditor.rules.num.bad_input import WeightsPoisoned
+from auditor.rules.num.half_range import HalfNearOverflow, UpdatesRoundedAway
 from auditor.rules.num.rows import UpdateRow
-from auditor.rules.opt.opt002_zero_filled_gradients import GradientsFilledWithZeros
-from auditor.rules.sync.sync001_scalar_read import ScalarReadEveryStep
+from auditor.rules.opt.gradients import GradientsFilledWithZeros
+from auditor.rules.sync.waiting import ScalarReadEveryStep
 
 from auditor.checkpoints.contents import Scan, Tally, TensorFacts
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints

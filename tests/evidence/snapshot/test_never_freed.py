@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from auditor.rules.sync.sync009_allocator_call import CacheChurn
+from auditor.rules.sync.explicit import CacheChurn
 
 from auditor.allocator import CachingAllocator
 from auditor.evidence.snapshot.never_freed import NeverFreed

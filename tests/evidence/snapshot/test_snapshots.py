@@ -9,13 +9,15 @@ import json
 import pickle
 
 import pytest
-from auditor.rules.mem.mem004_reserved_unneeded import ReservedMemoryNeverNeeded
-from auditor.rules.mem.mem005_pinned_segment import BlockPinsSegment
 from auditor.rules.mem.mem006_peak_by_line import PeakHeldByFewLines, PeakHolders
 from auditor.rules.mem.mem008_variable_sizes import VaryingSizesReallocate
-from auditor.rules.mem.mem009_allocator_setting import AllocatorSettingWouldHelp
 from auditor.rules.mem.mem015_out_of_memory import RanOutOfMemory
-from auditor.rules.sync.sync009_allocator_call import AllocatorCallEveryStep
+from auditor.rules.mem.segments import (
+    AllocatorSettingWouldHelp,
+    BlockPinsSegment,
+    ReservedMemoryNeverNeeded,
+)
+from auditor.rules.sync.explicit import AllocatorCallEveryStep
 from click.testing import CliRunner
 
 from auditor.allocator import AllocatorSettings, CachingAllocator, OutOfMemory

@@ -8,7 +8,7 @@ import pickle
 
 import pytest
 from auditor.rules.mem.mem006_peak_by_line import PeakHolders
-from auditor.rules.mem.mem009_allocator_setting import AllocatorSettingWouldHelp
+from auditor.rules.mem.segments import AllocatorSettingWouldHelp
 
 from auditor.allocator import CachingAllocator, OutOfMemory
 from auditor.evidence.snapshot import what_if
