@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from auditor.batch_means import Estimate
-from auditor.evidence import Steps
+from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import Recording
 

@@ -23,10 +23,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from auditor.allocator import CachingAllocator  # noqa: E402
-from auditor.evidence import Allocations  # noqa: E402
 from auditor.evidence.snapshot.by_line import layers, told  # noqa: E402
 from auditor.evidence.snapshot.by_purpose import told_by_purpose  # noqa: E402
 from auditor.evidence.snapshot.file import snapshot_of  # noqa: E402
+from auditor.evidence.snapshot.history import Allocations  # noqa: E402
 from auditor.evidence.snapshot.owners import Owners  # noqa: E402
 from auditor.evidence.snapshot.segments import origins_of  # noqa: E402
 from auditor.evidence.snapshot.unpickle import no_collections  # noqa: E402

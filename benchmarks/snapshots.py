@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from auditor.evidence import Allocations  # noqa: E402
+from auditor.evidence.snapshot.history import Allocations  # noqa: E402
 from auditor.evidence.table import Evidence  # noqa: E402
 from auditor.recordings.standalone_snapshot import SnapshotRecording, is_pickle  # noqa: E402
 from auditor.rule import NotLooked  # noqa: E402

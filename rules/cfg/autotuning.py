@@ -1,18 +1,23 @@
-"""Whether cuDNN has to try its algorithms again and again: as a trace shows it, or by the sizes of
-a rehearsal's convolutions.
-"""
+"""CFG001: cuDNN tunes itself again in each step."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from auditor import amounts
+from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.evidence.trace.patterns import Structure
-from auditor.model import Site
+from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.permit import Permit
+from auditor.rule import Rule, knob
 
+from ..placing import places_of
 from .rows import ConvSizesRow
 
 
@@ -69,3 +74,92 @@ class Autotuning(Table):
                 all(row.benchmark for row in rows),
             )
         )
+
+
+@dataclass(frozen=True)
+class Hints:
+    """The only line that sets ``cudnn.benchmark = True``."""
+
+    set_at: Site | None
+
+
+@dataclass(frozen=True)
+class AutotuningEveryStep(Rule):
+    """cuDNN's benchmark mode tries its algorithms again on step after step."""
+
+    code = "CFG001"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+    edits = (Permit("set_constant", ("torch.backends.cudnn.benchmark",), "benchmark", "False"),)
+
+    share: float = knob(0.5, "Share of the trace's steps on which algorithms must be tried.")
+    renewed: float = knob(
+        0.75,
+        "Share of a rehearsal's steps, and of their second half, on which convolutions must meet "
+        "new sizes.",
+    )
+
+    def detect(self, autotuning: Autotuning, machine: Machine, source: Source) -> Iterator[Finding]:
+        if autotuning.structure is not None:
+            yield from self.in_trace(autotuning.structure, source)
+        new = autotuning.new
+        if new is None or not new.benchmark:
+            return
+        if new.pattern.usual(self.renewed) and new.later.usual(self.renewed):
+            set_at = source.only_flag("cudnn.benchmark", value=True)
+            yield Finding(
+                set_at or new.site,
+                _said(new),
+                steps=len(new.pattern.seen),
+                per_step=new.sizes / max(1, new.pattern.of),
+                seen_on=machine.device,
+                places=places_of(set_at, new.site),
+                hints=Hints(set_at),
+            )
+
+    def in_trace(self, structure: Structure, source: Source) -> Iterator[Finding]:
+        tuning, often = structure.tuning, structure.tuned
+        if (
+            tuning is None
+            or not structure.marked
+            or not often.usual(self.share)
+            or max(often.seen) < structure.steps // 2
+        ):
+            return
+        yield Finding(
+            None,
+            f"cuDNN tries its algorithms on {often}: "
+            f"{amounts.digits(tuning.times / structure.steps)} waits per step, "
+            f"{amounts.duration(tuning.us / structure.steps)}",
+            steps=len(often.seen),
+            per_step=tuning.times / structure.steps,
+            lost_us_per_step=tuning.us / structure.steps,
+            basis="estimated",
+            seen_on="trace",
+            hints=Hints(source.only_flag("cudnn.benchmark", value=True)),
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = (
+            "Bring the inputs to a few fixed shapes, or set torch.backends.cudnn.benchmark = False."
+        )
+        site = finding.hints_as(Hints).set_at
+        if site is None:
+            return Remedy(text)
+        reason = (
+            "cuDNN then takes algorithms by its heuristics: they may be slower for shapes that "
+            "repeat, and round otherwise"
+        )
+        return Remedy(
+            text, (Edit(site, "set_constant", keyword="benchmark", value="False", reason=reason),)
+        )
+
+
+def _said(new: NewSizes) -> str:
+    shape = f", the last {list(new.shape)}" if new.shape else ""
+    at = f" at {new.site}" if new.site is not None else ""
+    return (
+        f"cudnn.benchmark is on, and on {new.pattern} convolutions meet sizes that they have not met "
+        f"before ({new.sizes} in all{shape}{at}): cuDNN tries its algorithms for each"
+    )

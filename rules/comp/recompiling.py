@@ -1,15 +1,21 @@
-"""What the rules about recompilations have in common: who, and what to do about a guard."""
+"""COMP002 and 3: frames that are compiled again."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
 from auditor import amounts
+from auditor.batch_means import Estimate
 from auditor.evidence.recorded.compiles import Compiles, Recompiled
+from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps, own_times
-from auditor.model import Edit, Remedy, Site
+from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import Permit
+from auditor.rule import Rule, knob
+
+from ..pricing import between
 
 
 def named(each: Recompiled) -> str:
@@ -77,3 +83,86 @@ def advice(guard: str) -> str:
         "Keep what changes on each step out of the compiled function, or hand it in as a tensor: "
         "a Python value that the function reads is part of what it was compiled for."
     )
+
+
+@dataclass(frozen=True)
+class RecompilesAgainAndAgain(Rule):
+    """A function is compiled again and again, since one value changes"""
+
+    code = "COMP002"
+    severity = Severity.WARNING
+    since = "0.1"
+    edits = EDITS
+
+    least: int = knob(
+        2, "Steps on which one guard must have failed: a first time teaches the compiler."
+    )
+
+    def detect(self, compiles: Compiles, steps: Steps, machine: Machine) -> Iterator[Finding]:
+        reached = {each.function for each in compiles.recompiled if each.limit}
+        for each in compiles.recompiled:
+            if each.steps < self.least or each.function in reached:
+                continue
+            as_long = as_long_as(each.us, steps)
+            yield Finding(
+                each.site,
+                f"{named(each)} was compiled anew on {amounts.count(each.steps, 'step')}, since "
+                f"{because(each)}: {amounts.duration(each.us)} of compilation"
+                + (f", {as_long}" if as_long else ""),
+                seen_on=machine.device,
+                facts=(
+                    ("guard that failed", each.guard),
+                    ("compilations for it", str(each.n)),
+                    ("time of these", amounts.duration(each.us)),
+                ),
+                hints=hints(each, compiles),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return remedy(finding.hints_as(Hints))
+
+
+@dataclass(frozen=True)
+class RecompileLimitReached(Rule):
+    """A function was compiled too often and runs eagerly since"""
+
+    code = "COMP003"
+    severity = Severity.WARNING
+    since = "0.1"
+    edits = EDITS
+
+    def detect(self, compiles: Compiles, steps: Steps, machine: Machine) -> Iterator[Finding]:
+        reached = [each for each in compiles.recompiled if each.limit]
+        for each in reached:
+            price = _price(reached, steps)
+            lost = price.value if price is not None else None
+            found = Finding(
+                each.site,
+                f"{named(each)} was compiled so often that torch.compile gave up on it, and it "
+                f"has run eagerly since: {because(each)}"
+                + (f"; a step is {amounts.duration(lost)} slower since" if lost else ""),
+                lost_us_per_step=lost,
+                basis="none" if lost is None else "measured",
+                seen_on=machine.device,
+                facts=(
+                    ("guard that failed", each.guard),
+                    ("times that it failed", str(each.n)),
+                    ("time of compilations", amounts.duration(each.us)),
+                ),
+                hints=hints(each, compiles),
+            )
+            yield between(found, price)
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return remedy(finding.hints_as(Hints))
+
+
+def _price(reached: list[Recompiled], steps: Steps) -> Estimate | None:
+    """What a step lost by it, where that is proven: of one function, given up in the timing pass.
+    Where lengths vary, later steps may have more to do.
+    """
+    (only, *others) = reached
+    if others or only.since is None or of_a_length(only.guard):
+        return None
+    price = steps.slower_after(only.since)
+    return price if price is not None and price.proven else None

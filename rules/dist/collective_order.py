@@ -1,19 +1,33 @@
-"""The collectives of all ranks beside one another: where the first two ranks part."""
+"""DIST011: ranks call collectives in other orders."""
 
 from __future__ import annotations
-
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
-
-from auditor.evidence.recorded.data_parallel import MEMBERS, ONE_PROCESS
-from auditor.evidence.table import Evidence, Table
+from auditor import amounts
+from auditor.evidence.recorded.data_parallel import MEMBERS
+from auditor.evidence.recorded.data_parallel import ONE_PROCESS
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.files import Source
+from auditor.evidence.source.loops import left_between
+from auditor.evidence.table import Evidence
+from auditor.evidence.table import Table
+from auditor.model import Finding
+from auditor.model import Remedy
+from auditor.model import Severity
 from auditor.model import Site
 from auditor.recordings.folder import Recording
-from .rows import CollectiveCallRow
-from auditor.recordings.schema import CommunicationRow, StepRow
+from auditor.recordings.schema import CommunicationRow
+from auditor.recordings.schema import StepRow
 from auditor.rule import NotLooked
+from auditor.rule import Rule
+from auditor.rule import knob
+from .rows import CollectiveCallRow
+from ..placing import places_of
+from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from typing import ClassVar
+import re
+
 
 OF_TWO = frozenset({"send", "recv"})
 """What two ranks do, in whatever group."""
@@ -214,3 +228,90 @@ def _diagnosed(recording: Recording) -> int:
 def _steps(recording: Recording) -> int:
     """Steps that a rank completed in its first run, of all passes."""
     return sum(isinstance(row, StepRow) for row in recording.first_rows(StepRow.part))
+
+
+@dataclass(frozen=True)
+class RanksPart(Rule):
+    """The ranks do not call the same collectives in the same order"""
+
+    code = "DIST011"
+    severity = Severity.ERROR
+    since = "0.1"
+
+    sizes: bool = knob(True, "Whether tensors of different sizes are reported, too.")
+
+    def detect(self, order: CollectiveOrder, machine: Machine, source: Source) -> Iterator[Finding]:
+        parting = order.parting
+        if parting is None:
+            return
+        one, other = parting.one, parting.other
+        if other is not None and other.what == WAITS:
+            yield _left_alone(parting, other, source, machine)
+            return
+        if other is None:
+            there = f"rank {parting.other_rank} goes on to its next step without it"
+        elif other.what != one.what or other.numbers == one.numbers:
+            there = f"rank {other.rank} calls {other.what} at {other.site}"
+        elif self.sizes:
+            there = f"rank {other.rank} gives {amounts.count(other.numbers, 'number')}"
+            there += f" and rank {one.rank} {one.numbers:,}"
+        else:
+            return
+        before = (other.site,) if other is not None and other.site != one.site else ()
+        yield Finding(
+            one.site,
+            f"rank {one.rank} calls {one.what} here, and {there}: the ranks wait for different "
+            "collectives",
+            steps=1,
+            seen_on=machine.device,
+            facts=(
+                ("collectives before it that all call", f"{parting.number:,}"),
+                ("steps that rank had begun", f"{one.step:,}"),
+            ),
+            places=places_of(one.site, *before),
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        if finding.hints_as(Left).loop:
+            return Remedy(
+                "Let all ranks leave the loop after the same step: give each as many batches (a "
+                "DistributedSampler, drop_last=True) and reduce what decides an early stop over "
+                "the ranks first, or train inside `with model.join():`."
+            )
+        return Remedy(
+            "Call it on every rank, outside of `if rank == 0` and of branches on values that differ "
+            "between ranks; only what is written or printed belongs there."
+        )
+
+
+@dataclass(frozen=True)
+class Left:
+    """Whether the ranks part since one of them left a loop."""
+
+    loop: bool = False
+
+
+def _left_alone(parting: Parting, waits: Call, source: Source, machine: Machine) -> Finding:
+    one = parting.one
+    loop, test = left_between(source, waits.site, one.site)
+    where = f"rank {one.rank} calls {one.what} at {one.site} after {_dist011_steps(one.step)}"
+    stays = f"rank {waits.rank} waits for gradients at {waits.site}"
+    if loop is None:
+        said = f"{where}, and {stays}"
+    elif test is None:
+        said = f"rank {one.rank} comes to the end of this loop first: {where}, while {stays}"
+    else:
+        said = f"rank {one.rank} leaves the loop, here or at its end: {where}, while {stays}"
+    return Finding(
+        test or loop or one.site,
+        said,
+        steps=1,
+        seen_on=machine.device,
+        facts=(("collectives before it that all call", f"{parting.number:,}"),),
+        places=places_of(test or loop, waits.site, one.site),
+        hints=Left(loop is not None),
+    )
+
+
+def _dist011_steps(number: int) -> str:
+    return amounts.count(number, "step")

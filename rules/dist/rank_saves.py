@@ -1,17 +1,26 @@
-"""What the ranks save, beside one another."""
+"""DIST015: all ranks save the same."""
 
 from __future__ import annotations
-
+from auditor import amounts
+from auditor.evidence.recorded.data_parallel import MEMBERS
+from auditor.evidence.recorded.data_parallel import ONE_PROCESS
+from auditor.evidence.recorded.data_parallel import Place
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.table import Evidence
+from auditor.evidence.table import Table
+from auditor.model import Finding
+from auditor.model import Remedy
+from auditor.model import Severity
+from auditor.model import Site
+from auditor.recordings.folder import Recording
+from auditor.rule import NotLooked
+from auditor.rule import Rule
+from auditor.rule import knob
+from .rows import RankSaveRow
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import mean
 from typing import ClassVar
-
-from auditor.evidence.recorded.data_parallel import MEMBERS, ONE_PROCESS, Place
-from auditor.evidence.table import Evidence, Table
-from auditor.model import Site
-from auditor.recordings.folder import Recording
-from .rows import RankSaveRow
-from auditor.rule import NotLooked
 
 
 @dataclass(frozen=True)
@@ -81,3 +90,43 @@ def _alike(place: Place, ranks: list[Saved]) -> SavedAlike | None:
         mean(row.us for rows in together for row in rows[1:]),
         any(rows[0].path and len({row.path for row in rows}) == 1 for rows in together),
     )
+
+
+@dataclass(frozen=True)
+class SavedByAll(Rule):
+    """Every rank saves the same state"""
+
+    code = "DIST015"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    least: int = knob(1 << 18, "Bytes of the file from which it is reported.")
+
+    def detect(self, saves: RankSaves, machine: Machine) -> Iterator[Finding]:
+        for each in saves.each:
+            if each.nbytes < self.least:
+                continue
+            where = "into one file" if each.one_file else "into a file of its own"
+            yield Finding(
+                each.site,
+                f"each of {each.ranks} ranks saves the same tensors, "
+                f"{amounts.size(each.nbytes)}, {where}",
+                steps=each.saves,
+                seen_on=machine.device,
+                facts=(
+                    ("saves that were alike", str(each.saves)),
+                    ("written for nothing", f"{_extra(each.nbytes, each.ranks)} each time"),
+                    ("a save of another rank took", amounts.duration(each.us)),
+                ),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Save on rank 0 alone (`if dist.get_rank() == 0:`; what gathers the state stays on all "
+            "ranks). Of a sharded model, let torch.distributed.checkpoint save each rank's part, "
+            "or gather with StateDictOptions(full_state_dict=True, cpu_offload=True)."
+        )
+
+
+def _extra(nbytes: int, ranks: int) -> str:
+    return amounts.size(nbytes * (ranks - 1))

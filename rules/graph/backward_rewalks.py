@@ -1,12 +1,21 @@
-"""Backward calls of one step that walk the same autograd nodes more than once."""
+"""GRAPH007: a graph walked again each step."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import ast
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
-from auditor.model import Site
+from auditor import amounts
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.source.files import Source, lines_of, name_of
+from auditor.evidence.source.statements import shorten
+from auditor.evidence.table import Rows
+from auditor.model import Finding, FoundAt, Remedy, Severity, Site
+from auditor.rule import Rule, knob
+from auditor.syntax.reaching import LOOPS
 
 from .rows import RewalkRow
 
@@ -103,3 +112,165 @@ def _over_one_part(calls: Calls) -> Calls:
 
 def _line(call: RewalkRow) -> tuple[str, int]:
     return call.site.file, call.site.line
+
+
+REMEDIES = {
+    "growing": "Detach what is handed on before the next backward "
+    "(state = state.detach()), and drop retain_graph: that is truncated backpropagation. Where "
+    "gradients shall flow through all parts, add the losses up and call backward once, after the "
+    "last.",
+    "shared": "Add the losses up and call backward once: (a + b).backward() leaves the same sums "
+    "of gradients, walks the shared part once and needs no retain_graph.",
+}
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What the calls walk again: a key of ``REMEDIES``."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class GraphWalkedAgain(Rule):
+    """Backward calls of one step walk the same graph again."""
+
+    code = "GRAPH007"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(0.6, "Share of the diagnosed steps in which the calls must do so.")
+    again: float = knob(
+        0.25, "Share of the nodes walked that several losses must walk again to be a note."
+    )
+
+    def detect(
+        self, calls: Rows[RewalkRow], steps: Steps, machine: Machine, source: Source
+    ) -> Iterator[Finding]:
+        done = (call for call in calls if call.step < len(steps.loud))
+        seen = [tuple(of_step) for _, of_step in groupby(done, key=lambda call: call.step)]
+        least = self.share * len(steps.loud)
+        for rewalk in growing(seen, least):
+            yield _finding(rewalk, machine, "growing", _grown(rewalk), _carried(rewalk))
+        for rewalk in shared(seen, least):
+            if rewalk.share >= self.again and one_after_the_other(source, rewalk.sites):
+                yield _finding(rewalk, machine, "shared", _shared(rewalk), _lines(rewalk))
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(REMEDIES[finding.hints_as(Hints).kind])
+
+
+def _grown(rewalk: Rewalk) -> str:
+    counts = ", ".join(amounts.digits(call.again) for call in rewalk.calls[:4])
+    more = " ..." if len(rewalk.calls) > 4 else ""
+    said = (
+        f"each of {len(rewalk.calls)} backward calls in a step goes again through the graphs of "
+        f"those before it ({counts}{more} autograd nodes)"
+    )
+    carrier = rewalk.carrier
+    if carrier is None or carrier.stored is None:
+        return said
+    return (
+        f"{said}: `{carrier.name}` hands them on, line {carrier.stored.line}, "
+        f"`{shorten(carrier.stored.text)}`"
+    )
+
+
+def _shared(rewalk: Rewalk) -> str:
+    return (
+        f"{len(rewalk.calls)} backward calls one after the other walk the same part of the graph: "
+        f"{amounts.percent(rewalk.share)} of the autograd nodes are walked again"
+    )
+
+
+def _carried(rewalk: Rewalk) -> tuple[FoundAt, ...]:
+    carrier, line = rewalk.carrier, rewalk.sites[0]
+    if carrier is None or carrier.stored is None or carrier.stored == line:
+        return ()
+    both = (carrier.stored, line)
+    return tuple(
+        FoundAt(site, shorten(site.text)) for site in sorted(both, key=lambda site: site.line)
+    )
+
+
+def _lines(rewalk: Rewalk) -> tuple[FoundAt, ...]:
+    sites = rewalk.sites
+    return tuple(FoundAt(site, shorten(site.text)) for site in sites) if len(sites) > 1 else ()
+
+
+def _finding(
+    rewalk: Rewalk, machine: Machine, kind: str, said: str, places: tuple[FoundAt, ...]
+) -> Finding:
+    return Finding(
+        rewalk.sites[0],
+        said,
+        steps=rewalk.steps,
+        per_step=float(len(rewalk.calls)),
+        seen_on=machine.device,
+        severity=Severity.NOTE if kind == "shared" else None,
+        facts=(
+            ("backward calls", str(len(rewalk.calls))),
+            ("nodes walked again", f"{amounts.digits(rewalk.again)} in a step"),
+        ),
+        places=places,
+        hints=Hints(kind),
+    )
+
+
+# -- backward calls --------------------------------------------------------------------------------
+# Is there anything between the backward calls of a step but backward calls?
+
+
+QUIET_CALLS = frozenset(
+    {"backward", "scale", "item", "detach", "float", "mean", "sum", "append"}
+    | {"zip", "enumerate", "range", "reversed", "len", "list", "items", "values"}
+)
+"""Calls that read no gradient and change no parameter."""
+
+_PLAIN = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Pass, ast.For)
+
+
+def one_after_the_other(source: Source, sites: Sequence[Site]) -> bool:
+    """True if nothing between these lines, or in the loop around the one line, can read gradients
+    or change parameters: one backward of the sum does the same.
+    """
+    if not sites or len({site.file for site in sites}) != 1:
+        return False
+    lines = [site.line for site in sites]
+    return any(
+        _only_backward(node, block, lines)
+        for node in source.nodes(sites[0].file)
+        for block in _blocks(node)
+    )
+
+
+def _only_backward(node: ast.AST, block: list[ast.stmt], lines: list[int]) -> bool:
+    """Of one block: its statements from the first of the lines to the last, or all of a loop's."""
+    looped = isinstance(node, LOOPS) and len(lines) == 1
+    between = [
+        each
+        for each in block
+        if looped or set(lines_of(each)) & set(range(min(lines), max(lines) + 1))
+    ]
+    return (
+        (looped or len(between) > 1)
+        and all(any(line in lines_of(each) for each in between) for line in lines)
+        and all(isinstance(each, _PLAIN) and _quiet(each) for each in between)
+    )
+
+
+def _blocks(node: ast.AST) -> Iterable[list[ast.stmt]]:
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(node, name, None)
+        if isinstance(block, list) and block:
+            yield block
+
+
+def _quiet(statement: ast.stmt) -> bool:
+    """It calls nothing but what is known to leave gradients alone, and names none."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Call) and name_of(node.func) not in QUIET_CALLS:
+            return False
+        if isinstance(node, ast.Attribute) and node.attr == "grad":
+            return False
+    return True

@@ -1,14 +1,22 @@
-"""Memory step by step: the allocator's on the device, the resident set on the host."""
+"""MEM001 and 12: memory of the device or the host nearly full."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from auditor import amounts
+from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Step, Steps
 from auditor.evidence.recorded.trend import Trend
 from auditor.evidence.table import Evidence, Table
+from auditor.evidence.trace.facts import HOST, timeline_of
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import NotLooked, Rule, knob
+
+if TYPE_CHECKING:
+    from auditor.timeline import Timeline
 
 
 @dataclass(frozen=True)
@@ -109,3 +117,170 @@ class DeviceMemory(Table):
         if self.retries or self.ooms:
             return self.unneeded_bytes > 0 and self.unneeded_share >= share_if_pressed
         return self.unneeded_bytes >= least_bytes and self.unneeded_share >= share
+
+
+@dataclass(frozen=True)
+class DeviceMemoryNearlyFull(Rule):
+    """Tensors need nearly all of the device's memory."""
+
+    code = "MEM001"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(
+        0.90, "Share of the device's memory that tensors need at once from which it is a warning."
+    )
+    severe: float = knob(
+        0.97, "The same from which it is an error, and from which held memory alone is a note."
+    )
+
+    def detect(self, memory: TraceMemory) -> Iterator[Finding]:
+        for device in memory.devices:
+            if device.share < self.share and device.reserved_share < self.severe:
+                continue
+            full = device.share >= self.share
+            needed = (
+                f"tensors need {amounts.percent(device.share)} of the memory of "
+                f"{device.name or f'device {device.device}'} at once"
+            )
+            held = (
+                f"the allocator holds {amounts.percent(device.reserved_share)} of the device, "
+                f"tensors need {amounts.percent(device.share)}"
+            )
+            yield Finding(
+                None,
+                needed if full else held,
+                seen_on="trace",
+                severity=self._severity(device) if full and memory.marked else Severity.NOTE,
+                facts=(
+                    ("peak allocated", amounts.size(device.allocated)),
+                    ("peak reserved", amounts.size(device.reserved)),
+                    ("device", amounts.size(device.capacity)),
+                ),
+            )
+
+    def _severity(self, device: DevicePeak) -> Severity | None:
+        return Severity.ERROR if device.share >= self.severe else None
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Accumulate gradients over smaller batches, or checkpoint activations; a memory "
+            "snapshot shows what holds it."
+        )
+
+
+# -- capacity --------------------------------------------------------------------------------------
+# How near the devices of a trace came to their capacity.
+
+
+@dataclass(frozen=True)
+class DevicePeak:
+    """One device's memory in bytes: the peaks of torch's allocator, and what the device has
+    (``totalGlobalMem``).
+    """
+
+    device: int
+    name: str
+    allocated: int
+    reserved: int
+    capacity: int
+
+    @property
+    def share(self) -> float:
+        """Share of the device that tensors needed at once."""
+        return self.allocated / self.capacity
+
+    @property
+    def reserved_share(self) -> float:
+        """Share of the device that the allocator held, cached blocks included."""
+        return self.reserved / self.capacity
+
+
+@dataclass(frozen=True)
+class TraceMemory(Table):
+    """Devices whose memory was profiled and whose capacity the trace tells. ``marked`` says whether
+    the trace shows steps.
+    """
+
+    files: ClassVar[tuple[str, ...]] = ("trace.json.gz",)
+
+    devices: tuple[DevicePeak, ...] = ()
+    marked: bool = True
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> TraceMemory:
+        """From memory events. Raises :class:`NotLooked` where they are missing or a device's size
+        is.
+        """
+        line = timeline_of(evidence)
+        if not line.devices:
+            raise NotLooked("the trace shows no GPU")
+        if not any(use.device_type != HOST for use in line.memory):
+            raise NotLooked(
+                "the trace holds no memory events of a GPU: torch.profiler writes them with "
+                "profile_memory=True"
+            )
+        devices = tuple(_peaks(line))
+        if not devices:
+            raise NotLooked(
+                "the trace does not tell totals of memory (torch before 1.11), or not the device's "
+                "capacity"
+            )
+        return cls(devices, line.steps.marked)
+
+
+def _peaks(line: Timeline) -> list[DevicePeak]:
+    known = {device.index: device for device in line.trace.info.devices if device.memory_bytes > 0}
+    return [
+        DevicePeak(
+            use.device,
+            known[use.device].name,
+            use.peak_allocated,
+            use.peak_reserved,
+            known[use.device].memory_bytes,
+        )
+        for use in line.memory
+        if use.device_type != HOST and use.peak_allocated >= 0 and use.device in known
+    ]
+
+
+@dataclass(frozen=True)
+class HostMemoryNearlyFull(Rule):
+    """Host memory is nearly full."""
+
+    code = "MEM012"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    full: float = knob(0.85, "Share of the usable RAM that the process must hold.")
+    share: float = knob(0.5, "Share of the timed steps that must end above it.")
+
+    def detect(self, host: HostMemory, machine: Machine) -> Iterator[Finding]:
+        if machine.on.shadow:
+            raise NotLooked("in a rehearsal the device's tensors lie in host memory")
+        if machine.on.null:
+            raise NotLooked("on a null device there is no timing pass, from which this is read")
+        if not host.usable or not host.trend.values:
+            raise NotLooked(
+                "the recording does not say how much memory the machine or the process had"
+            )
+        above = sum(held >= self.full * host.usable for held in host.trend.values)
+        if above < self.share * len(host.trend.values):
+            return
+        peak = host.trend.peak
+        yield Finding(
+            None,
+            f"the process holds {amounts.size(peak)} of {amounts.size(host.usable)} of host memory "
+            f"({amounts.percent(peak / host.usable)}), on {above} of "
+            f"{len(host.trend.values)} steps more than {amounts.percent(self.full)}",
+            steps=above,
+            seen_on=machine.device,
+            facts=(("held at most", amounts.size(peak)), ("usable", amounts.size(host.usable))),
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Look for what is held once and for all: datasets read into memory, several copies of "
+            "a checkpoint (load it with mmap=True "
+            "and map_location), caches without a bound."
+        )

@@ -1,26 +1,30 @@
-"""Calls of the driver in a trace that stop the host or the device: memory from and to the driver,
-and memsets that wait.
-"""
+"""SYNC012: memory obtained from the driver in the step."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from auditor import amounts
 from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
+from auditor.evidence.snapshot.file import Event, snapshot_of
+from auditor.evidence.snapshot.history import GAINS, LOSSES, Allocations
+from auditor.evidence.snapshot.never_freed import NeverFreed
+from auditor.evidence.snapshot.segments import origins_of
 from auditor.evidence.table import Evidence, Table
 from auditor.evidence.trace.facts import timeline_of
-from auditor.model import Site
+from auditor.model import Finding, Remedy, Severity, Site
 from auditor.model.what_if import Change
-from auditor.rule import NotLooked
+from auditor.rule import NotLooked, Rule, knob, see
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from auditor.timeline import Timeline
+
 
 UNCACHED = 0.3
 """Allocations by the driver for each kernel of the steady steps from which nothing is cached: with
@@ -179,3 +183,205 @@ def _calls(
     return DriverCalls(
         api, len(rows), us, number, tuple(lost), memory, site, tuple(map(tuple, inside))
     )
+
+
+WARMING = 1
+"""Steps at the begin of a trace in which allocations are still warm-up."""
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What the driver was called for."""
+
+    frees: bool = False
+    pins: bool = False
+    uncached: bool = False  # torch's caching allocator is off
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What an allocation history says of it: the line, in words, and the rule whose finding this
+    follows from.
+    """
+
+    site: Site | None = None
+    said: str = ""
+    follows: str = ""
+
+
+@dataclass(frozen=True)
+class DriverAllocationsInSteadyState(Rule):
+    """Steps take memory from the driver after warm-up."""
+
+    code = "SYNC012"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(0.5, "Share of the steps after the first from which it is a warning.")
+    noticed: float = knob(
+        0.01, "Without marked steps: share of the whole trace's time from which it is a note."
+    )
+
+    def detect(
+        self, driver: TraceDriver, asked: SegmentRequests, kept: NeverFreed
+    ) -> Iterator[Finding]:
+        for pins in (False, True):
+            calls = [one for one in driver.allocator if one.pins == pins]
+            uncached = 0.0 if pins else driver.uncached
+            cause = Cause() if pins or uncached else _cause(asked, kept)
+            if driver.marked:
+                yield from self._in_steps(calls, uncached, driver.timed, cause)
+            elif driver.timed:
+                yield from self._in_all(calls, driver.span_us, uncached)
+
+    def _in_steps(
+        self, calls: list[DriverCalls], uncached: float, timed: bool, cause: Cause
+    ) -> Iterator[Finding]:
+        warming = 0 if uncached else WARMING  # without a cache no step is a warm-up
+        steady = [one for one in calls if len(one.pattern(warming).seen) > warming]
+        if not steady:
+            return
+        most = max((one.pattern(warming) for one in steady), key=lambda one: len(one.seen))
+        lost = sum(sum(one.lost_us[warming:]) for one in steady) / most.of
+        names = " and ".join(one.api for one in steady)
+        known = most.share >= self.share and not cause.follows
+        yield Finding(
+            cause.site,
+            f"{names} on {len(most.seen)} of {_steps(most.of, warming)}: "
+            f"{_why(uncached) or _again(steady)}{cause.said}",
+            steps=len(most.seen),
+            per_step=sum(sum(one.per_step[warming:]) for one in steady) / most.of,
+            lost_us_per_step=lost if timed else None,
+            basis="estimated" if timed else "none",
+            seen_on="trace",
+            severity=None if known else Severity.NOTE,
+            facts=tuple((one.api, one.told(timed)) for one in steady),
+            follows=cause.follows,
+            hints=Hints(
+                frees=any("Free" in one.api or "Release" in one.api for one in steady),
+                pins=steady[0].pins,
+                uncached=bool(uncached),
+            ),
+            changes=tuple(one.without(warming) for one in steady) if timed else (),
+        )
+
+    def _in_all(
+        self, calls: list[DriverCalls], span_us: float, uncached: float
+    ) -> Iterator[Finding]:
+        us, n = sum(one.us for one in calls), sum(one.n for one in calls)
+        if n < 2 or us < self.noticed * span_us:
+            return
+        names = " and ".join(one.api for one in calls)
+        why = _why(uncached) or "warm-up may be among them"
+        message = (
+            f"{n} calls of {names} take {amounts.percent(us / span_us)} of the trace, which marks "
+            f"no steps: {why}"
+        )
+        facts = tuple((one.api, one.told(timed=True, each=False)) for one in calls)
+        hints = Hints(uncached=bool(uncached))
+        yield Finding(
+            None, message, seen_on="trace", severity=Severity.NOTE, facts=facts, hints=hints
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        hints = finding.hints_as(Hints)
+        if hints.uncached:
+            return Remedy(
+                "Switch the caching allocator on again: unset PYTORCH_NO_CUDA_MEMORY_CACHING (it "
+                "is meant for debugging with "
+                "compute-sanitizer), and call torch.cuda.caching_allocator_enable(False) nowhere."
+            )
+        if hints.pins:
+            return Remedy(
+                "Pin memory once: keep a pinned buffer and fill it each step, or let "
+                "DataLoader(pin_memory=True) do it."
+            )
+        if hints.frees:
+            return Remedy(
+                "Find what gives memory back: empty_cache() in the step, or an allocator that runs "
+                "out and retries (less memory per step)."
+            )
+        return Remedy(
+            "Give the allocator blocks that fit: pad batches to a few sizes, run the largest "
+            "first, or let segments grow.",
+            config={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
+        )
+
+
+def _cause(asked: SegmentRequests, kept: NeverFreed) -> Cause:
+    """Without a history, as in a trace that stands alone, nothing is known."""
+    if asked.emptied is not None:
+        said = f"; empty_cache() here gave it back{see('SYNC009')}"
+        return Cause(asked.emptied, said, follows="SYNC009")
+    if kept.lines:
+        first = kept.lines[0].site
+        said = f"; tensors made here are never freed{see('MEM003')}"
+        return Cause(first, said, follows="MEM003")
+    if not asked.lines:
+        return Cause()
+    site, times = asked.lines[0]
+    return Cause(site, f"; {times} of {sum(n for _, n in asked.lines)} times for tensors made here")
+
+
+def _steps(number: int, warming: int) -> str:
+    return f"the {amounts.count(number, 'step')}{' after the first' if warming else ''}"
+
+
+def _why(uncached: float) -> str:
+    """That nothing is cached, and what shows it; empty where something is."""
+    if not uncached:
+        return ""
+    return (
+        f"the caching allocator is switched off (PYTORCH_NO_CUDA_MEMORY_CACHING), {uncached:.2g} "
+        "allocations for each kernel"
+    )
+
+
+def _again(calls: list[DriverCalls]) -> str:
+    return f"{'pinned' if calls[0].pins else 'device'} memory comes from the driver again"
+
+
+# -- segment requests ------------------------------------------------------------------------------
+# For which lines the allocator went to the driver, and who gave memory back, by an allocation
+# history.
+
+
+@dataclass(frozen=True)
+class SegmentRequests(Table):
+    """All devices of the history together; empty where there is none.
+
+    ``lines`` are those whose tensors needed memory from the driver, with the number of times, most
+    often first; ``emptied`` is the line whose ``empty_cache`` gave memory back most often.
+    """
+
+    parts: ClassVar[tuple[str, ...]] = ()
+    files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
+
+    lines: tuple[tuple[Site, int], ...] = ()
+    emptied: Site | None = None
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> SegmentRequests:
+        """From the recording's snapshot."""
+        try:
+            courses, data = evidence.get(Allocations).devices, snapshot_of(evidence)
+            origins = origins_of(evidence)
+            asked, emptied = Counter[Site](), Counter[Site]()
+            for event in (event for course in courses for event in data.trace(course.device)):
+                frames = event.get("frames") or ()
+                if event["action"] in GAINS:
+                    counter = asked
+                elif event["action"] in LOSSES and _by_the_program(frames):
+                    counter = emptied
+                else:
+                    continue
+                site = origins.site(frames)
+                if site is not None:
+                    counter[site] += 1
+        except (NotLooked, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+            return cls()
+        return cls(tuple(asked.most_common()), next(iter(dict(emptied.most_common())), None))
+
+
+def _by_the_program(frames: Sequence[Event]) -> bool:
+    return any("empty_cache" in frame["name"] for frame in frames)

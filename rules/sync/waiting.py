@@ -1,12 +1,19 @@
-"""What the rules about host waits have in common when they are asked of a trace."""
+"""SYNC001, 2, 3, 5 and 13: the host waits for a value."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
+from auditor.evidence.recorded.reads import Place, Reads
+from auditor.evidence.source.files import Source
 from auditor.evidence.trace.host_waits import TraceWaits, WaitPlace
-from auditor.model import Finding, Severity
+from auditor.evidence.trace.steps import TraceSteps
+from auditor.model import Finding, Remedy, Severity
 from auditor.model.what_if import Change
+
+from ..reading import LOGS_OR_SUMS, ReadHints, ReadingRule
+from ..transfers import TransferRule
 
 LEAST_SHARE = 0.5
 """Share of the trace's steps on which a wait must be seen: traces hold few steps, and one may be a
@@ -39,4 +46,171 @@ def waits_in_trace(
             severity=None if usual else Severity.NOTE,
             facts=place.facts,
             changes=(Change("waits", place.rows),) if priced else (),
+        )
+
+
+CHECKS = ("__init__", "_validate_sample")
+"""Functions of torch/distributions/distribution.py that read only to check what they were given."""
+
+
+@dataclass(frozen=True)
+class ScalarReadEveryStep(ReadingRule):
+    """A tensor becomes a Python number in the step."""
+
+    code = "SYNC001"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+    edits = LOGS_OR_SUMS
+    leads = 1
+
+    def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
+        return self.less_often(
+            self.report(reads, reads.places("scalar"), self._sentence), source, reads
+        )
+
+    def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
+        return waits_in_trace(
+            waits,
+            waits.of("scalar"),
+            lambda place: f"`{place.operator}` turns a tensor into a Python number",
+        )
+
+    def _sentence(self, place: Place) -> str:
+        return (
+            f"`{place.text}` turns a tensor into a Python number{place.through}: "
+            f"{place.waits('it')}"
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        library = finding.hints_as(ReadHints).library
+        if any(library.endswith(f"distribution.py:{name}") for name in CHECKS):
+            return Remedy(
+                "The distribution checks its arguments and samples, and the check is what reads: "
+                "make it with "
+                "validate_args=False, or call "
+                "torch.distributions.Distribution.set_default_validate_args(False) once at the "
+                "start."
+            )
+        text = (
+            "Keep the value on the device: add loss.detach() to a running tensor, or collect "
+            "several and read them with one "
+            "torch.stack(...).tolist(), and read only every so many steps."
+        )
+        return self.read_less(finding, text)
+
+
+@dataclass(frozen=True)
+class BranchOnTensor(ReadingRule):
+    """Python branches on a tensor in the step."""
+
+    code = "SYNC002"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+
+    def detect(self, reads: Reads) -> Iterator[Finding]:
+        return self.report(reads, reads.places("branch"), self._sentence)
+
+    def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
+        return waits_in_trace(
+            waits,
+            waits.of("branch"),
+            lambda place: f"Python branches on a tensor (`{place.operator}`)",
+        )
+
+    def _sentence(self, place: Place) -> str:
+        return f"Python branches on the tensor `{place.text}`: {place.waits('this')}"
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Keep the decision on the device: torch.where, torch.minimum or a multiplication by "
+            "the condition; "
+            "for a guard, collect the condition in a tensor and look at it every so many steps."
+        )
+
+
+@dataclass(frozen=True)
+class CopyToHostEveryStep(ReadingRule):
+    """A tensor is copied to the host in the step."""
+
+    code = "SYNC003"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+    edits = LOGS_OR_SUMS
+    leads = 2
+
+    def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
+        return self.less_often(
+            self.report(reads, reads.places("transfer"), self._sentence), source, reads
+        )
+
+    def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
+        return waits_in_trace(
+            waits,
+            waits.of("copy to host"),
+            lambda place: f"`{place.operator}` copies a tensor to the host",
+        )
+
+    def _sentence(self, place: Place) -> str:
+        return f"`{place.text}` copies a tensor to the host{place.through}: {place.waits('it')}"
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = (
+            "Collect on the device and copy once every so many steps; or copy into pinned memory "
+            "with non_blocking=True "
+            "and read it a step later."
+        )
+        return self.read_less(finding, text)
+
+
+@dataclass(frozen=True)
+class DataDependentShape(ReadingRule):
+    """A result's size depends on values on the device."""
+
+    code = "SYNC005"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+    leads = 3
+
+    def detect(self, reads: Reads) -> Iterator[Finding]:
+        return self.report(reads, reads.places("shape"), self._sentence)
+
+    def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
+        return waits_in_trace(
+            waits,
+            waits.of("shape"),
+            lambda place: f"the size of what `{place.operator}` gives depends on values",
+        )
+
+    def _sentence(self, place: Place) -> str:
+        return f"the size of `{place.text}` depends on values{place.through}: {place.waits('it')}"
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = (
+            "Keep the size fixed: multiply by the mask, use torch.where or masked_fill, give "
+            "output_size or minlength, "
+            "or work on the indices that topk returns."
+        )
+        return Remedy(self.advice(finding, text))
+
+
+@dataclass(frozen=True)
+class StepBoundByCopiesToHost(TransferRule):
+    """The device waits for copies to the host."""
+
+    code = "SYNC013"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    def detect(self, steps: TraceSteps) -> Iterator[Finding]:
+        yield from self.bound(steps, "to_host", "to the host")
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Reduce on the device and copy the result, or copy every so many steps; what must go "
+            "to the host goes into pinned "
+            "memory with non_blocking=True, on a side stream while the next kernels run."
         )

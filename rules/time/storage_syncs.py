@@ -1,4 +1,4 @@
-"""How long the steps waited for files to be on storage."""
+"""TIME003 and 4: time that nothing explains, or storage does."""
 
 from __future__ import annotations
 
@@ -6,14 +6,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from auditor import amounts
 from auditor.batch_means import Estimate, mean_of
 from auditor.evidence.grouping import by_line
+from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.recorded.timed_calls import CallingLine, most_called, of_quiet
 from auditor.evidence.recorded.torch_save import call_in_loop
 from auditor.evidence.table import Evidence, Table
-from auditor.model import Site
+from auditor.evidence.trace.steps import TraceSteps
+from auditor.model import Finding, Remedy, Severity, Site
 from auditor.recordings.schema import SyncedRow
+from auditor.rule import NotLooked, Rule, knob
+
+from ..placing import places_of
+from ..pricing import between
 
 
 @dataclass(frozen=True)
@@ -88,3 +95,104 @@ def _call(evidence: Evidence, row: SyncedRow) -> StorageSync:
     around = [recording.site(number) for number in row.stack[:-1]]
     called = call_in_loop(evidence, around)
     return StorageSync(recording.site(row.at), row.name, row.step, row.n, row.us, called)
+
+
+@dataclass(frozen=True)
+class UnattributedTime(Rule):
+    """A part of the step is spent on nothing that the profiler knows."""
+
+    code = "TIME003"
+    severity = Severity.NOTE
+    since = "0.1"
+
+    share: float = knob(
+        0.2,
+        "Share of the steps' time in long stretches without any event from which it is reported "
+        "(TraceML).",
+    )
+    nothing: float = knob(
+        0.95, "Share from which the trace itself is incomplete, and nothing is reported."
+    )
+
+    def detect(self, steps: TraceSteps) -> Iterator[Finding]:
+        steps.need_steps()
+        steps.need_a_device()
+        share = steps.share("unknown_us")
+        if share >= self.nothing:
+            raise NotLooked(
+                "the trace shows next to nothing inside its steps: it was cut down, or another "
+                "thread does the work"
+            )
+        if share < self.share or steps.silence is None:
+            return
+        site = steps.silence.site
+        where = f", the longest in {site.function}" if site is not None else ""
+        yield Finding(
+            site,
+            # no price: the work may be needed, so what would come back is not known
+            f"for {amounts.percent(share)} of {steps.where} nothing happened that the profiler "
+            f"knows{where}",
+            steps=steps.steps_above("unknown_us", self.share),
+            per_step=1.0,
+            seen_on="trace",
+            facts=(
+                (
+                    "unknown",
+                    (
+                        f"{amounts.duration(steps.mean('unknown_us'))} per step, in stretches of a "
+                        "millisecond or more"
+                    ),
+                ),
+                ("longest stretch", amounts.duration(steps.silence.us)),
+                *((("inside", steps.silence.function),) if steps.silence.function else ()),
+                ("device busy", f"{amounts.percent(steps.share('busy_us'))} of the time"),
+                (
+                    "waiting for the loader",
+                    f"{amounts.percent(steps.share('loader_us'))} of the time"
+                    if steps.loader
+                    else "no loader recorded",
+                ),
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class StorageWaitedFor(Rule):
+    """The step waits until a file is on storage."""
+
+    code = "TIME004"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(
+        0.05, "Share of the timed steps' time in such calls of one line from which it is reported."
+    )
+    often: float = knob(0.25, "Share of the timed steps that must have such a call.")
+
+    def detect(self, syncs: StorageSyncs, machine: Machine) -> Iterator[Finding]:
+        for line in syncs.lines():
+            steps = len(line.pattern.seen)
+            share = line.us / (syncs.step_us or 1.0)
+            if share < self.share or steps < max(2.0, self.often * syncs.steps):
+                continue
+            each = line.us / line.number
+            found = Finding(
+                line.site,
+                f"{line.name} takes {amounts.percent(share)} of the step time: "
+                f"{amounts.duration(each)} a call, on {line.pattern}",
+                steps=steps,
+                per_step=line.per_step,
+                lost_us_per_step=line.us_per_step,
+                basis="estimated" if machine.cuda else "measured",
+                seen_on=machine.device,
+                facts=(("calls", str(line.number)),),
+                places=places_of(line.site, line.called),
+            )
+            yield found if machine.cuda else between(found, line.price)
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Write at the log interval only, and leave it to the operating system when the file "
+            "is written out: flush() without fsync survives the program's death. Or write from a "
+            "thread."
+        )

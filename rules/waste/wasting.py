@@ -1,17 +1,17 @@
-"""What the rules about work that is thrown away have in common: a share of the step's work, and a
-price that is estimated from it.
-"""
+"""WASTE: work whose results nobody reads."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.thrown_work import Thrown, ThrownWork
-from auditor.model import Finding, Site
-from auditor.rule import Rule
+from auditor.evidence.recorded.thrown_work import Thrown, ThrownWork, handed_on
+from auditor.evidence.source.files import Source
+from auditor.model import Finding, Remedy, Severity, Site
+from auditor.rule import NotLooked, Rule, knob
 
 
 @dataclass(frozen=True)
@@ -55,3 +55,206 @@ def worth(each: Thrown) -> str:
 def also(sites: tuple[Site, ...]) -> tuple[tuple[str, str], ...]:
     """Further lines, as a fact."""
     return (("also", ", ".join(str(site) for site in sites)),) if sites else ()
+
+
+NAMED = 3
+"""Parameters that the message names; the rest are counted."""
+
+REMEDIES = {
+    "gradient": "Keep the backward out of them: requires_grad_(False) on their module before the "
+    "forward and requires_grad_(True) after the backward, or "
+    "backward(inputs=list(other.parameters())).",
+    "detach": "End the graph here: give the call x.detach() instead of x, or make x under "
+    "torch.no_grad() where nothing else needs its graph.",
+}
+
+
+@dataclass(frozen=True)
+class Hints:
+    """Which way: a key of ``REMEDIES``."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class GradientsClearedUnread(WasteRule):
+    """Gradients are computed that no optimizer reads."""
+
+    code = "WASTE001"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(0.01, "Share of the step's work from which it is reported.")
+
+    def detect(self, thrown: ThrownWork, machine: Machine) -> Iterator[Finding]:
+        for each in thrown.of("gradient", "detach"):
+            if each.share >= self.share:
+                yield self.report(thrown, each, machine, _said(each), hints=Hints(each.what))
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(REMEDIES[finding.hints_as(Hints).kind])
+
+
+def _said(each: Thrown) -> str:
+    names = ", ".join(each.names[:NAMED])
+    more = f" and {each.n - NAMED} more" if each.n > NAMED else ""
+    whose = f"{each.n} parameters of {each.owner} ({names}{more})"
+    if each.what == "detach":
+        return (
+            f"through this call the backward at {each.other} goes on into {whose}, whose gradients "
+            f"are cleared before any optimizer reads them: {worth(each)}"
+        )
+    return (
+        f"the gradients that this backward computes for {whose} are cleared before any optimizer "
+        f"reads them: {worth(each)}"
+    )
+
+
+WRITES = frozenset({"copy", "fill", "zero"})
+"""Operators that leave something in a tensor which may be kept to be read later."""
+
+
+@dataclass(frozen=True)
+class ResultUnread(WasteRule):
+    """A result is computed and nothing reads it."""
+
+    code = "WASTE002"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(0.02, "Share of the step's work from which it is reported.")
+    operators: float = knob(
+        0.01, "Share of the step's operators from which it is a note where its work is less."
+    )
+    several: int = knob(3, "Operators that it must have then.")
+
+    def detect(self, thrown: ThrownWork, machine: Machine, source: Source) -> Iterator[Finding]:
+        for each in thrown.of("result"):
+            sites = (each.site, *each.others)
+            little = each.share < self.share
+            if little and not self._is_several(each, thrown.operators):
+                continue
+            if any(handed_on(source, site) for site in sites):
+                continue
+            yield self.report(
+                thrown,
+                each,
+                machine,
+                "nothing reads what is computed here (most of it "
+                f"`{each.op.partition(',')[0]}`): {worth(each)}",
+                facts=also(each.others),
+                severity=Severity.NOTE if little else None,
+            )
+
+    def _is_several(self, each: Thrown, operators: float) -> bool:
+        """By the number of operators, none of which may be for later."""
+        enough = max(self.several, self.operators * operators)
+        return bool(operators) and each.operators >= enough and each.op not in WRITES
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Leave it out, or compute it only on the steps that use it (inside the `if` that logs)."
+        )
+
+
+@dataclass(frozen=True)
+class CopiedUnread(WasteRule):
+    """Something is moved to the device and nothing reads it there."""
+
+    code = "WASTE003"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+
+    share: float = knob(
+        0.05, "Share of the bytes that a step copies to the device from which it is reported."
+    )
+
+    def detect(self, thrown: ThrownWork, machine: Machine) -> Iterator[Finding]:
+        if machine.device == "cpu":
+            raise NotLooked("nothing is moved to a device on a CPU")
+        for each in thrown.of("copy"):
+            share = each.nbytes / max(1, thrown.copied)
+            if share < self.share:
+                continue
+            yield Finding(
+                each.site,
+                f"{each.op} is moved to the device on each step and nothing reads it: "
+                f"{amounts.size(each.nbytes)} per step, {amounts.percent(share)} of what is moved",
+                steps=each.steps,
+                per_step=each.operators,
+                seen_on=machine.device,
+                facts=(("bytes per step", amounts.size(each.nbytes)),),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy("Move only what the step reads, and leave the rest on the host.")
+
+
+@dataclass(frozen=True)
+class RebuiltEachStep(WasteRule):
+    """A tensor is built anew on every step and is always the same."""
+
+    code = "WASTE004"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(0.01, "Share of the step's work from which it is reported.")
+    operators: int = knob(3, "Operators per step from which small tables are reported.")
+    least: int = knob(1 << 12, "Bytes built per step below which nothing is reported.")
+    size: int = knob(1 << 18, "Bytes built per step from which fewer operators are, too.")
+
+    def detect(self, thrown: ThrownWork, machine: Machine) -> Iterator[Finding]:
+        for each in thrown.of("constant"):
+            many = each.operators >= self.operators and each.nbytes >= self.least
+            if each.share < self.share or not (many or each.nbytes >= self.size):
+                continue
+            if any(
+                (site.file, site.line) in thrown.copied_from for site in (each.site, *each.others)
+            ):
+                continue
+            yield self.report(
+                thrown,
+                each,
+                machine,
+                f"the same {amounts.size(each.nbytes)} are built anew on each step, from nothing "
+                f"that changes: {worth(each)}",
+                facts=also(each.others),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            'Make it once: self.register_buffer("name", tensor, persistent=False) in __init__ '
+            "(of the largest size, then sliced), or a cache by size."
+        )
+
+
+@dataclass(frozen=True)
+class ComputedTwice(WasteRule):
+    """The same thing is computed twice in a step."""
+
+    code = "WASTE005"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(0.02, "Share of the step's work from which it is reported.")
+    size: int = knob(
+        1 << 20, "Bytes computed per step from which it is reported with no product of matrices."
+    )
+
+    def detect(self, thrown: ThrownWork, machine: Machine) -> Iterator[Finding]:
+        for each in thrown.of("repeat", "again"):
+            if each.share < self.share or not (each.products or each.nbytes >= self.size):
+                continue
+            where = "" if each.other is None else f" at {each.other}"
+            yield self.report(
+                thrown,
+                each,
+                machine,
+                f"what is computed here is computed{where} as well, of the same tensors: "
+                f"{worth(each)}",
+                severity=Severity.NOTE if each.what == "again" else None,
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy("Keep the first result in a variable and use it again, detached for metrics.")

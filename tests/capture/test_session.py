@@ -20,7 +20,7 @@ from auditor.capture.probes.step import profiler_trace
 from auditor.capture.probes.step.clock import Clock
 from auditor.capture.session import Session
 from auditor.cycles import prolonged
-from auditor.evidence import Amp
+from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.table import Evidence
 from auditor.judging.engine import judge
 from auditor.model import Finding, Severity

@@ -15,7 +15,9 @@ import pytest
 
 from auditor.allocator import CachingAllocator
 from auditor.cli import analyze
-from auditor.evidence import Evidence, Source, Steps, Table
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.source.files import Source
+from auditor.evidence.table import Evidence, Table
 from auditor.judging import engine
 from auditor.model import Finding, Severity
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest

@@ -16,20 +16,17 @@ from auditor.rules.num.num009_anomaly_mode import DebugModes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.evidence import (
-    Batches,
-    DeviceCalls,
-    Machine,
-    Reads,
-    RetainedGraphs,
-    Snapshot,
-    Source,
-    Steps,
-)
+from auditor.evidence.recorded.batches import Batches
 from auditor.evidence.recorded.copies import Copy, CopySite
+from auditor.evidence.recorded.device_calls import DeviceCalls
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.reads import Reads
+from auditor.evidence.recorded.retained_graphs import RetainedGraphs
+from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.recorded.trend import Trend, sen_slope
+from auditor.evidence.snapshot.segments import Snapshot
 from auditor.evidence.snapshot.unpickle import RefusedPickle, load_plain
-from auditor.evidence.source.files import Span
+from auditor.evidence.source.files import Source, Span
 from auditor.evidence.source.read_purpose import Expression, act_of
 from auditor.evidence.table import Evidence
 from auditor.model import Site
@@ -540,12 +537,3 @@ def test_the_amount_of_a_copy_is_that_of_a_step_that_makes_it():
     assert place.facts[0] == ("copied", "15 B per step in 0.917 copies")
     once = CopySite(site, tuple(Copy(site, "tensor", step, bytes=16) for step in range(12)), 12)
     assert once.facts[0] == ("copied", "16 B per step in 1 copy")
-
-
-def test_rule_packs_find_the_tables_of_the_core():
-    from auditor import evidence
-
-    for name in evidence.__all__:
-        assert getattr(evidence, name).__name__ == name
-    with pytest.raises(AttributeError, match="NoSuchTable"):
-        evidence.NoSuchTable  # noqa: B018

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.evidence import DeviceCalls, Reads, Steps
+from auditor.evidence.recorded.device_calls import DeviceCalls
+from auditor.evidence.recorded.reads import Reads
+from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import Recording
 from auditor.rule import NotLooked

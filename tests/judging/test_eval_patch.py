@@ -6,7 +6,8 @@ import pytest
 from auditor.rules.graph.graph003_graph_in_eval import GraphRecordedInEvaluation
 from auditor.rules.graph.rows import EvalRow
 
-from auditor.evidence import Machine, Source
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.files import Source
 from auditor.model import Site
 from auditor.patch import plan
 from tests.rules.asking import ask, rows

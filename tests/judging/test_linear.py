@@ -9,8 +9,7 @@ import sys
 
 import pytest
 
-from auditor.evidence import Source
-from auditor.evidence.source.files import Span
+from auditor.evidence.source.files import Source, Span
 from auditor.evidence.source.self_concatenation import accumulated, accumulated_at, joined_lists
 from auditor.evidence.table import Evidence
 from auditor.judging import catalogue, engine

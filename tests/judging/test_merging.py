@@ -13,11 +13,9 @@ import pytest
 from auditor.reports import as_json, page
 from auditor.reports.junit import Junit
 from auditor.reports.sarif import Sarif
-from auditor.rules.data.data004_blocking_batches import PinnedBatchCopiedBlocking
-from auditor.rules.sync.sync001_scalar_read import ScalarReadEveryStep
-from auditor.rules.sync.sync002_branch_on_tensor import BranchOnTensor
-from auditor.rules.sync.sync003_copy_to_host import CopyToHostEveryStep
-from auditor.rules.sync.sync006_blocking_copy import BlockingCopyEveryStep
+from auditor.rules.data.batches import PinnedBatchCopiedBlocking
+from auditor.rules.sync.copies import BlockingCopyEveryStep
+from auditor.rules.sync.waiting import BranchOnTensor, CopyToHostEveryStep, ScalarReadEveryStep
 
 from auditor.evidence.source.statements import Statements
 from auditor.evidence.table import Evidence

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from auditor.evidence import Machine
+from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.null_run import NullRun, null_run, unseen_waits
 from auditor.evidence.table import Evidence
 from auditor.judging import engine, null_beside

@@ -9,14 +9,16 @@ from dataclasses import replace
 import pytest
 from auditor.rules.amp.amp002_tf32_off import Hints as Tf32Hints
 from auditor.rules.amp.amp006_scaler_misused import unscale_call
-from auditor.rules.cfg.cfg001_autotuning_every_step import Hints as AutotuningHints
+from auditor.rules.cfg.autotuning import Hints as AutotuningHints
 from auditor.rules.reading import ReadHints
 
-from auditor.evidence import Amp, Configs, Copies, Machine, Reads, Source
-from auditor.evidence.recorded.amp import AmpEvent
+from auditor.evidence.recorded.amp import Amp, AmpEvent
 from auditor.evidence.recorded.batches import Loader
-from auditor.evidence.recorded.copies import Copy
-from auditor.evidence.recorded.reads import Read
+from auditor.evidence.recorded.copies import Copies, Copy
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.reads import Read, Reads
+from auditor.evidence.source.config_values import Configs
+from auditor.evidence.source.files import Source
 from auditor.evidence.source.read_purpose import Expression
 from auditor.evidence.trace.optimizer import OptimizerCalls
 from auditor.evidence.trace.patterns import Structure

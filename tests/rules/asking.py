@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
-from auditor.evidence import Steps
-from auditor.evidence.recorded.steps import Step
+from auditor.evidence.recorded.steps import Step, Steps
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Site
 from auditor.recordings.row import PassRow

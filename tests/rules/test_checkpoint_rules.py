@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from auditor.rules.ckpt.ckpt001_foreign_code import CheckpointNeedsCode
-from auditor.rules.ckpt.ckpt003_damaged import CheckpointDamaged
 from auditor.rules.ckpt.ckpt005_cannot_resume import CheckpointCannotResume
 from auditor.rules.ckpt.ckpt006_stale_rate import CheckpointOverridesRate
-from auditor.rules.ckpt.ckpt007_spoiled_moments import OptimizerMomentsSpoiled
+from auditor.rules.ckpt.files import CheckpointDamaged, CheckpointNeedsCode, OptimizerMomentsSpoiled
 
-from auditor.evidence import Checkpoints, Machine, Saves
-from auditor.evidence.checkpoints import Checkpoint
-from auditor.evidence.recorded.torch_save import Save
-from auditor.evidence.scans import OptimizerFacts, Scan, SchedulerFacts, Setting, Tally, TensorFacts
+from auditor.evidence.scans import OptimizerFacts, Scan, SchedulerFacts, Tally, TensorFacts
+from auditor.evidence.scans import Setting
+from auditor.evidence.checkpoints import Checkpoint, Checkpoints
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.torch_save import Save, Saves
 from auditor.model import Severity, Site
 from auditor.rule import NotLooked
 

@@ -6,20 +6,22 @@ from dataclasses import replace
 
 import pytest
 from auditor.rules.comp.comp001_graph_break import Entered, GraphBreak, GraphEntries
-from auditor.rules.comp.comp002_recompiles import RecompilesAgainAndAgain
-from auditor.rules.comp.comp003_recompile_limit import RecompileLimitReached
-from auditor.rules.comp.comp004_compiled_unused import CompiledUnused
-from auditor.rules.comp.comp005_compiled_in_step import CompiledInStep
-from auditor.rules.comp.comp006_compile_does_not_pay import CompileDoesNotPay
 from auditor.rules.comp.comp007_graphs_skipped import GraphsSkipped
-from auditor.rules.comp.comp008_hook_never_runs import HookNeverRuns
+from auditor.rules.comp.compiled import (
+    CompiledInStep,
+    CompileDoesNotPay,
+    CompiledUnused,
+    HookNeverRuns,
+)
+from auditor.rules.comp.recompiling import RecompileLimitReached, RecompilesAgainAndAgain
 from auditor.rules.comp.rows import LateHookRow
-from auditor.rules.sync.sync001_scalar_read import ScalarReadEveryStep
+from auditor.rules.sync.waiting import ScalarReadEveryStep
 
-from auditor.evidence import CompiledRegions, Compiles, Machine, Source, Steps
-from auditor.evidence.recorded.compiled_regions import Region
-from auditor.evidence.recorded.compiles import Break, Recompiled, Skip
-from auditor.evidence.recorded.steps import Step
+from auditor.evidence.recorded.compiled_regions import CompiledRegions, Region
+from auditor.evidence.recorded.compiles import Break, Compiles, Recompiled, Skip
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Step, Steps
+from auditor.evidence.source.files import Source
 from auditor.evidence.source.statements import Statements
 from auditor.judging.merging import causes_of, joined
 from auditor.model import Finding, Site

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.rules.ckpt.ckpt008_compiled_prefix import CompiledPrefix
+from auditor.rules.ckpt.resumed import CompiledPrefix
 
-from auditor.evidence import CompiledRegions, Machine, Saves, Source
-from auditor.evidence.recorded.compiled_regions import Region
-from auditor.evidence.recorded.torch_save import Save
+from auditor.evidence.recorded.compiled_regions import CompiledRegions, Region
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.torch_save import Save, Saves
+from auditor.evidence.source.files import Source
 from auditor.model import Site
 from auditor.rule import NotLooked
 

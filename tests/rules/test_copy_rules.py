@@ -6,15 +6,17 @@ from dataclasses import replace
 
 import pytest
 from auditor.rules.data.data003_pageable_batches import LoaderWithoutPinnedMemory
-from auditor.rules.sync.sync006_blocking_copy import BlockingCopyEveryStep
-from auditor.rules.sync.sync007_pageable_async_copy import AsyncCopyFromPageableMemory
-from auditor.rules.sync.sync010_made_on_host import TensorMadeOnHostThenMoved
-from auditor.rules.sync.sync011_constant_to_device import ConstantSentEveryStep
+from auditor.rules.sync.copies import (
+    AsyncCopyFromPageableMemory,
+    BlockingCopyEveryStep,
+    ConstantSentEveryStep,
+    TensorMadeOnHostThenMoved,
+)
 
-from auditor.evidence import Configs, Copies, Source
 from auditor.evidence.recorded.batches import Loader
-from auditor.evidence.recorded.copies import Copy, CopySite
-from auditor.evidence.source.files import Span
+from auditor.evidence.recorded.copies import Copies, Copy, CopySite
+from auditor.evidence.source.config_values import Configs
+from auditor.evidence.source.files import Source, Span
 from auditor.model import Severity, Site
 from tests.rules.asking import ask
 

@@ -5,31 +5,38 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.rules.comp.comp011_gradients_at_once import GradientsAtOnce
-from auditor.rules.dist.collective_order import Call, CollectiveOrder, Parting
-from auditor.rules.dist.collectives import Collective, Collectives
+from auditor.rules.comp.compiled import GradientsAtOnce
+from auditor.rules.dist.collective_order import Call, CollectiveOrder, Parting, RanksPart
+from auditor.rules.dist.communication import (
+    BarrierEveryStep,
+    Collective,
+    Collectives,
+    ManySmallCollectives,
+)
 from auditor.rules.dist.dist005_synced_micro_batches import AveragedTooOften
 from auditor.rules.dist.dist006_unused_parameters_sought import SearchForNothing
-from auditor.rules.dist.dist007_same_order_each_epoch import SameOrderEachEpoch
-from auditor.rules.dist.dist008_same_batches_on_ranks import SameBatchesOnAllRanks
-from auditor.rules.dist.dist009_barrier_every_step import BarrierEveryStep
-from auditor.rules.dist.dist010_many_small_collectives import ManySmallCollectives
-from auditor.rules.dist.dist011_ranks_part import RanksPart
 from auditor.rules.dist.dist013_stepped_unaveraged import SteppedUnaveraged
 from auditor.rules.dist.dist014_buffers_sent_unchanged import BuffersSentUnchanged
-from auditor.rules.dist.dist015_saved_by_all import SavedByAll
-from auditor.rules.dist.dist016_few_samples_normed import FewSamplesNormed
-from auditor.rules.dist.rank_saves import RankSaves, SavedAlike
+from auditor.rules.dist.rank_batches import (
+    FewSamplesNormed,
+    SameBatchesOnAllRanks,
+    SameOrderEachEpoch,
+)
+from auditor.rules.dist.rank_saves import RankSaves, SavedAlike, SavedByAll
 from auditor.rules.dist.rows import BufferBroadcastRow, CollectiveRow, NormBatchRow
 
-from auditor.evidence import DataParallel, Machine, RankBatches, SamplerEpochs, Source
 from auditor.evidence.recorded.data_parallel import (
     Apart,
+    DataParallel,
     DataParallelModule,
+    RankBatches,
     SameBatches,
     SameOrder,
+    SamplerEpochs,
 )
+from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.step_pattern import StepPattern
+from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from tests.rules.asking import ask, loud, rows
 

@@ -10,28 +10,32 @@ import pytest
 from auditor.rules.amp.amp001_no_mixed_precision import NoMixedPrecision
 from auditor.rules.amp.amp002_tf32_off import Tf32Off
 from auditor.rules.amp.amp003_awkward_sizes import AwkwardProductSizes
-from auditor.rules.amp.amp007_cast_thrash import CastThrash
+from auditor.rules.amp.half import CastThrash
 from auditor.rules.amp.precision import FP32, HALF, TF32, Precision
-from auditor.rules.cfg.autotuning import Autotuning, NewSizes
-from auditor.rules.cfg.cfg001_autotuning_every_step import AutotuningEveryStep
+from auditor.rules.cfg.autotuning import Autotuning, AutotuningEveryStep, NewSizes
 from auditor.rules.cfg.cfg002_bias_before_norm import BiasBeforeBatchNorm
-from auditor.rules.cfg.cfg003_layout_transposes import LayoutTransposedAroundConvolutions
-from auditor.rules.dist.dist002_backend_not_nccl import BackendOfTheHost
-from auditor.rules.dist.dist003_exposed_communication import ExposedCommunication
-from auditor.rules.dist.dist004_straggler import RankKeepsOthersWaiting
-from auditor.rules.dist.distributed import Job
-from auditor.rules.kern.kern001_idle_device import LONG_KERNELS, OWNERS, DeviceIdleInStep
-from auditor.rules.kern.kern002_host_gaps import HostLeavesDeviceIdle
-from auditor.rules.kern.kern003_launch_bound import LaunchBound
-from auditor.rules.kern.kern004_launch_queue_full import LaunchQueueFull
-from auditor.rules.kern.kern005_unfused_attention import UnfusedAttention
+from auditor.rules.cfg.modes import LayoutTransposedAroundConvolutions
+from auditor.rules.dist.communication import (
+    BackendOfTheHost,
+    ExposedCommunication,
+    Job,
+    RankKeepsOthersWaiting,
+)
+from auditor.rules.kern.device_idle import (
+    LONG_KERNELS,
+    OWNERS,
+    DeviceIdleInStep,
+    HostLeavesDeviceIdle,
+    LaunchBound,
+    LaunchQueueFull,
+    UnfusedAttention,
+)
 from auditor.rules.kern.kern006_loop_indexing import LoopOverIndex
-from auditor.rules.opt.opt001_single_tensor_optimizer import OptimizerStepsOneByOne
-from auditor.rules.opt.opt003_fused_not_used import FusedOptimizerNotUsed
+from auditor.rules.opt.optimizer_kernels import FusedOptimizerNotUsed, OptimizerStepsOneByOne
 from auditor.rules.opt.rows import SingleTensorStepRow
 
-from auditor.evidence import Source
 from auditor.evidence.recorded.step_pattern import StepPattern
+from auditor.evidence.source.files import Source
 from auditor.evidence.trace.idle import DEVICE, HOST, INPUT, LAUNCHING, DeviceIdle, Gap
 from auditor.evidence.trace.optimizer import OptimizerCalls
 from auditor.evidence.trace.patterns import Loop, Structure, Tuning

@@ -6,15 +6,16 @@ from __future__ import annotations
 
 import pytest
 from auditor.rules.amp.amp006_scaler_misused import GradScalerMisused
-from auditor.rules.amp.amp009_loss_in_half import LossInHalf
+from auditor.rules.amp.half import LossInHalf
 from auditor.rules.cfg.cfg008_float64_creeps import Float64InTheStep
-from auditor.rules.num.num005_lost_updates import LEAST, UpdatesRoundedAway
+from auditor.rules.num.half_range import LEAST, UpdatesRoundedAway
 from auditor.rules.num.num012_vanishing_epsilon import EpsilonVanishes
 from auditor.rules.num.rows import UpdateRow
 
-from auditor.evidence import Amp, Machine, OpRanges, Source
-from auditor.evidence.recorded.amp import AmpEvent, ScaleUpdate
-from auditor.evidence.recorded.op_ranges import Delicate
+from auditor.evidence.recorded.amp import Amp, AmpEvent, ScaleUpdate
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
+from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from tests.rules.asking import ask, rows
 from tests.rules.doubles import doubles

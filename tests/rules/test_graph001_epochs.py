@@ -6,8 +6,9 @@ import pytest
 from auditor.rules.graph.backward import Backward
 from auditor.rules.graph.graph001_graph_kept import GraphKeptAcrossSteps
 
-from auditor.evidence import Machine, RetainedGraphs, Source
-from auditor.evidence.recorded.retained_graphs import Holding, Root
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.retained_graphs import Holding, RetainedGraphs, Root
+from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from tests.rules.asking import ask
 

@@ -7,19 +7,21 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from auditor.rules.amp.amp005_old_amp_api import OldMixedPrecisionApi
-from auditor.rules.ckpt.ckpt002_variant_not_chosen import CheckpointVariantNotChosen
+from auditor.rules.amp.half import OldMixedPrecisionApi
 from auditor.rules.ckpt.ckpt006_stale_rate import CheckpointOverridesRate
+from auditor.rules.ckpt.resumed import CheckpointVariantNotChosen
 from auditor.rules.ckpt.rows import RecomputeRow
-from auditor.rules.graph.graph007_walked_again import GraphWalkedAgain
+from auditor.rules.graph.backward_rewalks import GraphWalkedAgain
 from auditor.rules.graph.rows import RewalkRow
-from auditor.rules.opt.opt004_clip_reads_norm import ClipReadsGradientNorm
+from auditor.rules.opt.clipping import ClipReadsGradientNorm
 from msgspec.structs import replace
 
-from auditor.evidence import Amp, Configs, Loads, Machine, Reads, Source
-from auditor.evidence.recorded.amp import AmpEvent
-from auditor.evidence.recorded.load_state_dict import Group, Load
-from auditor.evidence.recorded.reads import Read
+from auditor.evidence.recorded.amp import Amp, AmpEvent
+from auditor.evidence.recorded.load_state_dict import Group, Load, Loads
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.reads import Read, Reads
+from auditor.evidence.source.config_values import Configs
+from auditor.evidence.source.files import Source
 from auditor.evidence.source.read_purpose import Expression
 from auditor.model import Severity, Site
 from tests.rules.asking import ask, loud, rows

@@ -9,10 +9,11 @@ from auditor.rules.data.data007_input_bound import StepWaitsForInput
 from auditor.rules.loading import LEAST_STARTS, ONE
 from auditor.rules.time.time002_step_outliers import StepOutliers
 
-from auditor.evidence import Batches, Loading, Machine, Source, Steps
-from auditor.evidence.recorded.batches import Batch, Loader
-from auditor.evidence.recorded.loading import Fetched, Seen
-from auditor.evidence.recorded.steps import Step
+from auditor.evidence.recorded.batches import Batch, Batches, Loader
+from auditor.evidence.recorded.loading import Fetched, Loading, Seen
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Step, Steps
+from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from auditor.rule import NotLooked
 from tests.rules.asking import ask

@@ -7,7 +7,7 @@ import ast
 import pytest
 from auditor.rules.num.logarithm import REASON, STABLE_FORM, _forms, stable_log
 
-from auditor.evidence import Source
+from auditor.evidence.source.files import Source
 from auditor.model import Site
 
 

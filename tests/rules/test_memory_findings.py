@@ -5,39 +5,35 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.rules.ckpt.ckpt004_save_blocks_step import SaveBlocksStep
+from auditor.rules.ckpt.files import SaveBlocksStep
 from auditor.rules.mem.mem006_peak_by_line import Peak, PeakHeldByFewLines, PeakHolders
 from auditor.rules.mem.mem008_variable_sizes import LateGrowth, NewSizes, VaryingSizesReallocate
-from auditor.rules.mem.mem012_host_memory_full import HostMemoryNearlyFull
 from auditor.rules.mem.mem015_out_of_memory import RanOutOfMemory
-from auditor.rules.mem.memory import HostMemory
+from auditor.rules.mem.memory import HostMemory, HostMemoryNearlyFull
 from auditor.rules.mem.varying_sizes import Outcomes, Varying, VaryingSizes
 from auditor.rules.num.num014_gradients_explode import GradientNorms, GradientsExplode, NormSeries
-from auditor.rules.opt.opt005_gradients_pile_up import GradientsPileUp
+from auditor.rules.opt.gradients import GradientsPileUp
 from auditor.rules.opt.rows import UnclearedRow
-from auditor.rules.sync.driver_calls import DriverCalls, TraceDriver
-from auditor.rules.sync.sync008_synchronous_memset import SynchronousMemset
-from auditor.rules.sync.sync012_driver_allocations import (
+from auditor.rules.sync.driver_calls import (
     DriverAllocationsInSteadyState,
+    DriverCalls,
     SegmentRequests,
+    TraceDriver,
 )
+from auditor.rules.sync.explicit import SynchronousMemset
 from auditor.rules.time.time002_step_outliers import StepOutliers
 
-from auditor.evidence import (
-    Batches,
-    Configs,
-    Machine,
-    NeverFreed,
-    OutOfMemory,
-    Saves,
-    Source,
-    Steps,
-)
-from auditor.evidence.recorded.steps import Step
-from auditor.evidence.recorded.torch_save import Save
+from auditor.evidence.recorded.batches import Batches
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Step, Steps
+from auditor.evidence.recorded.torch_save import Save, Saves
 from auditor.evidence.recorded.trend import Trend
+from auditor.evidence.snapshot.never_freed import NeverFreed
+from auditor.evidence.snapshot.out_of_memory import OutOfMemory
 from auditor.evidence.snapshot.state_at import Holder
 from auditor.evidence.snapshot.what_if import Outcome
+from auditor.evidence.source.config_values import Configs
+from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from auditor.rule import NotLooked
 from tests.rules.asking import ask, rows

@@ -8,11 +8,13 @@ from contextlib import nullcontext
 
 import pytest
 from auditor.rules.mem.mem011_oom_handling import WHY, Flaw, OomHandlers, OutOfMemoryHandledWrongly
-from auditor.rules.mem.mem014_one_change import REMEDIES, PeakMemoryCutByOneChange
 from auditor.rules.mem.mem015_out_of_memory import RanOutOfMemory
+from auditor.rules.mem.one_change import REMEDIES, PeakMemoryCutByOneChange
 from auditor.rules.mem.rows import LeanerRow
 
-from auditor.evidence import DeviceCalls, Machine, OutOfMemory
+from auditor.evidence.recorded.device_calls import DeviceCalls
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.snapshot.out_of_memory import OutOfMemory
 from auditor.evidence.table import Rows
 from auditor.model import Severity, Site
 from auditor.recordings.schema import CallRow, ZeroGradRow

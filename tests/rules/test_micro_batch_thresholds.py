@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.opt.opt008_loss_not_divided import LossNotDivided
+from auditor.rules.opt.gradients import LossNotDivided
 from auditor.rules.opt.rows import MicroBatchRow
 
-from auditor.evidence import Machine, Source
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.files import Source
 from auditor.model import Site
 from tests.rules.asking import ask, rows
 

@@ -9,9 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from auditor.rules.sync.sync001_scalar_read import ScalarReadEveryStep
-from auditor.rules.sync.sync002_branch_on_tensor import BranchOnTensor
-from auditor.rules.sync.sync003_copy_to_host import CopyToHostEveryStep
+from auditor.rules.sync.waiting import BranchOnTensor, CopyToHostEveryStep, ScalarReadEveryStep
 
 from tests.inprocess import judge
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from auditor.rules.cfg.cfg008_float64_creeps import Float64InTheStep
 
-from auditor.evidence import Machine, Source
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from tests.rules.asking import ask
 from tests.rules.doubles import doubles

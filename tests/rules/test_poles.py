@@ -16,8 +16,8 @@ from auditor.rules.num.poles import (
 )
 from auditor.rules.num.poles import _forms as forms
 
-from auditor.evidence import Source
 from auditor.evidence.recorded.op_ranges import Delicate
+from auditor.evidence.source.files import Source
 from auditor.model import Site
 
 ROOT = Delicate(Site("a.py", 1), "gradient", "sqrt", "float32", low=0.0, high=4.0, steps=2)

@@ -10,17 +10,18 @@ from statistics import median
 from typing import Any
 
 import pytest
-from auditor.rules.ckpt.ckpt004_save_blocks_step import SaveBlocksStep
+from auditor.rules.ckpt.files import SaveBlocksStep
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
 from auditor.rules.num.num009_anomaly_mode import AnomalyModeLeftOn, AnomalyStep, DebugModes
-from auditor.rules.sync.sync009_allocator_call import AllocatorCallEveryStep
+from auditor.rules.sync.explicit import AllocatorCallEveryStep
 from auditor.rules.time.time002_step_outliers import StepOutliers
 
-from auditor.evidence import Batches, DeviceCalls, Machine, Saves, Steps
-from auditor.evidence.recorded.batches import Batch, Loader
+from auditor.evidence.recorded.batches import Batch, Batches, Loader
 from auditor.evidence.recorded.cpu_contention import QUEUED, SOMEWHAT, UNEVEN, CpuContention
-from auditor.evidence.recorded.steps import Step, own_times, queued_share
-from auditor.evidence.recorded.torch_save import Save
+from auditor.evidence.recorded.device_calls import DeviceCalls
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Step, Steps, own_times, queued_share
+from auditor.evidence.recorded.torch_save import Save, Saves
 from auditor.evidence.table import Evidence
 from auditor.judging import build_report
 from auditor.judging.engine import judge

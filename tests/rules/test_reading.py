@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 from auditor.rules.reading import LOG_EVERY, THROTTLED, WRITTEN, ReadHints, ReadingRule
-from auditor.rules.sync.sync001_scalar_read import ScalarReadEveryStep
+from auditor.rules.sync.waiting import ScalarReadEveryStep
 
-from auditor.evidence import Reads, Source
-from auditor.evidence.recorded.reads import Read
-from auditor.evidence.source.files import Span
+from auditor.evidence.recorded.reads import Read, Reads
+from auditor.evidence.source.files import Source, Span
 from auditor.evidence.source.read_purpose import Expression
 from auditor.model import Finding, Site
 from tests.rules.asking import ask

@@ -5,11 +5,11 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from auditor.rules.opt.opt005_gradients_pile_up import GradientsPileUp
+from auditor.rules.opt.gradients import GradientsPileUp
 from auditor.rules.opt.rows import UnclearedRow
 
 from auditor import patch
-from auditor.evidence import Source
+from auditor.evidence.source.files import Source
 from auditor.model import Site
 from tests.rules.asking import ask, rows
 

@@ -7,26 +7,26 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.rules.amp.amp009_loss_in_half import LossInHalf
+from auditor.rules.amp.half import LossInHalf
 from auditor.rules.cfg.cfg008_float64_creeps import Float64InTheStep
 from auditor.rules.cfg.rows import DoubleParametersRow
 from auditor.rules.graph.graph003_graph_in_eval import GraphRecordedInEvaluation
-from auditor.rules.graph.graph004_create_graph_cycle import GradientsKeepTheirGraph
 from auditor.rules.graph.graph005_never_trained import ParametersNeverTrained
 from auditor.rules.graph.graph006_left_out import TrainableTensorLeftOut
+from auditor.rules.graph.kept import GradientsKeepTheirGraph
 from auditor.rules.graph.rows import CycleRow, EvalRow, StrayRow
 from auditor.rules.kern.indexing_loops import IndexingLoop, IndexingLoops
 from auditor.rules.kern.kern006_loop_indexing import LoopOverIndex
+from auditor.rules.num.bad_input import BatchNotFinite, WeightsPoisoned
+from auditor.rules.num.half_range import HalfNearOverflow
 from auditor.rules.num.nonfinite import BadTensor, Birth, InputRange, Nonfinite
 from auditor.rules.num.num002_nonfinite_born import NonfiniteValueBorn
-from auditor.rules.num.num004_half_headroom import HalfNearOverflow
-from auditor.rules.num.num013_poisoned_weights import WeightsPoisoned
-from auditor.rules.num.num015_bad_input import BatchNotFinite
 
-from auditor.evidence import Amp, Loads, Machine, OpRanges, Source
-from auditor.evidence.recorded.amp import ScaleUpdate
-from auditor.evidence.recorded.load_state_dict import Load
-from auditor.evidence.recorded.op_ranges import Delicate
+from auditor.evidence.recorded.amp import Amp, ScaleUpdate
+from auditor.evidence.recorded.load_state_dict import Load, Loads
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
+from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
 from auditor.model import Severity, Site
 from auditor.recordings.schema import FedRow

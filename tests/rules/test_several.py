@@ -5,41 +5,32 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.rules.amp.amp004_half_where_bfloat16 import HalfWhereBfloat16IsNative
-from auditor.rules.ckpt.ckpt004_save_blocks_step import SaveBlocksStep
-from auditor.rules.data.data009_device_resident_batch import LoaderYieldsDeviceTensors
+from auditor.rules.amp.half import HalfWhereBfloat16IsNative
+from auditor.rules.ckpt.files import SaveBlocksStep
+from auditor.rules.data.batches import LoaderYieldsDeviceTensors
 from auditor.rules.graph.backward import Backward
-from auditor.rules.graph.graph002_retain_never_needed import RetainedGraphNeverNeeded
-from auditor.rules.mem.mem001_near_capacity import DeviceMemoryNearlyFull, DevicePeak, TraceMemory
+from auditor.rules.graph.kept import RetainedGraphNeverNeeded
 from auditor.rules.mem.mem006_peak_by_line import Peak, PeakHeldByFewLines, PeakHolders
 from auditor.rules.mem.mem011_oom_handling import OomHandlers, OutOfMemoryHandledWrongly
-from auditor.rules.num.num004_half_headroom import HalfNearOverflow
-from auditor.rules.num.num005_lost_updates import UpdatesRoundedAway
-from auditor.rules.num.num013_poisoned_weights import WeightsPoisoned
+from auditor.rules.mem.memory import DeviceMemoryNearlyFull, DevicePeak, TraceMemory
+from auditor.rules.num.bad_input import WeightsPoisoned
+from auditor.rules.num.half_range import HalfNearOverflow, UpdatesRoundedAway
 from auditor.rules.num.rows import UpdateRow
-from auditor.rules.opt.opt002_zero_filled_gradients import GradientsFilledWithZeros
-from auditor.rules.sync.sync001_scalar_read import ScalarReadEveryStep
+from auditor.rules.opt.gradients import GradientsFilledWithZeros
+from auditor.rules.sync.waiting import ScalarReadEveryStep
 
-from auditor.evidence import (
-    Amp,
-    Batches,
-    Checkpoints,
-    Configs,
-    DeviceCalls,
-    Machine,
-    OpRanges,
-    Reads,
-    Saves,
-    Source,
-)
-from auditor.evidence.checkpoints import Checkpoint
-from auditor.evidence.recorded.amp import AmpEvent
-from auditor.evidence.recorded.batches import Batch, Loader
-from auditor.evidence.recorded.op_ranges import Delicate
-from auditor.evidence.recorded.reads import Read
-from auditor.evidence.recorded.torch_save import Save
 from auditor.evidence.scans import Scan, Tally, TensorFacts
+from auditor.evidence.checkpoints import Checkpoint, Checkpoints
+from auditor.evidence.recorded.amp import Amp, AmpEvent
+from auditor.evidence.recorded.batches import Batch, Batches, Loader
+from auditor.evidence.recorded.device_calls import DeviceCalls
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
+from auditor.evidence.recorded.reads import Read, Reads
+from auditor.evidence.recorded.torch_save import Save, Saves
 from auditor.evidence.snapshot.state_at import Holder
+from auditor.evidence.source.config_values import Configs
+from auditor.evidence.source.files import Source
 from auditor.model import Site
 from auditor.recordings.schema import BackwardRow, CallRow, ZeroGradRow
 from tests.rules.asking import ask, loud, placed, rows

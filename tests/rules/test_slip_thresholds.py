@@ -5,32 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.rules.cfg.cfg009_trained_in_eval_mode import TrainedInEvalMode
-from auditor.rules.cfg.cfg010_evaluated_in_train_mode import EvaluatedInTrainMode
+from auditor.rules.cfg.modes import EvaluatedInTrainMode, TrainedInEvalMode
 from auditor.rules.cfg.rows import SwitchedRow, TrainModeForwardRow
 from auditor.rules.ckpt.ckpt009_kept_state_is_live import KeptStateIsLive
-from auditor.rules.ckpt.ckpt010_resumed_in_part import ResumedInPart
+from auditor.rules.ckpt.resumed import ResumedInPart
 from auditor.rules.ckpt.rows import KeptStateRow, PartialResumeRow
-from auditor.rules.data.data010_list_of_arrays import TensorOfListOfArrays
-from auditor.rules.data.data011_workers_draw_alike import WorkersDrawAlike
-from auditor.rules.data.data012_file_read_again import FileReadAgain
+from auditor.rules.data.datasets import FileReadAgain, TensorOfListOfArrays, WorkersDrawAlike
 from auditor.rules.graph.graph008_one_backward_for_all import OneBackwardForAll
 from auditor.rules.graph.rows import SummedRow
 from auditor.rules.kern.kern007_module_piece_by_piece import ModulePieceByPiece
 from auditor.rules.kern.kern008_forwards_in_row import ForwardsInRow, ForwardsOfSmallBatches, InRow
 from auditor.rules.kern.module_loops import ModuleLoop, ModuleLoops
-from auditor.rules.mem.mem016_all_differences import AllDifferences
-from auditor.rules.mem.mem017_hooks_pile_up import HooksPileUp
+from auditor.rules.mem.one_change import AllDifferences, HooksPileUp
 from auditor.rules.mem.rows import DifferencesRow, KeptHookRow
-from auditor.rules.opt.opt006_clipping_misplaced import ClippingMisplaced
+from auditor.rules.opt.clipping import ClippingMisplaced
 from auditor.rules.opt.opt007_schedule_in_epochs import ScheduleInEpochs
 from auditor.rules.opt.rows import ClippingRow, SchedulerRow
-from auditor.rules.time.storage_syncs import StorageSync, StorageSyncs
-from auditor.rules.time.time004_storage_waited_for import StorageWaitedFor
+from auditor.rules.time.storage_syncs import StorageSync, StorageSyncs, StorageWaitedFor
 
-from auditor.evidence import Batches, Machine, Source, Steps
-from auditor.evidence.recorded.batches import Batch, Loader
-from auditor.evidence.recorded.steps import Step
+from auditor.evidence.recorded.batches import Batch, Batches, Loader
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Step, Steps
+from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from auditor.recordings.schema import DrawsRow, ListedRow, RereadRow
 from tests.rules.asking import ask, rows

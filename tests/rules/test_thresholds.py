@@ -5,52 +5,42 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.rules.amp.amp004_half_where_bfloat16 import HalfWhereBfloat16IsNative
 from auditor.rules.amp.amp006_scaler_misused import GradScalerMisused
+from auditor.rules.amp.half import HalfWhereBfloat16IsNative
+from auditor.rules.data.batches import Hints, LoaderYieldsDeviceTensors
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
-from auditor.rules.data.data009_device_resident_batch import Hints, LoaderYieldsDeviceTensors
 from auditor.rules.graph.backward import Backward
 from auditor.rules.graph.graph001_graph_kept import GraphKeptAcrossSteps
-from auditor.rules.graph.graph002_retain_never_needed import RetainedGraphNeverNeeded
+from auditor.rules.graph.kept import RetainedGraphNeverNeeded
 from auditor.rules.mem.growing_lines import GrowingLine, GrowingLines
 from auditor.rules.mem.kept_tensors import Keeper, KeptTensors
 from auditor.rules.mem.mem003_memory_grows import MemoryGrowsEveryStep
-from auditor.rules.mem.mem004_reserved_unneeded import ReservedMemoryNeverNeeded
-from auditor.rules.mem.mem005_pinned_segment import BlockPinsSegment
 from auditor.rules.mem.memory import DeviceMemory, HostMemory
+from auditor.rules.mem.segments import BlockPinsSegment, ReservedMemoryNeverNeeded
 from auditor.rules.num.num008_unstable_formula import UnstableFormula
 from auditor.rules.num.num009_anomaly_mode import AnomalyModeLeftOn, AnomalyStep, DebugModes
-from auditor.rules.opt.opt002_zero_filled_gradients import GradientsFilledWithZeros
-from auditor.rules.sync.sync001_scalar_read import ScalarReadEveryStep
-from auditor.rules.sync.sync002_branch_on_tensor import BranchOnTensor
-from auditor.rules.sync.sync003_copy_to_host import CopyToHostEveryStep
-from auditor.rules.sync.sync004_explicit_synchronize import ExplicitSynchronize
-from auditor.rules.sync.sync005_data_dependent_shape import DataDependentShape
-from auditor.rules.sync.sync009_allocator_call import AllocatorCallEveryStep
-
-from auditor.evidence import (
-    Amp,
-    Batches,
-    Configs,
-    DeviceCalls,
-    Machine,
-    NeverFreed,
-    OpRanges,
-    Reads,
-    RetainedGraphs,
-    Snapshot,
-    Source,
-    Steps,
+from auditor.rules.opt.gradients import GradientsFilledWithZeros
+from auditor.rules.sync.explicit import AllocatorCallEveryStep, ExplicitSynchronize
+from auditor.rules.sync.waiting import (
+    BranchOnTensor,
+    CopyToHostEveryStep,
+    DataDependentShape,
+    ScalarReadEveryStep,
 )
-from auditor.evidence.recorded.amp import AmpEvent, ScaleUpdate
-from auditor.evidence.recorded.batches import Batch, InWorker, Loader
-from auditor.evidence.recorded.op_ranges import Delicate
-from auditor.evidence.recorded.reads import Read
-from auditor.evidence.recorded.retained_graphs import NODE_CAP, Holding, Root
-from auditor.evidence.recorded.steps import Step
+
+from auditor.evidence.recorded.amp import Amp, AmpEvent, ScaleUpdate
+from auditor.evidence.recorded.batches import Batch, Batches, InWorker, Loader
+from auditor.evidence.recorded.device_calls import DeviceCalls
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
+from auditor.evidence.recorded.reads import Read, Reads
+from auditor.evidence.recorded.retained_graphs import NODE_CAP, Holding, RetainedGraphs, Root
+from auditor.evidence.recorded.steps import Step, Steps
 from auditor.evidence.recorded.trend import Trend
-from auditor.evidence.snapshot.never_freed import NeverFreedLine
-from auditor.evidence.snapshot.segments import Block, Segment
+from auditor.evidence.snapshot.never_freed import NeverFreed, NeverFreedLine
+from auditor.evidence.snapshot.segments import Block, Segment, Snapshot
+from auditor.evidence.source.config_values import Configs
+from auditor.evidence.source.files import Source
 from auditor.evidence.source.read_purpose import Expression
 from auditor.evidence.source.self_concatenation import Accumulated
 from auditor.model import Severity, Site

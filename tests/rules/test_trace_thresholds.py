@@ -5,16 +5,16 @@ torch, no trace.
 from __future__ import annotations
 
 import pytest
+from auditor.rules.data.batches import StepBoundByCopiesToDevice
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
-from auditor.rules.data.data008_copies_to_device import StepBoundByCopiesToDevice
-from auditor.rules.mem.mem001_near_capacity import DeviceMemoryNearlyFull, DevicePeak, TraceMemory
-from auditor.rules.sync.sync013_copies_to_host import StepBoundByCopiesToHost
+from auditor.rules.mem.memory import DeviceMemoryNearlyFull, DevicePeak, TraceMemory
+from auditor.rules.sync.waiting import StepBoundByCopiesToHost
+from auditor.rules.time.storage_syncs import UnattributedTime
 from auditor.rules.time.time002_step_outliers import StepOutliers
-from auditor.rules.time.time003_unattributed_time import UnattributedTime
 
-from auditor.evidence import Batches, Machine, Steps
-from auditor.evidence.recorded.batches import Batch
-from auditor.evidence.recorded.steps import Step
+from auditor.evidence.recorded.batches import Batch, Batches
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Step, Steps
 from auditor.evidence.trace.steps import Silence, TraceStep, TraceSteps
 from auditor.model import Severity
 from auditor.rule import NotLooked

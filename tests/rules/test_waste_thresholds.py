@@ -6,14 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from auditor.rules.waste.waste001_gradients_cleared_unread import GradientsClearedUnread
-from auditor.rules.waste.waste002_result_unread import ResultUnread
-from auditor.rules.waste.waste003_copied_unread import CopiedUnread
-from auditor.rules.waste.waste004_rebuilt_each_step import RebuiltEachStep
-from auditor.rules.waste.waste005_computed_twice import ComputedTwice
+from auditor.rules.waste.wasting import (
+    ComputedTwice,
+    CopiedUnread,
+    GradientsClearedUnread,
+    RebuiltEachStep,
+    ResultUnread,
+)
 
-from auditor.evidence import Machine, Source, ThrownWork
-from auditor.evidence.recorded.thrown_work import Thrown, handed_on
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.thrown_work import Thrown, ThrownWork, handed_on
+from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from auditor.rule import NotLooked
 

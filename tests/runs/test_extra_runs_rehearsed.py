@@ -11,7 +11,8 @@ from pathlib import Path
 
 from auditor.rules.num.num009_anomaly_mode import DebugModes
 
-from auditor.evidence import Machine, Steps
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.table import Evidence
 from auditor.judging import engine
 from auditor.model import Finding, Severity, Site

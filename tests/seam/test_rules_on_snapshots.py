@@ -6,8 +6,9 @@ from contextlib import suppress
 
 import pytest
 
-from auditor.evidence import Allocations, Snapshot
 from auditor.evidence.snapshot.file import snapshot_of
+from auditor.evidence.snapshot.history import Allocations
+from auditor.evidence.snapshot.segments import Snapshot
 from auditor.evidence.snapshot.state_at import state_after
 from auditor.evidence.snapshot.what_if import AGREES, card_of, replays_of
 from auditor.evidence.table import Evidence

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from auditor.capture.target.opened_files import OpenedConfigs
-from auditor.evidence import Configs, Source
+from auditor.evidence.source.config_values import Configs
+from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.recordings.sources import store_sources

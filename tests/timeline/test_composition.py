@@ -5,7 +5,7 @@ traces counted by hand.
 from __future__ import annotations
 
 import pytest
-from auditor.rules.mem.mem001_near_capacity import TraceMemory
+from auditor.rules.mem.memory import TraceMemory
 from auditor.rules.sync.driver_calls import TraceDriver
 
 from auditor.evidence.table import Evidence

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.evidence import Amp
-from auditor.evidence.recorded.amp import AmpEvent, ScaleUpdate
+from auditor.evidence.recorded.amp import Amp, AmpEvent, ScaleUpdate
 from auditor.model import Site
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud, quiet, steps

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from auditor.evidence import Batches
 from auditor.evidence.recorded.batches import (
     CROWDED,
     Batch,
+    Batches,
     Loader,
     Resident,
     Starts,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.dist.collectives import Collectives
+from auditor.rules.dist.communication import Collectives
 
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud, steps

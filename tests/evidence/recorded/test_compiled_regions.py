@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.evidence import CompiledRegions
+from auditor.evidence.recorded.compiled_regions import CompiledRegions
 from auditor.rule import NotLooked
 
 

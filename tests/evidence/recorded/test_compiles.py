@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.evidence import Compiles
+from auditor.evidence.recorded.compiles import Compiles
 from auditor.rule import NotLooked
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.evidence import DataParallel, RankBatches, SamplerEpochs
+from auditor.evidence.recorded.data_parallel import DataParallel, RankBatches, SamplerEpochs
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud, quiet, steps
 

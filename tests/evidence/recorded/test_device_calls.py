@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.evidence import DeviceCalls
-from auditor.evidence.recorded.device_calls import CallSite
+from auditor.evidence.recorded.device_calls import CallSite, DeviceCalls
 from auditor.model import Site
 from auditor.recordings.schema import CallRow
 from tests.evidence.recorded.rows import loud, quiet, steps

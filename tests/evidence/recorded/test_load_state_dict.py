@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.evidence import Loads
-from auditor.evidence.recorded.load_state_dict import Group, Load
+from auditor.evidence.recorded.load_state_dict import Group, Load, Loads
 from auditor.model import Site
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.dist.loader_lengths import LoaderLengths
+from auditor.rules.dist.rank_batches import LoaderLengths
 
 from auditor.rule import NotLooked
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.evidence import Batches, Loading, Source
-from auditor.evidence.recorded.batches import Starts
-from auditor.evidence.recorded.loading import LEAST_LATE, LEAST_LATE_US, LEAST_LOOKS, Seen
+from auditor.evidence.recorded.batches import Batches, Starts
+from auditor.evidence.recorded.loading import LEAST_LATE, LEAST_LATE_US, LEAST_LOOKS, Loading, Seen
+from auditor.evidence.source.files import Source
 from auditor.model import Site
 from tests.evidence.recorded.rows import loud, quiet, steps
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.evidence import Machine
+from auditor.evidence.recorded.machine import Machine
 from auditor.rule import NotLooked
 
 

@@ -7,8 +7,7 @@ import math
 import pytest
 import torch
 
-from auditor.evidence import OpRanges
-from auditor.evidence.recorded.op_ranges import LARGEST, SMALLEST, Delicate
+from auditor.evidence.recorded.op_ranges import LARGEST, SMALLEST, Delicate, OpRanges
 from auditor.model import Site
 
 SITE = Site("trainer.py", 1)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.evidence import Reads
-from auditor.evidence.recorded.reads import Place, Read
+from auditor.evidence.recorded.reads import Place, Read, Reads
 from auditor.evidence.source.files import Span
 from auditor.evidence.source.read_purpose import Expression
 from auditor.model import Site

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from auditor.evidence import RankBatches
+from auditor.evidence.recorded.data_parallel import RankBatches
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import SCHEMA, RecordingWriter, write_manifest
 from auditor.recordings.schema import BatchDigestRow, StepRow

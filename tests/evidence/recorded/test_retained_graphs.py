@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.evidence import RetainedGraphs
 from auditor.evidence.recorded.retained_graphs import (
     FEWEST_VALUES,
     NODE_CAP,
     Holding,
+    RetainedGraphs,
     Root,
     each_line_once,
     grows,

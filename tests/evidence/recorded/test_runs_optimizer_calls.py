@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from auditor.rules.opt.opt001_single_tensor_optimizer import RunsOptimizerCalls
+from auditor.rules.opt.optimizer_kernels import RunsOptimizerCalls
 
 
 def test_a_rehearsal_has_no_trace_to_ask(seen):

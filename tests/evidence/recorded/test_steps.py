@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.evidence import Steps
-from auditor.evidence.recorded.steps import Step, compiled_caution, own_times, queued_share
+from auditor.evidence.recorded.steps import Step, Steps, compiled_caution, own_times, queued_share
 from tests.evidence.recorded.rows import steps
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.evidence import Source, ThrownWork
-from auditor.evidence.recorded.thrown_work import handed_on
+from auditor.evidence.recorded.thrown_work import ThrownWork, handed_on
+from auditor.evidence.source.files import Source
 from auditor.model import Site
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import quiet, steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.evidence import Saves
+from auditor.evidence.recorded.torch_save import Saves
 from tests.evidence.recorded.rows import quiet, steps
 
 

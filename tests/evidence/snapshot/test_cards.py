@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from auditor.allocator import CachingAllocator
-from auditor.evidence import Allocations, WhatIf
+from auditor.evidence.snapshot.history import Allocations
 from auditor.evidence.snapshot.what_if import (
     AGREES,
     CARDS,
@@ -16,6 +16,7 @@ from auditor.evidence.snapshot.what_if import (
     GIB,
     MIB,
     Outcome,
+    WhatIf,
     _agrees,
     _said,
     on_cards,

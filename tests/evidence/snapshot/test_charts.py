@@ -9,9 +9,9 @@ import pickle
 import pytest
 
 from auditor.allocator import CachingAllocator, OutOfMemory
-from auditor.evidence import Allocations
 from auditor.evidence.snapshot.by_line import LINES, OLDER, POINTS, REST
 from auditor.evidence.snapshot.charts import memory_charts
+from auditor.evidence.snapshot.history import Allocations
 from auditor.evidence.table import Evidence
 from auditor.recordings.standalone_snapshot import SnapshotRecording
 

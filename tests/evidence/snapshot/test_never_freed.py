@@ -5,10 +5,10 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from auditor.rules.sync.sync009_allocator_call import CacheChurn
+from auditor.rules.sync.explicit import CacheChurn
 
 from auditor.allocator import CachingAllocator
-from auditor.evidence import NeverFreed
+from auditor.evidence.snapshot.never_freed import NeverFreed
 from auditor.evidence.table import Evidence
 from auditor.recordings.standalone_snapshot import SnapshotRecording
 from auditor.rule import NotLooked

@@ -6,8 +6,7 @@ import pickle
 
 import pytest
 
-from auditor.evidence import OutOfMemory
-from auditor.evidence.snapshot.out_of_memory import ran_out
+from auditor.evidence.snapshot.out_of_memory import OutOfMemory, ran_out
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.rule import NotLooked

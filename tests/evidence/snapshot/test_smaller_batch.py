@@ -10,7 +10,7 @@ import pytest
 from auditor.rules.mem.mem006_peak_by_line import PeakHolders
 
 from auditor.allocator import CachingAllocator, OutOfMemory
-from auditor.evidence import OutOfMemory as Shortage
+from auditor.evidence.snapshot.out_of_memory import OutOfMemory as Shortage
 from auditor.evidence.table import Evidence
 from auditor.recordings.schema import BatchRow, LoaderRow, OwnerRow
 from auditor.recordings.standalone_snapshot import SnapshotRecording

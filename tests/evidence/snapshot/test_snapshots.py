@@ -9,21 +9,24 @@ import json
 import pickle
 
 import pytest
-from auditor.rules.mem.mem004_reserved_unneeded import ReservedMemoryNeverNeeded
-from auditor.rules.mem.mem005_pinned_segment import BlockPinsSegment
 from auditor.rules.mem.mem006_peak_by_line import PeakHeldByFewLines, PeakHolders
 from auditor.rules.mem.mem008_variable_sizes import VaryingSizesReallocate
-from auditor.rules.mem.mem009_allocator_setting import AllocatorSettingWouldHelp
 from auditor.rules.mem.mem015_out_of_memory import RanOutOfMemory
-from auditor.rules.sync.sync009_allocator_call import AllocatorCallEveryStep
+from auditor.rules.mem.segments import (
+    AllocatorSettingWouldHelp,
+    BlockPinsSegment,
+    ReservedMemoryNeverNeeded,
+)
+from auditor.rules.sync.explicit import AllocatorCallEveryStep
 from click.testing import CliRunner
 
 from auditor.allocator import AllocatorSettings, CachingAllocator, OutOfMemory
 from auditor.cli.main import main
-from auditor.evidence import Allocations, NeverFreed, Snapshot
-from auditor.evidence import OutOfMemory as Shortage
 from auditor.evidence.snapshot.file import snapshot_of
-from auditor.evidence.snapshot.segments import Origins
+from auditor.evidence.snapshot.history import Allocations
+from auditor.evidence.snapshot.never_freed import NeverFreed
+from auditor.evidence.snapshot.out_of_memory import OutOfMemory as Shortage
+from auditor.evidence.snapshot.segments import Origins, Snapshot
 from auditor.evidence.snapshot.state_at import by_line, state_after
 from auditor.evidence.table import Evidence
 from auditor.judging import engine

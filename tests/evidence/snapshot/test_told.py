@@ -17,11 +17,13 @@ from auditor.rules.mem.growing_lines import GrowingLines
 from auditor.rules.mem.mem006_peak_by_line import PeakHolders
 from auditor.rules.mem.mem008_variable_sizes import LateGrowth
 from auditor.rules.mem.varying_sizes import VaryingSizes
-from auditor.rules.sync.sync009_allocator_call import CacheChurn
-from auditor.rules.sync.sync012_driver_allocations import SegmentRequests
+from auditor.rules.sync.driver_calls import SegmentRequests
+from auditor.rules.sync.explicit import CacheChurn
 
-from auditor.evidence import Allocations, NeverFreed, Snapshot
+from auditor.evidence.snapshot.history import Allocations
+from auditor.evidence.snapshot.never_freed import NeverFreed
 from auditor.evidence.snapshot.out_of_memory import OutOfMemory
+from auditor.evidence.snapshot.segments import Snapshot
 from auditor.evidence.snapshot.what_if import WhatIf
 from auditor.evidence.table import Evidence, Table
 from auditor.recordings.standalone_snapshot import SnapshotRecording

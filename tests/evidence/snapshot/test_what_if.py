@@ -8,13 +8,13 @@ import pickle
 
 import pytest
 from auditor.rules.mem.mem006_peak_by_line import PeakHolders
-from auditor.rules.mem.mem009_allocator_setting import AllocatorSettingWouldHelp
+from auditor.rules.mem.segments import AllocatorSettingWouldHelp
 
 from auditor.allocator import CachingAllocator, OutOfMemory
-from auditor.evidence import Allocations, WhatIf
 from auditor.evidence.snapshot import what_if
 from auditor.evidence.snapshot.file import snapshot_of
-from auditor.evidence.snapshot.what_if import AGREES, card_of, replays_of
+from auditor.evidence.snapshot.history import Allocations
+from auditor.evidence.snapshot.what_if import AGREES, WhatIf, card_of, replays_of
 from auditor.evidence.table import Evidence
 from auditor.judging import engine
 from auditor.recordings.standalone_snapshot import SnapshotRecording

@@ -6,7 +6,6 @@ import ast
 
 import pytest
 
-from auditor.evidence import Configs, Source
 from auditor.evidence.source.argument_origin import (
     Home,
     allocator_home,
@@ -15,7 +14,8 @@ from auditor.evidence.source.argument_origin import (
     number_of,
     reads_of,
 )
-from auditor.evidence.source.config_values import Setting
+from auditor.evidence.source.config_values import Configs, Setting
+from auditor.evidence.source.files import Source
 from auditor.model import Site
 from auditor.patch import plan
 from auditor.syntax.config_files import read_document, suffix_of, values_in

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from auditor.rules.graph.graph007_walked_again import one_after_the_other
+from auditor.rules.graph.backward_rewalks import one_after_the_other
 
 from auditor.evidence.source.files import Source
 from auditor.model import Site

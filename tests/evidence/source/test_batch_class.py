@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from auditor.rules.data.data003_pageable_batches import unpinned_class
 
-from auditor.evidence import Source
+from auditor.evidence.source.files import Source
 
 OWN = """\
 @dataclass

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.evidence import Source
 from auditor.evidence.source.callers import callers_named
+from auditor.evidence.source.files import Source
 from auditor.model import Site
 
 HELPER = "def to_cpu(x):\n    return x.cpu()\n"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.evidence import Source
 from auditor.evidence.source.compile_calls import CompileCall, call_past, compile_call
+from auditor.evidence.source.files import Source
 from auditor.model import Site
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from auditor.evidence import Configs
+from auditor.evidence.source.config_values import Configs
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import SCHEMA, Recording
 from auditor.recordings.sources import store_sources

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from auditor.rules.cfg.cfg002_bias_before_norm import biased_before_norm
 
-from auditor.evidence import Source
+from auditor.evidence.source.files import Source
 
 NET = """\
 class Net(nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from auditor.rules.cfg.double_origin import double_origins, origin_of, origin_of_cast
 
-from auditor.evidence import Source
+from auditor.evidence.source.files import Source
 from auditor.model import Site
 
 DATASET = """\

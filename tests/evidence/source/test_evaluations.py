@@ -6,8 +6,8 @@ import textwrap
 
 import pytest
 
-from auditor.evidence import Source
 from auditor.evidence.source.evaluations import evaluates
+from auditor.evidence.source.files import Source
 from auditor.model import Site
 
 DECORATED = """

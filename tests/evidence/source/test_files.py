@@ -6,8 +6,7 @@ import ast
 
 import pytest
 
-from auditor.evidence import Source
-from auditor.evidence.source.files import Span, lines_of, span_of, the_only
+from auditor.evidence.source.files import Source, Span, lines_of, span_of, the_only
 from auditor.model import Site
 
 

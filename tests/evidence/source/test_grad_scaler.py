@@ -7,7 +7,7 @@ import ast
 import pytest
 from auditor.rules.amp.amp006_scaler_misused import either_or, unscale_call, unscale_calls
 
-from auditor.evidence import Source
+from auditor.evidence.source.files import Source
 from auditor.model import Site
 
 STEP = """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from auditor.rules.mem.growing_lines import handed_back_at
 
-from auditor.evidence import Source
+from auditor.evidence.source.files import Source
 from auditor.evidence.source.self_concatenation import Accumulated
 from auditor.model import Site
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from auditor.rules.num.nonfinite_data import _leaks, handed_on, leak, prepared
 
-from auditor.evidence import Source
+from auditor.evidence.source.files import Source
 
 DATASET = """\
 class Sensors(Dataset):

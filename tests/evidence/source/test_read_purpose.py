@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.evidence import Source
-from auditor.evidence.source.files import Span
+from auditor.evidence.source.files import Source, Span
 from auditor.evidence.source.read_purpose import (
     GLUE,
     SHAPES,

@@ -7,7 +7,7 @@ import textwrap
 import pytest
 from auditor.rules.cfg.scoring import evaluation
 
-from auditor.evidence import Source
+from auditor.evidence.source.files import Source
 from auditor.model import Site
 
 DECORATED = """

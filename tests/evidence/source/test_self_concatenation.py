@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.evidence import Source
+from auditor.evidence.source.files import Source
 from auditor.evidence.source.self_concatenation import (
     Accumulated,
     accumulated,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from auditor.rules.kern.kern008_forwards_in_row import separate_calls
 
-from auditor.evidence import Source
+from auditor.evidence.source.files import Source
 from auditor.model import Site
 
 

@@ -7,7 +7,7 @@ import textwrap
 import pytest
 from auditor.rules.mem.size_origin import Definitions, longest_of_batch, size_made_at
 
-from auditor.evidence import Source
+from auditor.evidence.source.files import Source
 from auditor.model import Site
 
 CASES = {

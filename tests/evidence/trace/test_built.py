@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from auditor.rules.amp.precision import Precision
-from auditor.rules.dist.distributed import Job
+from auditor.rules.dist.communication import Job
 
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace.device_time import device_time

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.dist.distributed import Job
-from auditor.rules.mem.mem001_near_capacity import DevicePeak
+from auditor.rules.dist.communication import Job
+from auditor.rules.mem.memory import DevicePeak
 
 from auditor.evidence.trace.optimizer import MANY_LAUNCHES, OptimizerCalls
 from auditor.evidence.trace.patterns import Structure, Tuning

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 from auditor.rules.amp.precision import Precision
-from auditor.rules.dist.distributed import Job
-from auditor.rules.mem.mem001_near_capacity import TraceMemory
+from auditor.rules.dist.communication import Job
+from auditor.rules.mem.memory import TraceMemory
 from auditor.rules.sync.driver_calls import TraceDriver
 
 from auditor.evidence.table import Evidence, Table

@@ -141,7 +141,7 @@ def test_one_unreadable_among_good_ones_ends_in_two(checkpoint, tmp_path):
 
 
 def test_a_run_says_that_it_looked_at_no_checkpoint():
-    from auditor.evidence import Checkpoints
+    from auditor.evidence.checkpoints import Checkpoints
     from auditor.judging import catalogue
     from auditor.judging.engine import evidence_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from auditor import patch
-from auditor.evidence import Source
+from auditor.evidence.source.files import Source
 from auditor.extensions.verify.compiling import BLOCKS, WHOLE, places
 
 HEAD = "import torch\nfrom torch import nn\n"

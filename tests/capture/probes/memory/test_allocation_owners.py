@@ -11,8 +11,8 @@ import torch
 from auditor.rules.mem.mem006_peak_by_line import PeakHolders
 from torch import nn
 
-from auditor.evidence import Allocations
 from auditor.evidence.snapshot.charts import memory_charts
+from auditor.evidence.snapshot.history import Allocations
 from auditor.evidence.snapshot.owners import (
     EARLIER,
     KEPT,

@@ -1,0 +1,278 @@
+"""AMP004, 5, 7 and 9: half precision, how it is asked for and where it costs."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from auditor import amounts
+from auditor.evidence.recorded.amp import Amp
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
+from auditor.evidence.source.files import Source, name_of
+from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.permit import Permit
+from auditor.rule import NotLooked, Rule, knob
+
+from .precision import HALF, Precision
+
+AMPERE = 8
+"""Compute capability (major) from which tensor cores take bfloat16."""
+
+DTYPE = "dtype"
+BFLOAT16 = "torch.bfloat16"
+
+
+@dataclass(frozen=True)
+class Hints:
+    """Both edits, or none."""
+
+    edits: tuple[Edit, ...]
+
+
+@dataclass(frozen=True)
+class HalfWhereBfloat16IsNative(Rule):
+    """Training runs in float16 on a GPU that has bfloat16."""
+
+    code = "AMP004"
+    severity = Severity.NOTE
+    since = "0.1"
+    edits = (
+        Permit("set_keyword", ("torch.autocast",), DTYPE, re.escape(BFLOAT16)),
+        Permit(
+            "set_keyword", ("torch.amp.GradScaler", "torch.cuda.amp.GradScaler"), "enabled", "False"
+        ),
+    )
+
+    share: float = knob(
+        0.5, "Share of the diagnosed steps on which a loss is scaled from which it is reported."
+    )
+
+    def detect(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
+        machine.nothing_seen_without_cuda("what it can run natively is not known")
+        if not machine.capability:
+            raise NotLooked("the recording does not say of which generation the GPU is")
+        scaled = any(place.pattern.usual(self.share) for place in amp.places("scale"))
+        if machine.capability < AMPERE or not scaled or not amp.only_float16:
+            return
+        made = source.first_call("GradScaler")
+        for place in amp.places("autocast"):
+            if not place.pattern.usual(self.share):
+                continue
+            yield Finding(
+                place.site,
+                "autocast runs in float16 with a GradScaler, on a GPU that runs bfloat16 as fast "
+                "and without one "
+                f"(compute capability {machine.capability}.x)",
+                steps=len(place.pattern.seen),
+                per_step=place.per_step,
+                seen_on=machine.device,
+                hints=Hints(_edits(source, place.site, made)),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = (
+            "Give autocast dtype=torch.bfloat16 and GradScaler enabled=False: its calls then pass "
+            "everything through."
+        )
+        return Remedy(text, finding.hints_as(Hints).edits)
+
+
+def _edits(source: Source, site: Site, made: Site | None) -> tuple[Edit, ...]:
+    """Both changes, or none: a scaler that stays would scale for nothing."""
+    call = next(
+        (
+            each
+            for each in source.calls_at(site)
+            if name_of(each.func) == "autocast" and _plain(each)
+        ),
+        None,
+    )
+    if call is None or made is None or "enabled" in _keywords(source, made):
+        return ()
+    reason = "bfloat16 rounds to 8 bits where float16 rounds to 11"
+    dtype = Edit(site, "set_keyword", "autocast", DTYPE, BFLOAT16, reason=reason)
+    return dtype, Edit(made, "set_keyword", "GradScaler", "enabled", "False", reason=reason)
+
+
+def _plain(call: ast.Call) -> bool:
+    """``torch.autocast("cuda")`` or ``torch.amp.autocast("cuda", dtype=torch.float16)``: nothing is
+    decided elsewhere.
+    """
+    dtypes = [ast.unparse(given.value) for given in call.keywords if given.arg == DTYPE]
+    of_torch = ast.unparse(call.func).startswith("torch.")
+    return (
+        of_torch
+        and len(call.args) == 1
+        and all(given.arg for given in call.keywords)
+        and dtypes in ([], ["torch.float16"])
+    )
+
+
+def _keywords(source: Source, site: Site) -> set[str | None]:
+    return {
+        given.arg
+        for call in source.calls_at(site)
+        if name_of(call.func) == "GradScaler"
+        for given in call.keywords
+    }
+
+
+NEW = {
+    "old_autocast": ("autocast", 'torch.amp.autocast("cuda", ...)'),
+    "old_scaler": ("GradScaler", 'torch.amp.GradScaler("cuda", ...)'),
+}
+"""Class and what to write instead, by kind of event."""
+
+
+@dataclass(frozen=True)
+class Amp005Hints:
+    """What is written on the line, and what to write instead."""
+
+    new: str
+    call: str  # empty where the line does not call the class by its name
+
+
+@dataclass(frozen=True)
+class OldMixedPrecisionApi(Rule):
+    """Mixed precision is switched on by a deprecated class."""
+
+    code = "AMP005"
+    severity = Severity.NOTE
+    since = "0.1"
+    rehearsed = True
+    edits = (
+        Permit(
+            "modernize_amp", tuple(f"torch.cuda.amp.{name}" for name, _ in NEW.values()), safe=True
+        ),
+    )
+
+    def detect(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
+        for kind, (name, new) in NEW.items():
+            sites = [place.site for place in amp.places(kind)]
+            if kind == "old_scaler":  # it was made before the step
+                sites = [source.first_call(name) or site for site in sites[:1]]
+            for site in sites:
+                said = f"torch.cuda.amp.{name} is deprecated: it is {new} now"
+                hints = Amp005Hints(new, source.called(site, name))
+                yield Finding(site, said, steps=amp.steps, seen_on=machine.device, hints=hints)
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        hints = finding.hints_as(Amp005Hints)
+        text = (
+            f"Write {hints.new}, with the same arguments behind the device, and import "
+            "it from torch.amp."
+        )
+        if finding.site is None or not hints.call:
+            return Remedy(text)
+        reason = "the old class is the new one with its device set to cuda"
+        return Remedy(
+            text, (Edit(finding.site, "modernize_amp", hints.call, safe=True, reason=reason),)
+        )
+
+
+@dataclass(frozen=True)
+class CastThrash(Rule):
+    """Converting tensors between types takes a large share of the device's time."""
+
+    code = "AMP007"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(0.1, "Share of kernel time in conversions from which it is reported.")
+    least: int = knob(10, "Conversions in the trace below which nothing is reported.")
+
+    def detect(self, precision: Precision) -> Iterator[Finding]:
+        us = precision.cast_us
+        if (
+            us < self.share * precision.kernel_us
+            or precision.casts < self.least
+            or precision.share(HALF, "8-bit") <= 0
+        ):
+            return
+        yield Finding(
+            None,
+            f"converting between types takes {amounts.percent(us / precision.kernel_us)} of the "
+            "kernel time, "
+            f"{amounts.digits(precision.casts / precision.steps)} conversions "
+            f"{'per step' if precision.marked else 'in the trace'}",
+            steps=precision.steps if precision.marked else 0,
+            per_step=precision.casts / precision.steps if precision.marked else 0.0,
+            lost_us_per_step=us / precision.steps if precision.marked else None,
+            basis="estimated" if precision.marked else "none",
+            seen_on="trace",
+            severity=None if precision.marked else Severity.NOTE,
+            facts=precision.facts,
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Enter autocast once around the whole forward pass; for inference convert the model "
+            "once (model.bfloat16()); "
+            "keep tensors that only 16-bit operators use in 16 bits."
+        )
+
+
+CALLED = {
+    "nll_loss_forward": "nll_loss",
+    "nll_loss2d_forward": "nll_loss",
+}
+"""Names of operators as users write them."""
+
+STABLE = frozenset({"log_softmax", "log_sigmoid_forward", "softplus", "logsumexp"})
+"""Their kernels work in float32 and never overflow: only the result is rounded."""
+
+DIGITS = {"float16": 3, "bfloat16": 2}
+"""Decimal digits that are kept: 11 and 8 bits of significand."""
+
+
+@dataclass(frozen=True)
+class LossInHalf(Rule):
+    """The loss is computed in half precision by an operation that needs float32."""
+
+    code = "AMP009"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+
+    def detect(self, numerics: OpRanges, machine: Machine) -> Iterator[Finding]:
+        calls = [
+            call
+            for call in numerics.of("function")
+            if call.half and call.loss and call.op not in STABLE
+        ]
+        calls.sort(key=lambda call: (call.site.file, call.site.line))
+        for site, group in groupby(calls, key=lambda call: call.site):
+            here = list(group)
+            worst = min(here, key=lambda call: call.dtype != "float16")
+            names = " and ".join(
+                dict.fromkeys(_called(call) for call in here if call.dtype == worst.dtype)
+            )
+            yield Finding(
+                site,
+                f"{names} ran in {worst.dtype} on the way to the loss, which keeps "
+                f"{DIGITS[worst.dtype]} decimal digits{_range(worst)}",
+                steps=max(call.steps for call in here),
+                per_step=sum(numerics.per_step(call) for call in here),
+                seen_on=machine.device,
+                severity=None if worst.dtype == "float16" else Severity.NOTE,
+                facts=worst.facts,
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Cast to float32 before it (score.float()), outside autocast or with autocast off "
+            "around the loss."
+        )
+
+
+def _called(call: Delicate) -> str:
+    return CALLED.get(call.op, call.op)
+
+
+def _range(call: Delicate) -> str:
+    known = call.low is not None and call.high is not None
+    return f" (its input went from {call.low:.3g} to {call.high:.3g})" if known else ""

@@ -1,0 +1,275 @@
+"""CKPT001, 3, 4 and 7: what a saved file holds, and what saving it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from auditor import amounts
+from auditor.evidence.checkpoints import Checkpoint, Checkpoints
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.torch_save import Saves, SavingLine
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import NotLooked, Rule, knob
+
+from ..placing import places_of
+from ..pricing import between
+
+if TYPE_CHECKING:
+    from auditor.evidence.scans import TensorFacts
+
+
+NAMED = 5
+"""Names that the message gives; the rest are counted."""
+
+WORDS = {
+    "commands": "runs commands when it is loaded: it calls",
+    "module": "holds a module saved whole, and would run code when it is loaded: it needs",
+    "code": "would run code when it is loaded: it needs",
+    "known": "is only loaded with add_safe_globals or weights_only=False: it needs",
+    "opcode": "is only loaded with weights_only=False: its pickle has",
+}
+REMEDIES = {
+    "commands": "Do not load it. None of its code was run here; find out where it came from.",
+    "module": "Load it once where its code is trusted, and save "
+    "model.state_dict() instead. None of its code was run here.",
+    "code": "Do not load it unless you trust that code. None of it was "
+    "run here. Save plain values and state_dict() instead.",
+    "known": "Save plain values: vars() of a namespace, float() and tolist() of numpy values.",
+    "opcode": "Leave out pickle_protocol of torch.save: weights_only=True reads protocol 2, its "
+    "default, and keeps to plain values.",
+}
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What the file needs: a key of ``REMEDIES``."""
+
+    kind: str = "code"
+
+
+@dataclass(frozen=True)
+class CheckpointNeedsCode(Rule):
+    """A checkpoint cannot be loaded without running code."""
+
+    code = "CKPT001"
+    severity = Severity.ERROR
+    since = "0.1"
+
+    def detect(self, checkpoints: Checkpoints) -> Iterator[Finding]:
+        for checkpoint in checkpoints.each:
+            names = checkpoint.scan.foreign
+            kind = _kind(checkpoint)
+            if kind is None:
+                continue
+            meant = checkpoint.hostile or checkpoint.codes or names
+            what = _listed(meant) if kind != "opcode" else checkpoint.scan.beyond
+            yield Finding(
+                None,
+                f"{checkpoint.name} {WORDS[kind]} {what}",
+                steps=1,
+                seen_on="source",
+                severity=Severity.NOTE if kind in ("known", "opcode") else None,
+                facts=(
+                    ("file", checkpoint.scan.path),
+                    *(("needs", name) for name in (*meant, *names)[:20]),
+                ),
+                hints=Hints(kind),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(REMEDIES[finding.hints_as(Hints).kind])
+
+
+def _kind(checkpoint: Checkpoint) -> str | None:
+    if checkpoint.hostile:
+        return "commands"
+    if checkpoint.codes:
+        return "module" if checkpoint.module else "code"
+    if checkpoint.scan.foreign:
+        return "known"
+    return "opcode" if checkpoint.scan.beyond else None
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(name[:80] for name in names[:NAMED]) + (
+        f" and {more} more" if more > 0 else ""
+    )
+
+
+@dataclass(frozen=True)
+class Ckpt003Hints:
+    """A sentence that names the latest good checkpoint; empty without one."""
+
+    instead: str = ""
+
+
+@dataclass(frozen=True)
+class CheckpointDamaged(Rule):
+    """A checkpoint is cut off or damaged."""
+
+    code = "CKPT003"
+    severity = Severity.ERROR
+    since = "0.1"
+
+    def detect(self, saves: Saves, machine: Machine) -> Iterator[Finding]:
+        saves.need_saves()
+        lines = [line for line in saves.lines() if sum(save.replaced for save in line.calls) > 1]
+        if (
+            not lines or len({save.path for save in saves.each if save.path is not None}) != 1
+        ):  # else there is another one
+            raise NotLooked(
+                "a run looks at how checkpoints are written, not at what is in them: audit "
+                "checkpoint FILE does"
+            )
+        for line in lines:
+            over = [save for save in line.calls if save.replaced]
+            yield Finding(
+                line.site,
+                f"torch.save writes over the run's only checkpoint in place, on {line.pattern}: a "
+                "job that dies in one of these "
+                f"{amounts.duration(max(save.us for save in over))} has none",
+                steps=len(line.pattern.seen),
+                per_step=line.per_step,
+                seen_on=machine.device,
+                severity=Severity.NOTE,
+                facts=(("file", str(over[0].path)), ("written over", f"{len(over)} times")),
+            )
+
+    def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:
+        for checkpoint in checkpoints.each:
+            damage = checkpoint.scan.damage
+            if not damage:
+                continue
+            more = f"; and {len(damage) - 1} more" if len(damage) > 1 else ""
+            yield Finding(
+                None,
+                f"{checkpoint.name} is damaged: {damage[0]}{more}",
+                steps=1,
+                seen_on="source",
+                facts=(
+                    ("file", checkpoint.scan.path),
+                    *(("damage", sentence) for sentence in damage[:20]),
+                ),
+                hints=Ckpt003Hints(checkpoints.instead),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        write = (
+            "Save to a temporary name and os.replace it, so that a job that dies leaves the "
+            "checkpoint before."
+        )
+        return Remedy(f"{finding.hints_as(Ckpt003Hints).instead}{write}")
+
+
+@dataclass(frozen=True)
+class SaveBlocksStep(Rule):
+    """The step waits while a checkpoint is written."""
+
+    code = "CKPT004"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(
+        0.05, "Share of the timed steps' time in saves of one line from which it is reported."
+    )
+
+    def detect(self, saves: Saves, machine: Machine) -> Iterator[Finding]:
+        saves.need_saves()
+        for line in saves.lines():
+            share = line.us / saves.step_us if saves.step_us else 0.0
+            if len(line.calls) < 2 or share < self.share:
+                continue
+            found = Finding(
+                line.site,
+                f"torch.save takes {amounts.percent(share)} of the step time: "
+                f"{amounts.duration(line.us / len(line.calls))} on {line.pattern}",
+                steps=len(line.pattern.seen),
+                per_step=line.per_step,
+                lost_us_per_step=line.us_per_step,
+                basis="estimated" if machine.cuda else "measured",
+                seen_on=machine.device,
+                facts=_facts(line),
+                places=places_of(line.site, line.called),
+            )
+            yield found if machine.cuda else between(found, line.price)
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Save less often; or copy the state to host memory in the step and write it from a "
+            "thread "
+            "(torch.distributed.checkpoint.async_save does both), to a temporary name that "
+            "os.replace makes the checkpoint."
+        )
+
+
+def _facts(line: SavingLine) -> tuple[tuple[str, str], ...]:
+    sizes = [save.size for save in line.calls if save.size is not None]
+    size = (("largest file", amounts.size(max(sizes))),) if sizes else ()
+    longest = max(save.us for save in line.calls)
+    return (("saves", f"{len(line.calls)}"), ("longest", amounts.duration(longest)), *size)
+
+
+FEWEST = 3
+"""Tensors with moments below which there is no proportion to be out of."""
+
+
+@dataclass(frozen=True)
+class OptimizerMomentsSpoiled(Rule):
+    """Moments of the optimizer are dead or exploded."""
+
+    code = "CKPT007"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    steps: int = knob(10, "Steps of the optimizer before a moment of zero says something.")
+    ratio: float = knob(
+        1e6, "How many times the median of all parameters a remembered gradient must be."
+    )
+
+    def detect(self, checkpoints: Checkpoints) -> Iterator[Finding]:
+        for checkpoint in checkpoints.each:
+            for optimizer, moments in checkpoint.moments:
+                dead = [
+                    tensor for tensor, gradient in moments if gradient == 0.0 and _finite(tensor)
+                ]
+                if dead and (optimizer.steps or 0) >= self.steps:
+                    yield _finding(
+                        checkpoint,
+                        dead,
+                        len(moments),
+                        f"zero after {optimizer.steps} steps: no gradient reached it",
+                    )
+                usual = median([gradient for _, gradient in moments if gradient] or [0.0])
+                high = [tensor for tensor, gradient in moments if gradient > self.ratio * usual > 0]
+                if high and len(moments) >= FEWEST:
+                    what = f"a gradient more than {self.ratio:g} times the median of all"
+                    yield _finding(checkpoint, high, len(moments), f"what is left of {what}")
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Look whether the parameter takes part in the loss (a detach, a factor of 0); clip "
+            "gradients against outliers."
+        )
+
+
+def _finite(tensor: TensorFacts) -> bool:
+    return tensor.tally is not None and tensor.tally.count > 0 and not tensor.tally.nonfinite
+
+
+def _finding(checkpoint: Checkpoint, tensors: list[TensorFacts], of: int, what: str) -> Finding:
+    more = f" (and {len(tensors) - 1} more of {of})" if len(tensors) > 1 else ""
+    facts = (
+        ("file", checkpoint.scan.path),
+        *((each.name, f"shape {list(each.shape)}") for each in tensors[:50]),
+    )
+    return Finding(
+        None,
+        f"{checkpoint.name}: {tensors[0].name}{more} is {what}",
+        steps=1,
+        seen_on="source",
+        facts=facts,
+    )

@@ -1,0 +1,307 @@
+"""COMP004, 5, 6, 8 and 11: how a compiled model is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.batch_means import Estimate
+from auditor.evidence.recorded.compiled_regions import CompiledRegions, Region
+from auditor.evidence.recorded.compiles import Compiles
+from auditor.evidence.recorded.data_parallel import DataParallel
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.source.compile_calls import CompileCall, call_past, compile_call
+from auditor.evidence.source.files import Source
+from auditor.evidence.table import Rows
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import NotLooked, Rule, knob
+
+from ..pricing import between
+from .rows import LateHookRow
+
+
+@dataclass(frozen=True)
+class Hints:
+    """The text of what is compiled, where the line has one, whether ``Module.compile`` was called,
+    and whether that compiled nothing.
+    """
+
+    argument: str
+    method: bool
+    nothing: bool = False
+
+
+@dataclass(frozen=True)
+class CompiledUnused(Rule):
+    """Something is compiled, and the original runs"""
+
+    code = "COMP004"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    enough: int = knob(5, "Steps that must have passed without it.")
+
+    def detect(
+        self, regions: CompiledRegions, compiles: Compiles, source: Source, machine: Machine
+    ) -> Iterator[Finding]:
+        if not compiles.compiled and not compiles.breaks:
+            yield from self._made_nothing(regions, machine)
+        for each in regions.regions:
+            if each.steps or each.called or each.watched < self.enough:
+                continue
+            call = compile_call(source, each.site)
+            if each.dropped:
+                said = "nobody keeps what torch.compile returns here"
+            elif each.trained and not regions.ran and _meant_for_training(each, call):
+                said = "what is compiled here never ran, though its parameters are trained"
+            else:
+                continue
+            past = call_past(source, each.site)
+            yield Finding(
+                each.site,
+                f"{said}: `{each.what}` runs without the compiler"
+                + (f" (called at line {past.line})" if past is not None else ""),
+                seen_on=machine.device,
+                facts=(("steps without it", amounts.count(each.watched, "step")),),
+                hints=Hints(call.argument if call is not None else "", each.method),
+            )
+
+    def _made_nothing(self, regions: CompiledRegions, machine: Machine) -> Iterator[Finding]:
+        """Modules whose code the compiler does not look at, one for each line."""
+        ran = [each for each in regions.regions if each.torchs and each.method]
+        for each in {each.site: each for each in ran if each.steps >= self.enough}.values():
+            yield Finding(
+                each.site,
+                f"nothing is compiled here: `{each.what}` is a class of torch, whose code this "
+                "version leaves to Python where it is compiled in place",
+                seen_on=machine.device,
+                facts=(("steps in which it ran", str(each.steps)), ("graphs", "none")),
+                hints=Hints("", method=True, nothing=True),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        hints = finding.hints_as(Hints)
+        if hints.nothing:
+            return Remedy(
+                "Give the module to torch.compile(module) and call what that returns, or compile in "
+                "place a module of your own class that calls it."
+            )
+        if hints.method:
+            return Remedy(
+                "Call the module itself, model(x): model.forward(x) goes past the compiler and past "
+                "hooks."
+            )
+        name = hints.argument if hints.argument.isidentifier() else "model"
+        return Remedy(
+            f"Write {name} = torch.compile({name}) before anybody else gets the module; or compile "
+            f"in place, {name}.compile(), if its class is your own: everybody who holds it runs it."
+        )
+
+
+def _meant_for_training(region: Region, call: CompileCall | None) -> bool:
+    """Whether the compiled module is no second one beside the module that is trained."""
+    if region.method:
+        return True
+    return call is not None and bool(call.target) and (call.replaces or not call.read)
+
+
+@dataclass(frozen=True)
+class CompiledInStep(Rule):
+    """torch.compile is called inside the step"""
+
+    code = "COMP005"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    least: int = knob(
+        3, "Steps that must have called it: models of several stages compile once each."
+    )
+    share: float = knob(0.25, "Share of the steps of these passes that must have called it.")
+
+    def detect(self, regions: CompiledRegions, steps: Steps, machine: Machine) -> Iterator[Finding]:
+        taken = len(steps.quiet) + len(steps.anomaly_off)
+        for each in regions.in_steps:
+            if each.made_on < max(self.least, self.share * taken):
+                continue
+            yield Finding(
+                each.site,
+                f"`{each.what or 'a function'}` is given to torch.compile on "
+                f"{amounts.count(each.made_on, 'step')}",
+                lost_us_per_step=each.us,
+                basis="measured",
+                seen_on=machine.device,
+                facts=(("time of a call", amounts.duration(each.us)),),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Compile once, before the loop, and call what that returns; a function that is defined "
+            "in the step takes what changes as arguments."
+        )
+
+
+DEBUGGING = ("eager", "aot_eager", "aot_eager_decomp_partition")
+"""Backends that make no code: they are for finding out which part of the compiler fails."""
+
+
+@dataclass(frozen=True)
+class Comp006Hints:
+    """The backend, where it is one that makes no code."""
+
+    backend: str
+
+
+@dataclass(frozen=True)
+class CompileDoesNotPay(Rule):
+    """The step is slower compiled than without the compiler"""
+
+    code = "COMP006"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(
+        0.02, "Share of the step that compiling must cost at least, at the interval's near end."
+    )
+
+    def detect(
+        self, regions: CompiledRegions, compiles: Compiles, steps: Steps, machine: Machine
+    ) -> Iterator[Finding]:
+        if any(each.limit for each in compiles.recompiled):
+            return  # COMP003 says why
+        if not compiles.compiled:
+            return  # COMP004 says why
+        gained = steps.gained_by_compile()
+        running = [each for each in regions.regions if each.steps]
+        if gained is None or not running:
+            return
+        lost = Estimate(-gained.value, -gained.high, -gained.low)
+        if not lost.proven or steps.share_of_step(lost.low) < self.share:
+            return
+        backend = _backend(running)
+        found = Finding(
+            running[0].site,
+            f"the step takes {amounts.duration(lost.value)} less with torch.compile held off"
+            + (f": the backend {backend!r} makes no code" if backend else ""),
+            lost_us_per_step=lost.value,
+            basis="measured",
+            seen_on=machine.device,
+            facts=(
+                ("steps compiled, and held eager", f"{len(steps.quiet)}, {len(steps.eager_held)}"),
+                ("compiled functions and modules", str(len(running))),
+            ),
+            hints=Comp006Hints(backend),
+        )
+        yield between(found, lost)
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        if finding.hints_as(Comp006Hints).backend:
+            return Remedy(
+                "Drop backend=...: the default, 'inductor', makes code; or do not compile."
+            )
+        return Remedy(
+            "Compile larger parts, or none: the model instead of its layers, the step with the "
+            "optimizer; look at the graph breaks first, and measure again."
+        )
+
+
+def _backend(running: list[Region]) -> str:
+    """The backend of all of them, if it is one for debugging."""
+    for name in DEBUGGING:
+        if all(f"backend={name!r}" in each.options for each in running):
+            return name
+    return ""
+
+
+@dataclass(frozen=True)
+class HookNeverRuns(Rule):
+    """A hook is registered on a compiled module and never runs"""
+
+    code = "COMP008"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    least: int = knob(5, "Steps of each of the two passes that must have had the hook.")
+    share: float = knob(0.9, "Share of the steps held eager in which it must have been called.")
+
+    def detect(self, hooks: Rows[LateHookRow], machine: Machine) -> Iterator[Finding]:
+        quiet, held = (
+            {row.at: row for row in hooks if row.pass_name == name}
+            for name in ("quiet", "eager_held")
+        )
+        if not held:
+            raise NotLooked(
+                "no hook of a lambda or inner function was registered after a compilation, and "
+                "followed with compiled functions held eager"
+            )
+        for at in sorted(quiet.keys() & held.keys()):
+            each, eager = quiet[at], held[at]
+            if each.ran or each.again or eager.again:
+                continue
+            if min(each.steps, eager.steps) < self.least:
+                continue
+            if not eager.ran or eager.ran < self.share * eager.steps:
+                continue
+            yield Finding(
+                each.site,
+                f"this hook of a `{each.what}` never runs: the module had been compiled before, and "
+                "compiled code does not look for new hooks",
+                steps=each.steps,
+                seen_on=machine.device,
+                facts=(
+                    ("called in compiled steps", f"0 of {amounts.count(each.steps, 'step')}"),
+                    (
+                        "called with compiled functions held eager",
+                        f"{eager.ran} of {amounts.count(eager.steps, 'step')}",
+                    ),
+                ),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Register it before the compiled module is called for the first time, or call "
+            "torch.compiler.reset() afterwards; torch._dynamo.config.skip_nnmodule_hook_guards = "
+            "False makes compiled code look."
+        )
+
+
+@dataclass(frozen=True)
+class GradientsAtOnce(Rule):
+    """All gradients come from one compiled backward, and are sent when it has ended"""
+
+    code = "COMP011"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    least: int = knob(5, "Steps of an optimizer whose backward passes must have been like this.")
+    share: float = knob(0.9, "Share of the backward passes that must have been like this.")
+    buckets: int = knob(2, "Buckets below which there is nothing to hide.")
+
+    def detect(self, modules: DataParallel, machine: Machine) -> Iterator[Finding]:
+        for module in modules.each:
+            steps = sum(1 for n in module.at_once if n)
+            passes = sum(module.averaged)
+            if module.ranks < 2 or module.buckets < self.buckets or steps < self.least:
+                continue
+            if sum(module.at_once) < self.share * passes:
+                continue
+            yield Finding(
+                module.made_at,
+                f"all gradients of `{module.what}` come from one compiled backward: nothing is "
+                "sent to the other ranks before it has ended",
+                steps=steps,
+                seen_on=machine.device,
+                facts=(
+                    ("backward passes like this", f"{sum(module.at_once)} of {passes}"),
+                    ("buckets", f"{module.buckets} or more"),
+                    ("gradients", amounts.size(module.nbytes)),
+                ),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Let compiled code of the module run for the first time beneath the forward of DDP, "
+            "which is compiled in one graph for each bucket: no trial call before it is wrapped, or "
+            "torch.compiler.reset() behind that; and leave torch._dynamo.config.optimize_ddp on."
+        )

@@ -1,0 +1,396 @@
+"""DIST002, 3, 4, 9 and 10: what ranks send each other, and wait for."""
+
+from __future__ import annotations
+from auditor import amounts
+from auditor.evidence.recorded.data_parallel import ONE_PROCESS
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.step_pattern import StepPattern
+from auditor.evidence.recorded.step_pattern import step_pattern
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.source.files import Source
+from auditor.evidence.table import Evidence
+from auditor.evidence.table import Table
+from auditor.evidence.table import rows_of
+from auditor.evidence.trace.facts import timed_timeline
+from auditor.evidence.trace.ranks import Ranks
+from auditor.model import Edit
+from auditor.model import Finding
+from auditor.model import Remedy
+from auditor.model import Severity
+from auditor.model import Site
+from auditor.model.what_if import Change
+from auditor.permit import Permit
+from auditor.rule import NotLooked
+from auditor.rule import Rule
+from auditor.rule import knob
+from .rows import CollectiveRow
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import mean
+from statistics import median
+from typing import ClassVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from auditor.timeline import Timeline
+
+
+MARKS = ("c10d::", "gloo:", "mpi:", "nccl:", "record_param_comms")
+"""How operators begin that belong to a process group."""
+
+
+@dataclass(frozen=True)
+class Job(Table):
+    """One rank's part in a distributed job. Times are sums inside the steps in us."""
+
+    files: ClassVar[tuple[str, ...]] = ("trace.json.gz",)
+
+    backend: str = ""
+    """As torch names it: ``nccl``, ``gloo``, ``cpu:gloo,cuda:nccl``; empty where the trace does not
+    say.
+    """
+    rank: int | None = None
+    world_size: int = 1
+    steps: int = 1
+    marked: bool = False
+    window_us: float = 0.0
+    kernels: int = 0
+    collectives: tuple[tuple[str, int], ...] = ()
+    """Kernels of collectives on the device, and how many."""
+    operators: int = 0
+    """Operators of process groups on the host."""
+    gloo: int = 0
+    """Those of them that name gloo."""
+    communication_us: float = 0.0
+    exposed_us: float = 0.0
+    of_span: float = 0.0
+    """Exposed part of the time from the device's first work to its last, steps or not."""
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> Job:
+        """From the trace. Raises :class:`NotLooked` where no device worked."""
+        line = timed_timeline(evidence)
+        if line.device_missing or line.idle is None:
+            raise NotLooked("the trace shows no GPU")
+        return _job(line)
+
+    @property
+    def exposed_share(self) -> float:
+        """Part of the steps' time with a collective running and no other kernel."""
+        return self.exposed_us / self.window_us if self.window_us else 0.0
+
+
+def _job(line: Timeline) -> Job:
+    info, use = line.trace.info, line.devices[0]
+    assert line.idle is not None
+    windows = line.idle.windows
+    talk = next((one for one in line.communication if one.device == use.device), None)
+    calls = line.operator_calls.items()
+    return Job(
+        backend=(info.backend or "").lower(),
+        rank=info.rank,
+        world_size=info.world_size or 1,
+        steps=line.steps.count,
+        marked=line.steps.marked,
+        window_us=windows.length / 1e3,
+        kernels=use.kernels,
+        collectives=tuple(talk.names.items()) if talk else (),
+        operators=sum(number for name, number in calls if name.startswith(MARKS)),
+        gloo=sum(number for name, number in calls if name.startswith("gloo:")),
+        communication_us=talk.busy.overlap(windows) / 1e3 if talk else 0.0,
+        exposed_us=talk.exposed.overlap(windows) / 1e3 if talk else 0.0,
+        of_span=talk.exposed.length / max(1, use.span_ns) if talk else 0.0,
+    )
+
+
+@dataclass(frozen=True)
+class Collective:
+    """Calls of ``what`` on one line: in which steps, how many in a usual one of these, bytes of each
+    call, and the host's time inside them in us per step.
+    """
+
+    site: Site
+    what: str
+    pattern: StepPattern
+    per_step: float
+    nbytes: float
+    us: float | None
+    """None on a null device, where no time counts."""
+    ranks: int
+
+
+@dataclass(frozen=True)
+class Collectives(Table):
+    """Those of the instrumented pass, in the order of their lines."""
+
+    parts: ClassVar[tuple[str, ...]] = ("collectives", "steps")
+
+    each: tuple[Collective, ...] = ()
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> Collectives:
+        """From the rows of each line and function."""
+        lines: dict[tuple[int, str], list[CollectiveRow]] = {}
+        for row in rows_of(evidence, CollectiveRow):
+            lines.setdefault((row.at, row.what), []).append(row)
+        if not lines and int(evidence.recording.manifest.get("world_size") or 1) < 2:
+            raise NotLooked(ONE_PROCESS)
+        steps, null = len(evidence.get(Steps).loud), evidence.recording.device.null
+        return cls(
+            tuple(
+                Collective(
+                    evidence.recording.site(at),
+                    what,
+                    step_pattern({row.step for row in rows}, steps),
+                    median(row.n for row in rows),
+                    sum(row.bytes for row in rows) / max(1, sum(row.n for row in rows)),
+                    None if null else mean(row.us for row in rows),
+                    max(row.ranks for row in rows),
+                )
+                for (at, what), rows in sorted(lines.items())
+            )
+        )
+
+
+@dataclass(frozen=True)
+class BackendOfTheHost(Rule):
+    """Ranks with GPUs communicate over a backend of the host."""
+
+    code = "DIST002"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    least: int = knob(1, "Operators of process groups in the trace below which it is a note.")
+
+    def detect(self, job: Job) -> Iterator[Finding]:
+        host_only = job.backend in ("gloo", "mpi")
+        if not host_only or not job.kernels or job.collectives or job.world_size < 2:
+            return
+        loud = job.operators >= self.least
+        yield Finding(
+            None,
+            f"{job.world_size} ranks with GPUs communicate over {job.backend}: gradients go "
+            "through the host's memory",
+            steps=job.steps if job.marked else 0,
+            per_step=job.operators / job.steps if job.marked else 0.0,
+            seen_on="trace",
+            severity=None if loud else Severity.NOTE,
+            facts=(
+                ("operators of process groups", f"{job.operators:,}"),
+                ("kernels on the device", f"{job.kernels:,}"),
+            ),
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            'Call torch.distributed.init_process_group("nccl") (RCCL answers to that name on AMD).'
+        )
+
+
+@dataclass(frozen=True)
+class ExposedCommunication(Rule):
+    """The device does nothing but communicate for a large part of the step."""
+
+    code = "DIST003"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(
+        0.1, "Share of the steps' time in exposed communication from which it is reported."
+    )
+    severe: float = knob(0.4, "Share from which it is an error, where all ranks were looked at.")
+
+    def detect(self, job: Job, ranks: Ranks) -> Iterator[Finding]:
+        share = job.exposed_share
+        if not job.collectives or max(share, job.of_span) < self.share:
+            return
+        who = f" on rank {job.rank}" if ranks.rows else ""
+        hidden = 1 - job.exposed_us / job.communication_us if job.communication_us else 0.0
+        waited = (
+            f", and the others wait {amounts.percent(ranks.waited_share)} of theirs for it"
+            if ranks.waited_share >= self.share
+            else ""
+        )
+        yield Finding(
+            None,
+            f"communication that nothing hides takes {amounts.percent(share)} of the steps' "
+            f"time{who} "
+            f"({amounts.percent(hidden)} of all communication is hidden){waited}",
+            steps=job.steps if job.marked else 0,
+            lost_us_per_step=job.exposed_us / job.steps if job.marked else None,
+            basis="estimated" if job.marked else "none",
+            seen_on="trace",
+            severity=self._severity(job, ranks),
+            facts=(
+                *((name, f"{number} in the trace") for name, number in job.collectives[:4]),
+                *ranks.facts,
+            ),
+            changes=(Change("collectives"),) if job.marked else (),
+        )
+
+    def _severity(self, job: Job, ranks: Ranks) -> Severity | None:
+        if not job.marked or min(job.exposed_share, job.of_span) < self.share:
+            return Severity.NOTE
+        return Severity.ERROR if ranks.rows and job.exposed_share >= self.severe else None
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Reduce while the backward pass computes (DistributedDataParallel, FSDP with "
+            "prefetch), reduce less often "
+            "(no_sync() while accumulating), or send fewer bytes (bf16 gradients)."
+        )
+
+
+@dataclass(frozen=True)
+class RankKeepsOthersWaiting(Rule):
+    """One rank comes late to the collectives, and the others wait for it."""
+
+    code = "DIST004"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(
+        0.1,
+        "Share of the step that the median rank waits for the late one from which it is reported.",
+    )
+    severe: float = knob(0.2, "Share from which it is an error.")
+    last: float = knob(1 / 3, "Share of the collectives at which the rank must come last.")
+    least_steps: int = knob(
+        3, "Steps in the traces below which it is a note: one step may be an accident."
+    )
+
+    def detect(self, ranks: Ranks) -> Iterator[Finding]:
+        if len(ranks.rows) < 2:
+            raise NotLooked(
+                "one trace cannot tell: give the folder that holds the traces of all ranks"
+            )
+        if ranks.late is None:
+            raise NotLooked("the ranks share no collective that would set their clocks")
+        if (
+            ranks.waited_share < self.share
+            or ranks.last < self.last * ranks.shared
+            or ranks.waited_us <= ranks.clocks_us
+        ):
+            return
+        excess = ranks.excess()
+        why = f": it spends {amounts.duration(excess[1])} more {excess[0]}" if excess else ""
+        yield Finding(
+            None,
+            f"the other ranks wait {amounts.duration(ranks.waited_us)} of each step, "
+            f"{amounts.percent(ranks.waited_share)}, for rank {ranks.late}, "
+            f"last at {ranks.last} of {ranks.shared} collectives{why}",
+            steps=ranks.steps,
+            lost_us_per_step=ranks.waited_us if ranks.steps >= self.least_steps else None,
+            basis="estimated" if ranks.steps >= self.least_steps else "none",
+            seen_on="trace",
+            severity=self._severity(ranks),
+            facts=(*ranks.facts, ("clocks set within", amounts.duration(ranks.clocks_us))),
+        )
+
+    def _severity(self, ranks: Ranks) -> Severity | None:
+        if ranks.steps < self.least_steps:
+            return Severity.NOTE
+        return Severity.ERROR if ranks.waited_share >= self.severe else None
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Look at the late rank's own findings first: they are what makes it late. Balance the "
+            "work where it computes more."
+        )
+
+
+@dataclass(frozen=True)
+class BarrierEveryStep(Rule):
+    """All ranks wait for one another on each step, by a call of barrier"""
+
+    code = "DIST009"
+    severity = Severity.WARNING
+    since = "0.1"
+    edits = (Permit("drop_statement", ("torch.distributed.barrier", ".barrier", "barrier")),)
+
+    share: float = knob(0.5, "Share of the steps from which it is reported.")
+    ranks: int = knob(2, "Ranks below which nobody waits.")
+
+    def detect(
+        self, collectives: Collectives, machine: Machine, source: Source
+    ) -> Iterator[Finding]:
+        for each in collectives.each:
+            if each.what != "barrier" or each.ranks < self.ranks:
+                continue
+            if not each.pattern.usual(self.share):
+                continue
+            yield Finding(
+                each.site,
+                f"{each.ranks} ranks wait for one another on {each.pattern}",
+                steps=len(each.pattern.seen),
+                per_step=each.per_step,
+                seen_on=machine.device,
+                facts=()
+                if each.us is None
+                else (("host time inside, instrumented", f"{amounts.duration(each.us)} per step"),),
+                hints=Alone(source.stands_alone(each.site, "barrier")),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = (
+            "Remove it: collectives wait for all ranks by themselves. To time a step, use "
+            "torch.cuda.Event or this audit."
+        )
+        if finding.site is None or not finding.hints_as(Alone).is_so:
+            return Remedy(text)
+        reason = "what happens between the ranks outside of torch (files) may rely on it"
+        return Remedy(text, (Edit(finding.site, "drop_statement", call="barrier", reason=reason),))
+
+
+@dataclass(frozen=True)
+class Alone:
+    """Whether the call is a statement by itself."""
+
+    is_so: bool
+
+
+@dataclass(frozen=True)
+class ManySmallCollectives(Rule):
+    """Many small tensors are sent one by one on each step"""
+
+    code = "DIST010"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    calls: int = knob(16, "Calls of one line per step from which it is reported.")
+    small: int = knob(1 << 20, "Bytes of a mean call below which it is small.")
+    share: float = knob(0.5, "Share of the steps from which it is reported.")
+    ranks: int = knob(2, "Ranks below which nothing is sent.")
+
+    def detect(self, collectives: Collectives, machine: Machine) -> Iterator[Finding]:
+        for each in collectives.each:
+            if each.what == "barrier" or each.ranks < self.ranks:
+                continue
+            if each.per_step < self.calls or each.nbytes >= self.small:
+                continue
+            if not each.pattern.usual(self.share):
+                continue
+            number = round(each.per_step)
+            yield Finding(
+                each.site,
+                f"{number} calls of {each.what} on each of {each.pattern}, of "
+                f"{amounts.size(round(each.nbytes))} on average: one would do",
+                steps=len(each.pattern.seen),
+                per_step=each.per_step,
+                seen_on=machine.device,
+                facts=(
+                    ("bytes per step", amounts.size(round(number * each.nbytes))),
+                    *(() if each.us is None else (_inside(each.us),)),
+                ),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "For gradients use DistributedDataParallel, which sends buckets while the backward "
+            "runs. Elsewhere send one tensor: torch.cat or torch.stack them, or "
+            "torch.nn.utils.parameters_to_vector and vector_to_parameters."
+        )
+
+
+def _inside(us: float) -> tuple[str, str]:
+    return "host time inside, instrumented", f"{amounts.duration(us)} per step"

@@ -1,0 +1,256 @@
+"""DIST007, 8, 12 and 16: batches that ranks get."""
+
+from __future__ import annotations
+from auditor import amounts
+from auditor.evidence.recorded.data_parallel import DataParallel
+from auditor.evidence.recorded.data_parallel import MEMBERS
+from auditor.evidence.recorded.data_parallel import ONE_PROCESS
+from auditor.evidence.recorded.data_parallel import RankBatches
+from auditor.evidence.recorded.data_parallel import SamplerEpochs
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.files import Source
+from auditor.evidence.source.loops import exhausts
+from auditor.evidence.source.loops import joins
+from auditor.evidence.source.loops import loop_of_epochs
+from auditor.evidence.source.loops import trains
+from auditor.evidence.table import Evidence
+from auditor.evidence.table import Rows
+from auditor.evidence.table import Table
+from auditor.model import Finding
+from auditor.model import Remedy
+from auditor.model import Severity
+from auditor.model import Site
+from auditor.recordings.folder import Recording
+from auditor.recordings.schema import LoaderRow
+from auditor.rule import NotLooked
+from auditor.rule import Rule
+from auditor.rule import knob
+from .rows import NormBatchRow
+from ..placing import places_of
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class LoaderLength:
+    """A loader, where this rank makes it and goes over it, and how many batches an epoch of it has
+    on each rank (``(rank, batches)``, by rank).
+    """
+
+    made_at: Site
+    at: Site
+    batches: tuple[tuple[int, int], ...]
+
+    @property
+    def uneven(self) -> bool:
+        """Whether the ranks differ."""
+        return len({n for _, n in self.batches}) > 1
+
+
+@dataclass(frozen=True)
+class LoaderLengths(Table):
+    """Those loaders that every recorded rank made, with a length on each."""
+
+    parts: ClassVar[tuple[str, ...]] = ("loaders",)
+
+    each: tuple[LoaderLength, ...] = ()
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> LoaderLengths:
+        """From the loaders of each rank."""
+        members: tuple[Recording, ...] = getattr(evidence.recording, MEMBERS, ())
+        if len(members) < 2:
+            raise NotLooked(ONE_PROCESS)
+        own = _loaders(evidence.recording)
+        ranks = [
+            (each.rank, _loaders(each)) for each in sorted(members, key=lambda each: each.rank)
+        ]
+        found = []
+        for place, (made_at, at, _) in own.items():
+            lengths = [(rank, there[place][2]) for rank, there in ranks if place in there]
+            if len(lengths) == len(ranks) and at is not None:
+                found.append(LoaderLength(made_at, at, tuple(lengths)))
+        return cls(tuple(found))
+
+
+def _loaders(recording: Recording) -> dict[Place, tuple[Site, Site | None, int]]:
+    """By the line that makes them; lines whose loaders differ in length or are read in several
+    places are left out.
+    """
+    found: dict[Place, tuple[Site, Site | None, int]] = {}
+    differ = set()
+    for row in recording.typed_rows(LoaderRow.part):
+        if not isinstance(row, LoaderRow) or row.made_at is None:
+            continue
+        made_at = recording.site(row.made_at)
+        place = made_at.file, made_at.line
+        loader = made_at, None if row.at is None else recording.site(row.at), row.length or 0
+        if row.length is None or found.setdefault(place, loader) != loader:
+            differ.add(place)
+    return {place: loader for place, loader in found.items() if place not in differ}
+
+
+@dataclass(frozen=True)
+class SameOrderEachEpoch(Rule):
+    """A DistributedSampler shuffles every epoch alike"""
+
+    code = "DIST007"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    epochs: int = knob(2, "Epochs with one number that must have begun in a pass.")
+    share: float = knob(0.5, "Share of the pass's steps that must take batches of the loader.")
+    replicas: int = knob(2, "Ranks that the sampler must divide its samples among.")
+
+    def detect(
+        self, samplers: SamplerEpochs, machine: Machine, source: Source
+    ) -> Iterator[Finding]:
+        for each in samplers.each:
+            if each.epochs < self.epochs or each.replicas < self.replicas:
+                continue
+            if each.share < self.share:
+                continue
+            loop = loop_of_epochs(source, each.stack)
+            yield Finding(
+                loop or each.site,
+                f"{amounts.count(each.epochs, 'epoch')} began in the same order: the "
+                f"DistributedSampler was told epoch {each.epoch} each time",
+                steps=each.epochs,
+                seen_on=machine.device,
+                facts=(
+                    ("epochs that began", f"{each.epochs}, all with number {each.epoch}"),
+                    ("sampler", str(each.made_at) if each.made_at else "made by a library"),
+                ),
+                places=places_of(loop, each.site) if loop else (),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Call sampler.set_epoch(epoch) at the beginning of each epoch, before the loader is "
+            "iterated; a run that resumes goes on with the epoch's number, not with 0."
+        )
+
+
+@dataclass(frozen=True)
+class SameBatchesOnAllRanks(Rule):
+    """All ranks of a data parallel training get the same batches"""
+
+    code = "DIST008"
+    severity = Severity.ERROR
+    since = "0.1"
+
+    least: int = knob(5, "Steps in which all ranks must have got equal batches.")
+    share: float = knob(0.9, "Share of the steps with batches that these must be at least.")
+    fed: float = knob(0.5, "Share of all steps that must have taken batches of the loader.")
+    different: int = knob(3, "Batches among them that must differ from one another.")
+
+    def detect(
+        self, batches: RankBatches, modules: DataParallel, machine: Machine
+    ) -> Iterator[Finding]:
+        over_all = any(
+            module.ranks == batches.world_size and module.averaged for module in modules.each
+        )
+        for each in batches.each:
+            if not over_all or each.steps < max(self.least, self.share * each.of):
+                continue
+            if each.different < self.different or each.fed < self.fed:
+                continue
+            yield Finding(
+                each.made_at,
+                f"{each.ranks} ranks got the same batches in {each.steps} of {each.of} steps: "
+                "what one rank computes, the others compute again",
+                steps=each.steps,
+                per_step=1.0,
+                seen_on=machine.device,
+                facts=(
+                    ("ranks that got equal batches", str(each.ranks)),
+                    ("different batches among them", str(each.different)),
+                ),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Give the loader sampler=DistributedSampler(dataset) in the place of shuffle=True, and "
+            "call sampler.set_epoch(epoch) at the beginning of each epoch; an IterableDataset takes "
+            "its own share by torch.distributed.get_rank()."
+        )
+
+
+@dataclass(frozen=True)
+class UnevenLoaders(Rule):
+    """The ranks of a data parallel training have different numbers of batches"""
+
+    code = "DIST012"
+    severity = Severity.ERROR
+    since = "0.1"
+
+    def detect(
+        self, lengths: LoaderLengths, modules: DataParallel, source: Source, machine: Machine
+    ) -> Iterator[Finding]:
+        for each in lengths.each:
+            ranks = len(each.batches)
+            over_all = any(one.ranks == ranks and one.averaged for one in modules.each)
+            if not each.uneven or not over_all or joins(source, each.at.file):
+                continue
+            if not exhausts(source, each.at) or not trains(source, each.at.file, each.at.line):
+                continue
+            most = max(each.batches, key=lambda one: one[1])
+            fewest = min(each.batches, key=lambda one: one[1])
+            yield Finding(
+                each.made_at,
+                f"rank {most[0]} has {amounts.count(most[1], 'batch', 'batches')} an epoch and "
+                f"rank {fewest[0]} has {fewest[1]:,}: the loop at {each.at} goes to the end of "
+                "both, and the ranks with more batches wait for gradients that do not come",
+                seen_on=machine.device,
+                facts=(
+                    ("batches of an epoch by rank", ", ".join(f"{n:,}" for _, n in each.batches)),
+                ),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Let a DistributedSampler divide the dataset: it pads the shares to one length "
+            "(drop_last=True cuts them). Where the shares must differ, train inside "
+            "`with model.join():`."
+        )
+
+
+@dataclass(frozen=True)
+class FewSamplesNormed(Rule):
+    """Batch norms see only the few samples of their own rank"""
+
+    code = "DIST016"
+    severity = Severity.NOTE
+    since = "0.1"
+
+    samples: int = knob(4, "Samples of a rank up to which it is reported.")
+    values: int = knob(16, "Values of a channel up to which it is a warning.")
+    least: int = knob(5, "Forwards that must have had no more.")
+    ranks: int = knob(2, "Ranks below which there is nothing to share.")
+
+    def detect(self, norms: Rows[NormBatchRow], machine: Machine) -> Iterator[Finding]:
+        for each in norms:
+            if each.samples > self.samples or each.ranks < self.ranks:
+                continue
+            if each.n < self.least:
+                continue
+            yield Finding(
+                each.site,
+                f"the batch norms of `{each.what}` see at most {each.samples} samples, those of "
+                f"one rank of {each.ranks}: at the fewest, {each.values:,} values of a channel",
+                steps=each.n,
+                seen_on=machine.device,
+                severity=Severity.WARNING if each.values <= self.values else None,
+                facts=(("batch norms", f"{each.norms} ({each.norm})"),),
+                places=places_of(each.site, each.site_of(each.norm_at)),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "On GPUs wrap `torch.nn.SyncBatchNorm.convert_sync_batchnorm(module)`, whose norms see "
+            "the samples of all ranks; or use GroupNorm, which needs no batch."
+        )

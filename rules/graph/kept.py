@@ -1,0 +1,189 @@
+"""GRAPH002 and 4: graphs kept on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.evidence.grouping import together
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.source.call_arguments import CallArgument, given
+from auditor.evidence.source.config_values import Configs
+from auditor.evidence.source.files import Source
+from auditor.evidence.table import Rows
+from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import ANY, Permit
+from auditor.rule import Rule, knob
+
+from .backward import Backward
+from .rows import CycleRow
+
+
+@dataclass(frozen=True)
+class Hints:
+    """The call that is given ``retain_graph``, and as what; ``created``: it is ``create_graph`` that
+    nobody needs.
+    """
+
+    call: str
+    asked: CallArgument | None = None
+    created: bool = False
+
+
+@dataclass(frozen=True)
+class RetainedGraphNeverNeeded(Rule):
+    """A backward keeps its graph although nothing walks it again."""
+
+    code = "GRAPH002"
+    severity = Severity.WARNING
+    since = "0.1"
+    edits = (
+        Permit("drop_keyword", (ANY,), "retain_graph", safe=True),
+        Permit("drop_keyword", (ANY,), "create_graph"),
+        Permit("set_keyword", (ANY, ".backward"), "retain_graph", "False", elsewhere=True),
+    )
+
+    times: int = knob(
+        3, "Kept graphs of one line, none of them walked again, before it is reported."
+    )
+
+    def detect(
+        self, backward: Backward, machine: Machine, source: Source, configs: Configs
+    ) -> Iterator[Finding]:
+        for kept in backward.never_reused():
+            if kept.times < self.times:
+                continue
+            held = kept.held_bytes
+            call = source.call_with_keyword(kept.site, "retain_graph")
+            asked = given(source, configs, kept.site, call or "backward", "retain_graph", ran=True)
+            yield Finding(
+                kept.site,
+                f"retain_graph kept the graph of {kept.times} backward calls; none was walked again"
+                + (f": {asked.said}" if asked.written else ""),
+                steps=len(kept.pattern.seen),
+                per_step=kept.times / kept.steps,
+                lost_bytes=held,
+                basis="none" if held is None else "estimated",
+                seen_on=machine.device,
+                facts=kept.facts,
+                hints=Hints(call, asked),
+            )
+
+        for made in backward.never_differentiated():
+            if made.times < self.times:
+                continue
+            yield Finding(
+                made.site,
+                f"create_graph recorded a graph of the gradients of {made.times} calls; nothing "
+                "differentiated it",
+                steps=len(made.pattern.seen),
+                per_step=made.times / made.steps,
+                seen_on=machine.device,
+                facts=(("graphs of gradients", str(made.times)),),
+                hints=Hints(source.call_with_keyword(made.site, "retain_graph"), created=True),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        if finding.hints_as(Hints).created:
+            return _without_create(finding)
+        text = (
+            "Drop retain_graph: each forward builds its own graph, and one backward walks it once."
+        )
+        hints = finding.hints_as(Hints)
+        call, asked = hints.call, hints.asked
+        if asked is not None and asked.written:
+            reason = "an expression decides: a step not audited may need it"
+            return Remedy(
+                text + asked.advice, asked.edits("False", reason=reason), refused=asked.refused
+            )
+        if finding.site is None or not call:
+            return Remedy(text)
+        reason = "no backward walked a kept graph in any audited step"
+        return Remedy(
+            text,
+            (Edit(finding.site, "drop_keyword", call, "retain_graph", safe=True, reason=reason),),
+        )
+
+
+def _without_create(finding: Finding) -> Remedy:
+    """An edit only where the call says itself whether it keeps the graph that it walks: else
+    create_graph did.
+    """
+    text = (
+        "Drop create_graph: it is for gradients that are differentiated themselves. Where the same "
+        "graph is walked again, say retain_graph=True instead; all rows of a Jacobian at once come "
+        "from is_grads_batched=True or torch.func.jacrev."
+    )
+    call = finding.hints_as(Hints).call
+    if finding.site is None or not call:
+        return Remedy(text)
+    reason = "some gradients are computed by other kernels when their graph is recorded"
+    return Remedy(
+        text,
+        (Edit(finding.site, "drop_keyword", call, "create_graph", reason=reason),),
+    )
+
+
+@dataclass(frozen=True)
+class GradientsKeepTheirGraph(Rule):
+    """Gradients keep the graph of earlier backward passes alive."""
+
+    code = "GRAPH004"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(
+        0.5,
+        "Share of the diagnosed steps after which gradients of an earlier step must still have "
+        "their graph.",
+    )
+
+    def detect(self, cycles: Rows[CycleRow], steps: Steps, machine: Machine) -> Iterator[Finding]:
+        for of_line in together(cycles, lambda row: row.at):
+            seen = sorted(of_line, key=lambda row: row.step)
+            if len(seen) < self.share * len(steps.loud):
+                continue
+            first, last = seen[0], seen[-1]
+            held = [row.held_bytes for row in seen if row.held_bytes is not None]
+            known = held if len(held) == len(seen) else []
+            grown = _growth(known)
+            more = (
+                f", and {amounts.size(grown)} more are held after each" if grown is not None else ""
+            )
+            yield Finding(
+                first.site,
+                f"{last.leaves} gradients of backward(create_graph=True) kept their graph into a "
+                f"later step on {len(seen)} of {len(steps.loud)} steps{more}",
+                steps=len(seen),
+                per_step=1.0,
+                lost_bytes=grown,
+                grows=True,
+                basis="none" if grown is None else "measured",
+                seen_on=machine.device,
+                facts=(
+                    ("gradients with a graph", f"{first.leaves}, then {last.leaves}"),
+                    *_held(known),
+                ),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Use torch.autograd.grad(..., create_graph=True), which stores nothing in .grad; or "
+            "set the gradients to None (zero_grad()) "
+            "once the second backward is over."
+        )
+
+
+def _growth(held: Sequence[int]) -> int | None:
+    """Bytes that come to them in a step; None where that is unknown, or they do not grow."""
+    if len(held) < 2:
+        return None
+    growth = (held[-1] - held[0]) // (len(held) - 1)
+    return growth if growth > 0 else None
+
+
+def _held(held: Sequence[int]) -> Iterator[tuple[str, str]]:
+    if held:
+        yield "saved tensors held", f"{amounts.size(held[0])}, then {amounts.size(held[-1])}"

@@ -1,0 +1,338 @@
+"""KERN001 to 5: what keeps a device from work, in a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.evidence.table import Others
+from auditor.evidence.trace.idle import (
+    DEVICE,
+    DRIVER,
+    HOST,
+    INPUT,
+    LAUNCHING,
+    WAIT,
+    DeviceIdle,
+    Gap,
+)
+from auditor.evidence.trace.optimizer import OptimizerCalls
+from auditor.evidence.trace.patterns import Structure
+from auditor.model import Finding, Remedy, Severity
+from auditor.model.what_if import Change
+from auditor.rule import Rule, knob, see
+
+OWNERS = {
+    INPUT: ("the loop has no batch", ("DATA007",)),
+    WAIT: (
+        "the host had waited for the device",
+        ("SYNC001", "SYNC002", "SYNC003", "SYNC004", "SYNC005", "SYNC006", "SYNC007"),
+    ),
+    DRIVER: (
+        "the host was in calls of the driver that take or return memory",
+        ("SYNC012", "SYNC008"),
+    ),
+    LAUNCHING: ("the host launches slower than the device works", ("KERN003",)),
+    HOST: ("the host is busy with something else", ("KERN002",)),
+}
+"""Who else reports the idle time, by its cause: what they carry is no second warning here."""
+
+LONG_KERNELS = "the host is slow between launches, though most kernels are not short"
+QUEUED = "work was queued and did not start"
+TOLD_US = 100.0
+"""Gaps of queued work that are told one by one: a launch takes about 5 us, and another stream's
+kernel seldom longer than this.
+"""
+
+UNEXPLAINED = "no single cause explains half of it"
+
+
+@dataclass(frozen=True)
+class Hints:
+    """Whether most of the idle time is work that was queued and waited."""
+
+    queued: bool = False
+
+
+@dataclass(frozen=True)
+class DeviceIdleInStep(Rule):
+    """The device has nothing to do for a large part of the step."""
+
+    code = "KERN001"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(
+        0.3, "Share of the steps' time without any work of the device from which it is reported."
+    )
+    least_kernels: int = knob(
+        20, "Kernels in the trace below which the finding is a note: that is no training step."
+    )
+
+    def detect(self, idle: DeviceIdle, others: Others) -> Iterator[Finding]:
+        if idle.share < self.share or not idle.kernels:
+            return
+        carried = [
+            cause
+            for cause, (_, owners) in OWNERS.items()
+            if not others.silent(*owners) and (cause != LAUNCHING or idle.small)
+        ]
+        unowned = idle.share - idle.share_of(*carried)
+        loud = idle.marked and idle.kernels >= self.least_kernels and unowned >= self.share
+        cause = max((*OWNERS, DEVICE), key=idle.share_of)
+        mostly = 2 * idle.share_of(cause) >= idle.share
+        why = (
+            f"mostly ({amounts.percent(idle.share_of(cause))}) because {_because(idle, cause)}"
+            if mostly
+            else UNEXPLAINED
+        )
+        yield Finding(
+            None,
+            f"the device has nothing to do for {amounts.percent(idle.share)} of {idle.of_what}: "
+            f"{why}",
+            steps=idle.steps if idle.marked else 0,
+            lost_us_per_step=unowned * idle.window_us / idle.steps if loud else None,
+            basis="estimated" if loud else "none",
+            seen_on="trace",
+            severity=None if loud else Severity.NOTE,
+            facts=(*idle.facts, *_waiting_in_queue(idle)),
+            hints=Hints(mostly and cause == DEVICE),
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        if finding.hints_as(Hints).queued:
+            return Remedy(
+                "Look at what the queued work waits for: an event of another stream, a copy, a "
+                "collective whose peers are late, or "
+                "other programs on the same device."
+            )
+        return Remedy(
+            "Take the largest cause first: feed the loop faster, remove host waits, launch less "
+            "(torch.compile, CUDA graphs)."
+        )
+
+
+def _because(idle: DeviceIdle, cause: str) -> str:
+    if cause == DEVICE:
+        return f"{QUEUED}{_longest(idle)}"
+    if cause == LAUNCHING and not idle.small:
+        return LONG_KERNELS
+    words, owners = OWNERS[cause]
+    return f"{words}{see(*owners)}"
+
+
+def _longest(idle: DeviceIdle) -> str:
+    """The longest gap of queued work in words."""
+    gap = max(idle.queued, key=lambda gap: gap.us, default=None)
+    if gap is None:
+        return ""
+    return (
+        f" (the longest gap is {amounts.duration(gap.us)}: {gap.api} had returned "
+        f"{amounts.duration(gap.launched_us)} before the work began)"
+    )
+
+
+def _waiting_in_queue(idle: DeviceIdle) -> Iterator[tuple[str, str]]:
+    """Gaps of queued work that are long, one by one."""
+    for gap in idle.queued:
+        if gap.us >= TOLD_US:
+            when = (
+                f"queued by {gap.api}, which returned {amounts.duration(gap.launched_us)} before "
+                "the work began"
+            )
+            yield f"gap at {amounts.duration(gap.at_us)}", f"{amounts.duration(gap.us)}, {when}"
+
+
+@dataclass(frozen=True)
+class HostLeavesDeviceIdle(Rule):
+    """The device idles in long gaps while the host does something else."""
+
+    code = "KERN002"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(0.1, "Share of the steps' time in such gaps from which it is reported.")
+    of_steps: float = knob(
+        0.5,
+        "Share of the steps that must have such a gap, else it is a note: one may be a checkpoint.",
+    )
+    least_kernels: int = knob(
+        20, "Kernels in the trace below which the finding is a note: that is no training step."
+    )
+
+    def detect(self, idle: DeviceIdle) -> Iterator[Finding]:
+        share = idle.share_of(HOST)
+        if share < self.share or not idle.gaps:
+            return
+        usual = idle.gap_steps >= self.of_steps * idle.steps
+        loud = idle.marked and usual and idle.kernels >= self.least_kernels
+        longest = idle.gaps[0]
+        yield Finding(
+            None,
+            f"the device idles {amounts.percent(share)} of {idle.of_what} in gaps of 500 us or "
+            "more while the host does something else; "
+            f"the longest is {amounts.duration(longest.us)}{_in(longest)}",
+            steps=idle.steps if idle.marked else 0,
+            lost_us_per_step=idle.us_per_step(HOST) if loud else None,
+            basis="estimated" if loud else "none",
+            seen_on="trace",
+            severity=None if loud else Severity.NOTE,
+            facts=tuple(
+                (
+                    f"gap at {amounts.duration(gap.at_us)}",
+                    f"{amounts.duration(gap.us)}{_in(gap)}{_until(gap)}",
+                )
+                for gap in idle.gaps
+            ),
+            changes=(Change("host gaps"),) if loud else (),
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Move what the host does there out of the step: into loader workers, onto the device, "
+            "or to every so many steps."
+        )
+
+
+def _in(gap: Gap) -> str:
+    return f", in `{gap.doing}`" if gap.doing else ", in Python between operators"
+
+
+def _until(gap: Gap) -> str:
+    return f", until {gap.api}" if gap.api else ""
+
+
+@dataclass(frozen=True)
+class LaunchBound(Rule):
+    """The device waits for launches: its kernels are shorter than the host takes to launch them."""
+
+    code = "KERN003"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(
+        0.15,
+        "Share of the steps' time between launches, with an empty queue, from which it is a "
+        "warning.",
+    )
+    noticed: float = knob(0.05, "Share from which it is a note.")
+    least_kernels: int = knob(
+        20, "Kernels in the trace below which the finding is a note: that is no training step."
+    )
+
+    def detect(self, idle: DeviceIdle, optimizer: OptimizerCalls) -> Iterator[Finding]:
+        share = idle.share_of(LAUNCHING)
+        if share < self.noticed:
+            return
+        lost = idle.us_per_step(LAUNCHING)
+        optimizers = (
+            min(lost, optimizer.idle_us_per_step) if optimizer.one_by_one else 0.0
+        )  # OPT001 has it, with its price
+        single = optimizer.one_by_one and 2 * optimizers >= lost
+        loud = (
+            share >= self.share
+            and idle.marked
+            and idle.kernels >= self.least_kernels
+            and idle.small
+            and not single
+        )
+        most = f", most of it in the optimizer{see('OPT001')}" if single else ""
+        yield Finding(
+            None,
+            f"the device waits for launches {amounts.percent(share)} of {idle.of_what}{most}: "
+            f"the median kernel runs {amounts.duration(idle.median_kernel_us)}, and "
+            f"{amounts.percent(idle.empty)} of the kernels found the queue empty",
+            steps=idle.steps if idle.marked else 0,
+            per_step=idle.kernels / idle.steps if idle.marked else 0.0,
+            lost_us_per_step=lost - optimizers if loud else None,
+            basis="estimated" if loud else "none",
+            seen_on="trace",
+            severity=None if loud else Severity.NOTE,
+            facts=idle.facts,
+            changes=(_launches(optimizer),) if loud else (),
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            'Launch less: torch.compile(model, mode="reduce-overhead") fuses operators and replays '
+            "CUDA graphs; "
+            "a larger batch makes each kernel longer."
+        )
+
+
+def _launches(optimizer: OptimizerCalls) -> Change:
+    """What a replay leaves out: where OPT001 has the optimizer's launches, the others."""
+    return Change("other launches" if optimizer.one_by_one else "launches")
+
+
+@dataclass(frozen=True)
+class LaunchQueueFull(Rule):
+    """The host ran so far ahead that the launch queue is full."""
+
+    code = "KERN004"
+    severity = Severity.NOTE
+    since = "0.1"
+
+    depth: int = knob(
+        1000, "Kernels in the queue from which it counts as full (the driver's limit is 1024)."
+    )
+    share: float = knob(0.05, "Share of the steps' time that launches must have been held.")
+
+    def detect(self, idle: DeviceIdle) -> Iterator[Finding]:
+        if idle.deepest < self.depth or idle.full_us < self.share * idle.window_us:
+            return
+        yield Finding(
+            None,
+            f"up to {idle.deepest:,} kernels wait in the queue: launches were held for "
+            f"{amounts.duration(idle.full_us / idle.steps)} "
+            "in each step, and the device was never out of work",
+            steps=idle.steps if idle.marked else 0,
+            seen_on="trace",
+            facts=idle.facts,
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Nothing to repair on the device. Do host work (logging, preparing data) in another "
+            "thread if it comes late."
+        )
+
+
+@dataclass(frozen=True)
+class UnfusedAttention(Rule):
+    """Attention runs as two batched products with a softmax between them."""
+
+    code = "KERN005"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(0.1, "Share of kernel time in such attention from which it is a warning.")
+
+    def detect(self, structure: Structure) -> Iterator[Finding]:
+        share = structure.attention_share
+        if not structure.attentions or share < self.share:
+            return
+        yield Finding(
+            structure.attention_at.site,
+            f"attention{structure.attention_at} runs as bmm, softmax, bmm: "
+            f"{amounts.percent(share)} of the kernel time, "
+            f"{amounts.digits(structure.attentions / structure.steps)} times "
+            f"{'per step' if structure.marked else 'in the trace'}",
+            steps=structure.steps if structure.marked else 0,
+            per_step=structure.attentions / structure.steps if structure.marked else 0.0,
+            seen_on="trace",
+            severity=None if structure.marked else Severity.NOTE,
+            facts=(
+                (
+                    "device time",
+                    f"{amounts.duration(structure.attention_us / structure.steps)} per step",
+                ),
+            ),
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Use torch.nn.functional.scaled_dot_product_attention (in transformers: "
+            "attn_implementation='sdpa') with 16-bit inputs."
+        )

@@ -1,0 +1,188 @@
+"""MEM014, 16 and 17: peaks that one change lowers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.evidence.grouping import together
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.table import Rows
+from auditor.model import Finding, Remedy, Severity, Site
+from auditor.recordings.schema import ZeroGradRow
+from auditor.rule import NotLooked, Rule, knob
+
+from .rows import DifferencesRow, KeptHookRow, LeanerRow
+
+MIB = 2**20
+SAID = {
+    "gradients": "the gradients of the last step are held through the "
+    "forward; cleared right after optimizer.step()",
+    "foreach": "the optimizer steps with foreach, whose temporaries set "
+    "the peak; with foreach=False",
+}
+SAME = 0.01
+"""By how much the peaks of unchanged steps may differ as a share, before a changed one says
+nothing.
+"""
+
+REMEDIES = {
+    "gradients": "Call zero_grad() (set_to_none=True, the default) right "
+    "after optimizer.step(), or before the forward.",
+    "foreach": "Make the optimizer with fused=True, which needs no "
+    "temporaries, or with foreach=False, which is slower.",
+}
+
+
+@dataclass(frozen=True)
+class Hints:
+    """The one thing that was changed: a key of ``REMEDIES``."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class PeakMemoryCutByOneChange(Rule):
+    """One change would cut the peak of device memory."""
+
+    code = "MEM014"
+    severity = Severity.NOTE
+    since = "0.1"
+    rehearsed = True
+
+    share: float = knob(0.05, "Share of the peak that the change must save.")
+    least_mib: float = knob(16.0, "MiB that it must save.")
+
+    def detect(
+        self, leaner: Rows[LeanerRow], cleared: Rows[ZeroGradRow], machine: Machine
+    ) -> Iterator[Finding]:
+        peak = _unchanged(leaner)
+        stepped = next((row.site for row in leaner if row.site is not None), None)
+        for change in leaner:
+            saved = peak - change.peak_allocated
+            if not change.what or not change.changed:
+                continue
+            if saved < max(self.share * peak, round(self.least_mib * MIB)):
+                continue
+            yield Finding(
+                (_cleared(cleared) if change.what == "gradients" else None) or stepped,
+                f"{SAID[change.what]}, the rehearsed peak is {amounts.size(saved)} lower "
+                f"({amounts.size(change.peak_allocated)} instead of {amounts.size(peak)})",
+                lost_bytes=saved,
+                basis=machine.bytes_basis,
+                seen_on=machine.device,
+                facts=(
+                    ("peak as it is", amounts.size(peak)),
+                    ("peak with the change", amounts.size(change.peak_allocated)),
+                    ("tensors concerned", str(change.changed)),
+                ),
+                hints=Hints(change.what),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(REMEDIES[finding.hints_as(Hints).what])
+
+
+def _unchanged(leaner: Rows[LeanerRow]) -> int:
+    """Peak of the step as it is, in bytes. Raises :class:`NotLooked` where steps differ in
+    themselves, or none completed.
+    """
+    same = [row.peak_allocated for row in leaner if not row.what]
+    if len(same) < 2:
+        raise NotLooked("too few steps were rehearsed with one thing changed")
+    if max(same) - min(same) > SAME * max(same):
+        raise NotLooked(
+            "the steps' peaks of memory differ in themselves, so a changed step cannot be "
+            "compared with them"
+        )
+    return min(same)
+
+
+def _cleared(rows: Rows[ZeroGradRow]) -> Site | None:
+    """The only line that clears gradients."""
+    sites = {row.site for row in rows}
+    return sites.pop() if len(sites) == 1 else None
+
+
+@dataclass(frozen=True)
+class Mem016Hints:
+    """What is summed: ``squares`` or ``absolute``."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class AllDifferences(Rule):
+    """Distances of all pairs are made through a tensor of all differences."""
+
+    code = "MEM016"
+    severity = Severity.NOTE
+    since = "0.1"
+
+    least: int = knob(1 << 20, "Bytes of the tensor of differences from which it is reported.")
+
+    def detect(self, differences: Rows[DifferencesRow], machine: Machine) -> Iterator[Finding]:
+        for seen in together(differences, _line):
+            each, steps = max(seen, key=lambda row: row.bytes), len({row.step for row in seen})
+            if each.bytes < self.least:
+                continue
+            kept = ", and keeps them for the backward" if any(row.graph for row in seen) else ""
+            yield Finding(
+                each.site,
+                f"distances of all pairs: this line makes {amounts.size(each.bytes)} of "
+                f"differences, {each.size} numbers for each distance{kept}",
+                steps=steps,
+                per_step=len(seen) / steps,
+                seen_on=machine.device,
+                facts=(
+                    ("differences", amounts.size(each.bytes)),
+                    ("distances", amounts.size(each.bytes // each.size)),
+                ),
+                hints=Mem016Hints(each.kind),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        if finding.hints_as(Mem016Hints).kind == "absolute":
+            return Remedy("torch.cdist(x, y, p=1) makes the same sums without the differences.")
+        return Remedy(
+            "torch.cdist(x, y) makes the distances without the differences (squared: .pow(2)); or "
+            "take squared norms and one product of matrices: x2 + y2 - 2 * x @ y.mT, clamped at 0."
+        )
+
+
+def _line(row: DifferencesRow) -> tuple[str, int, str]:
+    return row.site.file, row.site.line, row.kind
+
+
+@dataclass(frozen=True)
+class HooksPileUp(Rule):
+    """A hook is registered on every step and never removed"""
+
+    code = "MEM017"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+
+    share: float = knob(0.9, "Share of the steps that must leave a hook behind.")
+    fewest: int = knob(5, "Steps below which nothing is reported.")
+
+    def detect(self, hooks: Rows[KeptHookRow], machine: Machine) -> Iterator[Finding]:
+        for line in hooks:
+            if line.added < max(self.fewest, self.share * line.steps):
+                continue
+            yield Finding(
+                line.site,
+                f"`{line.way}` adds a hook to the same {line.owner} on {line.added} of "
+                f"{line.steps} steps and none is removed: {amounts.count(line.n, 'hook')} of this "
+                "line by then, and all of them run each time",
+                steps=line.added,
+                per_step=line.n / line.steps,
+                seen_on=machine.device,
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Register it once, before the loop; or keep the handle and remove it in the same step: "
+            "`with module.register_forward_hook(hook):` does."
+        )

@@ -1,0 +1,216 @@
+"""NUM013 and 15: non-finite values that were there before the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from auditor.evidence.checkpoints import Checkpoints
+from auditor.evidence.recorded.load_state_dict import Loads
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.files import Source
+from auditor.evidence.source.statements import shorten
+from auditor.evidence.table import Rows
+from auditor.model import Finding, FoundAt, Remedy, Severity, Site
+from auditor.recordings.schema import NormBufferRow
+from auditor.rule import Rule
+
+from .nonfinite import Birth, Nonfinite
+from .nonfinite_data import Leak, handed_on, leak, prepared
+
+if TYPE_CHECKING:
+    from auditor.evidence.recorded.load_state_dict import Load
+    from auditor.evidence.scans import TensorFacts
+
+
+LISTED = 50
+"""Tensors that the facts name."""
+
+
+@dataclass(frozen=True)
+class Hints:
+    """A sentence to begin the advice with."""
+
+    instead: str = ""
+
+
+@dataclass(frozen=True)
+class WeightsPoisoned(Rule):
+    """Weights or optimizer state hold NaN or infinities."""
+
+    code = "NUM013"
+    severity = Severity.ERROR
+    since = "0.1"
+    rehearsed = True
+    everywhere = True
+
+    def detect(
+        self, nonfinite: Nonfinite, loads: Loads, machine: Machine, buffers: Rows[NormBufferRow]
+    ) -> Iterator[Finding]:
+        birth = nonfinite.birth
+        if nonfinite.step is None and (first := next(iter(buffers), None)) is not None:
+            yield _spoiled(first, machine)
+        if birth is None or not birth.was_there:
+            return
+        what = "a parameter" if birth.phase == "parameter" else "the optimizer's state"
+        used = f", first used at {birth.site}" if birth.site is not None else ""
+        tensors = (
+            f"; {nonfinite.tensors[0].name} is among what it spoiled" if nonfinite.tensors else ""
+        )
+        load = loads.spoiled("module" if birth.phase == "parameter" else "optimizer")
+        held = (
+            f"{what} held {'NaN' if birth.value == 'nan' else birth.value} before step "
+            f"{birth.step} began"
+        )
+        came = f"; {_brought(load)}" if load is not None else ""
+        yield Finding(
+            birth.site if load is None else load.site,
+            f"{held}{came}{used}{tensors}",
+            steps=1,
+            per_step=1 / max(1, nonfinite.steps),
+            seen_on=machine.device,
+            facts=nonfinite.facts,
+            hints=Hints("Look at what was loaded before the run: audit checkpoint FILE. "),
+        )
+
+    def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:
+        for checkpoint in checkpoints.each:
+            bad = checkpoint.poisoned
+            if not bad:
+                continue
+            worst = max(
+                bad,
+                key=lambda tensor: (
+                    tensor.tally.nonfinite / tensor.tally.count if tensor.tally else 0.0
+                ),
+            )
+            more = f", and {len(bad) - 1} more tensors" if len(bad) > 1 else ""
+            yield Finding(
+                None,
+                f"{checkpoint.name}: {worst.name} is {_share(worst)}{more} (it holds "
+                f"{len(checkpoint.scan.tensors)} tensors)",
+                steps=1,
+                seen_on="source",
+                facts=(
+                    ("file", checkpoint.scan.path),
+                    *((each.name, _share(each)) for each in bad[:LISTED]),
+                ),
+                hints=Hints(checkpoints.instead),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        then = (
+            ""
+            if finding.site is not None
+            else "Do not go on from this file; audit run names the line that made the value."
+        )
+        return Remedy(f"{finding.hints_as(Hints).instead}{then}".strip())
+
+
+def _brought(load: Load) -> str:
+    more = f" and {load.bad - 1} more tensors" if load.bad > 1 else ""
+    return f"the state that {load.owner} loads here is not finite in {load.tensors[0]}{more}"
+
+
+def _share(tensor: TensorFacts) -> str:
+    tally = tensor.tally
+    if tally is None:
+        return "unknown"
+    counts = (("NaN", tally.nan), ("inf", tally.positive_inf), ("-inf", tally.negative_inf))
+    return " and ".join(f"{100 * n / tally.count:.3g}% {name}" for name, n in counts if n)
+
+
+def _spoiled(found: NormBufferRow, machine: Machine) -> Finding:
+    value = "NaN" if found.value == "nan" else found.value
+    return Finding(
+        found.site,
+        f"{found.buffer} of a {found.owner} that runs here holds {value} by step {found.step} of "
+        "the diagnostic pass, and the weights are finite: what guards them comes behind the "
+        "forward that changed it, and every evaluation from now on is not finite",
+        steps=1,
+        seen_on=machine.device,
+        hints=Hints("Look at isfinite(batch) before the forward; make the statistics anew. "),
+    )
+
+
+LETS = {
+    "division": "it divides by what can be 0",
+    "logarithm": "nothing keeps what it is given above 0",
+    "missing": "missing values of the table that was read pass through",
+    "written": "it writes such a value",
+}
+
+
+@dataclass(frozen=True)
+class BatchNotFinite(Rule):
+    """A batch holds NaN or infinities, and they reach the weights."""
+
+    code = "NUM015"
+    severity = Severity.ERROR
+    since = "0.1"
+    rehearsed = True
+    everywhere = True
+
+    def detect(self, nonfinite: Nonfinite, machine: Machine, source: Source) -> Iterator[Finding]:
+        birth = nonfinite.birth
+        if birth is None or not birth.came_with_data:
+            return
+        bad = birth.inputs[0].share_nonfinite if birth.inputs else None
+        share = f" ({bad:.3g} of it)" if bad else ""
+        value = "NaN" if birth.value == "nan" else birth.value
+        reached = (
+            f"after step {nonfinite.step} {nonfinite.tensors[0]} was not finite"
+            if nonfinite.tensors
+            else ""
+        )
+        made = _made(birth, source)
+        path = [] if made is None else [made.site]
+        path += [site for site in (birth.entered, birth.site) if site is not None]
+        yield Finding(
+            path[0] if path else None,
+            f"the data of step {birth.step} held {value}{share} {_used(birth, made)}; {reached}",
+            steps=1,
+            per_step=1 / max(1, nonfinite.steps),
+            seen_on=machine.device,
+            facts=nonfinite.facts,
+            places=tuple(_places(path)),
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Look for the sample: check isfinite in the dataset or the collate function, and drop "
+            "or repair it there."
+        )
+
+
+def _made(birth: Birth, source: Source) -> Leak | None:
+    """The line that can have made it, else the one where the dataset hands it on."""
+    from_the_start = birth.step == 0
+    kind = "nan" if birth.value == "nan" else "inf"
+    made = leak(source, kind, from_the_start=from_the_start)
+    if made is None and from_the_start and birth.value == "-inf":
+        made = prepared(source)
+    return made or (handed_on(source, birth.dataset) if birth.dataset else None)
+
+
+def _used(birth: Birth, made: Leak | None) -> str:
+    """How it came to the operator that used it first."""
+    first = f"first used at {_quoted(birth.site)}"
+    if made is not None and made.kind == "handed":
+        return f"that the dataset hands on here; {first}"
+    if made is not None:
+        return f"which can come from this line ({LETS[made.kind]}); {first}"
+    if birth.entered in (None, birth.site):
+        return "when it was first used here"
+    return f"when it went into the model here; {first}"
+
+
+def _quoted(site: Site | None) -> str:
+    return "a line that was not seen" if site is None else f"{site}, `{shorten(site.text)}`"
+
+
+def _places(path: Sequence[Site]) -> Iterator[FoundAt]:
+    """The way of the value, where it is more than one line."""
+    sites = list(dict.fromkeys(path))
+    return (FoundAt(site, shorten(site.text)) for site in sites if len(sites) > 1)

@@ -1,0 +1,148 @@
+"""NUM004 and 5: values that half precision does not hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from auditor import amounts
+from auditor.evidence.recorded.amp import Amp
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.op_ranges import LARGEST, Delicate, OpRanges
+from auditor.evidence.table import Rows
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+from .rows import UpdateRow
+
+
+@dataclass(frozen=True)
+class HalfNearOverflow(Rule):
+    """Activations in float16 come near its largest number."""
+
+    code = "NUM004"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+
+    bits: float = knob(
+        2.0, "Powers of two between the largest value and 65504 below which it is reported."
+    )
+
+    def detect(self, numerics: OpRanges, amp: Amp, machine: Machine) -> Iterator[Finding]:
+        yield from self._near(numerics, machine)
+        if amp.skipped:
+            seen = f"GradScaler skipped {len(amp.skipped)} of {len(amp.updates)} steps"
+            yield from self._over(numerics, seen, machine)
+        elif numerics.loss_lost:
+            seen = f"the loss was not finite in any of {numerics.loss_lost} backwards"
+            yield from self._over(numerics, seen, machine, Severity.ERROR)
+
+    def _over(
+        self, numerics: OpRanges, seen: str, machine: Machine, severity: Severity | None = None
+    ) -> Iterator[Finding]:
+        calls = (call for call in numerics.of("output") if call.overflowed)
+        for site, group in groupby(sorted(calls, key=_place), key=lambda call: call.site):
+            here = list(group)
+            worst = max(here, key=lambda call: call.overflowed)
+            yield Finding(
+                site,
+                f"{worst.op} overflowed in float16, which ends at 65504, in {worst.overflowed} of "
+                f"{worst.n} calls; {seen}",
+                steps=worst.steps,
+                per_step=sum(call.overflowed for call in here) / max(1, numerics.steps),
+                seen_on=machine.device,
+                severity=severity,
+                facts=worst.facts,
+            )
+
+    def _near(self, numerics: OpRanges, machine: Machine) -> Iterator[Finding]:
+        calls = sorted(numerics.of("output"), key=_place)
+        for site, group in groupby(calls, key=lambda call: call.site):
+            near = [call for call in group if 0.0 <= _headroom(call) < self.bits]
+            if not near:
+                continue
+            worst = min(near, key=_headroom)
+            yield Finding(
+                site,
+                f"{worst.op} gave values up to {_peak(worst):.4g} in float16, which ends at 65504: "
+                f"{_headroom(worst):.2g} powers of two are left",
+                steps=worst.steps,
+                per_step=sum(numerics.per_step(call) for call in near),
+                seen_on=machine.device,
+                facts=(*worst.facts, ("headroom", f"{_headroom(worst):.2g} powers of two")),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Use bfloat16, which has the range of float32; else scale the values down (normalise "
+            "before the product), or run "
+            "this part in float32 with autocast off around it."
+        )
+
+
+def _place(call: Delicate) -> tuple[str, int]:
+    return call.site.file, call.site.line
+
+
+def _peak(call: Delicate) -> float:
+    return max(abs(call.low or 0.0), abs(call.high or 0.0))
+
+
+def _headroom(call: Delicate) -> float:
+    """Powers of two up to the largest float16; negative for what is not finite, infinite for
+    zeros.
+    """
+    peak = _peak(call)
+    if not math.isfinite(peak):
+        return -1.0
+    return math.log2(LARGEST["float16"] / peak) if peak > 0 else math.inf
+
+
+BITS = {"float16": 11, "bfloat16": 8}
+"""Bits of significand: an update below 2 ** -(bits + 1) of the weight is rounded away."""
+
+
+LEAST = 100
+"""Updates that must have been looked at."""
+
+
+@dataclass(frozen=True)
+class UpdatesRoundedAway(Rule):
+    """Updates are too small for the dtype of the weights, and are rounded away."""
+
+    code = "NUM005"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+
+    share: float = knob(0.5, "Share of the updates that were lost from which it is reported.")
+    fewest: int = knob(3, "Steps of the optimizer below which nothing is reported.")
+
+    def detect(self, updates: Rows[UpdateRow], machine: Machine) -> Iterator[Finding]:
+        for each in updates:
+            if each.steps < self.fewest or each.asked < LEAST or each.share < self.share:
+                continue
+            least = 2.0 ** -(BITS.get(each.dtype, 8) + 1)
+            yield Finding(
+                each.site,
+                f"{each.optimizer} leaves {amounts.percent(each.share)} of the {each.dtype} "
+                "weights that have a gradient as they are: an update "
+                f"at a rate of {each.rate:g} is below {least:.1g} of the weight and rounded away",
+                steps=each.steps,
+                per_step=1.0,
+                seen_on=machine.device,
+                facts=(
+                    ("updates looked at", f"{each.asked} in {each.steps} steps"),
+                    ("lost", f"{each.kept}"),
+                ),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Keep the weights in float32 and compute under torch.autocast; or take an optimizer "
+            "that rounds at random or keeps "
+            "a copy in float32."
+        )

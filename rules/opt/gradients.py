@@ -1,0 +1,257 @@
+"""OPT002, 5 and 8: gradients cleared and added up."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.evidence.grouping import by_line, together
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.recorded.timed_calls import CallingLine
+from auditor.evidence.source.call_arguments import CallArgument, given
+from auditor.evidence.source.config_values import Configs
+from auditor.evidence.source.files import Source, name_of
+from auditor.evidence.table import Rows
+from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.permit import ANY, Permit
+from auditor.recordings.schema import ZeroGradRow
+from auditor.rule import Rule, knob
+
+from .rows import MicroBatchRow, UnclearedRow
+
+FILLS = "zero_grad(set_to_none=False) fills every gradient with zeros"
+BY_HAND = "zero_() fills gradients with zeros that the next backward adds to,"
+
+
+@dataclass(frozen=True)
+class Hints:
+    """The call on the line that is given ``set_to_none``, and as what."""
+
+    call: str
+    asked: CallArgument
+
+
+@dataclass(frozen=True)
+class GradientsFilledWithZeros(Rule):
+    """Gradients are filled with zeros instead of being dropped."""
+
+    code = "OPT002"
+    severity = Severity.NOTE
+    since = "0.1"
+    edits = (
+        Permit("drop_keyword", (ANY,), "set_to_none"),
+        Permit("set_keyword", (ANY, ".zero_grad"), "set_to_none", "True", elsewhere=True),
+    )
+
+    share: float = knob(0.5, "Share of the diagnosed steps from which it is reported.")
+
+    def detect(
+        self,
+        cleared: Rows[ZeroGradRow],
+        steps: Steps,
+        machine: Machine,
+        source: Source,
+        configs: Configs,
+    ) -> Iterator[Finding]:
+        watched = len(steps.loud)
+        filled = (row for row in cleared if not row.set_to_none and row.step < watched)
+        for calls in by_line(filled):
+            zeroing = CallingLine(calls[0].site, tuple(calls), watched)
+            if not zeroing.pattern.usual(self.share):
+                continue
+            said = BY_HAND if any(call.owner == "Tensor" for call in calls) else FILLS
+            asked = given(source, configs, zeroing.site, "zero_grad", "set_to_none", ran=False)
+            yield Finding(
+                zeroing.site,
+                f"{said} on {zeroing.pattern}" + (f": {asked.said}" if asked.written else ""),
+                steps=len(zeroing.pattern.seen),
+                per_step=zeroing.per_step,
+                seen_on=machine.device,
+                facts=(
+                    (
+                        "host time",
+                        f"{amounts.duration(zeroing.us_per_step)} per step (diagnostic pass)",
+                    ),
+                ),
+                hints=Hints(
+                    call=source.call_with_keyword(zeroing.site, "set_to_none"), asked=asked
+                ),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = "Drop set_to_none: the default sets gradients to None."
+        hints = finding.hints_as(Hints)
+        call, asked = hints.call, hints.asked
+        if not call and not asked.written:
+            return Remedy("Set gradients to None, as zero_grad() does by default.")
+        if finding.site is None:
+            return Remedy(text)
+        reason = (
+            "a parameter that gets no gradient is skipped, while a zero gradient still moves it "
+            "under momentum or weight decay; "
+            "and code that reads p.grad may meet None"
+        )
+        if asked.written:  # dropping it would take the choice away from who decides
+            text = "Let set_to_none be True, which is the default."
+            return Remedy(
+                text + asked.advice, asked.edits("True", reason=reason), refused=asked.refused
+            )
+        return Remedy(
+            text, (Edit(finding.site, "drop_keyword", call, "set_to_none", reason=reason),)
+        )
+
+
+def _clearing(tree: ast.Module, call: ast.Call | None) -> set[str]:
+    """``optimizer.zero_grad()`` of each ``optimizer.step()`` of a file."""
+    steps = (
+        node.func
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and name_of(node.func) == "step"
+    )
+    return {
+        f"{ast.unparse(each.value)}.zero_grad()"
+        for each in steps
+        if isinstance(each, ast.Attribute)
+    }
+
+
+@dataclass(frozen=True)
+class Opt005Hints:
+    """``zero_grad()`` before the backward, where it can be written there."""
+
+    edit: Edit | None
+
+
+@dataclass(frozen=True)
+class GradientsPileUp(Rule):
+    """Gradients are never cleared: every step adds to those of all steps before."""
+
+    code = "OPT005"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+    edits = (Permit("insert_before", value=r"[\w.]+\.zero_grad\(\)", made=_clearing),)
+
+    fewest: int = knob(
+        3, "Steps on which gradients must have piled up before anything is reported."
+    )
+
+    def detect(
+        self, uncleared: Rows[UnclearedRow], machine: Machine, source: Source
+    ) -> Iterator[Finding]:
+        for piling in uncleared:
+            # of the first step that was watched nobody knows
+            if piling.steps <= self.fewest or piling.piled != piling.steps - 1:
+                continue
+            backward = piling.site_of(piling.backward_at)
+            yield Finding(
+                piling.site,
+                f"{piling.optimizer} steps with the gradients of all earlier steps added up: "
+                "nothing cleared them on any of "
+                f"{piling.piled} steps",
+                steps=piling.piled,
+                per_step=1.0,
+                seen_on=machine.device,
+                facts=(("added up by the backward at", str(backward)),) if backward else (),
+                hints=Opt005Hints(_edit(piling, source)),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        edit = finding.hints_as(Opt005Hints).edit
+        text = (
+            "Call optimizer.zero_grad() once for each step(): before the backward, or right after "
+            "the step."
+        )
+        return Remedy(text, () if edit is None else (edit,))
+
+
+def _edit(piling: UnclearedRow, source: Source) -> Edit | None:
+    """``zero_grad()`` before the backward, where that is in the function that steps and the line
+    names the optimizer.
+    """
+    site, backward = piling.site, piling.site_of(piling.backward_at)
+    if (
+        site is None
+        or backward is None
+        or (site.file, site.function) != (backward.file, backward.function)
+    ):
+        return None
+    stepped = [
+        call.func.value
+        for call in source.calls_at(site)
+        if name_of(call.func) == "step" and isinstance(call.func, ast.Attribute)
+    ]
+    if len(stepped) != 1 or not _names_it(stepped[0], source, piling.optimizer):
+        return None
+    reason = "the weights change in another way from now on: by the gradient of each batch alone"
+    return Edit(
+        backward, "insert_before", value=f"{ast.unparse(stepped[0])}.zero_grad()", reason=reason
+    )
+
+
+def _names_it(stepped: ast.expr, source: Source, optimizer: str) -> bool:
+    """False of a GradScaler's ``step``, and of what was not made as an optimizer of this class
+    under this name.
+    """
+    name = name_of(stepped)
+    made = (
+        node for file in source.texts for node in source.nodes(file) if isinstance(node, ast.Assign)
+    )
+    named = (node.value for node in made if any(name_of(target) == name for target in node.targets))
+    return any(isinstance(value, ast.Call) and name_of(value.func) == optimizer for value in named)
+
+
+FOLLOW_SCALE = ("SGD", "ASGD")
+"""Optimizers whose update grows with the gradients; others divide by their size."""
+
+
+@dataclass(frozen=True)
+class LossNotDivided(Rule):
+    """Gradients of several micro-batches are added up, and no loss is divided by their number"""
+
+    code = "OPT008"
+    severity = Severity.NOTE
+    since = "0.1"
+
+    least: int = knob(3, "Steps of the optimizer in which it must have happened.")
+    share: float = knob(0.9, "Share of the steps with several passes that these must be.")
+
+    def detect(
+        self, micro_batches: Rows[MicroBatchRow], source: Source, machine: Machine
+    ) -> Iterator[Finding]:
+        for steps in together(micro_batches, lambda row: (row.at, row.optimizer)):
+            site, optimizer = steps[0].site, steps[0].optimizer
+            undivided = sum(step.undivided for step in steps)
+            if optimizer not in FOLLOW_SCALE or undivided < self.least:
+                continue
+            if undivided < self.share * len(steps) or _is_given(source, site):
+                continue
+            n = Counter(step.n for step in steps).most_common(1)[0][0]
+            yield Finding(
+                site,
+                f"{n} backward passes add up the gradients of means over a micro-batch each, and "
+                f"nothing divides them: {optimizer} steps {n} times as far as for one batch of "
+                "that size",
+                steps=undivided,
+                seen_on=machine.device,
+                facts=(("micro-batches of a step", str(n)),),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Divide the loss by the number of micro-batches before backward, and choose the "
+            "learning rate for their mean."
+        )
+
+
+def _is_given(source: Source, site: Site) -> bool:
+    """Whether the line's backward is given a gradient to begin with."""
+    calls: list[ast.Call] = [
+        call for call in source.calls_at(site) if name_of(call.func) == "backward"
+    ]
+    names = {item.arg for call in calls for item in call.keywords}
+    return any(call.args for call in calls) or bool(names - {"retain_graph", "create_graph"})

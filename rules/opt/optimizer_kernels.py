@@ -1,0 +1,215 @@
+"""OPT001 and 3: optimizers that launch a kernel for each tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from auditor import amounts
+from auditor.evidence.grouping import together
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.step_pattern import step_pattern
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.source.call_arguments import CallArgument, given
+from auditor.evidence.source.config_values import Configs
+from auditor.evidence.source.files import Source
+from auditor.evidence.table import Evidence, Rows
+from auditor.evidence.trace.optimizer import MANY_LAUNCHES, OptimizerCalls
+from auditor.model import Finding, Remedy, Severity
+from auditor.model.what_if import Change
+from auditor.permit import OPTIMIZERS, Permit
+from auditor.rule import Rule, knob
+
+from .rows import SingleTensorStepRow
+
+
+@dataclass(frozen=True)
+class RunsOptimizerCalls(OptimizerCalls):
+    """:class:`OptimizerCalls` of a run with a GPU. A rehearsal has no trace, and nothing of it
+    here.
+    """
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> Self:
+        """From the trace, as the base."""
+        return cls() if evidence.recording.device.shadow else super().build(evidence)
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What switches foreach off on the one line that makes the optimizer."""
+
+    foreach: CallArgument | None
+
+
+@dataclass(frozen=True)
+class OptimizerStepsOneByOne(Rule):
+    """The optimizer launches its kernels for each parameter alone."""
+
+    code = "OPT001"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    rehearsed = True
+    edits = (Permit("set_keyword", OPTIMIZERS, "foreach", "True", elsewhere=True),)
+
+    launches: int = knob(MANY_LAUNCHES, "Kernel launches in one step() from which it is reported.")
+    share: float = knob(0.5, "Share of the rehearsed steps on which it must step.")
+
+    def detect(
+        self,
+        optimizer: RunsOptimizerCalls,
+        stepped: Rows[SingleTensorStepRow],
+        steps: Steps,
+        *,
+        machine: Machine,
+        source: Source,
+        configs: Configs,
+    ) -> Iterator[Finding]:
+        yield from self.in_trace(optimizer, source, configs)
+        watched = len(steps.loud)
+        own = (row for row in stepped if row.site is not None and row.step < watched)
+        for calls in together(own, _maker):
+            first, n = calls[0], sum(call.n for call in calls)
+            operators = sum(call.operators for call in calls) / n
+            pattern = step_pattern({call.step for call in calls}, watched)
+            if operators < self.launches or not pattern.usual(self.share):
+                continue
+            yield Finding(
+                first.made or first.site,
+                f"{first.name} is set to step one parameter after the other: "
+                f"{amounts.digits(operators)} operators in each step(), each a launch on a GPU",
+                steps=len(pattern.seen),
+                per_step=n / watched,
+                seen_on=machine.device,
+                facts=(("steps at", str(first.site)),),
+                hints=Hints(_foreach([first.name], source, configs)),
+            )
+
+    def in_trace(
+        self, optimizer: OptimizerCalls, source: Source, configs: Configs
+    ) -> Iterator[Finding]:
+        if not optimizer.one_by_one or optimizer.launches_per_call < self.launches:
+            return
+        loud = optimizer.marked
+        priced = loud and optimizer.idle_us_per_step > 0
+        yield Finding(
+            optimizer.where.site,
+            f"{' and '.join(optimizer.names)}{optimizer.where} launches "
+            f"{amounts.digits(optimizer.launches_per_call)} kernels in each step(), "
+            f"{amounts.duration(optimizer.us_per_step)} of host time per step, one parameter after "
+            "the other",
+            steps=optimizer.steps if loud else 0,
+            per_step=optimizer.calls / optimizer.steps,
+            lost_us_per_step=optimizer.idle_us_per_step if priced else None,
+            basis="estimated" if priced else "none",
+            seen_on="trace",
+            severity=None if loud else Severity.NOTE,
+            facts=(
+                ("share of the steps on the host", f"{amounts.percent(optimizer.host_share)}"),
+                (
+                    "device idle between its launches",
+                    f"{amounts.duration(optimizer.idle_us_per_step)} per step",
+                ),
+            ),
+            hints=Hints(_foreach(optimizer.names, source, configs)),
+            changes=(Change("optimizer launches"),) if priced else (),
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = (
+            "Give the optimizer foreach=True, or fused=True where it has it (Adam, AdamW, SGD and "
+            "Adagrad of torch)."
+        )
+        foreach = finding.hints_as(Hints).foreach
+        if foreach is None:
+            return Remedy(text)
+        reason = (
+            "the same arithmetic on lists of tensors: the last bits of the parameters may differ"
+        )
+        return Remedy(
+            text + foreach.advice, foreach.edits("True", reason=reason), refused=foreach.refused
+        )
+
+
+def _maker(row: SingleTensorStepRow) -> tuple[str, str]:
+    """What the rows of one optimizer share: the line that made it, or the one that steps it."""
+    return str(row.made or row.site), row.name
+
+
+def _foreach(names: Sequence[str], source: Source, configs: Configs) -> CallArgument | None:
+    """What switches foreach off on the one line that makes the optimizer; None where something else
+    forbids it.
+    """
+    site = source.only_call(names[0], given="foreach", lacking="fused") if len(names) == 1 else None
+    return None if site is None else given(source, configs, site, names[0], "foreach", ran=False)
+
+
+FUSED = frozenset({"Adam", "AdamW"})
+"""Optimizers of torch that have had a fused CUDA implementation since 2.0. SGD's came with 2.3, and
+a trace does not say which torch wrote it."""
+
+
+@dataclass(frozen=True)
+class Opt003Hints:
+    """What the optimizer is given as ``fused``."""
+
+    fused: CallArgument
+
+
+@dataclass(frozen=True)
+class FusedOptimizerNotUsed(Rule):
+    """The optimizer's fused implementation is not used."""
+
+    code = "OPT003"
+    severity = Severity.NOTE
+    since = "0.1"
+    edits = (
+        Permit(
+            "set_keyword",
+            tuple(f"torch.optim.{name}" for name in sorted(FUSED)),
+            "fused",
+            "True",
+            elsewhere=True,
+        ),
+    )
+
+    share: float = knob(
+        0.05, "Share of the steps' time on the host inside step() from which it is reported."
+    )
+
+    def detect(
+        self, optimizer: OptimizerCalls, source: Source, configs: Configs
+    ) -> Iterator[Finding]:
+        could = [name for name in optimizer.names if name in FUSED]
+        foreach = optimizer.foreach and optimizer.launches_per_call > 0 and not optimizer.fused
+        if (
+            not could
+            or not foreach
+            or len(optimizer.names) > 1
+            or optimizer.host_share < self.share
+        ):
+            return
+        made_at = source.only_call(could[0], lacking="foreach")
+        yield Finding(
+            optimizer.where.site,
+            f"{could[0]}{optimizer.where} steps with foreach operators, "
+            f"{amounts.percent(optimizer.host_share)} of the steps' time on the host: "
+            "fused=True does the same in one pass",
+            steps=optimizer.steps if optimizer.marked else 0,
+            per_step=optimizer.calls / optimizer.steps,
+            seen_on="trace",
+            facts=(("launches per step()", amounts.digits(optimizer.launches_per_call)),),
+            hints=Opt003Hints(given(source, configs, made_at, could[0], "fused", ran=False)),
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = "Pass fused=True to the optimizer; measure it, and keep what is faster."
+        fused = finding.hints_as(Opt003Hints).fused
+        if fused.site is None:
+            return Remedy(text)
+        reason = "the fused kernel rounds in another order: the last bits of the parameters differ"
+        return Remedy(
+            text + fused.advice, fused.edits("True", reason=reason), refused=fused.refused
+        )

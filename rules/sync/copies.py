@@ -1,0 +1,249 @@
+"""SYNC006, 7, 10 and 11: copies to the device that make the host wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from auditor.evidence.recorded.copies import Copies
+from auditor.evidence.source.config_values import Configs
+from auditor.evidence.source.files import Source, Span
+from auditor.evidence.source.host_made import Made, host_made
+from auditor.evidence.trace.host_waits import TraceWaits, WaitPlace
+from auditor.model import Finding, Remedy, Severity, Site
+from auditor.rule import knob
+
+from ..copying import ON_DEVICE, CopyRule, Moves, made_on_device
+from ..placing import places_of
+from .waiting import waits_in_trace
+
+Known = tuple[tuple[tuple[Site, str, Span | None], Made], ...]
+"""Calls that move a tensor, each with who makes that on the host."""
+
+DRAWN = (
+    " Random numbers then come from the device's generator and differ: a run is then not the same as "
+    "before."
+)
+
+
+@dataclass(frozen=True)
+class Hints(Moves):
+    """Whether what is copied indexes a tensor of the device; who makes it on the host."""
+
+    indexes: bool = False
+    made: Known = ()
+
+
+def _made_at(made: Known) -> str:
+    if not made:
+        return ""
+    lines = dict.fromkeys(f"`{site}`" for _, one in made for site in one.sites)
+    return f"; it is made on the host by torch.{', torch.'.join(_names(made))} ({', '.join(lines)})"
+
+
+def _names(made: Known) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for _, one in made for name in one.names))
+
+
+@dataclass(frozen=True)
+class BlockingCopyEveryStep(CopyRule):
+    """A host tensor is copied to the device and the host waits for it."""
+
+    code = "SYNC006"
+    severity = Severity.WARNING
+    since = "0.1"
+    edits = (ON_DEVICE,)
+    leads = 2
+
+    def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:
+        for place in self.usual(copies.sites("tensor", blocking=True)):
+            what = (
+                f"an index of the host's ({place.amount}) is"
+                if place.indexes
+                else f"{place.amount} are"
+            )
+            there = "it is there" if place.indexes else "they are there"
+            moves = self.waiting_moves(place, source, configs)
+            how = (
+                ""
+                if place.indexes
+                else f" ({place.memory} memory, "
+                f"{self.waits_because(moves) or 'no non_blocking=True'})"
+            )
+            made = [(move, host_made(source, move[0], move[2])) for move in place.moves]
+            known = tuple((move, one) for move, one in made if one is not None)
+            if len(known) < len(made) or place.waits_elsewhere:
+                known = ()
+            message = (
+                f"{what} copied to the device on {place.pattern} and the host waits until "
+                f"{there}{how}"
+            )
+            yield self.report(
+                copies,
+                place,
+                place.site,
+                message + _made_at(known),
+                places=places_of(place.site, *(site for _, one in known for site in one.sites)),
+                hints=Hints(moves, place.indexes, known),
+            )
+
+    def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
+        return waits_in_trace(waits, waits.of("copy to device"), self._sentence)
+
+    def _sentence(self, place: WaitPlace) -> str:
+        what = f"`{place.operator}`" if place.operator else f"{place.api}"
+        size = f" ({place.amount})" if place.amount else ""
+        return f"{what} makes a blocking copy to the device{size}"
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        if finding.hints_as(Hints).indexes:
+            return Remedy(
+                "Make the index a tensor on the device before its first use "
+                "(torch.as_tensor(index, device=...)): an array or a "
+                "tensor of the host is copied anew at each line that indexes with it."
+            )
+        if made := finding.hints_as(Hints).made:
+            where = ", ".join(f"torch.{name}" for name in _names(made))
+            drawn = any(one.drawn for _, one in made)
+            edits = [edit for move, one in made for edit in made_on_device([move], one.patched)]
+            return Remedy(
+                f"Make it on the device: pass device= to {where}." + (DRAWN if drawn else ""),
+                tuple(edits),
+            )
+        advice, refused = self.decided_elsewhere(finding)
+        return Remedy(
+            "Keep the tensor on the device, or copy it from pinned memory with non_blocking=True "
+            "(the source must then not "
+            f"change before the copy is done).{advice}",
+            refused=refused,
+        )
+
+
+@dataclass(frozen=True)
+class AsyncCopyFromPageableMemory(CopyRule):
+    """``non_blocking=True`` copies from memory that is not pinned."""
+
+    code = "SYNC007"
+    severity = Severity.WARNING
+    since = "0.1"
+    leads = 3
+
+    small: int = knob(
+        64_000,
+        "Bytes a copy up to which it is a note: the driver stages so little without waiting.",
+    )
+
+    def detect(self, copies: Copies) -> Iterator[Finding]:
+        for place in self.usual(
+            copies.sites("tensor", "made on the host", blocking=False, pinned=False)
+        ):
+            message = (
+                f"non_blocking=True copies {place.amount} from pageable memory on {place.pattern}: "
+                "it is staged by the host first, and nothing overlaps"
+            )
+            small = place.bytes_per_step <= self.small * place.per_step
+            yield self.report(
+                copies, place, place.site, message, severity=Severity.NOTE if small else None
+            )
+
+    def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
+        places = waits.of("copy to device", "copy to host", "copy", asynchronous=True)
+        large = [place for place in places if not 0 <= place.copied <= self.small * place.n]
+        yield from waits_in_trace(waits, large, self._sentence)
+        for finding in waits_in_trace(
+            waits, (place for place in places if place not in large), self._sentence
+        ):
+            yield replace(finding, severity=Severity.NOTE)
+
+    def _sentence(self, place: WaitPlace) -> str:
+        what = f"`{place.operator}`" if place.operator else f"{place.api}"
+        size = f" ({place.amount})" if place.amount else ""
+        side = "to" if place.cause == "copy to host" else "from"
+        return (
+            f"{what} makes an asynchronous copy {side} pageable memory{size}, which blocks all the "
+            "same"
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Copy from pinned memory: DataLoader(pin_memory=True), or one pinned buffer that is "
+            "filled each step."
+        )
+
+
+@dataclass(frozen=True)
+class Sync010Hints:
+    """The calls that move it, and the function of torch that makes it."""
+
+    moves: tuple[tuple[Site, str, Span | None], ...]
+    makes: str  # empty where the line moves something else
+
+
+@dataclass(frozen=True)
+class TensorMadeOnHostThenMoved(CopyRule):
+    """A tensor is made on the host and moved to the device, every step."""
+
+    code = "SYNC010"
+    severity = Severity.WARNING
+    since = "0.1"
+    edits = (ON_DEVICE,)
+    leads = 4
+
+    def detect(self, copies: Copies, source: Source) -> Iterator[Finding]:
+        for place in self.usual(copies.sites("made on the host", blocking=True)):
+            message = (
+                f"a tensor of {place.amount} is made on the host and moved to the device on "
+                f"{place.pattern}: {copies.host_waits}"
+            )
+            hints = Sync010Hints(place.moves, source.makes_at(place.site))
+            yield self.report(copies, place, place.site, message, hints=hints)
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = (
+            "Make it where it is used: pass device= to the function that makes it. Random numbers "
+            "then come from the "
+            "device's generator and differ."
+        )
+        hints = finding.hints_as(Sync010Hints)
+        return Remedy(text, tuple(made_on_device(hints.moves, hints.makes)))
+
+
+@dataclass(frozen=True)
+class Sync011Hints:
+    """Whether the values are written on the line, and not made anew."""
+
+    written: bool
+
+
+@dataclass(frozen=True)
+class ConstantSentEveryStep(CopyRule):
+    """Python numbers are sent to the device in the step."""
+
+    code = "SYNC011"
+    severity = Severity.WARNING
+    since = "0.1"
+    leads = 5
+
+    def detect(self, copies: Copies) -> Iterator[Finding]:
+        for place in self.usual(copies.sites("constant", blocking=True)):
+            what = (
+                f"Python numbers ({place.amount})"
+                if place.written
+                else f"numbers ({place.amount}) made on the host"
+            )
+            message = f"{what} are sent to the device on {place.pattern}: {copies.host_waits} for the copy"
+            yield self.report(copies, place, place.site, message, hints=Sync011Hints(place.written))
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        once = "Make the tensor once, before the loop"
+        if finding.hints_as(Sync011Hints).written:
+            return Remedy(
+                f"{once}; a scalar that changes can be made with torch.full((), value, "
+                "device=...), which copies nothing."
+            )
+        return Remedy(
+            f"{once}, where its values stay the same. Values that come anew (an environment's "
+            "observation) must be copied, but "
+            "need not be waited for: send several together, from pinned memory with "
+            "non_blocking=True."
+        )

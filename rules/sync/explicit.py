@@ -1,0 +1,377 @@
+"""SYNC004, 8 and 9: calls that wait for the device."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import ClassVar
+
+from auditor import amounts
+from auditor.evidence.recorded.device_calls import CallSite, DeviceCalls
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.snapshot.file import SnapshotData, snapshot_of
+from auditor.evidence.snapshot.history import LOSSES, Allocations, Course
+from auditor.evidence.snapshot.segments import Origins, origins_of
+from auditor.evidence.snapshot.what_if import without_flushes
+from auditor.evidence.source.files import Source
+from auditor.evidence.table import Evidence, Table
+from auditor.evidence.trace.host_waits import TraceWaits
+from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.permit import Permit
+from auditor.rule import NotLooked, Rule, knob
+
+from ..pricing import between
+from .driver_calls import DriverCalls, TraceDriver
+from .waiting import waits_in_trace
+
+WAITS = ("synchronize", "Event.synchronize", "Stream.synchronize")
+
+
+@dataclass(frozen=True)
+class Hints:
+    """Whether the call is a statement of its own."""
+
+    alone: bool = False
+
+
+@dataclass(frozen=True)
+class ExplicitSynchronize(Rule):
+    """The step waits for the device on purpose."""
+
+    code = "SYNC004"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+    edits = (
+        Permit(
+            "drop_statement",
+            ("torch.cuda.synchronize", "torch.accelerator.synchronize", ".synchronize"),
+        ),
+    )
+
+    share: float = knob(0.5, "Share of the steps from which an explicit synchronize is reported.")
+
+    def detect(self, calls: DeviceCalls, machine: Machine, source: Source) -> Iterator[Finding]:
+        seen = [site for site in calls.sites(WAITS) if site.pattern.usual(self.share)]
+        if not seen:
+            machine.nothing_seen_without_cuda("calls behind a check for a GPU did not happen")
+        for site in seen:
+            waits = (
+                "the host waits for the GPU"
+                if machine.cuda
+                else "on a GPU the host would wait for all queued work"
+            )
+            yield Finding(
+                site.site,
+                f"{site.name}() on {site.pattern}: {waits}{site.pattern.phases}",
+                steps=len(site.pattern.seen),
+                per_step=site.per_step,
+                lost_us_per_step=site.us_per_step if machine.cuda else None,
+                basis="estimated" if machine.cuda else "none",
+                seen_on=machine.device,
+                severity=None if machine.gpu_path else Severity.NOTE,
+                facts=site.facts,
+                hints=Hints(
+                    alone=site.name == "synchronize"
+                    and source.stands_alone(site.site, "synchronize")
+                ),
+            )
+
+    def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
+        return waits_in_trace(
+            waits, waits.of("explicit"), lambda place: f"{place.api} without an operator around it"
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = "Remove it; to time work on the device use torch.cuda.Event(enable_timing=True)."
+        if finding.site is None or not finding.hints_as(Hints).alone:
+            return Remedy(text)
+        reason = (
+            "what is trained stays the same, but host timers around it would no longer time the "
+            "device's work"
+        )
+        return Remedy(
+            text, (Edit(finding.site, "drop_statement", call="synchronize", reason=reason),)
+        )
+
+
+@dataclass(frozen=True)
+class SynchronousMemset(Rule):
+    """The host waits for a memset in the step."""
+
+    code = "SYNC008"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(
+        0.5, "Share of the trace's steps from which it is a warning; below it is a note."
+    )
+
+    def detect(self, driver: TraceDriver) -> Iterator[Finding]:
+        priced = driver.marked and driver.timed
+        for calls in driver.memsets:
+            inside = (
+                (("host time inside", f"{amounts.duration(calls.us / calls.n)} a call"),)
+                if driver.timed
+                else ()
+            )
+            seen = calls.pattern()
+            often = (
+                f"on {seen}"
+                if driver.marked
+                else f"{calls.n} times in the trace, which marks no steps"
+            )
+            memory = f" of {calls.memory.lower()} memory" if calls.memory else ""
+            yield Finding(
+                calls.site,
+                f"{calls.api}{memory} holds the host {often}",
+                steps=len(seen.seen) if driver.marked else 0,
+                per_step=sum(calls.per_step) / seen.of if driver.marked else 0.0,
+                lost_us_per_step=sum(calls.lost_us) / seen.of if priced else None,
+                basis="estimated" if priced else "none",
+                seen_on="trace",
+                severity=None if self._usual(driver, calls) else Severity.NOTE,
+                facts=(*inside, ("calls", str(calls.n))),
+                changes=(calls.without(),) if priced else (),
+            )
+
+    def _usual(self, driver: TraceDriver, calls: DriverCalls) -> bool:
+        return driver.marked and calls.pattern().share >= self.share
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Call the Async form on torch's current stream, or zero a tensor on the device with "
+            "zero_()."
+        )
+
+
+COMMANDS = {
+    "reset_peak_memory_stats": "the peak that is read later is only that of one step",
+    "reset_accumulated_memory_stats": "the totals that are read later are only those of one step",
+    "empty_cache": "cached blocks go back to the device and must be fetched again by the next step",
+    "ipc_collect": "it looks for memory shared with other processes",
+}
+QUERIES = {
+    "memory_stats": "it copies all of the allocator's counters into a dict",
+    "memory_summary": "it formats all of the allocator's counters",
+    "memory_snapshot": "it walks all of the allocator's blocks",
+    "mem_get_info": "it asks the driver",
+    "max_memory_allocated": "it copies all of the allocator's counters to read one",
+    "memory_allocated": "it copies all of the allocator's counters to read one",
+    "memory_reserved": "it copies all of the allocator's counters to read one",
+    "max_memory_reserved": "it copies all of the allocator's counters to read one",
+}
+HOMES = ("torch.cuda", "torch.accelerator")
+COLLECTIONS = {"gc.collect": "a full collection looks at every container object of the process"}
+UNPRICED = {
+    "cpu": "free on a CPU, it would cost on a GPU",
+    "rehearsal": "seen in rehearsal, which gives no times",
+    "null": "seen on a null device, which gives no times",
+}
+WHAT_IT_DOES = COMMANDS | QUERIES | COLLECTIONS
+
+
+@dataclass(frozen=True)
+class Sync009Hints:
+    """The function that is called, and whether the call is a statement of its own."""
+
+    call: str = ""
+    alone: bool = False
+
+
+@dataclass(frozen=True)
+class AllocatorCallEveryStep(Rule):
+    """Memory housekeeping runs on every step."""
+
+    code = "SYNC009"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+    edits = (
+        Permit(
+            "drop_statement",
+            tuple(f"{home}.{name}" for home in HOMES for name in COMMANDS if "reset_" in name),
+            safe=True,
+        ),
+        Permit(
+            "drop_statement",
+            (*(f"{home}.{name}" for home in HOMES for name in (*COMMANDS, *QUERIES)), *COLLECTIONS),
+        ),
+    )
+
+    share: float = knob(0.5, "Share of the steps from which a call is reported.")
+    query_cost: float = knob(
+        0.005, "Share of the step's time from which a query of the counters is reported."
+    )
+    collect_cost: float = knob(
+        0.01, "Share of the step's time from which gc.collect() is reported."
+    )
+    flushes: int = knob(
+        5,
+        "In a snapshot alone: times that the cache was given back in the second half of its "
+        "history.",
+    )
+    again: float = knob(
+        1.0,
+        "In a snapshot alone: bytes obtained again there, in multiples of the highest reserved "
+        "memory.",
+    )
+
+    def detect(
+        self, calls: DeviceCalls, steps: Steps, machine: Machine, source: Source
+    ) -> Iterator[Finding]:
+        seen = [
+            site for site in self._costly(calls, steps, machine) if site.pattern.usual(self.share)
+        ]
+        if not seen:
+            machine.nothing_seen_without_cuda("calls behind a check for a GPU did not happen")
+        for site in seen:
+            priced = machine.cuda or site.name in COLLECTIONS
+            price = (
+                f"{amounts.duration(site.us_per_step)} per step"
+                if priced
+                else UNPRICED[machine.device]
+            )
+            found = Finding(
+                site.site,
+                f"{site.name}() on {site.pattern}: {WHAT_IT_DOES[site.name]} ({price}){site.pattern.phases}",
+                steps=len(site.pattern.seen),
+                per_step=site.per_step,
+                lost_us_per_step=site.us_per_step if priced else None,
+                basis="measured" if priced else "none",
+                seen_on=machine.device,
+                severity=Severity.NOTE
+                if site.name in QUERIES or not (priced or machine.gpu_path)
+                else None,
+                facts=site.facts,
+                hints=Sync009Hints(
+                    call=site.name,
+                    alone=source.stands_alone(site.site, site.name.rpartition(".")[2]),
+                ),
+            )
+            yield between(found, site.price) if priced else found
+
+    def in_snapshot(self, churn: CacheChurn) -> Iterator[Finding]:
+        if (
+            churn.flushes < self.flushes
+            or churn.again_bytes < self.again * churn.peak_reserved
+            or churn.retries
+        ):
+            return
+        who = (
+            "empty_cache() here"
+            if churn.site is not None
+            else "something (the history does not tell what: empty_cache?)"
+        )
+        yield Finding(
+            churn.site,
+            f"{who} gave the cache back to the device {churn.flushes} times in the second half of "
+            "the history, and "
+            f"{amounts.size(churn.again_bytes)} had to be obtained again by cudaMalloc",
+            basis="none",
+            seen_on="snapshot",
+            facts=churn.facts,
+        )
+
+    def _costly(self, calls: DeviceCalls, steps: Steps, machine: Machine) -> Iterator[CallSite]:
+        """Calls that matter: commands always, queries and collections where they take a measurable
+        share of the step.
+        """
+        yield from calls.sites(COMMANDS)
+        priced = [(COLLECTIONS, self.collect_cost)] + (
+            [(QUERIES, self.query_cost)] if machine.cuda else []
+        )
+        for names, cost in priced:
+            yield from (
+                site for site in calls.sites(names) if steps.share_of_step(site.us_per_step) >= cost
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = "Move it out of the step: once after the warm-up, or every so many steps."
+        hints = finding.hints_as(Sync009Hints)
+        if finding.site is None or not hints.alone:
+            return Remedy(text)
+        safe = hints.call.startswith("reset_")
+        reason = (
+            "it only resets counters"
+            if safe
+            else "a run close to its limit may lean on the memory that this frees"
+        )
+        edit = Edit(
+            finding.site,
+            "drop_statement",
+            call=hints.call.rpartition(".")[2],
+            safe=safe,
+            reason=reason,
+        )
+        return Remedy(text, (edit,))
+
+
+# -- cache churn -----------------------------------------------------------------------------------
+# Cached memory that goes back to the device and is obtained again: what ``empty_cache`` in a loop
+# looks like from below.
+
+
+@dataclass(frozen=True)
+class CacheChurn(Table):
+    """The second half of a device's history: ``flushes`` of the cache, and the bytes that were
+    obtained again after one.
+
+    ``site`` is the line that called ``empty_cache`` most often; None where the history does not
+    tell who did.
+    """
+
+    parts: ClassVar[tuple[str, ...]] = ()
+    files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
+
+    flushes: int = 0
+    retries: int = 0
+    again_bytes: int = 0
+    peak_reserved: int = 0
+    site: Site | None = None
+    facts: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> CacheChurn:
+        """From the history of the device whose memory came back most. Raises :class:`NotLooked`
+        without one.
+        """
+        course = max(evidence.get(Allocations).devices, key=lambda each: each.late_churn)
+        data = snapshot_of(evidence)
+        try:
+            flushes, site = _flushes(data, course, origins_of(evidence))
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise NotLooked(
+                f"the snapshot's history has another layout than torch's: {type(error).__name__}"
+            ) from None
+        kept = without_flushes(evidence, course) if flushes and not course.retries else ()
+        return cls(
+            flushes,
+            course.retries,
+            course.late_churn,
+            course.peak_reserved,
+            site,
+            (*course.facts, *kept),
+        )
+
+
+def _flushes(data: SnapshotData, course: Course, origins: Origins) -> tuple[int, Site | None]:
+    trace = data.trace(course.device)
+    late, calls = 0, Counter[Site]()
+    for lost, group in groupby(enumerate(trace), key=lambda item: item[1]["action"] in LOSSES):
+        index, event = next(group)
+        if not lost or index < len(trace) // 2:
+            continue
+        late += 1
+        frames = event.get("frames") or ()
+        site = (
+            origins.site(frames)
+            if any("empty_cache" in frame["name"] for frame in frames)
+            else None
+        )
+        if site is not None:
+            calls[site] += 1
+    return late, max(calls, key=calls.__getitem__, default=None)
