@@ -11,14 +11,11 @@ import numpy as np
 
 from auditor.timeline import copies as copying
 from auditor.timeline import frames
-from auditor.timeline.casts import AwkwardProducts, Casts, awkward_products, casts
-from auditor.timeline.communication import Communication, communication
 from auditor.timeline.composition import Composition, composition
 from auditor.timeline.device import DeviceUse, Launches, devices, launch_delay_ns, launches
 from auditor.timeline.frames import Place
 from auditor.timeline.idle import Idle, doing, idle
 from auditor.timeline.intervals import Intervals, union, without
-from auditor.timeline.memory import MemoryUse, memory_use
 from auditor.timeline.naming import STREAM_ORDERED, is_launch, is_step, mask, plain
 from auditor.timeline.patterns import (
     Attention,
@@ -45,12 +42,20 @@ from auditor.timeline.replay.schedule import Sources, schedule
 from auditor.timeline.replay.what_if import Costs, Replays
 from auditor.timeline.steps import Steps, steps
 from auditor.timeline.totals import (
+    AwkwardProducts,
     CallTotal,
+    Casts,
+    Communication,
     KernelTotal,
+    MemoryUse,
     OperatorTotal,
+    awkward_products,
     call_totals,
+    casts,
+    communication,
     kernel_totals,
     launching_operator,
+    memory_use,
     operator_totals,
 )
 from auditor.timeline.trace import MEMSET, Codes, Ints, Trace

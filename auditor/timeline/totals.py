@@ -1,12 +1,17 @@
-"""Totals by name: operators with their own time on host and device, kernels, and runtime calls."""
+"""What is added up over a trace: time by kind of work, memory, collectives and casts."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
-from auditor.timeline.device import Launches
+from auditor.timeline.device import DeviceUse, Launches
+from auditor.timeline.intervals import Intervals, groups, union
+from auditor.timeline.naming import is_communication, mask
+from auditor.timeline.operands import is_half, shapes, types
 from auditor.timeline.steps import Steps
 from auditor.timeline.trace import KERNEL, Ints, Trace
 from auditor.timeline.tree import CallTree
@@ -119,3 +124,174 @@ def call_totals(trace: Trace, steps: Steps) -> tuple[CallTotal, ...]:
         for code in np.flatnonzero(number).tolist()
     ]
     return tuple(sorted(found, key=lambda one: (-one.ns, one.name)))
+
+
+HOST = 0
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """One device's memory events. Totals are bytes, -1 where the torch that recorded them wrote
+    none.
+    """
+
+    device_type: int
+    """0 host, 1 CUDA or HIP."""
+    device: int
+    allocations: int
+    frees: int
+    net_bytes: int
+    peak_allocated: int
+    peak_reserved: int
+    first_reserved: int
+    allocated_at_step_ends: Ints
+    """Last total at or before the end of each step; -1 before the first event."""
+
+
+def memory_use(trace: Trace, steps: Steps) -> tuple[MemoryUse, ...]:
+    """Memory events of a trace by device; empty where memory was not profiled."""
+    events = trace.memory
+    keys = events.device_type.astype(np.int64) * (1 << 33) + events.device
+    keys[~mask(trace.names, events.name, lambda name: name == "[memory]")] = -(1 << 62)
+    return tuple(_use(trace, rows, steps) for key, rows in groups(keys) if key != -(1 << 62))
+
+
+def _use(trace: Trace, rows: Ints, steps: Steps) -> MemoryUse:
+    events = trace.memory
+    rows = rows[np.argsort(events.start[rows], kind="stable")]
+    size, total, reserved = events.bytes[rows], events.allocated[rows], events.reserved[rows]
+    place = np.searchsorted(events.start[rows], steps.end, side="right") - 1
+    return MemoryUse(
+        device_type=int(events.device_type[rows[0]]),
+        device=int(events.device[rows[0]]),
+        allocations=int((size > 0).sum()),
+        frees=int((size < 0).sum()),
+        net_bytes=int(size.sum()),
+        peak_allocated=int(total.max()),
+        peak_reserved=int(reserved.max()),
+        first_reserved=int(reserved[0]),
+        allocated_at_step_ends=np.where(place >= 0, total[np.maximum(place, 0)], -1),
+    )
+
+
+_SIGNATURE = re.compile(r"[(<]")
+
+
+@dataclass(frozen=True)
+class Communication:
+    """Communication of one device. Times in ns; *exposed* is time with a collective and no other
+    kernel running.
+    """
+
+    device: int
+    rows: Ints
+    """Rows of :class:`Work` that communicate, in order of time."""
+    busy: Intervals
+    exposed: Intervals
+    names: dict[str, int]
+    """Kernels by name without arguments."""
+    compute_ns: int
+    """Time in which other kernels ran."""
+
+    @property
+    def overlap_share(self) -> float:
+        """Part of communication that computation hid."""
+        return 1 - self.exposed.length / self.busy.length if self.busy.length else 0.0
+
+
+def communication(trace: Trace, use: DeviceUse) -> Communication | None:
+    """Communication of a device, None without any."""
+    work = trace.work
+    kernels = use.rows[work.kind[use.rows] == KERNEL]
+    talking = mask(trace.names, work.name[kernels], is_communication)
+    if not talking.any():
+        return None
+    rows, other = kernels[talking], kernels[~talking]
+    rows = rows[np.argsort(work.start[rows], kind="stable")]
+    busy = union(work.start[rows], work.end[rows])
+    compute = union(work.start[other], work.end[other])
+    names = Counter(_SIGNATURE.split(trace.names[code])[0] for code in work.name[rows].tolist())
+    return Communication(
+        use.device, rows, busy, _without(busy, compute), dict(names.most_common()), compute.length
+    )
+
+
+def _without(these: Intervals, others: Intervals) -> Intervals:
+    """What ``these`` cover and ``others`` do not."""
+    if not len(others.start):
+        return these
+    low, high = min(these.start[0], others.start[0]), max(these.end[-1], others.end[-1])
+    free = Intervals(np.concatenate(([low], others.end)), np.concatenate((others.start, [high])))
+    solid = free.end > free.start
+    return these.within(Intervals(free.start[solid], free.end[solid]))
+
+
+TENSOR_CORE_MULTIPLE = 8
+PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1}
+"""Operators of matrix products, and the place of their first factor."""
+
+
+@dataclass(frozen=True)
+class Casts:
+    """``aten::_to_copy`` that ran a kernel: a conversion on the device. ``ns`` is the device time
+    of those kernels.
+    """
+
+    rows: Ints
+    ns: int
+
+
+def casts(trace: Trace, tree: CallTree, launcher: Ints) -> Casts:
+    """Conversions on the device. Copies between devices are no kernels, and not among them."""
+    converting = mask(trace.names, tree.name, lambda name: name == "aten::_to_copy")
+    work = np.flatnonzero((trace.work.kind == KERNEL) & (launcher >= 0))
+    row = launcher[work]
+    above = np.where(converting[row], row, tree.nearest(row, converting)) if len(row) else row
+    inside = above >= 0
+    spent = (trace.work.end - trace.work.start)[work[inside]]
+    return Casts(np.unique(above[inside]), int(spent.sum()))
+
+
+@dataclass(frozen=True)
+class AwkwardProducts:
+    """16-bit products with an inner or last size that is no multiple of 8. ``looked`` is False
+    without recorded shapes.
+    """
+
+    looked: bool
+    sizes: tuple[tuple[str, int], ...]
+    """``k x n`` of the products, and their device time in ns, the longest first."""
+    ns: int
+
+
+def awkward_products(trace: Trace, launched_ns: Ints) -> AwkwardProducts:
+    """Products on 16-bit inputs whose sizes do not fit the tensor cores' tiles."""
+    spans = trace.operators
+    wanted = mask(trace.names, spans.name, lambda name: name in PRODUCTS)
+    rows = np.flatnonzero(wanted & (spans.shapes >= 0) & (spans.types >= 0))
+    keys = np.stack((spans.name[rows], spans.shapes[rows], spans.types[rows]), axis=1)
+    unique, first, which = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    time = np.bincount(which.ravel(), weights=launched_ns[rows], minlength=len(unique))
+    found: dict[str, int] = {}
+    for row, ns in zip(rows[first].tolist(), time.tolist(), strict=True):
+        if size := _awkward(trace, row):
+            found[size] = found.get(size, 0) + int(ns)
+    longest = sorted(found.items(), key=lambda item: -item[1])
+    return AwkwardProducts(bool(len(rows)), tuple(longest), sum(found.values()))
+
+
+def _awkward(trace: Trace, row: int) -> str:
+    """``k x n`` of a 16-bit product where one of them is no multiple of 8, else empty."""
+    sizes, kinds = shapes(trace, row), types(trace, row)
+    place = PRODUCTS[trace.names[trace.operators.name[row]]]
+    if (
+        len(sizes) < place + 2
+        or len(kinds) < place + 2
+        or not (is_half(kinds[place]) and is_half(kinds[place + 1]))
+    ):
+        return ""
+    left, right = sizes[place], sizes[place + 1]
+    if len(left) < 2 or len(right) < 2:
+        return ""
+    k, n = left[-1], right[-1]
+    return f"{k} x {n}" if k % TENSOR_CORE_MULTIPLE or n % TENSOR_CORE_MULTIPLE else ""

@@ -1,19 +1,23 @@
-"""Arithmetic of a trace: which matrix products ran in which precision, on a device of which
-generation, and what casting cost.
-"""
+"""AMP001 to 3: precision of matrix products."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from auditor import amounts
+from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence, Table
 from auditor.evidence.trace.facts import kernel_timeline
+from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.permit import Permit
+from auditor.rule import NotLooked, Rule, knob
 
 if TYPE_CHECKING:
     from auditor.timeline import Timeline
+
 
 HALF, TF32, FP32 = "16-bit", "tf32", "fp32"
 """Words of :mod:`auditor.timeline.precision`."""
@@ -154,3 +158,168 @@ def _capability(line: Timeline) -> int:
         (major for pattern, major in _GENERATIONS if any(pattern.search(name) for name in kernels)),
         0,
     )
+
+
+TENSOR_CORES, AMPERE = 7, 8
+"""Compute capabilities: Volta has fp16 tensor cores, Ampere bf16 and TF32."""
+
+
+@dataclass(frozen=True)
+class NoMixedPrecision(Rule):
+    """Matrix products and convolutions run in fp32 although the device has 16-bit tensor cores."""
+
+    code = "AMP001"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(
+        0.1, "Share of kernel time in fp32 and TF32 products from which it is reported."
+    )
+    of_step: float = knob(
+        0.05, "Share of the steps' time in these products below which it is a note."
+    )
+    half: float = knob(
+        0.01, "Share of kernel time in 16-bit products from which mixed precision is in use."
+    )
+
+    def detect(self, precision: Precision) -> Iterator[Finding]:
+        slow = precision.share(FP32, TF32)
+        able = precision.amd or precision.capability >= TENSOR_CORES
+        if not able or slow < self.share or precision.share(HALF, "8-bit") >= self.half:
+            return
+        first = not precision.amd and precision.capability < AMPERE
+        loud = first and precision.marked and precision.step_share(FP32) >= self.of_step
+        yield Finding(
+            None,
+            f"{amounts.percent(slow)} of the kernel time is matrix products and convolutions in "
+            f"fp32{_or_tf32(precision)}, none in 16 bits: "
+            f"{precision.device or 'the device'} has tensor cores for them",
+            steps=precision.steps if precision.marked else 0,
+            seen_on="trace",
+            severity=None if loud else Severity.NOTE,
+            facts=precision.facts,
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            'Run forward and loss under torch.autocast("cuda", dtype=torch.bfloat16), before '
+            "Ampere torch.float16 with "
+            "torch.amp.GradScaler; compare the loss curves."
+        )
+
+
+def _or_tf32(precision: Precision) -> str:
+    return " or TF32" if precision.share(TF32) > 0 else ""
+
+
+TF32_SINCE = 8
+"""Compute capability from which NVIDIA's devices have TF32."""
+
+HIGH = 'torch.set_float32_matmul_precision("high")'
+
+
+@dataclass(frozen=True)
+class Hints:
+    """The lines that ``remedy`` may edit."""
+
+    off_at: Site | None  # where TF32 is switched off
+    trains_at: Site | None  # the only backward
+
+
+@dataclass(frozen=True)
+class Tf32Off(Rule):
+    """fp32 matrix products run without TF32 on a device that has it."""
+
+    code = "AMP002"
+    severity = Severity.WARNING
+    since = "0.1"
+    edits = (
+        Permit("set_constant", ("torch.backends.cuda.matmul.allow_tf32",), "allow_tf32", "True"),
+        Permit("insert_after_imports", value=re.escape(HIGH)),
+    )
+
+    share: float = knob(
+        0.1, "Share of kernel time in fp32 matrix products from which it is reported."
+    )
+    of_step: float = knob(
+        0.05, "Share of the steps' time in fp32 products below which it is a note."
+    )
+
+    def detect(self, precision: Precision, source: Source) -> Iterator[Finding]:
+        slow = precision.matmul_share(FP32)
+        if (
+            precision.amd
+            or precision.capability < TF32_SINCE
+            or slow < self.share
+            or precision.matmul_share(TF32) > 0
+        ):
+            return
+        loud = precision.marked and slow * precision.busy >= self.of_step
+        yield Finding(
+            None,
+            f"{amounts.percent(slow)} of the kernel time is matrix products in full fp32: "
+            f"{precision.device or 'the device'} has TF32, "
+            "and no product uses it",
+            steps=precision.steps if precision.marked else 0,
+            seen_on="trace",
+            severity=None if loud else Severity.NOTE,
+            facts=precision.facts,
+            hints=Hints(
+                off_at=source.only_flag("matmul.allow_tf32", value=False),
+                trains_at=source.only_call("backward"),
+            ),
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = (
+            'Call torch.set_float32_matmul_precision("high") once at the start, or use bf16 '
+            "autocast."
+        )
+        hints = finding.hints_as(Hints)
+        off, site = hints.off_at, hints.trains_at
+        reason = "matrix products keep 10 bits of their inputs' mantissa instead of 23"
+        if off is not None:
+            return Remedy(
+                text,
+                (Edit(off, "set_constant", keyword="allow_tf32", value="True", reason=reason),),
+            )
+        if site is None:
+            return Remedy(text)
+        return Remedy(text, (Edit(site, "insert_after_imports", value=HIGH, reason=reason),))
+
+
+@dataclass(frozen=True)
+class AwkwardProductSizes(Rule):
+    """16-bit matrix products have sizes that are no multiples of 8."""
+
+    code = "AMP003"
+    severity = Severity.NOTE
+    since = "0.1"
+
+    share: float = knob(0.1, "Share of kernel time in such products from which it is reported.")
+
+    def detect(self, precision: Precision) -> Iterator[Finding]:
+        if not precision.shapes:
+            raise NotLooked("the trace holds no shapes: record it with record_shapes=True")
+        us = sum(time for _, time in precision.awkward)
+        if us < self.share * precision.kernel_us:
+            return
+        sizes = precision.awkward
+        yield Finding(
+            None,
+            "16-bit products whose sizes are no multiples of 8 take "
+            f"{amounts.percent(us / precision.kernel_us)} of the kernel time: "
+            f"most of it with k x n = {sizes[0][0]}",
+            steps=precision.steps if precision.marked else 0,
+            seen_on="trace",
+            facts=tuple(
+                (f"k x n = {size}", f"{amounts.percent(time / precision.kernel_us)} of kernel time")
+                for size, time in sizes[:5]
+            ),
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Pad the size (vocabulary, classes, sequence) up to a multiple of 8, better 64, and "
+            "mask what was added."
+        )

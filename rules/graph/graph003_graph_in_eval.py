@@ -16,8 +16,8 @@ from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 from ..placing import places_of
+from .left_out import for_nobody
 from .rows import EvalRow, StrayRow
-from .unused_graphs import for_nobody
 
 NO_GRAD = "torch.no_grad()"
 

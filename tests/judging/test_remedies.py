@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.rules.amp.amp002_tf32_off import Hints as Tf32Hints
 from auditor.rules.amp.amp006_scaler_misused import unscale_call
+from auditor.rules.amp.precision import Hints as Tf32Hints
 from auditor.rules.cfg.autotuning import Hints as AutotuningHints
 from auditor.rules.reading import ReadHints
 

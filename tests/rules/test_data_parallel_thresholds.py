@@ -6,6 +6,12 @@ from dataclasses import replace
 
 import pytest
 from auditor.rules.comp.compiled import GradientsAtOnce
+from auditor.rules.dist.averaging import (
+    AveragedTooOften,
+    BuffersSentUnchanged,
+    SearchForNothing,
+    SteppedUnaveraged,
+)
 from auditor.rules.dist.collective_order import Call, CollectiveOrder, Parting, RanksPart
 from auditor.rules.dist.communication import (
     BarrierEveryStep,
@@ -13,10 +19,6 @@ from auditor.rules.dist.communication import (
     Collectives,
     ManySmallCollectives,
 )
-from auditor.rules.dist.dist005_synced_micro_batches import AveragedTooOften
-from auditor.rules.dist.dist006_unused_parameters_sought import SearchForNothing
-from auditor.rules.dist.dist013_stepped_unaveraged import SteppedUnaveraged
-from auditor.rules.dist.dist014_buffers_sent_unchanged import BuffersSentUnchanged
 from auditor.rules.dist.rank_batches import (
     FewSamplesNormed,
     SameBatchesOnAllRanks,

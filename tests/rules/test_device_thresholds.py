@@ -7,11 +7,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.rules.amp.amp001_no_mixed_precision import NoMixedPrecision
-from auditor.rules.amp.amp002_tf32_off import Tf32Off
-from auditor.rules.amp.amp003_awkward_sizes import AwkwardProductSizes
 from auditor.rules.amp.half import CastThrash
-from auditor.rules.amp.precision import FP32, HALF, TF32, Precision
+from auditor.rules.amp.precision import (
+    FP32,
+    HALF,
+    TF32,
+    AwkwardProductSizes,
+    NoMixedPrecision,
+    Precision,
+    Tf32Off,
+)
 from auditor.rules.cfg.autotuning import Autotuning, AutotuningEveryStep, NewSizes
 from auditor.rules.cfg.cfg002_bias_before_norm import BiasBeforeBatchNorm
 from auditor.rules.cfg.modes import LayoutTransposedAroundConvolutions
@@ -30,7 +35,7 @@ from auditor.rules.kern.device_idle import (
     LaunchQueueFull,
     UnfusedAttention,
 )
-from auditor.rules.kern.kern006_loop_indexing import LoopOverIndex
+from auditor.rules.kern.loops import LoopOverIndex
 from auditor.rules.opt.optimizer_kernels import FusedOptimizerNotUsed, OptimizerStepsOneByOne
 from auditor.rules.opt.rows import SingleTensorStepRow
 

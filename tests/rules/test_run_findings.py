@@ -11,12 +11,10 @@ from auditor.rules.amp.half import LossInHalf
 from auditor.rules.cfg.cfg008_float64_creeps import Float64InTheStep
 from auditor.rules.cfg.rows import DoubleParametersRow
 from auditor.rules.graph.graph003_graph_in_eval import GraphRecordedInEvaluation
-from auditor.rules.graph.graph005_never_trained import ParametersNeverTrained
-from auditor.rules.graph.graph006_left_out import TrainableTensorLeftOut
 from auditor.rules.graph.kept import GradientsKeepTheirGraph
+from auditor.rules.graph.left_out import ParametersNeverTrained, TrainableTensorLeftOut
 from auditor.rules.graph.rows import CycleRow, EvalRow, StrayRow
-from auditor.rules.kern.indexing_loops import IndexingLoop, IndexingLoops
-from auditor.rules.kern.kern006_loop_indexing import LoopOverIndex
+from auditor.rules.kern.loops import IndexingLoop, IndexingLoops, LoopOverIndex
 from auditor.rules.num.bad_input import BatchNotFinite, WeightsPoisoned
 from auditor.rules.num.half_range import HalfNearOverflow
 from auditor.rules.num.nonfinite import BadTensor, Birth, InputRange, Nonfinite

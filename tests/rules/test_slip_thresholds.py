@@ -11,11 +11,10 @@ from auditor.rules.ckpt.ckpt009_kept_state_is_live import KeptStateIsLive
 from auditor.rules.ckpt.resumed import ResumedInPart
 from auditor.rules.ckpt.rows import KeptStateRow, PartialResumeRow
 from auditor.rules.data.datasets import FileReadAgain, TensorOfListOfArrays, WorkersDrawAlike
-from auditor.rules.graph.graph008_one_backward_for_all import OneBackwardForAll
+from auditor.rules.graph.left_out import OneBackwardForAll
 from auditor.rules.graph.rows import SummedRow
-from auditor.rules.kern.kern007_module_piece_by_piece import ModulePieceByPiece
 from auditor.rules.kern.kern008_forwards_in_row import ForwardsInRow, ForwardsOfSmallBatches, InRow
-from auditor.rules.kern.module_loops import ModuleLoop, ModuleLoops
+from auditor.rules.kern.loops import ModuleLoop, ModuleLoops, ModulePieceByPiece
 from auditor.rules.mem.one_change import AllDifferences, HooksPileUp
 from auditor.rules.mem.rows import DifferencesRow, KeptHookRow
 from auditor.rules.opt.clipping import ClippingMisplaced

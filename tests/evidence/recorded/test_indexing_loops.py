@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.kern.indexing_loops import IndexingLoop, IndexingLoops
+from auditor.rules.kern.loops import IndexingLoop, IndexingLoops
 
 PASSES = {"passes": [{"name": "numbers", "steps": 2}, {"name": "loud", "steps": 9}]}
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.kern.indexing_loops import IndexingLoops
-from auditor.rules.kern.module_loops import ModuleLoops
+from auditor.rules.kern.loops import IndexingLoops, ModuleLoops
 
 from auditor.evidence.recorded.loop_times import LoopTimes
 from tests.evidence.recorded.rows import steps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.kern.module_loops import ModuleLoops
+from auditor.rules.kern.loops import ModuleLoops
 
 TEXT = """def value(x):
     return net(x)

@@ -1,0 +1,271 @@
+"""DIST005, 6, 13 and 14: what ranks average."""
+
+from __future__ import annotations
+from auditor import amounts
+from auditor.evidence.recorded.data_parallel import DataParallel
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.source.files import Source
+from auditor.evidence.table import Rows
+from auditor.model import Edit
+from auditor.model import Finding
+from auditor.model import Remedy
+from auditor.model import Severity
+from auditor.permit import ANY
+from auditor.permit import Permit
+from auditor.rule import Rule
+from auditor.rule import knob
+from .rows import BufferBroadcastRow
+from .rows import CollectiveRow
+from ..placing import places_of
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+
+
+@dataclass(frozen=True)
+class AveragedTooOften(Rule):
+    """Gradients are averaged over the ranks more than once for a step of the optimizer"""
+
+    code = "DIST005"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    least: int = knob(3, "Steps of an optimizer for which it must have happened.")
+    share: float = knob(0.5, "Share of its steps that this must be at least.")
+    ranks: int = knob(2, "Ranks below which nothing is sent.")
+
+    def detect(self, modules: DataParallel, machine: Machine) -> Iterator[Finding]:
+        for module in modules.each:
+            often = [n for n in module.averaged if n > 1]
+            if module.ranks < self.ranks or len(often) < self.least:
+                continue
+            if len(often) < self.share * len(module.averaged):
+                continue
+            usual = int(median(often))
+            yield Finding(
+                module.at,
+                f"gradients of `{module.what}` are averaged over {module.ranks} ranks after each "
+                f"of {usual} backward passes; the last of them is enough",
+                steps=len(often),
+                per_step=float(usual - 1),
+                seen_on=machine.device,
+                facts=(
+                    ("averaged for a step of the optimizer", f"{usual} times"),
+                    ("gradients", amounts.size(module.nbytes)),
+                    (
+                        "sent for nothing by each rank",
+                        f"{amounts.size((usual - 1) * module.nbytes)} per step",
+                    ),
+                ),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Run forward and backward of every micro-batch but the last one in `with "
+            "model.no_sync():`; both must be inside. Where these are several losses of one batch, "
+            "add them and call backward once."
+        )
+
+
+@dataclass(frozen=True)
+class SearchForNothing(Rule):
+    """DistributedDataParallel looks for unused parameters on each step, and there are none"""
+
+    code = "DIST006"
+    severity = Severity.NOTE
+    since = "0.1"
+    edits = (Permit("drop_keyword", (ANY,), "find_unused_parameters"),)
+
+    least: int = knob(5, "Steps of an optimizer whose backward passes must have reached all.")
+    ranks: int = knob(2, "Ranks below which it is not reported.")
+
+    def detect(self, modules: DataParallel, machine: Machine, source: Source) -> Iterator[Finding]:
+        for module in modules.each:
+            if not module.find_unused or module.unused != 0 or module.ranks < self.ranks:
+                continue
+            steps = sum(1 for n in module.averaged if n)
+            if steps < self.least:
+                continue
+            call = ""
+            if module.made_at is not None:
+                call = source.call_with_keyword(module.made_at, "find_unused_parameters")
+            yield Finding(
+                module.made_at,
+                f"`{module.what}` was given find_unused_parameters, and each backward pass reached "
+                "all of its parameters",
+                steps=steps,
+                seen_on=machine.device,
+                facts=(
+                    ("backward passes", amounts.count(sum(module.averaged), "pass", "passes")),
+                    ("of these with an unused parameter", "none"),
+                ),
+                hints=Construction(call),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = "Drop find_unused_parameters: torch says so when a parameter is left out after all."
+        call = finding.hints_as(Construction).name
+        if finding.site is None or not call:
+            return Remedy(text)
+        reason = "a step that the audit did not see may leave a parameter out, which raises then"
+        return Remedy(
+            text,
+            (Edit(finding.site, "drop_keyword", call, "find_unused_parameters", reason=reason),),
+        )
+
+
+@dataclass(frozen=True)
+class Construction:
+    """Last name of the call that is given the keyword; empty where it is not on the line."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class SteppedUnaveraged(Rule):
+    """The optimizer steps on gradients that were not averaged over the ranks"""
+
+    code = "DIST013"
+    severity = Severity.ERROR
+    since = "0.1"
+
+    least: int = knob(1, "Steps on partly averaged gradients from which it is reported.")
+    alone: int = knob(5, "Steps from which it is reported where no backward averaged any.")
+    ranks: int = knob(2, "Ranks below which nothing is averaged.")
+    sent: float = knob(
+        0.25, "Share of the gradients' bytes that the program sends itself, from which nothing is reported."
+    )
+
+    def detect(
+        self, modules: DataParallel, collectives: Rows[CollectiveRow], machine: Machine
+    ) -> Iterator[Finding]:
+        sent: Counter[int] = Counter()
+        for row in collectives:
+            sent[row.step] += row.bytes
+        most = max(sent.values(), default=0)
+        for module in modules.each:
+            least = self.least if module.averaged else self.alone
+            if module.ranks < self.ranks or len(module.apart) < least:
+                continue
+            if most >= self.sent * module.nbytes:
+                continue
+            places = Counter((each.entered_at, each.backward_at) for each in module.apart)
+            entered_at, backward_at = places.most_common(1)[0][0]
+            last = module.apart[-1]
+            before = (
+                "none before it averages them either"
+                if not last.averaged
+                else f"only {amounts.count(last.averaged, 'earlier pass', 'earlier passes')} "
+                "averaged them"
+            )
+            yield Finding(
+                entered_at or backward_at,
+                f"the last backward before `{module.what}` is stepped runs inside no_sync(), and "
+                f"{before}: the {module.ranks} ranks step on different gradients",
+                steps=len(module.apart),
+                per_step=1.0,
+                seen_on=machine.device,
+                facts=(
+                    (
+                        "steps on gradients that are not averaged",
+                        f"{len(module.apart)} of {module.stepped}",
+                    ),
+                    ("backward passes for the last of them", _passes(last.averaged, last.local)),
+                ),
+                places=places_of(entered_at, backward_at),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Let the last micro-batch before optimizer.step() run outside of no_sync(), forward "
+            "and backward, also where an epoch ends with fewer micro-batches; all others inside."
+        )
+
+
+def _passes(averaged: int, local: int) -> str:
+    return f"{averaged} averaged, then {local} inside no_sync()"
+
+
+CLASS = "DistributedDataParallel"
+NAMES = (CLASS, "DDP")
+KEYWORDS = ("forward_sync_buffers", "broadcast_buffers")
+
+
+@dataclass(frozen=True)
+class BuffersSentUnchanged(Rule):
+    """Buffers are sent to all ranks before each forward, and none of them changes"""
+
+    code = "DIST014"
+    severity = Severity.WARNING
+    since = "0.1"
+    edits = tuple(
+        Permit(
+            "set_keyword", tuple(f"torch.nn.parallel.{name}" for name in NAMES), keyword, "False"
+        )
+        for keyword in KEYWORDS
+    )
+
+    steps: int = knob(5, "Steps of the pass in which none must have changed.")
+    least: int = knob(4096, "Bytes per step from which it is reported.")
+    much: int = knob(1 << 20, "Bytes per step from which it is a warning.")
+    ranks: int = knob(2, "Ranks below which nothing is sent.")
+
+    def detect(
+        self, broadcasts: Rows[BufferBroadcastRow], steps: Steps, machine: Machine, source: Source
+    ) -> Iterator[Finding]:
+        watched = len(steps.loud)
+        if watched < self.steps:
+            return
+        for each in broadcasts:
+            per_step = each.n / max(1, watched)
+            nbytes = each.bytes * per_step
+            if each.ranks < self.ranks or each.changed or nbytes < self.least:
+                continue
+            buffers = amounts.count(each.buffers, "buffer")
+            yield Finding(
+                each.site,
+                f"rank 0 sends the {buffers} of `{each.what}`, {amounts.size(each.bytes)}, to all "
+                f"other ranks before each forward, and none changed in {watched} steps",
+                steps=watched,
+                per_step=per_step,
+                seen_on=machine.device,
+                severity=None if nbytes >= self.much else Severity.NOTE,
+                facts=(
+                    ("sent for nothing to each rank", f"{amounts.size(round(nbytes))} per step"),
+                    ("forwards that waited for them", str(each.n)),
+                ),
+                hints=_call(source, each),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = (
+            "Pass broadcast_buffers=False (forward_sync_buffers=False from torch 2.13 on): each "
+            "rank makes these buffers itself, and nothing changes them."
+        )
+        call = finding.hints_as(Wrapping)
+        if finding.site is None or not call.name or call.keyword not in KEYWORDS:
+            return Remedy(text)
+        reason = "a buffer that a later step changes would differ between the ranks"
+        edit = Edit(finding.site, "set_keyword", call.name, call.keyword, "False", reason=reason)
+        return Remedy(text, (edit,))
+
+
+@dataclass(frozen=True)
+class Wrapping:
+    """By what name the class is called on the line (empty where it is not), and what turns the
+    broadcast off.
+    """
+
+    name: str = ""
+    keyword: str = ""
+
+
+def _call(source: Source, buffers: BufferBroadcastRow) -> Wrapping:
+    site = buffers.site
+    if site is None:
+        return Wrapping()
+    name = source.called(site, *NAMES)
+    given = [each for each in KEYWORDS if source.argument(site, name, each) is not None]
+    return Wrapping(name, given[0] if given else buffers.keyword)

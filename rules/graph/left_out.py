@@ -1,0 +1,269 @@
+"""GRAPH005, 6 and 8: parameters that get no gradient, and graphs for several losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.evidence.grouping import together
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.table import Rows
+from auditor.model import Finding, Remedy, Severity, Site
+from auditor.recordings.schema import FedRow
+from auditor.rule import Rule, knob
+
+from .rows import EvalRow, StrayRow, SummedRow
+
+
+def for_nobody(
+    graphs: Iterable[EvalRow], leaves: Iterable[StrayRow], calls: int
+) -> Iterator[EvalRow]:
+    """Lines with this many calls whose graphs a backward walks to give gradients to parameters alone
+    that no optimizer holds and whose gradients nobody looks at: a teacher, or an average of weights
+    that the program changes itself.
+    """
+    known = {leaf.name: leaf for leaf in leaves if leaf.registered and not leaf.known}
+    for each in graphs:
+        if each.n < calls or not each.walked or each.fed or each.mode == "trained":
+            continue
+        own = [known[name] for name in each.parameters if name in known]
+        if own and (each.mode == "eval" or any(leaf.changed for leaf in own)):
+            yield each
+
+
+NAMED = 3
+"""Parameters that the message names; the rest are counted."""
+
+REMEDIES = {
+    "unfed": "Find where the graph is cut: a detach(), .data, no_grad() "
+    "or argmax on the way to the loss, or a module that the forward "
+    "never calls. If it is meant, set requires_grad_(False) and leave the parameter out of the "
+    "optimizer.",
+    "still": "Look at the schedule: it ended, or the group was made "
+    "with lr=0. If it is meant, freeze the parameters: their gradients "
+    "are computed for nothing.",
+}
+
+
+@dataclass(frozen=True)
+class Hints:
+    """Why they never change: a key of ``REMEDIES``."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class ParametersNeverTrained(Rule):
+    """Parameters of the optimizer never change."""
+
+    code = "GRAPH005"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    fewest: int = knob(
+        8,
+        "Steps that the optimizer must have taken in the diagnostic pass before anything is "
+        "reported.",
+    )
+
+    def detect(self, fed: Rows[FedRow], machine: Machine) -> Iterator[Finding]:
+        for stepped in fed:
+            if stepped.steps < self.fewest:
+                continue
+            if stepped.n:
+                site = stepped.site_of(stepped.called_at) or stepped.site
+                yield _finding(stepped, site, machine, "unfed", _unfed(stepped))
+            for each in stepped.still:
+                said = (
+                    f"{stepped.optimizer} stepped its group {each.group} ({each.parameters} "
+                    f"parameters) with a rate of 0 on all of {stepped.steps} steps"
+                )
+                yield _finding(stepped, stepped.site, machine, "still", said)
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(REMEDIES[finding.hints_as(Hints).kind])
+
+
+def _unfed(stepped: FedRow) -> str:
+    names = ", ".join(each.name for each in stepped.unfed[:NAMED])
+    more = f" and {stepped.n - NAMED} more" if stepped.n > NAMED else ""
+    ran = (
+        f"; {stepped.called or 'the module that holds them'} runs here, and no gradient comes back "
+        "to it"
+        if stepped.called_at is not None
+        else ""
+    )
+    return (
+        f"{stepped.n} of {stepped.parameters} parameters of {stepped.optimizer} had no gradient in "
+        f"any of {stepped.steps} steps: {names}{more}{ran}"
+    )
+
+
+def _finding(stepped: FedRow, site: Site | None, machine: Machine, kind: str, said: str) -> Finding:
+    facts = (
+        tuple((each.name, f"shape {each.shape}") for each in stepped.unfed)
+        if kind == "unfed"
+        else ()
+    )
+    return Finding(
+        site,
+        said,
+        steps=stepped.steps,
+        per_step=1.0,
+        seen_on=machine.device,
+        facts=facts,
+        hints=Hints(kind),
+    )
+
+
+TEACHING = 3
+"""Calls from which GRAPH003 speaks of a module in evaluation mode."""
+
+LEFT_OUT = {
+    "parameters": "Give them to the optimizer: build it after the whole "
+    "model is built, from model.parameters(), and keep layers in "
+    "nn.ModuleList, not in a list. If they are meant to stay as they are, requires_grad_(False): "
+    "their gradients are computed "
+    "and kept for nothing.",
+    "hidden": "Keep them in nn.ModuleList (of a dictionary: nn.ModuleDict): then parameters(), "
+    "state_dict() and .to(device) see them.",
+    "tensor": "Make it an nn.Parameter of a module and give it to the "
+    "optimizer; or drop requires_grad if it is a constant.",
+    "unregistered": "Make it an nn.Parameter of a module, or save it and move "
+    "it by hand beside the model.",
+}
+
+
+@dataclass(frozen=True)
+class Graph006Hints:
+    """What was left out: a key of ``LEFT_OUT``."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class TrainableTensorLeftOut(Rule):
+    """A tensor gets gradients and no optimizer holds it."""
+
+    code = "GRAPH006"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    fewest: int = knob(
+        8, "Steps of the diagnostic pass that must have given the tensor a gradient."
+    )
+
+    def detect(
+        self,
+        strays: Rows[StrayRow],
+        fed: Rows[FedRow],
+        evaluations: Rows[EvalRow],
+        machine: Machine,
+    ) -> Iterator[Finding]:
+        if not len(fed):  # gradients are looked at for their own sake
+            return
+        # a teacher's: GRAPH003 names the line that records their graph
+        taught = {
+            name for place in for_nobody(evaluations, strays, TEACHING) for name in place.parameters
+        }
+        often = [each for each in strays if each.fed >= self.fewest]
+        unchanged = [each for each in often if not each.optimized and each.changed is False]
+        forgotten = [each for each in unchanged if each.registered and each.name not in taught]
+        for found in together(forgotten, lambda each: str(each.made or each.site)):
+            kind = "parameters" if found[0].made is None else "hidden"
+            yield _graph006_finding(found, kind, machine)
+        for each in unchanged:
+            if not each.registered and not each.known:
+                yield _graph006_finding([each], "tensor", machine)
+        for each in often:
+            if each.optimized and not each.registered and each.beside:
+                yield _graph006_finding([each], "unregistered", machine)
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(LEFT_OUT[finding.hints_as(Graph006Hints).kind])
+
+
+def _graph006_finding(strays: Sequence[StrayRow], kind: str, machine: Machine) -> Finding:
+    first, held = strays[0], sum(each.grad_bytes for each in strays)
+    return Finding(
+        first.made or first.site,
+        _said(strays, kind),
+        steps=first.fed,
+        per_step=1.0,
+        seen_on=machine.device,
+        severity=Severity.NOTE if kind == "unregistered" else None,
+        facts=(
+            ("gradients held", amounts.size(held)),
+            *((each.name or "a tensor", f"shape {each.shape}") for each in strays[:20]),
+        ),
+        hints=Graph006Hints(kind),
+    )
+
+
+def _said(strays: Sequence[StrayRow], kind: str) -> str:
+    name = strays[0].name or f"a tensor of shape {strays[0].shape}"
+    if kind in ("parameters", "hidden"):
+        names = ", ".join(each.name for each in strays[:NAMED])
+        more = f" and {len(strays) - NAMED} more" if len(strays) > NAMED else ""
+        where = (
+            ", since parameters() does not see modules in a plain list, tuple or dictionary"
+            if kind == "hidden"
+            else ""
+        )
+        return (
+            f"{len(strays)} parameters get a gradient on {strays[0].fed} steps, are in no "
+            f"optimizer and never change{where}: {names}{more}"
+        )
+    if kind == "tensor":
+        return (
+            f"{name} gets a gradient on {strays[0].fed} steps, is in no optimizer and no module, "
+            "and never changes"
+        )
+    return (
+        f"{name} is trained but in no module: state_dict() does not save it and .to(device) does "
+        "not move it"
+    )
+
+
+@dataclass(frozen=True)
+class OneBackwardForAll(Rule):
+    """One backward walks a sum of losses that have nothing in common."""
+
+    code = "GRAPH008"
+    severity = Severity.NOTE
+    since = "0.1"
+
+    steps: int = knob(2, "Watched steps (of three) on which it must be seen.")
+    least_bytes: int = knob(
+        1 << 16, "Bytes that the graph of one loss must hold before anything is reported."
+    )
+    times: float = knob(
+        1.0, "How many times the bytes of the parameters must be given back by it at least."
+    )
+
+    def detect(self, sums: Rows[SummedRow], machine: Machine) -> Iterator[Finding]:
+        for seen in together(sums, lambda row: row.at):
+            each, steps = min(seen, key=lambda row: row.lost_bytes), len({row.step for row in seen})
+            if steps < self.steps or each.each_bytes < self.least_bytes:
+                continue
+            if each.lost_bytes < self.times * each.leaf_bytes:
+                continue
+            yield Finding(
+                each.site,
+                f"this backward walks the sum of {each.n} losses whose graphs share nothing but "
+                f"the parameters: together they hold {amounts.size(each.saved_bytes)}, one alone "
+                f"{amounts.size(each.each_bytes)}",
+                steps=steps,
+                per_step=1.0,
+                lost_bytes=each.lost_bytes,
+                basis="measured",
+                seen_on=machine.device,
+                facts=(("losses", str(each.n)),),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Call backward on each loss in its turn: the gradients add up, and its graph is freed "
+            "before the next forward. Under DistributedDataParallel use no_sync() until the last."
+        )
