@@ -17,8 +17,8 @@ from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
 from auditor.extensions.checkpoints import command as checkpoints
 from auditor.extensions.checkpoints import settings as checkpoint_settings
+from auditor.extensions.checkpoints.command import CheckpointRecording
 from auditor.extensions.checkpoints.contents import NotACheckpoint
-from auditor.extensions.checkpoints.recording import CheckpointRecording
 from auditor.extensions.checkpoints.scan import scan
 from auditor.extensions.tensorboard_tab import scalars
 from auditor.extensions.tensorboard_tab.pages import Pages

@@ -21,8 +21,7 @@ from auditor.capture.session import Session
 from auditor.cli.fix import require_plain_values
 from auditor.evidence.table import Evidence
 from auditor.extensions.checkpoints import settings
-from auditor.extensions.checkpoints.command import asks_for_checkpoints
-from auditor.extensions.checkpoints.recording import CheckpointRecording
+from auditor.extensions.checkpoints.command import CheckpointRecording, asks_for_checkpoints
 from auditor.extensions.checkpoints.scan import checkpoints_in, scan_any
 from auditor.judging import engine, guard
 from auditor.model import Finding, PeakBytes, Report, Run, Verdict

@@ -71,6 +71,7 @@ MAY: dict[str, set[str]] = {
         "redaction",
         "rule",
         "syntax",
+        "typed_reading",
     },
     "capture": {
         "allocator",

@@ -9,14 +9,52 @@ file, and is a dependency more.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
+
+from auditor.model import Edit
 from auditor.patch.diff import diff_bytes, shows_line, unified_diff
 from auditor.patch.edits import apply_edits
 from auditor.patch.own_files import OwnFiles, require_own_file
 from auditor.patch.permitted import Permitted
 from auditor.patch.plan import PatchedFile, Plan, check, plan, write
 from auditor.patch.source import Refused, SourceText
-from auditor.patch.standing import made_already
 from auditor.patch.trees import is_theirs, joined_diff, leads_out, place_of
+
+# -- standing --------------------------------------------------------------------------------------
+# Which of a report's edits a file has already: told from the file as it was recorded and as it is
+# now.
+
+
+def made_already(recorded: bytes, current: bytes, edits: Sequence[Edit]) -> tuple[Edit, ...] | None:
+    """The edits that turn ``recorded`` into ``current``; None if something else changed as well."""
+    if current == recorded:
+        return ()
+    if _applied(recorded, edits) == current:
+        return tuple(edits)
+    made: tuple[Edit, ...] = ()
+    text = recorded
+    for edit in edits:
+        after = _applied(recorded, [*made, edit])
+        if after is not None and _distance(after, current) < _distance(text, current):
+            made, text = (*made, edit), after
+    return made if text == current else None
+
+
+def _applied(recorded: bytes, edits: Sequence[Edit]) -> bytes | None:
+    try:
+        return apply_edits(recorded, edits)
+    except Refused:
+        return None
+
+
+def _distance(one: bytes, other: bytes) -> int:
+    """Lines that are not the same in both."""
+    matcher = difflib.SequenceMatcher(None, one.splitlines(), other.splitlines(), autojunk=False)
+    return sum(max(b - a, d - c) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal")
+
+
+# -- patch -----------------------------------------------------------------------------------------
 
 __all__ = [
     "OwnFiles",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from auditor.extensions.nulldevice import kernel_table
+from auditor.extensions.nulldevice import environment as kernel_table
 from auditor.extensions.nulldevice.fatbinaries import Kernel, UnreadBinary, cubins
 
 SITE = Path(torch.__file__).parent.parent

@@ -9,11 +9,10 @@ from auditor.rules.ckpt.ckpt005_cannot_resume import CheckpointCannotResume
 from auditor.rules.ckpt.ckpt006_stale_rate import CheckpointOverridesRate
 from auditor.rules.ckpt.files import CheckpointDamaged, CheckpointNeedsCode, OptimizerMomentsSpoiled
 
-from auditor.evidence.scans import OptimizerFacts, Scan, SchedulerFacts, Tally, TensorFacts
-from auditor.evidence.scans import Setting
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.torch_save import Save, Saves
+from auditor.evidence.scans import OptimizerFacts, Scan, SchedulerFacts, Setting, Tally, TensorFacts
 from auditor.model import Severity, Site
 from auditor.rule import NotLooked
 

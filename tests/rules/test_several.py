@@ -19,7 +19,6 @@ from auditor.rules.num.rows import UpdateRow
 from auditor.rules.opt.gradients import GradientsFilledWithZeros
 from auditor.rules.sync.waiting import ScalarReadEveryStep
 
-from auditor.evidence.scans import Scan, Tally, TensorFacts
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.evidence.recorded.amp import Amp, AmpEvent
 from auditor.evidence.recorded.batches import Batch, Batches, Loader
@@ -28,6 +27,7 @@ from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
 from auditor.evidence.recorded.reads import Read, Reads
 from auditor.evidence.recorded.torch_save import Save, Saves
+from auditor.evidence.scans import Scan, Tally, TensorFacts
 from auditor.evidence.snapshot.state_at import Holder
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source

@@ -8,15 +8,34 @@ from auditor.cli import console, out_folder, rule_selection, write_results
 from auditor.cli.main import EXIT_FOUND, EXIT_IMPOSSIBLE
 from auditor.errors import AuditProblem
 from auditor.evidence.checkpoints import Checkpoints
-from auditor.evidence.scans import Scan
+from auditor.evidence.scans import Scan, Setting
 from auditor.evidence.table import Evidence
 from auditor.extensions.checkpoints import settings
 from auditor.extensions.checkpoints.contents import NotACheckpoint
-from auditor.extensions.checkpoints.recording import CheckpointRecording
 from auditor.extensions.checkpoints.scan import checkpoints_in, passed_over, scan_apart
 from auditor.judging import catalogue, engine
 from auditor.model import Report
+from auditor.recordings.standalone import StandaloneRecording
 from auditor.rule import Rule
+
+# -- recording -------------------------------------------------------------------------------------
+# Checkpoints in the place of a recording: what ``audit checkpoint`` judges.
+
+
+class CheckpointRecording(StandaloneRecording):
+    """Scanned checkpoints and the settings to compare them with."""
+
+    def __init__(self, scans: tuple[Scan, ...], settings: tuple[Setting, ...] = ()) -> None:
+        names = [Path(scan.path).name for scan in scans]
+        target = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+        limits = tuple(
+            f"{Path(scan.path).name}: {limit}" for scan in scans for limit in scan.limits
+        )
+        super().__init__(Path(scans[0].path).parent, target, "checkpoint", limits)
+        self.scans, self.settings = scans, settings
+
+
+# -- command ---------------------------------------------------------------------------------------
 
 NAMED = 10
 """Names of files that are not read; the rest are counted."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from auditor.capture.instruments.call_keywords import keywords_given
+from auditor.capture.probes.graph.backward import keywords_given
 
 
 class Library:

@@ -10,7 +10,7 @@ from types import CodeType
 
 import pytest
 
-from auditor.capture.instruments.loop_clock import LoopClock, TimedLoop, lines_of_loop
+from auditor.capture.probes.numerics.loop_times import LoopClock, TimedLoop, lines_of_loop
 
 SOURCE = textwrap.dedent(
     """

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from auditor.capture.instruments import worker_queues
-from auditor.capture.instruments.worker_queues import MOST, WorkerQueues
+from auditor.capture.probes.data import dataloader as worker_queues
+from auditor.capture.probes.data.dataloader import MOST, WorkerQueues
 
 
 class Kernel:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from auditor.rules.reading import callers_named
 
-from auditor.evidence.source.callers import callers_named
 from auditor.evidence.source.files import Source
 from auditor.model import Site
 

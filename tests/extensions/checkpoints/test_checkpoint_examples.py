@@ -9,13 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from auditor.extensions.checkpoints import settings
-from auditor.extensions.checkpoints.recording import CheckpointRecording
-from auditor.extensions.checkpoints.scan import checkpoints_in, scan_any
 from auditor.evidence.checkpoints import Checkpoints
 from auditor.evidence.table import Evidence
 from auditor.extensions.checkpoints import settings
-from auditor.extensions.checkpoints.recording import CheckpointRecording
+from auditor.extensions.checkpoints.command import CheckpointRecording
 from auditor.extensions.checkpoints.scan import checkpoints_in, scan_any
 from auditor.judging import catalogue, engine
 

@@ -2,11 +2,145 @@
 
 from __future__ import annotations
 
+import ast
 import linecache
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from time import perf_counter_ns
+from types import CodeType, FrameType
+from typing import Any
 
-from auditor.capture.instruments.loop_clock import LoopClock, TimedLoop, lines_of_loop
 from auditor.capture.probes.base import Context, Probe
 from auditor.recordings.schema import LoopTimeRow
+from auditor.syntax.reaching import LOOPS
+
+# -- loop clock ------------------------------------------------------------------------------------
+# How long Python loops take, by the events of lines of the functions that they stand in
+# (``sys.settrace``). No other function's lines are followed, and no operator is.
+
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def lines_of_loop(source: str, line: int) -> tuple[int, int] | None:
+    """First and last line of the innermost loop or comprehension around a line, in the same
+    function; None where there is none, or the source cannot be parsed.
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    innermost: ast.AST | None = None
+    for node in ast.walk(tree):  # by depth: later is further inside
+        if isinstance(node, (*LOOPS, *_COMPREHENSIONS, *_SCOPES)) and line in _lines(node):
+            innermost = node
+    if innermost is None or isinstance(innermost, _SCOPES):
+        return None
+    lines = _lines(innermost)
+    return lines.start, lines.stop - 1
+
+
+def _lines(node: ast.AST) -> range:
+    first = getattr(node, "lineno", 0)
+    return range(first, (getattr(node, "end_lineno", None) or first) + 1)
+
+
+@dataclass(eq=False)
+class TimedLoop:
+    """A loop of ``code``, by its lines; ``ns`` in it since they were taken last."""
+
+    code: CodeType
+    first: int
+    last: int
+    ns: int = 0
+    since_ns: int = 0
+
+    def is_like(self, other: TimedLoop) -> bool:
+        """The same lines of the same code."""
+        return self.code is other.code and (self.first, self.last) == (other.first, other.last)
+
+    def take_us(self) -> float:
+        """The time so far; begins anew."""
+        ns, self.ns, self.since_ns = self.ns, 0, 0
+        return ns / 1e3
+
+
+Tracer = Callable[[FrameType, str, Any], Any]
+
+
+def _tracer_of(loops: Sequence[TimedLoop]) -> Tracer:
+    """Follows the lines of one function: within a loop it does as little as it can."""
+
+    def trace(frame: FrameType, event: str, arg: Any) -> Any:
+        if event == "exception":
+            return trace
+        line = frame.f_lineno if event == "line" else 0
+        for loop in loops:
+            if loop.first <= line <= loop.last:  # type: ignore[operator]
+                if not loop.since_ns:
+                    loop.since_ns = perf_counter_ns()
+            elif loop.since_ns:
+                loop.ns += perf_counter_ns() - loop.since_ns
+                loop.since_ns = 0
+        return trace
+
+    return trace
+
+
+class LoopClock:
+    """Times loops of the calling thread between :meth:`begin` and :meth:`end`. Where the program
+    has a trace function of its own (a debugger, coverage), it stays and nothing is timed.
+    """
+
+    def __init__(self, loops: Iterable[TimedLoop]) -> None:
+        by_code: dict[int, list[TimedLoop]] = {}  # hashing a code is slow; they are kept alive
+        for loop in loops:
+            by_code.setdefault(id(loop.code), []).append(loop)
+        self._tracers = {code: _tracer_of(own) for code, own in by_code.items()}
+        self._frames: list[FrameType] = []
+        self._global = self._global_tracer()
+        self._running = False
+        self.disturbed = False
+        """Somebody else has traced."""
+
+    def begin(self) -> None:
+        """A step begins, maybe in a function that runs already."""
+        if self.disturbed or sys.gettrace() is not None:
+            self.disturbed = True
+            return
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            tracer = self._tracers.get(id(frame.f_code))
+            if tracer is not None and frame.f_trace is None:
+                frame.f_trace = tracer
+                self._frames.append(frame)
+            frame = frame.f_back
+        self._running = True
+        sys.settrace(self._global)
+
+    def end(self) -> None:
+        """The step is over. May be called twice."""
+        running, self._running = self._running, False
+        if running and sys.gettrace() is self._global:
+            sys.settrace(None)
+        else:
+            self.disturbed |= running
+        for frame in self._frames:
+            if frame.f_trace is self._tracers[id(frame.f_code)]:
+                del frame.f_trace
+        self._frames.clear()
+
+    def _global_tracer(self) -> Tracer:
+        tracers = self._tracers
+
+        def called(frame: FrameType, event: str, arg: Any) -> Any:
+            return tracers.get(id(frame.f_code))
+
+        return called
+
+
+# -- loop times ------------------------------------------------------------------------------------
 
 
 class LoopTimesProbe(Probe):

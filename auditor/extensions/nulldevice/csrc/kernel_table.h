@@ -1,4 +1,4 @@
-/* What is known of torch's compiled kernels: auditor/extensions/nulldevice/kernel_table.py reads it from torch's libraries. */
+/* What is known of torch's compiled kernels: auditor/extensions/nulldevice/environment.py reads it from torch's libraries. */
 #ifndef NULL_KERNEL_TABLE_H
 #define NULL_KERNEL_TABLE_H
 #include <stdint.h>
