@@ -31,7 +31,8 @@ from auditor.capture.probes.base import Context  # noqa: E402
 from auditor.capture.probes.rehearsal import RehearsalProbe  # noqa: E402
 from auditor.evidence.recorded.operators import RanOperators  # noqa: E402
 from auditor.evidence.table import Evidence  # noqa: E402
-from auditor.extensions.forecast import Call, kinds  # noqa: E402
+from auditor.extensions.forecast import kinds  # noqa: E402
+from auditor.extensions.forecast.calls import Call  # noqa: E402
 from auditor.extensions.forecast.coefficients import coefficients  # noqa: E402
 from auditor.extensions.forecast.counted import Counts  # noqa: E402
 from auditor.extensions.forecast.counts import count  # noqa: E402

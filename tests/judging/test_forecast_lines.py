@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from auditor.evidence.table import Evidence
-from auditor.extensions.forecast import Call, Tensor, forecast, parts_us
 from auditor.extensions.forecast import rehearsed as forecasted
+from auditor.extensions.forecast.calls import Call, Tensor
+from auditor.extensions.forecast.forecasting import forecast, parts_us
 from auditor.extensions.forecast.step_prices import NO_ORDER, NOT_THERE, priced
 from auditor.model import Finding, Severity, Site, prices
 from auditor.recordings.folder import Recording, RecordingWriter, write_manifest

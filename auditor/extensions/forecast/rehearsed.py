@@ -14,9 +14,8 @@ from auditor.rule import NotLooked
 from auditor.runs.plan import ASKED_GPU, REHEARSAL
 
 if TYPE_CHECKING:
-    from auditor.extensions.forecast import Call, Tensor
-    from auditor.extensions.forecast import Forecast as ForecastOfGpu
-    from auditor.extensions.forecast.calls import Argument
+    from auditor.extensions.forecast.calls import Argument, Call, Tensor
+    from auditor.extensions.forecast.forecasting import Forecast as ForecastOfGpu
 
 COMPARED = tuple("H100 H200 B200 A100-80GB L40S L4 A10 RTX4090 T4 MI300X".split())
 """GPUs of the table beside the one that was chosen: those that programs are mostly given."""
@@ -81,7 +80,7 @@ def rehearsal_of(evidence: Evidence) -> Evidence | None:
 
 
 def _forecast(rehearsed: Evidence) -> Forecast:
-    from auditor.extensions.forecast import forecast as forecast_of
+    from auditor.extensions.forecast.forecasting import forecast as forecast_of
 
     ran = rehearsed.get(RanOperators)
     calls = tuple(call_of(row, n) for row, n in ran.calls if row.name not in {*RECURRENT, COMPILER})
@@ -165,7 +164,7 @@ def method(evidence: Evidence) -> Iterator[str]:
 
 def call_of(row: OperatorRow, times: int) -> Call:
     """A described call, for the forecast."""
-    from auditor.extensions.forecast import Call
+    from auditor.extensions.forecast.calls import Call
 
     return Call(
         row.name,
@@ -177,7 +176,7 @@ def call_of(row: OperatorRow, times: int) -> Call:
 
 
 def _argument(item: OperandItem | None) -> Argument:
-    from auditor.extensions.forecast import Tensor
+    from auditor.extensions.forecast.calls import Tensor
 
     if item is None or item.sizes is None:
         return None if item is None else _tensor(item)
@@ -185,7 +184,7 @@ def _argument(item: OperandItem | None) -> Argument:
 
 
 def _tensor(item: OperandItem) -> Tensor:
-    from auditor.extensions.forecast import Tensor
+    from auditor.extensions.forecast.calls import Tensor
 
     strides = None if item.strides is None else tuple(item.strides)
     return Tensor(tuple(item.shape or ()), item.dtype, strides, item.host)

@@ -79,7 +79,7 @@ class Lines:
 
     def busy(self, sites: Iterable[Site]) -> Busy | None:
         """None where none of the lines ran an operator on the GPU."""
-        from auditor.extensions.forecast import parts_us
+        from auditor.extensions.forecast.forecasting import parts_us
 
         lines = set(map(_line, sites))
         counts: Counter[int] = Counter()

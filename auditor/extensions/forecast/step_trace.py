@@ -56,7 +56,7 @@ def trace(evidence: Evidence, forecast: Forecast | None, faults: list[str]) -> b
 
 def _step(rehearsed: Evidence, chosen: GpuForecast) -> tuple[list[_Slice], tuple[float, float]]:
     """The step of median length, and the ends of the interval as factors of what is predicted."""
-    from auditor.extensions.forecast import kernel_us
+    from auditor.extensions.forecast.forecasting import kernel_us
 
     order, ran = rehearsed.get(OrderedOperators), rehearsed.get(RanOperators)
     numbers = list(order.described)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from auditor.errors import AuditProblem
-from auditor.extensions.forecast import Call, Tensor, forecast, kernel_us, kinds
+from auditor.extensions.forecast import kinds
+from auditor.extensions.forecast.calls import Call, Tensor
 from auditor.extensions.forecast.data_sheets import sheet_of
-from auditor.extensions.forecast.forecasting import LEAST_US, MOST_UNFITTED
+from auditor.extensions.forecast.forecasting import LEAST_US, MOST_UNFITTED, forecast, kernel_us
 from auditor.extensions.forecast.intervals import LEAST_RATIO, Spread
 from tests.extensions.forecast.fitted import made
 

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from auditor.extensions.forecast import Call, Tensor, kernel_us
+from auditor.extensions.forecast.calls import Call, Tensor
 from auditor.extensions.forecast.classes import ClassNumbers, class_us
 from auditor.extensions.forecast.coefficients import coefficients
 from auditor.extensions.forecast.counts import count
 from auditor.extensions.forecast.data_sheets import SHEETS, sheet_of
+from auditor.extensions.forecast.forecasting import kernel_us
 from auditor.extensions.forecast.matmul import MatmulNumbers, matmul_us
 from auditor.extensions.forecast.predicting import (
     flops_of,

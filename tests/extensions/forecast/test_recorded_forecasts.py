@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from auditor.extensions.forecast import forecast
 from auditor.extensions.forecast.coefficients import coefficients
+from auditor.extensions.forecast.forecasting import forecast
 from auditor.extensions.forecast.predicting import predicted_us, roofline_us
 from tests.recorded_traces import BESIDE
 
