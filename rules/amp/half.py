@@ -129,7 +129,7 @@ NEW = {
 
 
 @dataclass(frozen=True)
-class Amp005Hints:
+class OldApiHints:
     """What is written on the line, and what to write instead."""
 
     new: str
@@ -157,11 +157,11 @@ class OldMixedPrecisionApi(Rule):
                 sites = [source.first_call(name) or site for site in sites[:1]]
             for site in sites:
                 said = f"torch.cuda.amp.{name} is deprecated: it is {new} now"
-                hints = Amp005Hints(new, source.called(site, name))
+                hints = OldApiHints(new, source.called(site, name))
                 yield Finding(site, said, steps=amp.steps, seen_on=machine.device, hints=hints)
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        hints = finding.hints_as(Amp005Hints)
+        hints = finding.hints_as(OldApiHints)
         text = (
             f"Write {hints.new}, with the same arguments behind the device, and import "
             "it from torch.amp."

@@ -101,7 +101,7 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 @dataclass(frozen=True)
-class Ckpt003Hints:
+class DamageHints:
     """A sentence that names the latest good checkpoint; empty without one."""
 
     instead: str = ""
@@ -154,7 +154,7 @@ class CheckpointDamaged(Rule):
                     ("file", checkpoint.scan.path),
                     *(("damage", sentence) for sentence in damage[:20]),
                 ),
-                hints=Ckpt003Hints(checkpoints.instead),
+                hints=DamageHints(checkpoints.instead),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
@@ -162,7 +162,7 @@ class CheckpointDamaged(Rule):
             "Save to a temporary name and os.replace it, so that a job that dies leaves the "
             "checkpoint before."
         )
-        return Remedy(f"{finding.hints_as(Ckpt003Hints).instead}{write}")
+        return Remedy(f"{finding.hints_as(DamageHints).instead}{write}")
 
 
 @dataclass(frozen=True)

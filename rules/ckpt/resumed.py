@@ -190,7 +190,7 @@ def loads_into_compiled(source: Source, site: Site) -> bool:
 
 
 @dataclass(frozen=True)
-class Ckpt010Hints:
+class ResumedHints:
     """What to load: ``scheduler.load_state_dict(state["scheduler"])``."""
 
     call: str = ""
@@ -213,18 +213,18 @@ class ResumedInPart(Rule):
             places = each.site_of(each.file_at), each.site
             yield Finding(
                 each.site,
-                _ckpt010_said(each),
+                _resumed_in_part(each),
                 steps=1,
                 seen_on=machine.device,
-                hints=Ckpt010Hints(_call(each)),
+                hints=ResumedHints(_call(each)),
                 places=tuple(FoundAt(site, shorten(site.text)) for site in places),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(f"Load it here too: {finding.hints_as(Ckpt010Hints).call}.")
+        return Remedy(f"Load it here too: {finding.hints_as(ResumedHints).call}.")
 
 
-def _ckpt010_said(resume: PartialResumeRow) -> str:
+def _resumed_in_part(resume: PartialResumeRow) -> str:
     if resume.left_out == "scheduler":
         return (
             f"the optimizer's state is loaded here, and that of its {resume.owner} is not: the file "

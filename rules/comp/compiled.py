@@ -147,7 +147,7 @@ DEBUGGING = ("eager", "aot_eager", "aot_eager_decomp_partition")
 
 
 @dataclass(frozen=True)
-class Comp006Hints:
+class GainHints:
     """The backend, where it is one that makes no code."""
 
     backend: str
@@ -191,12 +191,12 @@ class CompileDoesNotPay(Rule):
                 ("steps compiled, and held eager", f"{len(steps.quiet)}, {len(steps.eager_held)}"),
                 ("compiled functions and modules", str(len(running))),
             ),
-            hints=Comp006Hints(backend),
+            hints=GainHints(backend),
         )
         yield between(found, lost)
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        if finding.hints_as(Comp006Hints).backend:
+        if finding.hints_as(GainHints).backend:
             return Remedy(
                 "Drop backend=...: the default, 'inductor', makes code; or do not compile."
             )

@@ -294,7 +294,7 @@ class Left:
 def _left_alone(parting: Parting, waits: Call, source: Source, machine: Machine) -> Finding:
     one = parting.one
     loop, test = left_between(source, waits.site, one.site)
-    where = f"rank {one.rank} calls {one.what} at {one.site} after {_dist011_steps(one.step)}"
+    where = f"rank {one.rank} calls {one.what} at {one.site} after {amounts.count(one.step, 'step')}"
     stays = f"rank {waits.rank} waits for gradients at {waits.site}"
     if loop is None:
         said = f"{where}, and {stays}"
@@ -311,7 +311,3 @@ def _left_alone(parting: Parting, waits: Call, source: Source, machine: Machine)
         places=places_of(test or loop, waits.site, one.site),
         hints=Left(loop is not None),
     )
-
-
-def _dist011_steps(number: int) -> str:
-    return amounts.count(number, "step")

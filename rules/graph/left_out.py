@@ -136,7 +136,7 @@ LEFT_OUT = {
 
 
 @dataclass(frozen=True)
-class Graph006Hints:
+class LeftOutHints:
     """What was left out: a key of ``LEFT_OUT``."""
 
     kind: str
@@ -172,19 +172,19 @@ class TrainableTensorLeftOut(Rule):
         forgotten = [each for each in unchanged if each.registered and each.name not in taught]
         for found in together(forgotten, lambda each: str(each.made or each.site)):
             kind = "parameters" if found[0].made is None else "hidden"
-            yield _graph006_finding(found, kind, machine)
+            yield _left_out(found, kind, machine)
         for each in unchanged:
             if not each.registered and not each.known:
-                yield _graph006_finding([each], "tensor", machine)
+                yield _left_out([each], "tensor", machine)
         for each in often:
             if each.optimized and not each.registered and each.beside:
-                yield _graph006_finding([each], "unregistered", machine)
+                yield _left_out([each], "unregistered", machine)
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(LEFT_OUT[finding.hints_as(Graph006Hints).kind])
+        return Remedy(LEFT_OUT[finding.hints_as(LeftOutHints).kind])
 
 
-def _graph006_finding(strays: Sequence[StrayRow], kind: str, machine: Machine) -> Finding:
+def _left_out(strays: Sequence[StrayRow], kind: str, machine: Machine) -> Finding:
     first, held = strays[0], sum(each.grad_bytes for each in strays)
     return Finding(
         first.made or first.site,
@@ -197,7 +197,7 @@ def _graph006_finding(strays: Sequence[StrayRow], kind: str, machine: Machine) -
             ("gradients held", amounts.size(held)),
             *((each.name or "a tensor", f"shape {each.shape}") for each in strays[:20]),
         ),
-        hints=Graph006Hints(kind),
+        hints=LeftOutHints(kind),
     )
 
 

@@ -356,7 +356,7 @@ SEQUENCES = {"GRUCell": "nn.GRU", "LSTMCell": "nn.LSTM", "RNNCell": "nn.RNN"}
 
 
 @dataclass(frozen=True)
-class Kern007Hints:
+class ModuleHints:
     """The cell that is called; empty: another module."""
 
     cell: str
@@ -384,19 +384,19 @@ class ModulePieceByPiece(Rule):
         for each in loops.worth(self.turns, self.share, self.elements):
             yield Finding(
                 each.site,
-                _kern007_said(each),
+                _module_said(each),
                 steps=each.steps,
                 per_step=float(each.turns),
                 seen_on=machine.device,
-                places=_kern007_places(each),
+                places=_module_places(each),
                 lost_us_per_step=saved_us(each.us, each.turns),
                 basis="none" if each.us is None else "estimated",
                 facts=(("numbers in a piece", f"{each.elements:,}"), *timed(each.us)),
-                hints=Kern007Hints(each.module if each.recurrent else ""),
+                hints=ModuleHints(each.module if each.recurrent else ""),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        cell = finding.hints_as(Kern007Hints).cell
+        cell = finding.hints_as(ModuleHints).cell
         if cell:
             return Remedy(
                 f"Give the whole sequence to {SEQUENCES[cell]} of the same sizes, which keeps the "
@@ -408,7 +408,7 @@ class ModulePieceByPiece(Rule):
         )
 
 
-def _kern007_said(each: ModuleLoop) -> str:
+def _module_said(each: ModuleLoop) -> str:
     loop = f"the loop at {each.head}"
     if each.recurrent:
         did = f"{each.module} goes through a sequence of {each.turns} pieces or more in {loop}"
@@ -419,7 +419,7 @@ def _kern007_said(each: ModuleLoop) -> str:
     )
 
 
-def _kern007_places(each: ModuleLoop) -> tuple[FoundAt, ...]:
+def _module_places(each: ModuleLoop) -> tuple[FoundAt, ...]:
     if each.head == each.site or each.head.line == each.site.line:
         return ()
     own = FoundAt(each.site, shorten(each.site.text), float(each.turns))

@@ -106,7 +106,7 @@ def _cleared(rows: Rows[ZeroGradRow]) -> Site | None:
 
 
 @dataclass(frozen=True)
-class Mem016Hints:
+class DifferencesHints:
     """What is summed: ``squares`` or ``absolute``."""
 
     kind: str
@@ -139,11 +139,11 @@ class AllDifferences(Rule):
                     ("differences", amounts.size(each.bytes)),
                     ("distances", amounts.size(each.bytes // each.size)),
                 ),
-                hints=Mem016Hints(each.kind),
+                hints=DifferencesHints(each.kind),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        if finding.hints_as(Mem016Hints).kind == "absolute":
+        if finding.hints_as(DifferencesHints).kind == "absolute":
             return Remedy("torch.cdist(x, y, p=1) makes the same sums without the differences.")
         return Remedy(
             "torch.cdist(x, y) makes the distances without the differences (squared: .pow(2)); or "

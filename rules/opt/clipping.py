@@ -88,7 +88,7 @@ class ClipReadsGradientNorm(ReadingRule):
 
 
 @dataclass(frozen=True)
-class Opt006Hints:
+class ClippingHints:
     """Whether the line runs before the first backward rather than behind the step."""
 
     absent: bool
@@ -125,11 +125,13 @@ class ClippingMisplaced(Rule):
                 steps=line.n,
                 per_step=line.n / line.steps,
                 seen_on=machine.device,
-                hints=Opt006Hints(line.absent),
+                hints=ClippingHints(line.absent),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        where = "behind the backward" if finding.hints_as(Opt006Hints).absent else "before the step"
+        where = (
+            "behind the backward" if finding.hints_as(ClippingHints).absent else "before the step"
+        )
         return Remedy(
             f"Move it {where}: backward(), then clip, then step(); with a GradScaler "
             "scaler.unscale_(optimizer) comes before the clip."

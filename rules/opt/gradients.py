@@ -120,7 +120,7 @@ def _clearing(tree: ast.Module, call: ast.Call | None) -> set[str]:
 
 
 @dataclass(frozen=True)
-class Opt005Hints:
+class PileHints:
     """``zero_grad()`` before the backward, where it can be written there."""
 
     edit: Edit | None
@@ -157,11 +157,11 @@ class GradientsPileUp(Rule):
                 per_step=1.0,
                 seen_on=machine.device,
                 facts=(("added up by the backward at", str(backward)),) if backward else (),
-                hints=Opt005Hints(_edit(piling, source)),
+                hints=PileHints(_edit(piling, source)),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        edit = finding.hints_as(Opt005Hints).edit
+        edit = finding.hints_as(PileHints).edit
         text = (
             "Call optimizer.zero_grad() once for each step(): before the backward, or right after "
             "the step."

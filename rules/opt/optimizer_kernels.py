@@ -152,7 +152,7 @@ a trace does not say which torch wrote it."""
 
 
 @dataclass(frozen=True)
-class Opt003Hints:
+class FusedHints:
     """What the optimizer is given as ``fused``."""
 
     fused: CallArgument
@@ -201,12 +201,12 @@ class FusedOptimizerNotUsed(Rule):
             per_step=optimizer.calls / optimizer.steps,
             seen_on="trace",
             facts=(("launches per step()", amounts.digits(optimizer.launches_per_call)),),
-            hints=Opt003Hints(given(source, configs, made_at, could[0], "fused", ran=False)),
+            hints=FusedHints(given(source, configs, made_at, could[0], "fused", ran=False)),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = "Pass fused=True to the optimizer; measure it, and keep what is faster."
-        fused = finding.hints_as(Opt003Hints).fused
+        fused = finding.hints_as(FusedHints).fused
         if fused.site is None:
             return Remedy(text)
         reason = "the fused kernel rounds in another order: the last bits of the parameters differ"

@@ -172,7 +172,7 @@ class AsyncCopyFromPageableMemory(CopyRule):
 
 
 @dataclass(frozen=True)
-class Sync010Hints:
+class MadeOnHostHints:
     """The calls that move it, and the function of torch that makes it."""
 
     moves: tuple[tuple[Site, str, Span | None], ...]
@@ -195,7 +195,7 @@ class TensorMadeOnHostThenMoved(CopyRule):
                 f"a tensor of {place.amount} is made on the host and moved to the device on "
                 f"{place.pattern}: {copies.host_waits}"
             )
-            hints = Sync010Hints(place.moves, source.makes_at(place.site))
+            hints = MadeOnHostHints(place.moves, source.makes_at(place.site))
             yield self.report(copies, place, place.site, message, hints=hints)
 
     def remedy(self, finding: Finding) -> Remedy | None:
@@ -204,12 +204,12 @@ class TensorMadeOnHostThenMoved(CopyRule):
             "then come from the "
             "device's generator and differ."
         )
-        hints = finding.hints_as(Sync010Hints)
+        hints = finding.hints_as(MadeOnHostHints)
         return Remedy(text, tuple(made_on_device(hints.moves, hints.makes)))
 
 
 @dataclass(frozen=True)
-class Sync011Hints:
+class ConstantHints:
     """Whether the values are written on the line, and not made anew."""
 
     written: bool
@@ -232,11 +232,13 @@ class ConstantSentEveryStep(CopyRule):
                 else f"numbers ({place.amount}) made on the host"
             )
             message = f"{what} are sent to the device on {place.pattern}: {copies.host_waits} for the copy"
-            yield self.report(copies, place, place.site, message, hints=Sync011Hints(place.written))
+            yield self.report(
+                copies, place, place.site, message, hints=ConstantHints(place.written)
+            )
 
     def remedy(self, finding: Finding) -> Remedy | None:
         once = "Make the tensor once, before the loop"
-        if finding.hints_as(Sync011Hints).written:
+        if finding.hints_as(ConstantHints).written:
             return Remedy(
                 f"{once}; a scalar that changes can be made with torch.full((), value, "
                 "device=...), which copies nothing."

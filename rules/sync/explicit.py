@@ -175,7 +175,7 @@ WHAT_IT_DOES = COMMANDS | QUERIES | COLLECTIONS
 
 
 @dataclass(frozen=True)
-class Sync009Hints:
+class AllocatorHints:
     """The function that is called, and whether the call is a statement of its own."""
 
     call: str = ""
@@ -247,7 +247,7 @@ class AllocatorCallEveryStep(Rule):
                 if site.name in QUERIES or not (priced or machine.gpu_path)
                 else None,
                 facts=site.facts,
-                hints=Sync009Hints(
+                hints=AllocatorHints(
                     call=site.name,
                     alone=source.stands_alone(site.site, site.name.rpartition(".")[2]),
                 ),
@@ -291,7 +291,7 @@ class AllocatorCallEveryStep(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = "Move it out of the step: once after the warm-up, or every so many steps."
-        hints = finding.hints_as(Sync009Hints)
+        hints = finding.hints_as(AllocatorHints)
         if finding.site is None or not hints.alone:
             return Remedy(text)
         safe = hints.call.startswith("reset_")
