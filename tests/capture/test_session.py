@@ -304,7 +304,7 @@ class Causes(Watching):
         ({}, 10, 20),  # twenty steps hold two of these
         ({}, 16, 20),  # two are more than --steps
         ({}, 1, 20),
-        ({"loud_steps": 4}, 12, 4),
+        ({"purpose": Passes(trace=0, loud=4)}, 12, 4),
         ({"fit": Fit(60)}, 12, 20),
         ({"world_size": 2}, 12, 20),
     ],
@@ -318,7 +318,8 @@ def test_the_diagnostic_pass_goes_on_for_whole_cycles(
     monkeypatch.setattr(Clock, "own_us", property(own_us, lambda clock, us: None), raising=False)
     writer, warnings, passes = RecordingWriter(tmp_path), [], Counter[str]()
     context = Context(writer, Frames(writer), device=CPU, warn=warnings.append)
-    plan = Plan("test:step", (), 31, 0, "cpu", str(tmp_path), (), purpose=Passes(trace=0), **more)
+    more = {"purpose": Passes(trace=0), **more}
+    plan = Plan("test:step", (), 31, 0, "cpu", str(tmp_path), (), **more)
     session = Session(plan, context, [Causes(context)], lambda name, done, total: None)
     while not session.done:
         session.begin()
