@@ -172,9 +172,8 @@ def test_a_branch_on_a_value_that_it_was_not_told_is_noticed(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MODE", "parts")
-    asked = plan(place)
-    recording = child_process.record_once(asked, None, silent, silent)
-    runs.beside(asked, recording, recording, None, silent)
+    made = Made(plan(place), child_process.record_once(plan(place), None, silent, silent))
+    runs.beside(Course(asked(place), None, silent, silent, [made]))
     evidence = Evidence(Recording(place / "recording"))
     run = judged(evidence.recording)
     assert run.memory is None and run.parting is not None and run.parting.step == 0

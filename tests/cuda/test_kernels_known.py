@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from auditor.extensions.nulldevice import environment as kernel_table
+from auditor.extensions.nulldevice.environment import MAGIC, packed, read_kernels
 from auditor.extensions.nulldevice.fatbinaries import Kernel, UnreadBinary, cubins
 
 SITE = Path(torch.__file__).parent.parent
@@ -20,7 +20,7 @@ LIBRARIES = sorted(SITE.glob("torch/lib/libtorch_cuda*.so"))
 
 @pytest.fixture(scope="module", params=[80, 90])
 def known(request) -> dict[bytes, Kernel]:
-    return kernel_table.read_kernels(LIBRARIES, request.param)
+    return read_kernels(LIBRARIES, request.param)
 
 
 def of(known: dict[bytes, Kernel], *parts: bytes) -> list[Kernel]:
@@ -61,8 +61,8 @@ def test_a_processor_loads_code_of_its_own_major_number():
     (fp8 products).
     """
     older, newer = (
-        kernel_table.read_kernels(LIBRARIES, 86),
-        kernel_table.read_kernels(LIBRARIES, 89),
+        read_kernels(LIBRARIES, 86),
+        read_kernels(LIBRARIES, 89),
     )
     assert older.keys() == newer.keys()
     others = [name for name, kernel in newer.items() if older[name] != kernel]
@@ -72,9 +72,9 @@ def test_a_processor_loads_code_of_its_own_major_number():
 
 
 def test_the_table_holds_each_kernel(known, tmp_path):
-    data = kernel_table.packed(known)
+    data = packed(known)
     magic, many = struct.unpack_from("<8sQ", data)
-    assert (magic, len(data)) == (kernel_table.MAGIC, 16 + 20 * many)
+    assert (magic, len(data)) == (MAGIC, 16 + 20 * many)
     assert len(known) - 10 < many <= len(known), (
         "names with one sum and length are left out where their kernels differ"
     )
