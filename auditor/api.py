@@ -128,11 +128,11 @@ def audit(
     elif here:
         raise AuditProblem("a TARGET runs in a process of its own: give the function instead")
     with _Work(select, ignore, out) as work:
-        audit = work.planned(target or _name(step), steps, warmup, device)
+        planned = work.planned(target or _name(step), steps, warmup, device)
         if target is not None:
-            return work.report(_recorded_apart(audit, timeout))
+            return work.report(_recorded_apart(planned, timeout))
         assert not isinstance(step, str)
-        return work.report(_recorded_here(audit.run, step), (HERE,))
+        return work.report(_recorded_here(planned.run, step), (HERE,))
 
 
 def target_of(step: Callable[..., Any]) -> str | None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from auditor.errors import AuditProblem
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema import StepRow
+from auditor.runs import child_process
 from auditor.runs.child_process import add_warning
 from auditor.runs.plan import Audit, Plan
 from auditor.runs.progress import Progress
@@ -58,6 +61,21 @@ class Course:
         """Seconds left until the deadline."""
         return math.inf if self.deadline is None else self.deadline - time.monotonic()
 
+    def within(self, seconds: float) -> float:
+        """The deadline of a run that may take so many seconds, by ``time.monotonic``."""
+        patience = time.monotonic() + seconds
+        return patience if self.deadline is None else min(self.deadline, patience)
+
+    def again(self, plan: Plan, deadline: float | None) -> Recording | None:
+        """A further run in a copy of the working directory, in place of an earlier one; None where
+        it cannot be made.
+        """
+        shutil.rmtree(plan.folder, ignore_errors=True)
+        try:
+            return child_process.record_apart(plan, deadline, self.progress, quiet)
+        except AuditProblem:
+            return None
+
     def interrupted(self, name: str, further: Recording) -> None:
         """Ctrl-C in a run after the first ends the audit; what was recorded by then is judged."""
         interrupt(self.main.recording, name, further)
@@ -71,11 +89,12 @@ def interrupt(recording: Recording, name: str, further: Recording) -> None:
     add_warning(recording, f"the {name} was interrupted")
 
 
-def seconds_to(recording: Recording, step: int) -> float:
-    """How long the run took to the end of a step, the start of the process left out."""
-    rows = recording.rows(StepRow)
-    last = rows[min(step, len(rows) - 1)] if rows else None
-    return 0.0 if last is None else (last.start_us + last.us) / 1e6
+def seconds_to(recording: Recording, step: int | None = None) -> float:
+    """How long the run took to the end of a step (None: of its last whole one), the start of the
+    process left out.
+    """
+    rows = recording.rows(StepRow)[: None if step is None else step + 1]
+    return max(((row.start_us + row.us) / 1e6 for row in rows), default=0.0)
 
 
 def quiet(text: str) -> None:

@@ -8,7 +8,6 @@ on the shadow device stands alone.
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -18,7 +17,7 @@ from auditor.recordings.folder import Recording, write_manifest
 from auditor.recordings.schema import StepRow
 from auditor.runs import child_process
 from auditor.runs.child_process import add_warning
-from auditor.runs.course import Course, Made, quiet
+from auditor.runs.course import Course, Made, quiet, seconds_to
 from auditor.runs.plan import LEAST_REHEARSED, Audit, Plan
 from auditor.runs.progress import stage
 from auditor.runs.rerun import keep_sources
@@ -92,8 +91,7 @@ def _run(course: Course, rehearsal: Made) -> Recording:
     model = rehearsal.plan.gpu.model or DEFAULT_GPU
     variables = extension("nulldevice").environment(model)  # compiled the first time
     plan = _plan(course, rehearsal, variables)
-    until = time.monotonic() + max(PATIENCE_S, PATIENCE * _seconds(rehearsed))
-    until = until if course.deadline is None else min(until, course.deadline)
+    until = course.within(max(PATIENCE_S, PATIENCE * seconds_to(rehearsed)))
     made = child_process.record_apart(plan, until, course.progress, quiet)
     steps = len(made.rows(StepRow))
     keep_sources(recording, made)
@@ -109,11 +107,6 @@ def _run(course: Course, rehearsal: Made) -> Recording:
     if ended != "interrupted":
         add_warning(recording, f"{COULD_NOT} ended early and is not judged: {why}")
     return made
-
-
-def _seconds(recording: Recording) -> float:
-    """How long a run took from its first step on."""
-    return max((row.start_us + row.us for row in recording.rows(StepRow)), default=0.0) / 1e6
 
 
 def _tell(recording: Recording, said: Mapping[str, str]) -> None:

@@ -8,19 +8,15 @@ addresses are read.
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 
-from auditor.errors import AuditProblem
 from auditor.evidence.snapshot.file import has_history
 from auditor.evidence.table import Evidence
-from auditor.recordings.folder import Recording
 from auditor.recordings.schema import StepRow
-from auditor.runs import child_process
 from auditor.runs.child_process import add_warning
-from auditor.runs.course import Course, quiet
-from auditor.runs.plan import OOM_RUN, RERUN_PATIENCE, RERUN_PATIENCE_S, Plan
-from auditor.runs.progress import Progress, stage
+from auditor.runs.course import Course
+from auditor.runs.plan import OOM_RUN, RERUN_PATIENCE, RERUN_PATIENCE_S
+from auditor.runs.progress import stage
 from auditor.runs.rerun import keep_sources
 
 
@@ -44,10 +40,9 @@ def explain_oom(course: Course) -> None:
     if course.left_s < took:
         add_warning(recording, f"{NO_LINES}: the time given is used up (--timeout)")
         return
-    patience = time.monotonic() + RERUN_PATIENCE_S + RERUN_PATIENCE * took
-    until = patience if course.deadline is None else min(course.deadline, patience)
     stage(course.progress, "run up to the error")
-    again = _once(plan.to_oom(len(rows)), until, course.progress)
+    until = course.within(RERUN_PATIENCE_S + RERUN_PATIENCE * took)
+    again = course.again(plan.to_oom(len(rows)), until)
     recording.__dict__.pop("to_oom", None)
     if again is not None and again.manifest["outcome"] == "interrupted":
         course.interrupted("run up to the error", again)
@@ -60,11 +55,3 @@ def explain_oom(course: Course) -> None:
 
 
 NO_LINES = "which lines held the memory is not known"
-
-
-def _once(plan: Plan, deadline: float, progress: Progress) -> Recording | None:
-    shutil.rmtree(plan.folder, ignore_errors=True)
-    try:
-        return child_process.record_apart(plan, deadline, progress, quiet)
-    except AuditProblem:
-        return None

@@ -90,8 +90,7 @@ def rehearse(course: Course) -> None:
 
 def keep(course: Course) -> None:
     """Write the sources that the rehearsal, and what explains it, point at."""
-    if course.rehearsal is not None and course.rehearsal is not course.main:
-        keep_sources(course.main.recording, course.rehearsal.recording)
+    keep_sources(course.main.recording, course.made[-1].recording)
 
 
 def _planned(course: Course) -> Plan | None:
@@ -174,11 +173,10 @@ def _of_whole_cycles(most: int, made: Made, course: Course) -> Made:
     """
     played, first = made
     steps = whole_cycles(_plain_us(first, "values"), played.steps, most)
-    done = first.rows(StepRow)
     if (
         steps == played.steps
         or made.outcome != "completed"
-        or course.left_s < 2 * seconds_to(first, len(done))
+        or course.left_s < 2 * seconds_to(first)
     ):
         return made
     purpose = Passes(trace=0, loud=steps, values=max(0, most - steps))

@@ -4,15 +4,10 @@ see how they are born. It is a recording of its own inside the one that it expla
 
 from __future__ import annotations
 
-import shutil
-
-from auditor.errors import AuditProblem
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema import NonfiniteRow
-from auditor.runs import child_process
 from auditor.runs.child_process import add_warning
-from auditor.runs.course import Course, Made, interrupt, quiet, seconds_to
-from auditor.runs.plan import Plan
+from auditor.runs.course import Course, Made, interrupt, seconds_to
 from auditor.runs.progress import stage
 from auditor.runs.rerun import keep_sources
 
@@ -45,7 +40,9 @@ def replay(course: Course, made: Made) -> None:
             return
         wanted = plan.replay(step, bad.last_good)
         stage(course.progress, "replay")
-        again = _once(wanted, recording, course)
+        again = course.again(wanted, course.deadline)
+        if again is not None:
+            keep_sources(recording, again)
         bad = NonfiniteRow.first(again.rows(NonfiniteRow)) if again is not None else None
         if again is not None and again.manifest["outcome"] == "interrupted":
             interrupt(recording, "replay", again)
@@ -55,16 +52,6 @@ def replay(course: Course, made: Made) -> None:
             return
         if bad.global_step >= wanted.watched.start:
             return
-
-
-def _once(plan: Plan, recording: Recording, course: Course) -> Recording | None:
-    shutil.rmtree(plan.folder, ignore_errors=True)
-    try:
-        again = child_process.record_apart(plan, course.deadline, course.progress, quiet)
-    except AuditProblem:
-        return None
-    keep_sources(recording, again)
-    return again
 
 
 def _why_not(again: Recording | None) -> str:

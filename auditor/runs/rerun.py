@@ -16,11 +16,10 @@ from pathlib import Path
 from auditor.errors import AuditProblem
 from auditor.model.devices import device_named
 from auditor.recordings.folder import Recording, Row, write_manifest
-from auditor.recordings.schema import StepRow
 from auditor.recordings.sources import masked_lines, store_sources
 from auditor.runs import child_process
 from auditor.runs.child_process import FOLLOWED, add_warning, counted, files_of
-from auditor.runs.course import quiet
+from auditor.runs.course import quiet, seconds_to
 from auditor.runs.plan import LEAST_RERUN, RERUN, RERUN_PATIENCE, RERUN_PATIENCE_S, Plan
 from auditor.runs.progress import Progress, stage
 
@@ -65,7 +64,7 @@ class Early:
             row["name"]: None for each in recordings for row in each.manifest.get("planned", ())
         }
         missing = tuple(name for name in planned if name not in kept and name != "warmup")
-        seconds = max(map(_seconds, recordings))
+        seconds = max(map(seconds_to, recordings))
         steps = min(sum(each.values()) for each in done)
         return cls(steps, tuple(sorted(kept)), missing, seconds) if missing or not steps else None
 
@@ -87,13 +86,6 @@ def _kept(manifest: Row, done: dict[str, int]) -> frozenset[str]:
     return frozenset(
         name for name in written if done[name] >= min(least[name], planned.get(name, 1))
     )
-
-
-def _seconds(recording: Recording) -> float:
-    """How long the run took to the end of its last whole step, the start of the process left
-    out.
-    """
-    return max(((row.start_us + row.us) / 1e6 for row in recording.rows(StepRow)), default=0.0)
 
 
 def rerun(
