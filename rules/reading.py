@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 from auditor.evidence.recorded.reads import Place, Reads
 from auditor.evidence.source.files import Source, Span
-from auditor.evidence.source.index import Index
 from auditor.evidence.source.running_sums import summed_read
 from auditor.evidence.source.statements import shorten
 from auditor.evidence.source.values_read import keeps_its_value, values_at
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
+from auditor.syntax.index import Index
 
 # -- callers ---------------------------------------------------------------------------------------
 # Who calls a helper of the program's.

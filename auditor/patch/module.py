@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from auditor.model import Edit
 from auditor.patch.source import Refused, SourceText, Splice, parse
-from auditor.syntax.family import parents_of
+from auditor.syntax.index import parents_of
 
 Node = TypeVar("Node", bound=ast.AST)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from auditor.evidence.source.files import Function, lines_of, name_of, unparsed
-from auditor.syntax.family import parents_of
+from auditor.syntax.index import parents_of
 
 from .broad_handlers import goes_on, is_broad, means_memory, shrinks, swallows
 from .gradient_statements import (

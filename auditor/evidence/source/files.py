@@ -8,7 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
 
-from auditor.evidence.source.index import (
+from auditor.evidence.table import Evidence, Table
+from auditor.model import Site
+from auditor.recordings.sources import decode_source
+from auditor.syntax.config_files import suffix_of
+from auditor.syntax.index import (
     Function,
     Index,
     Span,
@@ -19,10 +23,6 @@ from auditor.evidence.source.index import (
     span_of,
     unparsed,
 )
-from auditor.evidence.table import Evidence, Table
-from auditor.model import Site
-from auditor.recordings.sources import decode_source
-from auditor.syntax.config_files import suffix_of
 from auditor.syntax.logging_calls import Kind, log_kind
 from auditor.syntax.tensor_factories import made_by
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from auditor.evidence.source.files import Source, Span, name_of, unparsed
-from auditor.evidence.source.index import Index
 from auditor.model import Site
+from auditor.syntax.index import Index
 from auditor.syntax.reaching import given_for
 from auditor.syntax.tensor_factories import FACTORIES, KEEPING, made_for
 

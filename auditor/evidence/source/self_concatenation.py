@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from auditor.evidence.source.files import Source, lines_of, name_of, unparsed
-from auditor.evidence.source.index import Index, grouped
 from auditor.model import Site
+from auditor.syntax.index import Index, grouped
 from auditor.syntax.reaching import LOOPS
 
 JOINS = frozenset(

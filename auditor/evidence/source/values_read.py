@@ -8,8 +8,8 @@ import ast
 from collections.abc import Iterator
 
 from auditor.evidence.source.files import Span, name_of, unparsed
-from auditor.evidence.source.index import Index
 from auditor.evidence.source.self_concatenation import unchanged
+from auditor.syntax.index import Index
 
 MODULES = frozenset({"torch", "math", "np", "numpy", "F"})
 

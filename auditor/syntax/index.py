@@ -1,5 +1,5 @@
-"""One walk through a source file, and what is asked of it again and again: its nodes by kind, its
-calls by name and by line, its expressions by span, and the text of each of them.
+"""One walk through a source file, and what is asked of it again and again: its nodes by kind, what
+holds each, its calls by name and by line, its expressions by span, and the text of each of them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
-
-from auditor.syntax.family import family_of
 
 N = TypeVar("N", bound=ast.AST)
 T = TypeVar("T")
@@ -67,6 +65,24 @@ class Index:
         """Plain assignments by the text of each target."""
         return grouped((unparsed(to), node) for node in self.of(ast.Assign) for to in node.targets)
 
+    @cached_property
+    def named(self) -> Mapping[str, Sequence[ast.Name | ast.Attribute]]:
+        """Variables and attributes by their last name, wherever they are read or given a value."""
+        kinds = ast.Name | ast.Attribute
+        return grouped((name_of(node), node) for node in self.nodes if isinstance(node, kinds))
+
+    def up(self, node: ast.AST) -> Iterator[ast.AST]:
+        """What holds a node, innermost first."""
+        return above(node, self.parents)
+
+    def holds(self, outer: ast.AST, inner: ast.AST) -> bool:
+        """Whether a node is the other one, or holds it."""
+        return inner is outer or any(each is outer for each in self.up(inner))
+
+    def nearest(self, node: ast.AST, *kinds: type[N]) -> N | None:
+        """The innermost of these kinds that holds a node."""
+        return next((each for each in self.up(node) if isinstance(each, kinds)), None)
+
     def on(self, line: int, *kinds: type[N]) -> Iterator[N]:
         """Nodes of these kinds that cover a line, outer ones first."""
         return (node for node in self._on.get(line, ()) if isinstance(node, kinds))
@@ -94,6 +110,61 @@ class Index:
         """Expressions by span: the outermost where several have the same."""
         found = (node for node in reversed(self.nodes) if isinstance(node, ast.expr))
         return {span_of(node): node for node in found}
+
+
+def family_of(tree: ast.AST) -> tuple[list[ast.AST], dict[ast.AST, ast.AST]]:
+    """The nodes of a tree as ``ast.walk`` gives them, in a third of its time, and their parents."""
+    nodes, parents = [tree], {}
+    for node in nodes:  # grows as it is read
+        for name in node._fields:
+            value = getattr(node, name, None)
+            for each in value if value.__class__ is list else (value,):
+                if isinstance(each, ast.AST):
+                    parents[each] = node
+                    nodes.append(each)
+    return nodes, parents
+
+
+def parents_of(tree: ast.AST) -> dict[ast.AST, ast.AST]:
+    """The parent of each node below ``tree``."""
+    return family_of(tree)[1]
+
+
+def above(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.AST]:
+    """What holds a node, innermost first."""
+    while (parent := parents.get(node)) is not None:
+        yield parent
+        node = parent
+
+
+@lru_cache(maxsize=4096)
+def _below(node: ast.AST) -> tuple[Sequence[ast.AST], Mapping[type, Sequence[ast.AST]]]:
+    nodes = family_of(node)[0]
+    return nodes, grouped((type(each), each) for each in nodes)
+
+
+def within(outer: ast.AST | Iterable[ast.AST], *kinds: type[N]) -> Iterator[N]:
+    """Nodes of these kinds in a node or in each of several, these among them, as ``ast.walk`` gives
+    them. Each node is walked once: nobody changes it.
+    """
+    for each in (outer,) if isinstance(outer, ast.AST) else outer:
+        nodes, by_kind = _below(each)
+        if len(kinds) == 1 and not kinds[0].__subclasses__():
+            yield from by_kind.get(kinds[0], ())  # type: ignore[misc]
+        else:
+            yield from (node for node in nodes if isinstance(node, kinds))
+
+
+def called_in(outer: ast.AST | Iterable[ast.AST]) -> set[str]:
+    """Last names of what is called in a node, or in several."""
+    return {name_of(call.func) for call in within(outer, ast.Call)}
+
+
+def names_in(
+    outer: ast.AST | Iterable[ast.AST], context: type[ast.expr_context] = ast.expr_context
+) -> set[str]:
+    """Variables in a node, or in several; ``context``: those that are read or given a value."""
+    return {node.id for node in within(outer, ast.Name) if isinstance(node.ctx, context)}
 
 
 def grouped(pairs: Iterable[tuple[T, V]]) -> dict[T, list[V]]:
