@@ -8,10 +8,12 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, overload
 from weakref import WeakKeyDictionary
 
 N = TypeVar("N", bound=ast.AST)
+M = TypeVar("M", bound=ast.AST)
+P = TypeVar("P", bound=ast.AST)
 T = TypeVar("T")
 V = TypeVar("V")
 
@@ -19,6 +21,12 @@ _texts: WeakKeyDictionary[ast.AST, str] = WeakKeyDictionary()
 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+Scope = Function | ast.Lambda | ast.ClassDef
+Nodes = ast.AST | Iterable[ast.AST]
+
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 class Span(NamedTuple):
@@ -95,6 +103,21 @@ class Index:
         """Functions and methods around a line, outer ones first."""
         return [node for node in self.on(line, ast.stmt) if isinstance(node, Function)]
 
+    def defined_at(self, line: int) -> Iterator[Scope]:
+        """Functions and classes that begin at a line, or have a decorator on it; outer ones
+        first.
+        """
+        return iter(self._defined.get(line, ()))
+
+    @cached_property
+    def _defined(self) -> Mapping[int, Sequence[Scope]]:
+        return grouped(
+            (line, node)
+            for node in self.nodes
+            if isinstance(node, SCOPES)
+            for line in range(_begins(node), node.lineno + 1)
+        )
+
     @cached_property
     def functions(self) -> Sequence[Function]:
         """Functions and methods, outer ones first."""
@@ -143,28 +166,34 @@ def _below(node: ast.AST) -> tuple[Sequence[ast.AST], Mapping[type, Sequence[ast
     return nodes, grouped((type(each), each) for each in nodes)
 
 
-def within(outer: ast.AST | Iterable[ast.AST], *kinds: type[N]) -> Iterator[N]:
+@overload
+def nodes_in(outer: Nodes, kind: type[N], /) -> Iterator[N]: ...
+@overload
+def nodes_in(outer: Nodes, kind: type[N], other: type[M], /) -> Iterator[N | M]: ...
+@overload
+def nodes_in(
+    outer: Nodes, kind: type[N], other: type[M], third: type[P], /
+) -> Iterator[N | M | P]: ...
+def nodes_in(outer: Nodes, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
     """Nodes of these kinds in a node or in each of several, these among them, as ``ast.walk`` gives
     them. Each node is walked once: nobody changes it.
     """
     for each in (outer,) if isinstance(outer, ast.AST) else outer:
         nodes, by_kind = _below(each)
         if len(kinds) == 1 and not kinds[0].__subclasses__():
-            yield from by_kind.get(kinds[0], ())  # type: ignore[misc]
+            yield from by_kind.get(kinds[0], ())
         else:
             yield from (node for node in nodes if isinstance(node, kinds))
 
 
-def called_in(outer: ast.AST | Iterable[ast.AST]) -> set[str]:
+def called_in(outer: Nodes) -> set[str]:
     """Last names of what is called in a node, or in several."""
-    return {name_of(call.func) for call in within(outer, ast.Call)}
+    return {name_of(call.func) for call in nodes_in(outer, ast.Call)}
 
 
-def names_in(
-    outer: ast.AST | Iterable[ast.AST], context: type[ast.expr_context] = ast.expr_context
-) -> set[str]:
+def names_in(outer: Nodes, context: type[ast.expr_context] = ast.expr_context) -> set[str]:
     """Variables in a node, or in several; ``context``: those that are read or given a value."""
-    return {node.id for node in within(outer, ast.Name) if isinstance(node.ctx, context)}
+    return {node.id for node in nodes_in(outer, ast.Name) if isinstance(node.ctx, context)}
 
 
 def grouped(pairs: Iterable[tuple[T, V]]) -> dict[T, list[V]]:
@@ -201,11 +230,60 @@ def unparsed(node: ast.AST) -> str:
     return text
 
 
-def name_of(callee: ast.expr) -> str:
-    """Last name of a called expression: ``backward`` for ``loss.backward``."""
+def name_of(callee: ast.AST) -> str:
+    """Last name of a called expression: ``backward`` for ``loss.backward``; else an empty one."""
     if isinstance(callee, ast.Attribute):
         return callee.attr
     return callee.id if isinstance(callee, ast.Name) else ""
+
+
+def owner_of(call: ast.Call) -> str:
+    """What a method is called on, as it is written; empty for a function."""
+    return unparsed(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+
+
+def is_path(node: ast.expr) -> bool:
+    """True for a name, and for attributes of one: ``self.net.head``."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def parameters_of(function: Function) -> list[str]:
+    """Names of what a function may be given by position, the object of a method among them."""
+    return [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+
+
+def targets_of(node: ast.AST) -> Sequence[ast.expr]:
+    """What a statement or a comprehension gives a value, each as it is written."""
+    found = getattr(node, "targets", None) or [getattr(node, "target", None)]
+    return [each for each in found if isinstance(each, ast.expr)]
+
+
+def blocks_of(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """The statements that a compound one holds, block by block; none of its handlers or cases."""
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(node, name, None)
+        if isinstance(block, list) and block:
+            yield block
+
+
+def run_in(body: Iterable[ast.AST], *unopened: type[ast.AST]) -> Iterator[ast.AST]:
+    """Nodes that run with some statements: of functions and classes that they define, and of what
+    is ``unopened``, nothing but the node itself.
+    """
+    waiting = list(body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, (*SCOPES, *unopened)):
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def _begins(node: Scope) -> int:
+    """The first line of a definition, with its decorators."""
+    decorators = () if isinstance(node, ast.Lambda) else node.decorator_list
+    return min([node.lineno, *(each.lineno for each in decorators)])
 
 
 def lines_of(node: ast.stmt | ast.expr | ast.ExceptHandler) -> range:

@@ -11,7 +11,7 @@ from auditor.evidence.source.files import Function, Source, name_of, parsed
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
-from auditor.syntax.reaching import LOOPS
+from auditor.syntax.index import LOOPS
 
 from .rows import KeptStateRow
 

@@ -15,7 +15,7 @@ from auditor.evidence.source.statements import shorten
 from auditor.evidence.table import Rows
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site
 from auditor.rule import Rule, knob
-from auditor.syntax.reaching import LOOPS
+from auditor.syntax.index import LOOPS
 
 from .rows import RewalkRow
 

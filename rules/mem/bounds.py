@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from auditor.evidence.source.files import Function, Index, Source, name_of, unparsed
-from auditor.evidence.source.loops import COMPREHENSIONS
 from auditor.evidence.source.self_concatenation import JOINS, SAME, joins
-from auditor.syntax.reaching import LOOPS
+from auditor.syntax.index import COMPREHENSIONS, LOOPS
 
 CUTS = frozenset(
     ("clear", "pop", "popitem", "popleft", "remove", "truncate", "resize_", "rotate", "discard")

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from auditor.evidence.source.files import Source, lines_of, name_of, unparsed
 from auditor.model import Site
-from auditor.syntax.index import Index, grouped
-from auditor.syntax.reaching import LOOPS
+from auditor.syntax.index import LOOPS, Index, grouped, nodes_in, owner_of
 
 JOINS = frozenset(
     "cat concat concatenate stack hstack vstack dstack row_stack column_stack pad".split()
@@ -89,19 +88,15 @@ def _lists_of(source: Source, file: str) -> Iterator[tuple[Site, str]]:
         for target in node.targets
         if isinstance(target, ast.Subscript)
     }
-    cut.update(_owner(call) for name in CUTS for call in index.calls.get(name, ()))
+    cut.update(owner_of(call) for name in CUTS for call in index.calls.get(name, ()))
     joined: set[str] = set().union(
         *(_names(arg) for name in JOINS for call in index.calls.get(name, ()) for arg in call.args)
     )
     growing = (joined & begun_once) - cut
     for call in index.of(ast.Call):
-        name = _owner(call) if name_of(call.func) in ADDS else ""
+        name = owner_of(call) if name_of(call.func) in ADDS else ""
         if name in growing:
             yield source.site_of(file, call), name
-
-
-def _owner(call: ast.Call) -> str:
-    return unparsed(call.func.value) if isinstance(call.func, ast.Attribute) else ""
 
 
 class _Assignments:
@@ -193,8 +188,4 @@ def _joined(value: ast.expr) -> frozenset[str]:
 
 @lru_cache(maxsize=65536)
 def _names(value: ast.expr) -> frozenset[str]:
-    return frozenset(
-        unparsed(node)
-        for node in ast.walk(value)
-        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
-    )
+    return frozenset(map(unparsed, nodes_in(value, ast.Name, ast.Attribute, ast.Subscript)))
