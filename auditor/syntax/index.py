@@ -8,6 +8,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import takewhile
 from typing import NamedTuple, TypeVar, overload
 from weakref import WeakKeyDictionary
 
@@ -22,6 +23,7 @@ _texts: WeakKeyDictionary[ast.AST, str] = WeakKeyDictionary()
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Scope = Function | ast.Lambda | ast.ClassDef
+Loop = ast.For | ast.AsyncFor | ast.While
 Nodes = ast.AST | Iterable[ast.AST]
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -91,6 +93,15 @@ class Index:
         """The innermost of these kinds that holds a node."""
         return next((each for each in self.up(node) if isinstance(each, kinds)), None)
 
+    def scope_of(self, node: ast.AST) -> Function | ast.Module:
+        """The innermost function around a node; the module where there is none."""
+        return next(each for each in self.up(node) if isinstance(each, Function | ast.Module))
+
+    def loop_of(self, node: ast.AST) -> Loop | None:
+        """The innermost loop around a node, in its function or class; None where there is none."""
+        around = takewhile(lambda each: not isinstance(each, SCOPES), self.up(node))
+        return next((each for each in around if isinstance(each, LOOPS)), None)
+
     def on(self, line: int, *kinds: type[N]) -> Iterator[N]:
         """Nodes of these kinds that cover a line, outer ones first."""
         return (node for node in self._on.get(line, ()) if isinstance(node, kinds))
@@ -102,6 +113,11 @@ class Index:
     def around(self, line: int) -> list[Function]:
         """Functions and methods around a line, outer ones first."""
         return [node for node in self.on(line, ast.stmt) if isinstance(node, Function)]
+
+    @cached_property
+    def loops(self) -> Sequence[Loop]:
+        """Loops, outer ones first; no comprehensions."""
+        return [node for node in self.nodes if isinstance(node, LOOPS)]
 
     def defined_at(self, line: int) -> Iterator[Scope]:
         """Functions and classes that begin at a line, or have a decorator on it; outer ones
@@ -213,11 +229,6 @@ def index_of(text: str) -> Index:
         return Index(ast.parse(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return Index(None)
-
-
-def parsed(text: str) -> ast.Module | None:
-    """The tree of a source text, shared between those who ask; None if it is no Python."""
-    return index_of(text).tree
 
 
 def unparsed(node: ast.AST) -> str:

@@ -135,13 +135,19 @@ def _bounded(name: str, each: _Assigned, found: _Assignments) -> bool:
 
 def unchanged(value: ast.expr) -> str:
     """The name of which an expression has all values: ``z`` of ``z.detach()``; empty for others."""
+    value = whole(value)
+    return unparsed(value) if isinstance(value, (ast.Name, ast.Attribute)) else ""
+
+
+def whole(value: ast.expr) -> ast.expr:
+    """What an expression has all values of: ``f(x)`` of ``f(x).detach().cpu()``."""
     while (
         isinstance(value, ast.Call)
         and isinstance(value.func, ast.Attribute)
         and value.func.attr in SAME
     ):
         value = value.func.value
-    return unparsed(value) if isinstance(value, (ast.Name, ast.Attribute)) else ""
+    return value
 
 
 def _assigned(tree: ast.Module | None) -> Iterator[_Assigned]:
