@@ -5,18 +5,18 @@ is reported.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from auditor.evidence.recorded.reads import Place, Reads
 from auditor.evidence.source.files import Source, Span
-from auditor.evidence.source.index import Index
 from auditor.evidence.source.running_sums import summed_read
 from auditor.evidence.source.statements import shorten
 from auditor.evidence.source.values_read import keeps_its_value, values_at
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
+from auditor.syntax.index import Index, called_in, grouped
 
 # -- callers ---------------------------------------------------------------------------------------
 # Who calls a helper of the program's.
@@ -34,13 +34,11 @@ def callers(source: Source, site: Site) -> tuple[Site, ...]:
     if function is None or isinstance(function, ast.Module):
         return ()
     named = [source.index(file).functions_named.get(function.name, ()) for file in source.texts]
-    trains = any(function in index.around(call.lineno) for call in index.calls.get("backward", ()))
-    if sum(map(len, named)) != 1 or trains:
+    if sum(map(len, named)) != 1 or "backward" in called_in(function):
         return ()
     return tuple(
         source.site_of(file, call)
-        for file in source.texts
-        for call in source.index(file).calls.get(function.name, ())
+        for file, call in source.calls_of(function.name)
         if _is_its_own(call.func, here=file == site.file)
     )
 
@@ -158,25 +156,26 @@ class ReadingRule(Rule):
         to a running sum, and which line would wait in its place; and with who calls a helper that
         reads.
         """
+        together = _by_function(reads, source) if reads is not None else {}
         for finding in findings:
             site, hints = finding.site, finding.hints_as(ReadHints)
             if site is None:
                 yield finding
                 continue
             logs, summed = _patched(source, site, once=hints.once)
-            below = self._below(reads, source, site) if reads is not None else None
+            scope = source.index(site.file).scope_at(site.line)
+            below = self._below(together.get((site.file, scope), ()), source, site)
             yield replace(
                 finding,
                 facts=(*finding.facts, *callers_named(source, site)),
                 hints=replace(hints, logs=logs, summed=summed, below=below),
             )
 
-    def _below(self, reads: Reads, source: Source, site: Site) -> Site | None:
-        """The first line of the same function that reads the same value further below on most steps,
-        and has no patch.
+    def _below(self, here: Sequence[Place], source: Source, site: Site) -> Site | None:
+        """The first line of the same function, which reads ``here``, that reads the same value further
+        below on most steps, and has no patch.
         """
-        index, scope = source.index(site.file), source.index(site.file).scope_at(site.line)
-        here = [place for place in reads.all_places if place.site.file == site.file]
+        index = source.index(site.file)
         mine = frozenset[str]().union(*(_values(index, p) for p in here if p.site == site))
         for place in here:
             line = place.site.line
@@ -186,7 +185,7 @@ class ReadingRule(Rule):
                 keeps_its_value(index, name, site.line, line)
                 for name in mine & _values(index, place)
             )
-            if any(same) and index.scope_at(line) is scope and not _is_patched(source, place):
+            if any(same) and not _is_patched(source, place):
                 return place.site
         return None
 
@@ -245,9 +244,21 @@ class ReadingRule(Rule):
         )
 
 
+Home = tuple[str, ast.AST | None]
+"""A file, and a function of it or its module."""
+
+
+def _by_function(reads: Reads, source: Source) -> Mapping[Home, Sequence[Place]]:
+    return grouped(
+        ((place.site.file, source.index(place.site.file).scope_at(place.site.line)), place)
+        for place in reads.all_places
+    )
+
+
 def _values(index: Index, place: Place) -> frozenset[str]:
     """Names of the values that a place reads."""
-    return frozenset[str]().union(*(values_at(index, read.expression.span) for read in place.reads))
+    spans = {read.expression.span for read in place.reads}
+    return frozenset[str]().union(*(values_at(index, span) for span in spans))
 
 
 def _patched(source: Source, site: Site, *, once: bool) -> tuple[str | None, Span | None]:

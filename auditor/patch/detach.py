@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from auditor.model import Edit
-from auditor.patch.module import Change, Module, covers, last_name, only_alike, same
+from auditor.patch.module import Change, Module, covers, only_alike, same
 from auditor.patch.source import Refused, Splice, parse_expression
+from auditor.syntax.index import name_of
 
 _SUFFIX = ".detach()"
 _STORING_CALLS = frozenset({"append", "appendleft", "add", "put", "extend", "extendleft"})
@@ -94,7 +95,7 @@ def _stored(holder: ast.AST, *, named: bool) -> Iterator[_Stored]:
         yield _Stored(holder.value, holder)
     if isinstance(holder, ast.Call):
         name, values = (
-            last_name(holder.func),
+            name_of(holder.func),
             [*holder.args, *(item.value for item in holder.keywords)],
         )
         if named or (name in _STORING_CALLS and len(values) == len(holder.args) == 1):
@@ -193,12 +194,12 @@ def _is_not(value: ast.expr) -> bool:
 
 def _cuts(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
-        return last_name(node.func) in _CUTS_GRAPH
+        return name_of(node.func) in _CUTS_GRAPH
     return isinstance(node, ast.Attribute) and node.attr == "data"
 
 
 def _is_number(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and last_name(node.func) in _TO_NUMBER
+    return isinstance(node, ast.Call) and name_of(node.func) in _TO_NUMBER
 
 
 def _holds_no_graph(value: ast.expr) -> bool:

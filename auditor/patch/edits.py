@@ -17,13 +17,14 @@ from auditor.patch.config_values import set_values
 from auditor.patch.detach import detach, values_to_detach
 from auditor.patch.insert import binds_torch, decorate, insert_after_imports, insert_before
 from auditor.patch.keywords import KeywordEdits, change_keywords
-from auditor.patch.module import Change, Module, covers, last_name, same, span_of
+from auditor.patch.module import Change, Module, covers, same
 from auditor.patch.removal import drop_statements
 from auditor.patch.rename import rename_call
 from auditor.patch.source import Refused, SourceText, Splice, parse, parse_expression
 from auditor.patch.statements import called_statements
 from auditor.patch.throttle import every_of, logging_statement, skip_compiled, throttle
 from auditor.patch.unused import is_package
+from auditor.syntax.index import name_of, span_of
 from auditor.syntax.tensor_factories import FACTORIES, made_for
 
 INSERTS: dict[str, Callable[[Module, Edit], Change]] = {
@@ -212,7 +213,7 @@ def set_constant(module: Module, old: ast.Constant, text: str) -> Change:
 def _gives(node: ast.Assign | ast.AnnAssign, edit: Edit) -> bool:
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
     return covers(node, edit.site.line) and any(
-        last_name(target) == edit.keyword for target in targets
+        name_of(target) == edit.keyword for target in targets
     )
 
 
@@ -333,8 +334,8 @@ def make_on_device(module: Module, move: ast.Call) -> Change:
 
 def _made(module: Module, move: ast.Call) -> ast.Call:
     """The call of a factory of torch that makes what is moved."""
-    made = made_for(move, module.parents) if last_name(move.func) in ("to", "cuda") else None
-    if made is None or last_name(made.func) not in FACTORIES:
+    made = made_for(move, module.parents) if name_of(move.func) in ("to", "cuda") else None
+    if made is None or name_of(made.func) not in FACTORIES:
         raise Refused("what is moved is not made by a function of torch that takes a device")
     if any(item.arg in ("device", "pin_memory", "out", "requires_grad") for item in made.keywords):
         raise Refused("the function is told more than that another device could keep")

@@ -8,9 +8,10 @@ import ast
 from functools import partial
 
 from auditor.model import Edit
-from auditor.patch.module import Change, Module, covers, last_name, same
+from auditor.patch.module import Change, Module, covers, same
 from auditor.patch.source import Refused, Splice, parse_expression
 from auditor.patch.statements import Block, block_of
+from auditor.syntax.index import name_of
 
 _BEFORE = frozenset({"unscale_", "zero_grad", "compile"})
 _AFTER_IMPORTS = frozenset({"torch.set_float32_matmul_precision"})
@@ -62,7 +63,7 @@ def decorate(module: Module, edit: Edit) -> Change:
     if len(here) != 1:
         raise Refused(f"line {edit.site.line} begins no function")
     (function,) = here
-    if any(last_name(call.func) in ast.unparse(each) for each in function.decorator_list):
+    if any(name_of(call.func) in ast.unparse(each) for each in function.decorator_list):
         raise Refused(f"`{edit.value}` is there already")
     if not any(map(binds_torch, module.tree.body)):
         raise Refused("the file has no `import torch` at its top")
@@ -130,7 +131,7 @@ def _expect_new(call: ast.Call, statements: list[ast.stmt]) -> None:
         for node in ast.walk(statement):
             if (
                 isinstance(node, ast.Call)
-                and last_name(node.func) == last_name(call.func)
+                and name_of(node.func) == name_of(call.func)
                 and same(node.func, call.func)
             ):
                 raise Refused(f"`{ast.unparse(call.func)}` is already called there")

@@ -7,8 +7,9 @@ from __future__ import annotations
 import ast
 
 from auditor.patch.effects import writes
-from auditor.patch.module import Module, last_name
+from auditor.patch.module import Module
 from auditor.patch.source import Refused
+from auditor.syntax.index import name_of
 from auditor.syntax.logging_calls import counts_its_calls, log_kind
 
 _SCOPES = (ast.For, ast.While, ast.FunctionDef, ast.Lambda, ast.ClassDef)
@@ -87,7 +88,7 @@ def _is_switch(test: ast.expr) -> bool:
 
 def _is_plain(node: ast.expr) -> bool:
     if isinstance(node, ast.Call):
-        return last_name(node.func) in _SWITCH_CALLS and writes(node, asks=True) is None
+        return name_of(node.func) in _SWITCH_CALLS and writes(node, asks=True) is None
     if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
         return all(map(_is_plain, node.elts))
     while isinstance(node, ast.Attribute):
@@ -96,13 +97,13 @@ def _is_plain(node: ast.expr) -> bool:
 
 
 def _name(node: ast.expr) -> str:
-    return last_name(node.func if isinstance(node, ast.Call) else node)
+    return name_of(node.func if isinstance(node, ast.Call) else node)
 
 
 def _stored(node: ast.AST) -> str:
     named = isinstance(node, (ast.Name, ast.Attribute)) and not isinstance(node.ctx, ast.Load)
-    return last_name(node) if named else ""  # type: ignore[arg-type]
+    return name_of(node) if named else ""  # type: ignore[arg-type]
 
 
 def _read(node: ast.AST) -> str | None:
-    return last_name(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+    return name_of(node) if isinstance(node, (ast.Name, ast.Attribute)) else None

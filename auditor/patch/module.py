@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from auditor.model import Edit
 from auditor.patch.source import Refused, SourceText, Splice, parse
-from auditor.syntax.family import parents_of
+from auditor.syntax.index import above, name_of, parents_of, span_of
 
 Node = TypeVar("Node", bound=ast.AST)
 
@@ -43,9 +43,7 @@ class Module:
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         """Parents of a node, innermost first."""
-        while (parent := self.parents.get(node)) is not None:
-            yield parent
-            node = parent
+        return above(node, self.parents)
 
     def quoted_in(self, node: ast.AST) -> ast.AST | None:
         """The outermost f-string that holds the node.
@@ -73,7 +71,7 @@ class Module:
         :class:`Refused`.
         """
         line = edit.site.line
-        named = [call for call in self._calls if last_name(call.func) == edit.call]
+        named = [call for call in self._calls if name_of(call.func) == edit.call]
         exact = [call for call in named if span_of(call) == edit.span]
         found = [(call, self.quoted_in(call) or call) for call in exact or named]
         here = [(call, place) for call, place in found if covers(place, line)]
@@ -94,18 +92,6 @@ class Module:
                 setattr(parent, name, new)
             elif isinstance(value, list):
                 value[:] = [new if item is old else item for item in value]
-
-
-def last_name(callee: ast.expr) -> str:
-    """``backward`` for ``loss.backward``, ``print`` for ``print``, empty for anything else."""
-    if isinstance(callee, ast.Attribute):
-        return callee.attr
-    return callee.id if isinstance(callee, ast.Name) else ""
-
-
-def span_of(call: ast.expr) -> tuple[int, int | None, int, int | None]:
-    """Where an expression stands, as edits have it."""
-    return call.lineno, call.end_lineno, call.col_offset, call.end_col_offset
 
 
 def _name_line(node: ast.AST) -> int | None:

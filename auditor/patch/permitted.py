@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from auditor.model import Edit
-from auditor.patch.module import Module, covers, last_name
+from auditor.patch.module import Module, covers
 from auditor.patch.own_files import require_own_name
 from auditor.patch.source import Refused, SourceText
 from auditor.permit import ANY, Permit, last, path_of
 from auditor.syntax.config_files import SCRIPTS, UnreadableConfig, read_document
+from auditor.syntax.index import name_of
 from auditor.syntax.qualified_names import kept_as, last_key
 
 MOST_FILES = 500
@@ -192,7 +193,7 @@ class _File:
             if isinstance(node, (ast.Assign, ast.AnnAssign)) and covers(node, edit.site.line):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 yield from (
-                    (target, node.value) for target in targets if last_name(target) == edit.keyword
+                    (target, node.value) for target in targets if name_of(target) == edit.keyword
                 )
 
     def is_call(self, kind: Permit, call: ast.Call) -> bool:
@@ -200,7 +201,7 @@ class _File:
         if ANY in kind.calls:
             has_it = any(item.arg == kind.keyword for item in call.keywords)
             return has_it and not self.names.is_standard(call.func)
-        method = f".{last_name(call.func)}" in kind.calls and isinstance(call.func, ast.Attribute)
+        method = f".{name_of(call.func)}" in kind.calls and isinstance(call.func, ast.Attribute)
         if method and not self.names.is_standard(call.func):
             return True
         return _is_any_of(self.names.full(call.func), kind.calls)

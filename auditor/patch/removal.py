@@ -15,11 +15,11 @@ from functools import partial
 
 from auditor.patch.comments import Rows, comment_above, widened
 from auditor.patch.effects import writes
-from auditor.patch.module import Change, Module, last_name
+from auditor.patch.module import Change, Module
 from auditor.patch.source import Refused, SourceText, Splice, parse_expression
 from auditor.patch.statements import Block, block_of
 from auditor.patch.unused import Import, Names
-from auditor.syntax.reaching import LOOPS
+from auditor.syntax.index import LOOPS, name_of
 
 _TURNED = {ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in"}
 
@@ -430,7 +430,7 @@ def _is_idle(item: ast.withitem) -> bool:
     if (
         item.optional_vars is not None
         or not isinstance(call, ast.Call)
-        or last_name(call.func) not in _IDLE_CONTEXTS
+        or name_of(call.func) not in _IDLE_CONTEXTS
     ):
         return False
     return all(writes(part, asks=True) is None for part in _given(call))

@@ -9,7 +9,7 @@ from functools import partial
 from auditor.model import Edit
 from auditor.patch.module import Change, Module, same
 from auditor.patch.source import Refused, Splice, parse_expression
-from auditor.syntax.family import parents_of
+from auditor.syntax.index import parents_of
 
 
 def rename_call(module: Module, call: ast.Call, edit: Edit) -> Change:

@@ -14,10 +14,11 @@ from functools import partial
 from auditor.model import Edit
 from auditor.patch.insert import binds_torch
 from auditor.patch.logging_calls import expect_no_interval, expect_only_logs
-from auditor.patch.module import Change, Module, covers, last_name, same
+from auditor.patch.module import Change, Module, covers, same
 from auditor.patch.numbering import free_name, number_loop
 from auditor.patch.source import Refused, SourceText, Splice, parse_expression
 from auditor.patch.statements import Block, block_of
+from auditor.syntax.index import name_of
 
 UNCOMPILED = "not torch.compiler.is_compiling()"
 
@@ -248,7 +249,7 @@ def _loop_variable(loop: ast.For) -> ast.Name | None:
     around them or not.
     """
     source = loop.iter
-    while isinstance(source, ast.Call) and last_name(source.func) in _BARS and source.args:
+    while isinstance(source, ast.Call) and name_of(source.func) in _BARS and source.args:
         source = source.args[0]
     if not isinstance(source, ast.Call) or not isinstance(source.func, ast.Name):
         return None

@@ -280,6 +280,10 @@ class Recording:
     def _site_rows(self) -> dict[int, SiteRow]:
         return {row.id: row for row in self.rows(SiteRow)}
 
+    @cached_property
+    def _sites(self) -> dict[int, Site]:
+        return {}
+
     def site_row(self, number: int) -> SiteRow:
         """The raw site row: file, line, function, and where known opcode, col, end_line, end_col,
         via.
@@ -288,8 +292,10 @@ class Recording:
 
     def site(self, number: int) -> Site:
         """A site as findings show it: file relative to the run's directory, and the line's text."""
-        row = self.site_row(number)
-        return self.site_at(row.file, row.line, row.function)
+        if number not in self._sites:
+            row = self.site_row(number)
+            self._sites[number] = self.site_at(row.file, row.line, row.function)
+        return self._sites[number]
 
     def site_at(self, file: str, line: int, function: str = "") -> Site:
         """A site from its parts; ``file`` may be absolute."""

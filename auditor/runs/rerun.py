@@ -205,7 +205,7 @@ def _join(recording: Recording, second: Recording, steps: int) -> None:
     if second.manifest["outcome"] == "interrupted":
         manifest["outcome"] = "interrupted"
     keep_sources(recording, second)
-    for cached in ("rerun", "taken", "_site_rows"):
+    for cached in ("rerun", "taken", "_site_rows", "_sites"):
         recording.__dict__.pop(cached, None)
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 import ast
 from typing import Literal
 
+from auditor.syntax.index import is_path, name_of
+
 Kind = Literal["screen", "tracker", "file"]
 
 SCREENS = frozenset({"sys.stdout", "sys.stderr", "stdout", "stderr"})
@@ -28,9 +30,9 @@ def log_kind(call: ast.Call) -> Kind | None:
     """
     if isinstance(call.func, ast.Name):
         return _printed(call) if call.func.id == "print" else None
-    if not isinstance(call.func, ast.Attribute) or not _is_path(call.func.value):
+    if not isinstance(call.func, ast.Attribute) or not is_path(call.func.value):
         return None
-    name, owner = call.func.attr, _last(call.func.value)
+    name, owner = call.func.attr, name_of(call.func.value)
     if (
         name in _BARS
         or (name == "print" and owner in _PRINTERS)
@@ -54,7 +56,7 @@ def counts_its_calls(call: ast.Call) -> bool:
     curve.
     """
     named = isinstance(call.func, ast.Attribute) and call.func.attr in _TRACKED
-    return named and _last(call.func.value) in _TRACKERS  # type: ignore[attr-defined]
+    return named and name_of(call.func.value) in _TRACKERS  # type: ignore[attr-defined]
 
 
 def _printed(call: ast.Call) -> Kind:
@@ -66,16 +68,4 @@ def _is_level(node: ast.expr) -> bool:
     """``logging.INFO``, ``logging.DEBUG``, 20 or 10: not a warning."""
     if isinstance(node, ast.Constant):
         return type(node.value) is int and node.value <= 20
-    return _last(node) in ("INFO", "DEBUG")
-
-
-def _is_path(node: ast.expr) -> bool:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
-
-
-def _last(node: ast.expr) -> str:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
+    return name_of(node) in ("INFO", "DEBUG")

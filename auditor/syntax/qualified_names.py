@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from auditor.syntax.index import name_of
+
 OPTIONS = frozenset({"add_argument", "option"})
 """Functions of argparse and click that declare an option with its ``default``."""
 
@@ -17,13 +19,13 @@ def last_key(written: ast.expr) -> str:
     ``int(cfg.get("num_workers", 0))`` and ``num_workers``.
     """
     if isinstance(written, ast.Call):
-        name = _last(written.func)
+        name = name_of(written.func)
         if name in CASTS and len(written.args) == 1:
             return last_key(written.args[0])
         return text_of(written.args[0]) if name == "get" and written.args else ""
     if isinstance(written, ast.Subscript):
         return text_of(written.slice)
-    return _last(written)
+    return name_of(written)
 
 
 def kept_as(option: ast.Call) -> str:
@@ -37,9 +39,3 @@ def kept_as(option: ast.Call) -> str:
 def text_of(node: ast.expr) -> str:
     """The text of a string literal; empty for anything else."""
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-
-
-def _last(node: ast.expr) -> str:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
+
+from auditor.syntax.index import LOOPS, SCOPES, above, blocks_of
 
 Parents = Mapping[ast.AST, ast.AST]
 
-LOOPS = (ast.For, ast.AsyncFor, ast.While)
-SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Module)
+_HOMES = (*SCOPES, ast.Module)
 
 
 def given_for(use: ast.Name, parents: Parents) -> ast.Assign | None:
@@ -16,12 +17,12 @@ def given_for(use: ast.Name, parents: Parents) -> ast.Assign | None:
     or changes what it gives but this use; None where that is not certain. A use in a statement that
     gives the name anew (``x = x.to(device)``) may be followed by others.
     """
-    above = list(_up(use, parents))
-    scope = next((each for each in above if isinstance(each, SCOPES)), None)
-    own = next((each for each in above if isinstance(each, ast.stmt)), None)
+    up = list(above(use, parents))
+    scope = next((each for each in up if isinstance(each, _HOMES)), None)
+    own = next((each for each in up if isinstance(each, ast.stmt)), None)
     if scope is None or own is None or use.id in shared_names(scope):
         return None
-    inside, around = set(ast.walk(own)), set(above)
+    inside, around = set(ast.walk(own)), set(up)
     names = [node for node in ast.walk(scope) if isinstance(node, ast.Name) and node.id == use.id]
     others = [node for node in names if node not in inside]
     stores = (node for node in others if not _is_read(node) and _place(node) < _place(own))
@@ -34,7 +35,9 @@ def given_for(use: ast.Name, parents: Parents) -> ast.Assign | None:
         return None
     if any(_is_read(node) and node in inside and node is not use for node in names):
         return None
-    if not any(given in block and not around.isdisjoint(block) for block in _blocks(above)):
+    if not any(
+        given in block and not around.isdisjoint(block) for each in up for block in blocks_of(each)
+    ):
         return None
     same_turn = _turn(given, parents) is _turn(own, parents)
     rest = [node for node in others if node not in set(ast.walk(given))]
@@ -48,7 +51,7 @@ def bound_before(value: ast.expr, given: ast.Assign, parents: Parents) -> bool:
     """Whether the names in an expression have where ``given`` stands what they have further below, as
     far as their function shows.
     """
-    scope = next(each for each in _up(given, parents) if isinstance(each, SCOPES))
+    scope = next(each for each in above(given, parents) if isinstance(each, _HOMES))
     names = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
     return not any(
         node.id in names and not _is_read(node) and _place(node) >= _place(given)
@@ -57,23 +60,11 @@ def bound_before(value: ast.expr, given: ast.Assign, parents: Parents) -> bool:
     )
 
 
-def _up(node: ast.AST, parents: Parents) -> Iterator[ast.AST]:
-    while (parent := parents.get(node)) is not None:
-        yield parent
-        node = parent
-
-
-def _blocks(nodes: Iterable[ast.AST]) -> Iterator[list[ast.stmt]]:
-    for node in nodes:
-        for field in ("body", "orelse", "finalbody"):
-            block = getattr(node, field, None)
-            if isinstance(block, list):
-                yield block
-
-
 def _turn(node: ast.AST, parents: Parents) -> ast.AST | None:
     """The loop of whose turn a statement is part."""
-    return next((each for each in _up(node, parents) if isinstance(each, (*LOOPS, *SCOPES))), None)
+    return next(
+        (each for each in above(node, parents) if isinstance(each, (*LOOPS, *_HOMES))), None
+    )
 
 
 def shared_names(scope: ast.AST) -> set[str]:

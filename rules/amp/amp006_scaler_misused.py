@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from auditor.evidence.recorded.amp import Amp, AmpPlace
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.step_pattern import step_pattern
-from auditor.evidence.source.files import Source, lines_of, name_of, unparsed
+from auditor.evidence.source.files import Source, name_of, unparsed
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
+from auditor.syntax.index import is_path, nodes_in, owner_of
 
 # -- grad scaler -----------------------------------------------------------------------------------
 # What the source says of a GradScaler: the call of ``unscale_`` that a function lacks, how soon
@@ -37,11 +38,8 @@ def growth_interval(source: Source, steps: float) -> Site | None:
     """
     found = {
         (file, call.lineno): call
-        for file, text in source.texts.items()
-        for call in (source.nodes(file) if "growth_interval" in text else ())
-        if isinstance(call, ast.Call)
-        and name_of(call.func) == "GradScaler"
-        and any(
+        for file, call in source.calls_of("GradScaler")
+        if any(
             each.arg == "growth_interval" and _number(each.value) == steps for each in call.keywords
         )
     }
@@ -55,7 +53,7 @@ def multiplies_by_norm(source: Source, site: Site) -> bool:
     """True if the ``mul_`` on the line is given a factor that is made of a norm, or of a bound for
     one, in the same function.
     """
-    scope = _scope(source, site)
+    scope = source.index(site.file).scope_at(site.line)
     given = {
         unparsed(call.args[0])
         for call in source.calls_at(site)
@@ -65,8 +63,8 @@ def multiplies_by_norm(source: Source, site: Site) -> bool:
         return False
     made = [
         unparsed(node.value)
-        for node in ast.walk(scope)
-        if isinstance(node, ast.Assign) and given & {unparsed(target) for target in node.targets}
+        for node in nodes_in(scope, ast.Assign)
+        if given & set(map(unparsed, node.targets))
     ]
     divided = [text for text in (*given, *made) if "/" in text]
     return any(BY_NORM.search(text) for text in divided)
@@ -76,15 +74,12 @@ def either_or(source: Source, site: Site, method: str) -> bool:
     """True if the line calls ``method`` in one branch of an ``if`` whose other branch calls it as
     well: one of the two runs in an iteration.
     """
-    for node in source.nodes(site.file):
-        if not isinstance(node, ast.If) or not node.orelse:
-            continue
-        branches = [
-            [call for each in body for call in ast.walk(each) if isinstance(call, ast.Call)]
+    for node in source.index(site.file).on(site.line, ast.If):
+        called = [
+            {call.lineno for call in nodes_in(body, ast.Call) if name_of(call.func) == method}
             for body in (node.body, node.orelse)
         ]
-        calls = [[call for call in branch if name_of(call.func) == method] for branch in branches]
-        if all(calls) and any(call.lineno == site.line for call in (*calls[0], *calls[1])):
+        if all(called) and any(site.line in lines for lines in called):
             return True
     return False
 
@@ -112,13 +107,10 @@ def unscale_call(source: Source, site: Site) -> str:
     Clear means: the function that holds the line scales a loss and steps one optimizer, both by the
     same scaler.
     """
-    calls = (
-        [node for node in ast.walk(scope) if isinstance(node, ast.Call)]
-        if (scope := _scope(source, site))
-        else []
-    )
-    steps = {(_owner(call), unparsed(call.args[0])) for call in calls if _is_scaler_step(call)}
-    scaled = {_owner(call) for call in calls if name_of(call.func) == "scale"}
+    scope = source.index(site.file).scope_at(site.line)
+    calls = list(nodes_in(scope, ast.Call)) if scope is not None else []
+    steps = {(owner_of(call), unparsed(call.args[0])) for call in calls if _is_scaler_step(call)}
+    scaled = {owner_of(call) for call in calls if name_of(call.func) == "scale"}
     if len(steps) != 1 or any(name_of(call.func) == "unscale_" for call in calls):
         return ""
     ((scaler, optimizer),) = steps
@@ -130,32 +122,13 @@ def unscale_calls(tree: ast.Module, call: ast.Call | None) -> set[str]:
     steps = (
         node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_scaler_step(node)
     )
-    return {f"{_owner(step)}.unscale_({unparsed(step.args[0])})" for step in steps}
-
-
-def _scope(source: Source, site: Site) -> ast.AST | None:
-    """The innermost function around the line, else the module."""
-    nodes = list(source.nodes(site.file))
-    around = [
-        node for node in nodes if isinstance(node, ast.FunctionDef) and site.line in lines_of(node)
-    ]
-    return max(around, key=lambda node: node.lineno, default=next(iter(nodes), None))
+    return {f"{owner_of(step)}.unscale_({unparsed(step.args[0])})" for step in steps}
 
 
 def _is_scaler_step(call: ast.Call) -> bool:
     if name_of(call.func) != "step" or len(call.args) != 1 or call.keywords:
         return False
-    return _is_path(call.func) and _is_path(call.args[0])
-
-
-def _is_path(node: ast.expr) -> bool:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
-
-
-def _owner(call: ast.Call) -> str:
-    return unparsed(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    return is_path(call.func) and is_path(call.args[0])
 
 
 # -- amp006 scaler misused -------------------------------------------------------------------------

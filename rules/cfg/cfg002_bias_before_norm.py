@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,6 +14,7 @@ from auditor.evidence.trace.patterns import Structure
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import Permit
 from auditor.rule import NotLooked, Rule, knob
+from auditor.syntax.index import nodes_in
 
 # -- conv bias -------------------------------------------------------------------------------------
 # Which convolutions of the source have a bias and a batch norm right behind them.
@@ -64,25 +66,22 @@ def _in_a_class(module: ast.ClassDef) -> Iterator[ast.Call]:
     """Convolutions kept in attributes that are read once, as what a norm's call is given."""
     made = {
         target.attr: each.value
-        for each in ast.walk(module)
-        if isinstance(each, ast.Assign) and (target := _own(each.targets[0]))
+        for each in nodes_in(module, ast.Assign)
+        if (target := _own(each.targets[0]))
     }
-    reads = [
-        own.attr
-        for node in ast.walk(module)
-        if (own := _own(node)) and isinstance(own.ctx, ast.Load)
-    ]
-    for node in ast.walk(module):
-        outer, inner = (
-            _called(node),
-            _called(node.args[0]) if isinstance(node, ast.Call) and len(node.args) == 1 else "",
-        )
+    reads = Counter(
+        node.attr
+        for node in nodes_in(module, ast.Attribute)
+        if _own(node) and isinstance(node.ctx, ast.Load)
+    )
+    for call in nodes_in(module, ast.Call):
+        outer, inner = _called(call), _called(call.args[0]) if len(call.args) == 1 else ""
         norm, layer = made.get(outer), made.get(inner)
         if (
             isinstance(norm, ast.Call)
             and isinstance(layer, ast.Call)
             and _normalizes(layer, norm)
-            and reads.count(inner) == 1
+            and reads[inner] == 1
         ):
             yield layer
 

@@ -12,6 +12,7 @@ from typing import Literal
 
 from auditor.evidence.source.files import Function, Index, Source, lines_of, name_of, unparsed
 from auditor.model import Site
+from auditor.syntax.index import names_in, nodes_in
 
 Width = Literal["wide", "narrow", "unknown"]
 
@@ -39,6 +40,7 @@ NARROWS = frozenset(
 )
 WIDE_NAMES = re.compile(r"\b(float64|double)\b|^float$|^'(float64|f8|d)'$|^\"(float64|f8|d)\"$")
 CONVERTS = frozenset({"to", "type"})
+REGISTERS = frozenset({"register_buffer", "register_parameter"})
 
 
 @dataclass(frozen=True)
@@ -102,9 +104,7 @@ def origin_of_cast(source: Source, origins: Iterable[Origin]) -> tuple[Site, Sit
     known = list(origins)
     found = {
         (origin.site, source.site_of(file, call))
-        for file, text in source.texts.items()
-        for call in (source.nodes(file) if ".dtype" in text else ())
-        if isinstance(call, ast.Call) and name_of(call.func) in CONVERTS
+        for file, call in source.calls_of(*CONVERTS)
         for name in _dtypes_of(call)
         for origin in known
         if name in origin.names and _reaches(origin, file, call.lineno)
@@ -166,9 +166,7 @@ def _tensor_width(call: ast.Call, index: Index) -> Width:
 
 
 def _speaks_of_arrays(value: ast.expr) -> bool:
-    return any(
-        isinstance(each, ast.Name) and each.id in ("np", "numpy") for each in ast.walk(value)
-    )
+    return bool(names_in(value) & {"np", "numpy"})
 
 
 def _width(value: ast.expr, index: Index, depth: int) -> Width:
@@ -250,9 +248,9 @@ def _assigned(value: ast.Name | ast.Attribute, index: Index) -> ast.expr | None:
     """What a name was given last before it is read in its function or else in its file, and an
     attribute anywhere in its class.
     """
-    wanted, scope = unparsed(value), index.parents.get(value)
+    wanted = unparsed(value)
     homes = ast.ClassDef if isinstance(value, ast.Attribute) else Function
-    while scope is not None:
+    for scope in index.up(value):
         if isinstance(scope, homes | ast.Module):
             within = None if isinstance(scope, ast.Module) else lines_of(scope)
             found = [
@@ -264,7 +262,6 @@ def _assigned(value: ast.Name | ast.Attribute, index: Index) -> ast.expr | None:
             ]
             if found:
                 return max(found, key=lambda node: node.lineno).value
-        scope = index.parents.get(scope)
     return None
 
 
@@ -292,29 +289,21 @@ def _is_narrow(kind: str) -> bool:
 
 def _names(call: ast.Call, index: Index) -> Iterator[str]:
     """Variables and attributes that the result goes to, and the name of a buffer."""
-    node: ast.AST | None = call
-    while node is not None and not isinstance(node, ast.stmt):
-        if isinstance(node, ast.Call) and name_of(node.func) in (
-            "register_buffer",
-            "register_parameter",
-        ):
-            yield from (
-                f".{each.value}"
-                for each in node.args
-                if isinstance(each, ast.Constant) and isinstance(each.value, str)
-            )
-        node = index.parents.get(node)
+    for node in (call, *index.up(call)):
+        if isinstance(node, ast.stmt):
+            break
+        if isinstance(node, ast.Call) and name_of(node.func) in REGISTERS:
+            texts = (each.value for each in node.args if isinstance(each, ast.Constant))
+            yield from (f".{text}" for text in texts if isinstance(text, str))
     if isinstance(node, ast.Assign):
-        for each in (inner for target in node.targets for inner in ast.walk(target)):
+        for each in nodes_in(node.targets, ast.Attribute, ast.Name):
             if isinstance(each, ast.Attribute):
                 yield f".{each.attr}"
-            elif isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+            elif isinstance(each.ctx, ast.Store):
                 yield each.id
 
 
 def _lines_of(call: ast.Call, index: Index) -> range | None:
     """Lines of the innermost function around the call."""
-    node: ast.AST | None = call
-    while node is not None and not isinstance(node, Function):
-        node = index.parents.get(node)
-    return None if node is None else lines_of(node)
+    scope = index.scope_of(call)
+    return lines_of(scope) if isinstance(scope, Function) else None

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence.source.evaluations import is_decorated_off, turns_off
-from auditor.evidence.source.files import Function, Source, lines_of, name_of
+from auditor.evidence.source.files import Function, Source, lines_of, name_of, unparsed
 from auditor.model import Site
+from auditor.syntax.index import names_in, nodes_in
 
 SCORES = frozenset(
     """
@@ -30,7 +31,8 @@ ON_PURPOSE = frozenset(["bn", "mc", "uncertainty", "recalibrate", "calibrate", "
 DISTANCES = frozenset(["abs", "square", "pow", "norm"])
 """Calls that make a distance of a difference."""
 
-Statement = ast.Assign | ast.AugAssign | ast.AnnAssign
+CHANGES = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For)
+"""Statements that give a name something else."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,11 @@ def _scored(source: Source, site: Site, *, whole: bool) -> bool | None:
     if statement is None or _repeated(block, statement) or _of_training(function, block, site.line):
         return None
     named = _is_named(function, block, statement)
-    outputs = _targets(statement)
+    outputs = names_in(statement, ast.Store)
     reached = _reached(block, outputs, site.line)
-    compared = _compares(statement, None, by_hand=named) or any(
-        _compares(node, reached, by_hand=named) for node in ast.walk(block)
-    )
+    compared = any(
+        _is_score(node, None, by_hand=named) for node in nodes_in(statement, ast.AST)
+    ) or any(_is_score(node, reached, by_hand=named) for node in nodes_in(block, ast.AST))
     picked = compared and _picked(function, block, outputs, reached)
     return named if compared and not picked else None
 
@@ -79,11 +81,8 @@ def _block(function: ast.AST, line: int, *, whole: bool) -> ast.AST | None:
     """Where gradients are off around the line."""
     if whole or (isinstance(function, Function) and is_decorated_off(function)):
         return function
-    blocks = (
-        node
-        for node in ast.walk(function)
-        if isinstance(node, ast.With) and turns_off(node) and line in lines_of(node)
-    )
+    withs = nodes_in(function, ast.With)
+    blocks = (node for node in withs if turns_off(node) and line in lines_of(node))
     return min(blocks, key=lambda node: node.lineno, default=None)
 
 
@@ -92,80 +91,67 @@ def _wanted(function: ast.AST, block: ast.AST, line: int) -> bool:
     if isinstance(function, Function) and words(function.name) & ON_PURPOSE:
         return True
     return any(
-        isinstance(node, ast.Call)
-        and name_of(node.func) == "train"
-        and isinstance(node.func, ast.Attribute)
-        and not any(isinstance(each, ast.Constant) and each.value is False for each in node.args)
-        and node.lineno <= line
-        for node in ast.walk(block)
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr == "train"
+        and not any(isinstance(each, ast.Constant) and each.value is False for each in call.args)
+        and call.lineno <= line
+        for call in nodes_in(block, ast.Call)
     )
 
 
 def _statement(block: ast.AST, line: int) -> ast.stmt | None:
     """The innermost one on the line: of a compound one only what stands at its head."""
-    found = [
-        node
-        for node in ast.walk(block)
-        if isinstance(node, ast.stmt) and node is not block and line in lines_of(node)
-    ]
+    statements = (node for node in nodes_in(block, ast.stmt) if node is not block)
+    found = (node for node in statements if line in lines_of(node))
     return max(found, key=lambda node: node.lineno, default=None)
 
 
 def _repeated(block: ast.AST, statement: ast.stmt) -> bool:
     """The same input goes in several times: a loop over ``range`` that changes nothing of it."""
-    loops = [
-        node
-        for node in ast.walk(block)
-        if isinstance(node, ast.For | ast.comprehension) and _holds(node, block, statement)
+    loops: list[ast.For | ast.comprehension] = [
+        *_loops_around(block, statement),
+        *nodes_in(statement, ast.comprehension),
     ]
     for loop in loops:
         counted = isinstance(loop.iter, ast.Call) and name_of(loop.iter.func) == "range"
-        body = loop.body if isinstance(loop, ast.For) else []
-        others = [each for node in body for each in ast.walk(node) if _is_other(each, statement)]
-        changed = {name for node in others for name in _stored(node)} | set(_stored(loop.target))
-        if counted and not _loaded(statement) & changed:
+        body = loop.body if isinstance(loop, ast.For) else ()
+        others = (node for node in nodes_in(body, ast.stmt) if isinstance(node, CHANGES))
+        changed = names_in((each for each in others if each is not statement), ast.Store)
+        changed |= names_in(loop.target, ast.Store)
+        if counted and not names_in(statement, ast.Load) & changed:
             return True
     return False
 
 
-def _holds(loop: ast.For | ast.comprehension, block: ast.AST, statement: ast.stmt) -> bool:
-    if isinstance(loop, ast.For):
-        return loop is not statement and any(node is statement for node in ast.walk(loop))
-    return any(node is loop for node in ast.walk(statement))
-
-
-def _is_other(node: ast.AST, statement: ast.stmt) -> bool:
-    return isinstance(node, Statement | ast.For) and node is not statement
+def _loops_around(block: ast.AST, statement: ast.stmt) -> Iterator[ast.For]:
+    for loop in nodes_in(block, ast.For):
+        if loop is not statement and any(node is statement for node in nodes_in(loop, ast.stmt)):
+            yield loop
 
 
 def _of_training(function: ast.AST, block: ast.AST, line: int) -> bool:
     """The same call, of what the block did not make, stands outside of it as well: the batch that
     is trained on.
     """
-    inside = set(map(id, ast.walk(block)))
-    made = {name for node in ast.walk(block) for name in _own_stores(node)}
-    others = {
-        ast.dump(node)
-        for node in ast.walk(function)
-        if isinstance(node, ast.Call) and id(node) not in inside
-    }
+    inside, made = set(nodes_in(block, ast.Call)), names_in(block, ast.Store)
+    others = {unparsed(call) for call in nodes_in(function, ast.Call) if call not in inside}
     return any(
-        isinstance(node, ast.Call)
-        and line in lines_of(node)
-        and ast.dump(node) in others
-        and bool(node.args or node.keywords)
-        and not _loaded(node) & made
-        for node in ast.walk(block)
+        line in lines_of(call)
+        and unparsed(call) in others
+        and bool(call.args or call.keywords)
+        and not names_in(call, ast.Load) & made
+        for call in nodes_in(block, ast.Call)
     )
 
 
 def _is_named(function: ast.AST, block: ast.AST, statement: ast.stmt) -> bool:
-    names = set(_targets(statement)) | _loaded(statement)
+    names = names_in(statement, ast.Store) | names_in(statement, ast.Load)
     if isinstance(function, Function):
         names.add(function.name)
-    for node in ast.walk(block):
-        if isinstance(node, ast.For) and any(each is statement for each in ast.walk(node)):
-            names |= _loaded(node.iter)
+    loops = [*_loops_around(block, statement)]
+    if isinstance(statement, ast.For):
+        loops.append(statement)
+    names |= names_in((loop.iter for loop in loops), ast.Load)
     return any(words(name) & EVALUATES for name in names)
 
 
@@ -173,31 +159,27 @@ def _reached(block: ast.AST, outputs: set[str], line: int) -> set[str]:
     """Names that hold something made of these."""
     reached, grown = set(outputs), -1
     statements = [
-        node for node in ast.walk(block) if isinstance(node, Statement) and node.lineno >= line
+        node
+        for node in nodes_in(block, ast.Assign, ast.AugAssign, ast.AnnAssign)
+        if node.lineno >= line
     ]
     while grown != len(reached):
         grown = len(reached)
         for node in statements:
-            if node.value is not None and _loaded(node.value) & reached:
-                reached |= _targets(node)
+            if node.value is not None and names_in(node.value, ast.Load) & reached:
+                reached |= names_in(node, ast.Store)
     return reached
 
 
-def _compares(node: ast.AST, results: set[str] | None, *, by_hand: bool) -> bool:
-    """A loss, a metric or ``==`` of a result and something else; ``results`` None: anywhere in the
-    statement that computes them. ``by_hand``: also ``(result - target).abs()``.
-    """
-    if results is None:
-        return any(_is_score(each, None, by_hand=by_hand) for each in ast.walk(node))
-    return _is_score(node, results, by_hand=by_hand)
-
-
 def _is_score(node: ast.AST, results: set[str] | None, *, by_hand: bool) -> bool:
+    """A loss, a metric or ``==`` of a result and something else; ``results`` None: in the statement
+    that computes them. ``by_hand``: also ``(result - target).abs()``.
+    """
     if isinstance(node, ast.Call) and words(_called(node)) & SCORES:
         parts = [*node.args, *(each.value for each in node.keywords)]
         if results is None:  # around the call, or a helper that makes it
             several = len(parts) > 1 or any(isinstance(each, ast.Starred) for each in parts)
-            return several and bool(_loaded(*parts))
+            return several and bool(names_in(parts, ast.Load))
         return _of_two(parts, results)
     if isinstance(node, ast.Call) and name_of(node.func) == "eq":
         owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
@@ -205,7 +187,7 @@ def _is_score(node: ast.AST, results: set[str] | None, *, by_hand: bool) -> bool
     if isinstance(node, ast.Compare) and all(isinstance(each, ast.Eq) for each in node.ops):
         return _of_two([node.left, *node.comparators], results)
     if isinstance(node, ast.Attribute) and node.attr == "loss":
-        return results is None or bool(_loaded(node.value) & results)
+        return results is None or bool(names_in(node.value, ast.Load) & results)
     return by_hand and any(_of_two(pair, results) for pair in _differences(node))
 
 
@@ -214,33 +196,33 @@ def _differences(node: ast.AST) -> Iterator[list[ast.expr]]:
     squared = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)
     far = isinstance(node, ast.Call) and name_of(node.func) in DISTANCES
     if squared or far:
-        for each in ast.walk(node):
-            if isinstance(each, ast.BinOp) and isinstance(each.op, ast.Sub):
+        for each in nodes_in(node, ast.BinOp):
+            if isinstance(each.op, ast.Sub):
                 yield [each.left, each.right]
 
 
 def _of_two(parts: list[ast.expr], results: set[str] | None) -> bool:
     """One of them is a result, another has names and is none."""
     if results is None:
-        called = [any(isinstance(each, ast.Call) for each in ast.walk(part)) for part in parts]
-        rest = [part for part, calls in zip(parts, called, strict=True) if not calls]
-        return any(called) and bool(_loaded(*rest))
-    own = [bool(_loaded(part) & results) for part in parts]
-    others = [part for part, is_own in zip(parts, own, strict=True) if not is_own and _loaded(part)]
-    return any(own) and bool(others)
+        rest = [part for part in parts if not any(nodes_in(part, ast.Call))]
+        return len(rest) < len(parts) and bool(names_in(rest, ast.Load))
+    read = [names_in(part, ast.Load) for part in parts]
+    own = [bool(names & results) for names in read]
+    return any(own) and any(names and not is_own for names, is_own in zip(read, own, strict=True))
 
 
 def _picked(function: ast.AST, block: ast.AST, outputs: set[str], reached: set[str]) -> bool:
     """What only the block makes is used behind it for more than numbers: it is compared there with
     something else, or chooses samples.
     """
-    inside = set(map(id, ast.walk(block)))
-    outside = [node for node in ast.walk(function) if id(node) not in inside]
-    given = {name for node in outside for name in _own_stores(node)}
+    inside = set(nodes_in(block, ast.AST))
+    outside = [node for node in nodes_in(function, ast.AST) if node not in inside]
+    names = (node for node in outside if isinstance(node, ast.Name))
+    given = {node.id for node in names if isinstance(node.ctx, ast.Store)}
     outputs, reached = outputs - given, reached - given
     return any(
         (isinstance(node, ast.Call) and _is_score(node, outputs, by_hand=False))
-        or (isinstance(node, ast.Subscript) and bool(_loaded(node.slice) & reached))
+        or (isinstance(node, ast.Subscript) and bool(names_in(node.slice, ast.Load) & reached))
         for node in outside
     )
 
@@ -258,39 +240,9 @@ def _called(call: ast.Call) -> str:
     return name
 
 
-def _targets(node: ast.AST) -> set[str]:
-    """Names that a statement gives to something, a walrus's among them."""
-    return set(_stored(node))
-
-
-def _own_stores(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-        yield node.id
-
-
-def _stored(node: ast.AST) -> Iterator[str]:
-    return (name for each in ast.walk(node) for name in _own_stores(each))
-
-
-def _loaded(*nodes: ast.AST) -> set[str]:
-    return {
-        each.id
-        for node in nodes
-        for each in ast.walk(node)
-        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)
-    }
-
-
 def calls_of(source: Source, name: str) -> int:
     """How many lines of the program call a function of this name."""
-    return len(
-        {
-            (file, node.lineno)
-            for file, text in source.texts.items()
-            for node in (source.nodes(file) if name in text else ())
-            if isinstance(node, ast.Call) and name_of(node.func) == name
-        }
-    )
+    return len({(file, call.lineno) for file, call in source.calls_of(name)})
 
 
 def function_of(source: Source, site: Site) -> str:

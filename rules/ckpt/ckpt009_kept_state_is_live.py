@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.source.files import Function, Source, name_of, parsed
+from auditor.evidence.source.files import Index, Source, name_of
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
-from auditor.syntax.reaching import LOOPS
+from auditor.syntax.index import LOOPS, blocks_of, nodes_in, targets_of
+from auditor.syntax.reaching import shared_names
 
 from .rows import KeptStateRow
 
@@ -92,42 +94,27 @@ def brought_back(source: Source, site: Site) -> Site | None:
     the best one, saved or returned), behind a step in which it may not have been taken anew; None
     where it is used at once, or no more.
     """
-    tree = parsed(source.texts.get(site.file, ""))
-    kept = None if tree is None else _kept(tree, site.line)
-    if tree is None or kept is None:
+    index = source.index(site.file)
+    kept = _kept(index, site.line)
+    if kept is None:
         return None
-    home = _function(tree, kept.statement)
-    if kept.attribute or _is_shared(home, kept.name):
-        scopes = [(file, node) for file in source.texts for node in _roots(source, file)]
+    home = index.scope_of(kept.statement)
+    if kept.attribute or isinstance(home, ast.Module) or kept.name in shared_names(home):
+        scopes: Iterable[tuple[str, ast.AST]] = source.every(ast.Module)
     else:
         scopes = [(site.file, home)]
     for file, scope in scopes:
         for use in _uses(scope, kept):
-            if _comes_later(home, kept, use):
+            if _comes_later(index, home, kept, use):
                 return source.site_of(file, use)
     return None
 
 
-def _is_shared(home: ast.AST, name: str) -> bool:
-    """The function gives the variable to those around it."""
-    told = [node for node in ast.walk(home) if isinstance(node, ast.Global | ast.Nonlocal)]
-    return isinstance(home, ast.Module) or any(name in node.names for node in told)
-
-
-def _roots(source: Source, file: str) -> Iterator[ast.AST]:
-    tree = parsed(source.texts[file])
-    if tree is not None:
-        yield tree
-
-
-def _kept(tree: ast.Module, line: int) -> _Kept | None:
-    for node in ast.walk(tree):
+def _kept(index: Index, line: int) -> _Kept | None:
+    for node in index.on(line, ast.stmt):
         if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
             continue
-        if not node.lineno <= line <= (node.end_lineno or node.lineno):
-            continue
-        owner = _owner(node.value)
-        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        owner, target = _owner(node.value), targets_of(node)[0]
         while isinstance(target, ast.Subscript):
             target = target.value
         if owner and isinstance(target, ast.Name | ast.Attribute):
@@ -154,18 +141,9 @@ def _owner(value: ast.expr) -> str:
     return _owner(inner)
 
 
-def _function(tree: ast.Module, statement: ast.stmt) -> ast.AST:
-    around = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, Function) and any(each is statement for each in ast.walk(node))
-    ]
-    return max(around, key=lambda node: node.lineno, default=tree)
-
-
 def _uses(scope: ast.AST, kept: _Kept) -> Iterator[ast.expr | ast.stmt]:
     best = BEST in kept.name.lower()
-    for node in ast.walk(scope):
+    for node in nodes_in(scope, ast.Call, ast.Return):
         if isinstance(node, ast.Call) and node.args and _mentions(node.args[0], kept):
             name = name_of(node.func)
             if name == "load_state_dict" and isinstance(node.func, ast.Attribute):
@@ -183,58 +161,33 @@ def _returns(node: ast.Return, kept: _Kept) -> bool:
 
 def _mentions(value: ast.expr, kept: _Kept) -> bool:
     kind = ast.Attribute if kept.attribute else ast.Name
-    return any(isinstance(node, kind) and name_of(node) == kept.name for node in ast.walk(value))
+    return any(name_of(node) == kept.name for node in nodes_in(value, kind))
 
 
-def _comes_later(home: ast.AST, kept: _Kept, use: ast.expr | ast.stmt) -> bool:
+def _comes_later(index: Index, home: ast.AST, kept: _Kept, use: ast.expr | ast.stmt) -> bool:
     """False where a state is always taken before the use in the same turn of a loop, and where one
     is taken in every turn and used behind the loop.
     """
-    around = _chain(home, kept.statement)
-    if not any(node is use for node in ast.walk(home)):
-        return BEST in kept.name.lower() or _is_chosen(around)
-    if any(isinstance(node, LOOPS) for node in _apart(home, use, around)):
+    around = set(takewhile(lambda node: node is not home, index.up(kept.statement)))
+    chosen = BEST in kept.name.lower() or any(isinstance(node, ast.If) for node in around)
+    if not index.holds(home, use):
+        return chosen
+    above = list(takewhile(lambda node: node is not home, index.up(use)))
+    if any(isinstance(node, LOOPS) and node not in around for node in above):
         return True  # taken before the loop in which it is used
-    chosen = BEST in kept.name.lower() or _is_chosen(around)
-    return chosen and not _is_before(home, kept, use)
+    return chosen and not _is_before(index, [*above, home], kept, use)
 
 
-def _chain(home: ast.AST, inner: ast.AST) -> list[ast.AST]:
-    """What is around it in the function, the outermost first."""
-    found = [node for node in ast.walk(home) if any(each is inner for each in ast.walk(node))]
-    return [node for node in found if node not in (home, inner)]
-
-
-def _apart(home: ast.AST, use: ast.AST, around: list[ast.AST]) -> list[ast.AST]:
-    return [node for node in _chain(home, use) if node not in around]
-
-
-def _is_chosen(around: list[ast.AST]) -> bool:
-    return any(isinstance(node, ast.If) for node in around)
-
-
-def _is_before(home: ast.AST, kept: _Kept, use: ast.expr | ast.stmt) -> bool:
+def _is_before(index: Index, above: list[ast.AST], kept: _Kept, use: ast.expr | ast.stmt) -> bool:
     """Some statement before the use, in a block around it, always gives the name a state."""
-    inner = use
-    for outer in [*reversed(_chain(home, use)), home]:
-        for block in _blocks(outer):
-            at = next((n for n, each in enumerate(block) if _holds(each, inner)), None)
+    for outer in above:
+        for block in blocks_of(outer):
+            at = next((n for n, each in enumerate(block) if index.holds(each, use)), None)
             if at is not None and any(_assigns(each, kept) for each in block[:at]):
                 return True
         if isinstance(outer, LOOPS):
             return False
     return False
-
-
-def _holds(outer: ast.AST, inner: ast.AST) -> bool:
-    return any(node is inner for node in ast.walk(outer))
-
-
-def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(node, name, None)
-        if isinstance(block, list):
-            yield block
 
 
 def _assigns(statement: ast.stmt, kept: _Kept) -> bool:

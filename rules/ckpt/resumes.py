@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from auditor.evidence.source.files import LOGS, Function, Source, name_of, unparsed
+from auditor.evidence.source.files import LOGS, Function, Index, Source, name_of, unparsed
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
+from auditor.syntax.index import LOOPS, Loop, called_in, nodes_in
 
-from .saved_parts import Save, calls_of, innermost, is_save, saves_of
+from .saved_parts import Save, function_around, is_save, saves_of
 from .trained_names import (
     OPTIMIZER,
     SCHEDULER,
@@ -109,14 +110,10 @@ def resumes(source: Source) -> Resumes:
 def _resumed(source: Source, saves: list[Save] | tuple[()]) -> Iterator[_Resume]:
     """Functions that load the weights of a saved dictionary and go on at its counter."""
     for file in source.texts:
-        scopes = [node for node in source.nodes(file) if isinstance(node, (Function, ast.Module))]
-        for scope in scopes:
-            loaded = {
-                name
-                for node in ast.walk(scope)
-                if isinstance(node, ast.Assign) and _is_load(node.value)
-                for name in targets(node)
-            }
+        index = source.index(file)
+        for scope in (*index.of(ast.Module), *index.functions):
+            assigns = (node for node in nodes_in(scope, ast.Assign) if _is_load(node.value))
+            loaded = {name for node in assigns for name in targets(node)}
             for save in saves if loaded else ():
                 yield from _in_scope(source, file, scope, loaded, save)
 
@@ -131,11 +128,10 @@ def _in_scope(
     keys = save.keys
     states_of = {key for key, value in keys.items() if _is_state(value)}
     lines = [
-        node
-        for node in ast.walk(scope)
-        if isinstance(node, ast.Call)
-        and name_of(node.func) == "load_state_dict"
-        and any(key in states_of for each in node.args for key in _keys_read(each, loaded))
+        call
+        for call in nodes_in(scope, ast.Call)
+        if name_of(call.func) == "load_state_dict"
+        and any(key in states_of for each in call.args for key in _keys_read(each, loaded))
     ]
     weights = [line for line in lines if not OTHERS.search(unparsed(line.func))]
     if not weights:
@@ -152,7 +148,7 @@ def _is_state(value: ast.expr) -> bool:
 
 def _keys_read(node: ast.AST, loaded: set[str]) -> Iterator[str]:
     """Keys that are read of what was loaded: ``state["model"]``, ``state.get("model")``."""
-    for each in ast.walk(node):
+    for each in nodes_in(node, ast.Subscript, ast.Call):
         key: ast.expr | None = None
         if isinstance(each, ast.Subscript) and name_of(each.value) in loaded:
             key = each.slice
@@ -177,16 +173,11 @@ RETURNED = "return "
 def _goes_into(scope: ast.AST, loaded: set[str], counter: str) -> frozenset[str]:
     """Names that the counter is assigned to, and the functions that return it."""
     found: set[str] = set()
-    for node in ast.walk(scope):
-        value = getattr(node, "value", None)
-        if not isinstance(node, (ast.Assign, ast.AnnAssign, ast.Return)) or value is None:
+    for node in nodes_in(scope, ast.Assign, ast.AnnAssign, ast.Return):
+        value = node.value
+        if value is None or any(nodes_in(value, ast.JoinedStr)) or called_in(value) & LOGS:
             continue
-        logged = any(
-            isinstance(each, ast.JoinedStr)
-            or (isinstance(each, ast.Call) and name_of(each.func) in LOGS)
-            for each in ast.walk(value)
-        )
-        if logged or counter not in _keys_read(value, loaded):
+        if counter not in _keys_read(value, loaded):
             continue
         if isinstance(node, ast.Return) and isinstance(scope, Function):
             found.add(RETURNED + scope.name)
@@ -198,48 +189,38 @@ def _goes_into(scope: ast.AST, loaded: set[str], counter: str) -> frozenset[str]
 def _begins_a_loop(source: Source, scope: ast.AST, into: frozenset[str]) -> bool:
     """True if a loop of the program begins, or goes on, by one of these names."""
     names = set(into)
-    returned = {
-        node.value.id
-        for node in ast.walk(scope)
-        if isinstance(node, ast.Return) and isinstance(node.value, ast.Name)
-    }
-    if isinstance(scope, Function) and returned & names:
+    returned = (node.value for node in nodes_in(scope, ast.Return))
+    if isinstance(scope, Function) and any(
+        isinstance(value, ast.Name) and value.id in names for value in returned
+    ):
         names.add(RETURNED + scope.name)
-    nodes = [node for file in source.texts for node in source.nodes(file)]
-    for node in nodes:
-        if isinstance(node, ast.Assign) and any(
-            isinstance(each, ast.Call) and RETURNED + name_of(each.func) in names
-            for each in ast.walk(node.value)
-        ):
+    assigns = [node for _, node in source.every(ast.Assign)]
+    for node in assigns:
+        if any(RETURNED + name in names for name in called_in(node.value)):
             names.update(targets(node))
-    while more := _assigned_of(nodes, names) - names:
+    while more := _assigned_of(assigns, names) - names:
         names |= more
-    return any(name in names for node in nodes for name in _turned_by(node))
+    loops = (loop for file in source.texts for loop in source.index(file).loops)
+    return any(name in names for loop in loops for name in _turned_by(loop))
 
 
-def _assigned_of(nodes: list[ast.AST], names: set[str]) -> set[str]:
+def _assigned_of(assigns: list[ast.Assign], names: set[str]) -> set[str]:
     """Names that are given the value of one of these as it is."""
     return {
         name
-        for node in nodes
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name)
-        if node.value.id in names
+        for node in assigns
+        if isinstance(node.value, ast.Name) and node.value.id in names
         for name in targets(node)
     }
 
 
-def _turned_by(node: ast.AST) -> Iterator[str]:
+def _turned_by(loop: Loop) -> Iterator[str]:
     """Names that say where a loop begins or ends."""
-    where: list[ast.AST] = []
-    if isinstance(node, ast.While):
-        where = [node.test]
-    elif isinstance(node, (ast.For, ast.AsyncFor)):
-        calls = [each for each in ast.walk(node.iter) if isinstance(each, ast.Call)]
-        where = [each for each in calls if name_of(each.func) in TURNS]
-    for each in where:
-        yield from (
-            name_of(part) for part in ast.walk(each) if isinstance(part, (ast.Name, ast.Attribute))
-        )
+    if isinstance(loop, ast.While):
+        where: list[ast.expr] = [loop.test]
+    else:
+        where = [each for each in nodes_in(loop.iter, ast.Call) if name_of(each.func) in TURNS]
+    return map(name_of, nodes_in(where, ast.Name, ast.Attribute))
 
 
 # -- what is not there -----------------------------------------------------------------------------
@@ -248,11 +229,10 @@ def _turned_by(node: ast.AST) -> Iterator[str]:
 def _unsaved(
     source: Source, saves: list[Save], resume: _Resume, known: TrainedNames
 ) -> Unsaved | None:
-    nodes = [node for file in source.texts for node in source.nodes(file)]
-    if not known.made or _has_state(nodes, saves, known) or _made_anew(source, known):
+    if not known.made or _has_state(source, saves, known) or _made_anew(source, known):
         return None
     by_hand = known.what == "scheduler" and (
-        not _steps(nodes, known) or _set_by_hand(nodes, known, resume)
+        not _steps(source, known) or _set_by_hand(source, known, resume)
     )
     if by_hand:
         return None
@@ -278,9 +258,9 @@ def _made_anew(source: Source, known: TrainedNames) -> bool:
     itself.
     """
     for made in known.made:
-        functions = [node for node in source.nodes(made.file) if isinstance(node, Function)]
-        around = innermost(functions, made.call)
-        if _in_a_loop(source.nodes(made.file), made.call, around):
+        index = source.index(made.file)
+        around = function_around(index, made.call)
+        if _in_a_loop(index, made.call, around):
             return True
         if around is not None and around.name != "__init__" and _called_in_a_loop(source, around):
             return True
@@ -288,32 +268,22 @@ def _made_anew(source: Source, known: TrainedNames) -> bool:
 
 
 def _called_in_a_loop(source: Source, function: Function) -> bool:
-    return any(
-        _in_a_loop(source.nodes(file), call, None)
-        for file in source.texts
-        for call, _ in calls_of(source, file)
-        if name_of(call.func) == function.name
-    )
+    calls = source.calls_of(function.name)
+    return any(_in_a_loop(source.index(file), call, None) for file, call in calls)
 
 
-def _in_a_loop(nodes: Iterator[ast.AST], node: ast.expr, function: Function | None) -> bool:
+def _in_a_loop(index: Index, node: ast.expr, function: Function | None) -> bool:
     first = 0 if function is None else function.lineno
-    return any(
-        first < each.lineno < node.lineno <= (each.end_lineno or 0)
-        for each in nodes
-        if isinstance(each, (ast.For, ast.AsyncFor, ast.While))
-    )
+    return any(first < loop.lineno < node.lineno for loop in index.on(node.lineno, *LOOPS))
 
 
-def _has_state(nodes: list[ast.AST], saves: list[Save], known: TrainedNames) -> bool:
+def _has_state(source: Source, saves: list[Save], known: TrainedNames) -> bool:
     """True if its state may be asked for or loaded somewhere, or it is saved as it is."""
-    loose, likely = loose_names(nodes), OPTIMIZER if known.what == "optimizer" else SCHEDULER
-    for method in ("state_dict", "load_state_dict"):
-        for asked in states(nodes, method):
-            text = unparsed(asked)
-            if likely.search(text) or known.among(asked) or _unknown(asked, loose):
-                return True
-    saved = [node.args[0] for node in nodes if isinstance(node, ast.Call) and is_save(node)]
+    loose, likely = loose_names(source), OPTIMIZER if known.what == "optimizer" else SCHEDULER
+    for asked in states(source):
+        if likely.search(unparsed(asked)) or known.among(asked) or _unknown(asked, loose):
+            return True
+    saved = [call.args[0] for _, call in source.calls_of("save", "dump") if is_save(call)]
     return any(known.among(value) for value in (*saved, *(save.entries for save in saves)))
 
 
@@ -323,36 +293,28 @@ def _unknown(asked: ast.expr, loose: set[str]) -> bool:
         isinstance(each, ast.Subscript)
         or (isinstance(each, ast.Call) and not each.args and not each.keywords)
         or (isinstance(each, ast.Name) and each.id in loose)
-        for each in ast.walk(asked)
+        for each in nodes_in(asked, ast.Subscript, ast.Call, ast.Name)
     )
 
 
-def _steps(nodes: list[ast.AST], known: TrainedNames) -> bool:
-    return any(
-        isinstance(node, ast.Call)
-        and name_of(node.func) == "step"
-        and isinstance(node.func, ast.Attribute)
-        and known.among(node.func.value)
-        for node in nodes
-    )
+def _steps(source: Source, known: TrainedNames) -> bool:
+    functions = (call.func for _, call in source.calls_of("step"))
+    return any(isinstance(each, ast.Attribute) and known.among(each.value) for each in functions)
 
 
-def _set_by_hand(nodes: list[ast.AST], known: TrainedNames, resume: _Resume) -> bool:
+def _set_by_hand(source: Source, known: TrainedNames, resume: _Resume) -> bool:
     """True if the program brings the scheduler to where the training was in another way."""
     names = {name.removeprefix(RETURNED) for name in resume.into} | {"last_epoch"}
     for made in known.made:
-        parts = list(ast.walk(made.call))
-        own = {
-            each.arg for part in parts if isinstance(part, ast.Lambda) for each in part.args.args
-        }
+        own = {each.arg for part in nodes_in(made.call, ast.Lambda) for each in part.args.args}
         inside = {
             each.arg or "" if isinstance(each, ast.keyword) else name_of(each)
-            for each in parts
-            if isinstance(each, (ast.keyword, ast.Name, ast.Attribute))
+            for each in nodes_in(made.call, ast.keyword, ast.Name, ast.Attribute)
         }
         if any(name in names or NOW.match(name) for name in inside - own):
             return True
-    return any(_brings(node, known) for node in nodes)
+    kinds = (ast.Call, ast.Assign, ast.For)
+    return any(_brings(node, known) for kind in kinds for _, node in source.every(kind))
 
 
 def _brings(node: ast.AST, known: TrainedNames) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from auditor.evidence.source.files import Function, Source, name_of, unparsed
+from auditor.evidence.source.files import Function, Index, Source, name_of, unparsed
+from auditor.syntax.index import nodes_in
 
 from .trained_names import functions_of, given, parameters, targets
 
@@ -48,42 +49,28 @@ def saves_of(source: Source) -> list[Save] | None:
     """
     found: list[Save] = []
     reader = _Reader(source)
-    for file, text in source.texts.items():
-        for call, around in calls_of(source, file) if "save" in text or "dump" in text else ():
-            name = name_of(call.func)
-            if name in ELSEWHERE and name not in reader.functions:
-                return None
-            if not is_save(call):
-                continue
-            parts = reader.read(call.args[0] if call.args else None, _Place(file, around))
-            if parts is None:
-                return None
-            found += [Save(file, call, each) for each in parts if isinstance(each, ast.Dict)]
+    if any(name_of(call.func) not in reader.functions for _, call in source.calls_of(*ELSEWHERE)):
+        return None
+    for file, call in source.calls_of("save", "dump"):
+        if not is_save(call):
+            continue
+        place = _Place(file, function_around(source.index(file), call))
+        parts = reader.read(call.args[0] if call.args else None, place)
+        if parts is None:
+            return None
+        found += [Save(file, call, each) for each in parts if isinstance(each, ast.Dict)]
     return found
 
 
 def is_save(call: ast.Call) -> bool:
     """True of a call that writes a Python object to a file."""
-    if name_of(call.func) not in ("save", "dump"):
-        return False
     return unparsed(call.func) in ("torch.save", "pickle.dump", "dill.dump", "joblib.dump")
 
 
-def calls_of(source: Source, file: str) -> Iterator[tuple[ast.Call, Function | None]]:
-    """Calls, each with the innermost function around it."""
-    nodes = list(source.nodes(file))
-    around = [node for node in nodes if isinstance(node, Function)]
-    for node in nodes:
-        if isinstance(node, ast.Call):
-            yield node, innermost(around, node)
-
-
-def innermost(functions: list[Function], node: ast.expr | ast.stmt) -> Function | None:
-    """Of these functions the innermost around the node; None where it stands in none."""
-    inside = [
-        each for each in functions if each.lineno <= node.lineno <= (each.end_lineno or each.lineno)
-    ]
-    return max(inside, key=lambda each: each.lineno, default=None)
+def function_around(index: Index, call: ast.Call) -> Function | None:
+    """The innermost function around a call; None where it stands in none."""
+    scope = index.scope_of(call)
+    return scope if isinstance(scope, Function) else None
 
 
 @dataclass(frozen=True)
@@ -107,7 +94,7 @@ class _Reader:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self.functions = functions_of(node for file in source.texts for node in source.nodes(file))
+        self.functions = functions_of(source)
 
     def read(self, value: ast.expr | None, place: _Place) -> list[ast.expr] | None:
         """What the expression may be."""
@@ -122,20 +109,15 @@ class _Reader:
         function = place.around
         if function is not None and value.id in parameters(function):
             return _together(self._given(value.id, function, place.depth + 1))
-        nodes = self._source.nodes(place.file) if function is None else ast.walk(function)
-        made = [
-            node.value
-            for node in nodes
-            if isinstance(node, ast.Assign) and value.id in targets(node)
-        ]
+        index = self._source.index(place.file)
+        assigns = index.of(ast.Assign) if function is None else nodes_in(function, ast.Assign)
+        made = [node.value for node in assigns if value.id in targets(node)]
         return _together([self.read(each, place.next) for each in made])
 
     def _given(self, name: str, function: Function, depth: int) -> list[list[ast.expr] | None]:
         return [
-            self.read(value, _Place(file, around, depth))
-            for file in self._source.texts
-            for call, around in calls_of(self._source, file)
-            if name_of(call.func) == function.name
+            self.read(value, _Place(file, function_around(self._source.index(file), call), depth))
+            for file, call in self._source.calls_of(function.name)
             for parameter, value in given(function, call)
             if parameter == name
         ]

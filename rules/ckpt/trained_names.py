@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from auditor.evidence.source.files import Function, Source, name_of
+from auditor.syntax.index import grouped, names_in, nodes_in, parameters_of, targets_of
 
 MOMENTS = frozenset(
     """
@@ -47,13 +48,18 @@ class TrainedNames:
 
     def __init__(self, source: Source, what: str, made: Iterable[Made]) -> None:
         self.what, self.made = what, tuple(made)
-        calls = {id(each.call) for each in self.made}
-        trees = [node for file in source.texts for node in source.nodes(file)]
-        self._assigns = [node for node in trees if isinstance(node, (ast.Assign, ast.AnnAssign))]
-        self._calls = [node for node in trees if isinstance(node, ast.Call)]
-        self._functions = functions_of(trees)
+        self._assigns: list[ast.Assign | ast.AnnAssign] = [
+            *(node for _, node in source.every(ast.Assign)),
+            *(node for _, node in source.every(ast.AnnAssign)),
+        ]
+        self._calls = [call for _, call in source.every(ast.Call)]
+        self._functions = functions_of(source)
+        calls = {each.call for each in self.made}
         self.names = {
-            name for node in self._assigns if _makes(node, calls) for name in targets(node)
+            name
+            for node in self._assigns
+            if node.value is not None and not calls.isdisjoint(nodes_in(node.value, ast.Call))
+            for name in targets(node)
         }
         while more := self._handed_on() - self.names:
             self.names |= more
@@ -77,29 +83,24 @@ class TrainedNames:
 
     def among(self, node: ast.AST) -> bool:
         """True if a part of the expression has one of the names."""
-        return any(
-            isinstance(each, (ast.Name, ast.Attribute)) and name_of(each) in self.names
-            for each in ast.walk(node)
-        )
+        named = nodes_in(node, ast.Name, ast.Attribute)
+        return not self.names.isdisjoint(map(name_of, named))
 
 
-def functions_of(nodes: Iterable[ast.AST]) -> Mapping[str, list[Function]]:
+def functions_of(source: Source) -> Mapping[str, Sequence[Function]]:
     """The program's functions by name; a class stands for its ``__init__``."""
-    found: dict[str, list[Function]] = {}
-    for node in nodes:
-        if isinstance(node, Function):
-            found.setdefault(node.name, []).append(node)
-        if isinstance(node, ast.ClassDef):
-            begins = [each for each in node.body if isinstance(each, Function)]
-            found.setdefault(node.name, []).extend(
-                each for each in begins if each.name == "__init__"
-            )
-    return found
+    begins = (
+        (node.name, each)
+        for _, node in source.every(ast.ClassDef)
+        for each in node.body
+        if isinstance(each, Function) and each.name == "__init__"
+    )
+    return grouped((*((node.name, node) for _, node in source.functions), *begins))
 
 
 def parameters(function: Function) -> list[str]:
     """Names of what it is given by position, but for the object that a method belongs to."""
-    names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+    names = parameters_of(function)
     return names[1:] if names[:1] in (["self"], ["cls"]) else names
 
 
@@ -111,53 +112,41 @@ def given(function: Function, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
 
 def targets(node: ast.Assign | ast.AnnAssign | ast.For | ast.AsyncFor) -> Iterator[str]:
     """Last names that are written to, inside tuples too."""
-    written = node.targets if isinstance(node, ast.Assign) else [node.target]
-    for target in written:
+    for target in targets_of(node):
         parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
         yield from (name for part in parts if (name := name_of(part)))
 
 
-def _makes(node: ast.Assign | ast.AnnAssign, calls: set[int]) -> bool:
-    return node.value is not None and any(id(each) in calls for each in ast.walk(node.value))
-
-
 def optimizers(source: Source) -> Iterator[Made]:
     """Calls that make an optimizer whose moments are worth keeping."""
-    for file in source.texts:
-        for node in source.nodes(file):
-            kind = name_of(node.func) if isinstance(node, ast.Call) else ""
-            if isinstance(node, ast.Call) and (kind in MOMENTS or _with_momentum(node, kind)):
-                yield Made(file, node, kind)
+    for file, call in source.calls_of(*MOMENTS, "SGD"):
+        kind = name_of(call.func)
+        if kind in MOMENTS or _with_momentum(call):
+            yield Made(file, call, kind)
 
 
-def _with_momentum(call: ast.Call, kind: str) -> bool:
+def _with_momentum(call: ast.Call) -> bool:
     value = next((each.value for each in call.keywords if each.arg == "momentum"), None)
     zero = isinstance(value, ast.Constant) and not value.value
-    return kind == "SGD" and value is not None and not zero
+    return value is not None and not zero
 
 
 def schedulers(source: Source) -> Iterator[Made]:
     """Calls that make a scheduler."""
-    for file in source.texts:
-        for node in source.nodes(file):
-            kind = name_of(node.func) if isinstance(node, ast.Call) else ""
-            if isinstance(node, ast.Call) and SCHEDULE.search(kind):
-                yield Made(file, node, kind)
+    for file, call in source.every(ast.Call):
+        if SCHEDULE.search(name_of(call.func)):
+            yield Made(file, call, name_of(call.func))
 
 
-def loose_names(nodes: Iterable[ast.AST]) -> set[str]:
+def loose_names(source: Source) -> set[str]:
     """Names that stand for one thing after another: of loops, comprehensions and lambdas."""
-    found: set[str] = set()
-    for node in nodes:
-        if isinstance(node, LOOSE):
-            found |= {each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)}
-        if isinstance(node, ast.Lambda):
-            found |= {each.arg for each in node.args.args}
-    return found
+    turned = (node for kind in LOOSE for _, node in source.every(kind))
+    given = {each.arg for _, node in source.every(ast.Lambda) for each in node.args.args}
+    return given | names_in(target for node in turned for target in targets_of(node))
 
 
-def states(nodes: Iterable[ast.AST], method: str) -> Iterator[ast.expr]:
+def states(source: Source) -> Iterator[ast.expr]:
     """Of what ``state_dict`` or ``load_state_dict`` is asked, called or not."""
-    for node in nodes:
-        if isinstance(node, ast.Attribute) and node.attr == method:
+    for _, node in source.every(ast.Attribute):
+        if node.attr in ("state_dict", "load_state_dict"):
             yield node.value

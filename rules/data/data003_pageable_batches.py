@@ -13,6 +13,7 @@ from auditor.evidence.source.files import Function, Source, name_of, unparsed
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.permit import LOADER, Permit
 from auditor.rule import knob
+from auditor.syntax.index import nodes_in
 
 from ..copying import NOT_WAITING, CopyRule, Moves
 
@@ -182,18 +183,13 @@ def unpinned_class(source: Source, collate: str) -> BatchClass | None:
     program's (or where the function is the class itself); else None.
     """
     name = collate.rpartition(".")[2]
-    classes: dict[str, tuple[str, ast.ClassDef]] = {}
-    returned: set[str] = set()
-    for file in source.texts:
-        for node in source.nodes(file):
-            if isinstance(node, ast.ClassDef):
-                classes[node.name] = (file, node)
-            elif isinstance(node, Function) and node.name == name:
-                returned |= {
-                    _made_by(each.value, node)
-                    for each in ast.walk(node)
-                    if isinstance(each, ast.Return)
-                }
+    classes = {node.name: (file, node) for file, node in source.every(ast.ClassDef)}
+    returned = {
+        _made_by(each.value, node)
+        for _, node in source.functions
+        if node.name == name
+        for each in nodes_in(node, ast.Return)
+    }
     made = returned or {name}
     file, found = classes.get(made.pop(), ("", None)) if len(made) == 1 else ("", None)
     if found is None or not _is_passed_over(found):
@@ -206,9 +202,8 @@ def _made_by(value: ast.expr | None, function: ast.AST) -> str:
     if isinstance(value, ast.Name):
         given = [
             node.value
-            for node in ast.walk(function)
-            if isinstance(node, ast.Assign)
-            and any(unparsed(each) == value.id for each in node.targets)
+            for node in nodes_in(function, ast.Assign)
+            if any(unparsed(each) == value.id for each in node.targets)
         ]
         value = given[0] if len(given) == 1 else None
     return name_of(value.func) if isinstance(value, ast.Call) else ""

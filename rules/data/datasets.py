@@ -16,6 +16,7 @@ from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.recordings.schema import DrawsRow, ListedRow, RereadRow
 from auditor.rule import Rule, knob
+from auditor.syntax.index import called_in, nodes_in, targets_of
 
 from .batches import time_inside
 
@@ -110,21 +111,17 @@ def _made(source: Source, row: DrawsRow) -> Site | None:
     attribute, owner = row.name.rpartition(".")[2], row.owner.rpartition(".")[2]
     found = [
         source.site_of(file, node)
-        for file in source.texts
-        for cls in source.nodes(file)
-        if isinstance(cls, ast.ClassDef) and cls.name == owner
-        for node in ast.walk(cls)
-        if isinstance(node, ast.Assign | ast.AnnAssign) and _gives(node, attribute)
+        for file, cls in source.every(ast.ClassDef)
+        if cls.name == owner
+        for node in nodes_in(cls, ast.Assign, ast.AnnAssign)
+        if _gives(node, attribute)
     ]
     return found[0] if len(found) == 1 else None
 
 
 def _gives(node: ast.Assign | ast.AnnAssign, name: str) -> bool:
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    if not any(isinstance(each, ast.expr) and name_of(each) == name for each in targets):
-        return False
-    calls = (each for each in ast.walk(node.value or node) if isinstance(each, ast.Call))
-    return any(name_of(call.func) in MAKERS for call in calls)
+    given = any(name_of(each) == name for each in targets_of(node))
+    return given and bool(called_in(node.value or node) & MAKERS)
 
 
 @dataclass(frozen=True)

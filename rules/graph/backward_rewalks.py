@@ -10,12 +10,12 @@ from itertools import groupby, pairwise
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps
-from auditor.evidence.source.files import Source, lines_of, name_of
+from auditor.evidence.source.files import Source, lines_of
 from auditor.evidence.source.statements import shorten
 from auditor.evidence.table import Rows
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site
 from auditor.rule import Rule, knob
-from auditor.syntax.reaching import LOOPS
+from auditor.syntax.index import LOOPS, blocks_of, called_in, nodes_in
 
 from .rows import RewalkRow
 
@@ -240,7 +240,7 @@ def one_after_the_other(source: Source, sites: Sequence[Site]) -> bool:
     return any(
         _only_backward(node, block, lines)
         for node in source.nodes(sites[0].file)
-        for block in _blocks(node)
+        for block in blocks_of(node)
     )
 
 
@@ -259,18 +259,8 @@ def _only_backward(node: ast.AST, block: list[ast.stmt], lines: list[int]) -> bo
     )
 
 
-def _blocks(node: ast.AST) -> Iterable[list[ast.stmt]]:
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(node, name, None)
-        if isinstance(block, list) and block:
-            yield block
-
-
 def _quiet(statement: ast.stmt) -> bool:
     """It calls nothing but what is known to leave gradients alone, and names none."""
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Call) and name_of(node.func) not in QUIET_CALLS:
-            return False
-        if isinstance(node, ast.Attribute) and node.attr == "grad":
-            return False
-    return True
+    return called_in(statement) <= QUIET_CALLS and not any(
+        node.attr == "grad" for node in nodes_in(statement, ast.Attribute)
+    )

@@ -12,10 +12,11 @@ from typing import ClassVar
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.source.files import Source, lines_of
+from auditor.evidence.source.files import Source, lines_of, unparsed
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
+from auditor.syntax.index import blocks_of, names_in, nodes_in
 
 from ..placing import places_of
 from .rows import ForwardsRow
@@ -120,9 +121,6 @@ def _in_row(evidence: Evidence, rows: list[ForwardsRow]) -> InRow:
 # Calls of one callable that stand together and need nothing of one another's results.
 
 
-_BLOCKS = ("body", "orelse", "finalbody")
-
-
 def separate_calls(source: Source, sites: Sequence[Site]) -> bool:
     """True if these lines, one for each call, are statements of one block, one behind the other,
     that assign names, of which none reads what an earlier one of them assigned; and each call is
@@ -141,10 +139,7 @@ def _statements(source: Source, file: str, lines: set[int]) -> Iterator[list[ast
     """From the first of the lines to the last, of each block that has them all."""
     first, last = min(lines), max(lines)
     for node in source.nodes(file):
-        for name in _BLOCKS:
-            block = getattr(node, name, None)
-            if not isinstance(block, list):
-                continue
+        for block in blocks_of(node):
             within = [each for each in block if set(lines_of(each)) & set(range(first, last + 1))]
             covered = {line for each in within for line in lines_of(each)}
             if lines <= covered:
@@ -156,30 +151,20 @@ def _together(statements: list[ast.stmt], calls: int) -> bool:
     for each in statements:
         if not isinstance(each, (ast.Assign, ast.AnnAssign)) or _nested(each):
             return False
-        names = [node for node in ast.walk(each) if isinstance(node, ast.Name)]
-        if any(name.id in assigned for name in names if isinstance(name.ctx, ast.Load)):
+        if assigned & names_in(each, ast.Load):
             return False
-        assigned |= {name.id for name in names if isinstance(name.ctx, ast.Store)}
-    called = Counter(
-        ast.dump(node.func)
-        for each in statements
-        for node in ast.walk(each)
-        if isinstance(node, ast.Call) and _plain(node)
-    )
-    return calls in called.values()
+        assigned |= names_in(each, ast.Store)
+    plain = (call for call in nodes_in(statements, ast.Call) if _plain(call))
+    return calls in Counter(unparsed(call.func) for call in plain).values()
 
 
 def _nested(statement: ast.stmt) -> bool:
     """Something in it runs any number of times, or later."""
     later = (ast.Lambda, ast.comprehension, ast.IfExp, ast.NamedExpr, ast.Await)
-    return any(isinstance(node, later) for node in ast.walk(statement))
+    return any(isinstance(node, later) for node in nodes_in(statement, ast.AST))
 
 
 def _plain(call: ast.Call) -> bool:
     """Its arguments are names, or attributes and items of names."""
-    inside = [node for each in call.args for node in ast.walk(each)]
-    return (
-        bool(call.args)
-        and not call.keywords
-        and not any(isinstance(node, (ast.Call, ast.Starred)) for node in inside)
-    )
+    inside = nodes_in(call.args, ast.Call, ast.Starred)
+    return bool(call.args) and not call.keywords and not any(inside)

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from auditor.evidence.source.files import Function, Index, Source, name_of, unparsed
-from auditor.evidence.source.loops import COMPREHENSIONS
-from auditor.evidence.source.self_concatenation import JOINS, SAME, joins
-from auditor.syntax.reaching import LOOPS
+from auditor.evidence.source.self_concatenation import JOINS, joins, whole
+from auditor.syntax.index import COMPREHENSIONS, LOOPS, nodes_in
 
 CUTS = frozenset(
     ("clear", "pop", "popitem", "popleft", "remove", "truncate", "resize_", "rotate", "discard")
@@ -69,24 +68,18 @@ class Bounds:
 
     def _once(self, index: Index, node: ast.AST, inside: tuple[str, ...] = ()) -> bool:
         """Whether it runs a single time: in no loop, and in no function but such as run once."""
-        while node in index.parents:
-            node = index.parents[node]
-            if isinstance(node, (*LOOPS, *COMPREHENSIONS, ast.Lambda)):
+        for up in index.up(node):
+            if isinstance(up, (*LOOPS, *COMPREHENSIONS, ast.Lambda)):
                 return False
-            if isinstance(node, Function):
-                return node.name in ONCE or self._called_once(node.name, inside)
+            if isinstance(up, Function):
+                return up.name in ONCE or self._called_once(up.name, inside)
         return True
 
     def _called_once(self, name: str, inside: tuple[str, ...]) -> bool:
         """Whether nothing is done with what is called so but one call that runs a single time."""
         if name not in self._single:
             indices = [self._source.index(file) for file in self._source.texts]
-            uses = [
-                (index, use)
-                for index in indices
-                for use in (*index.of(ast.Name), *index.of(ast.Attribute))
-                if _last(use) == name
-            ]
+            uses = [(index, use) for index in indices for use in index.named.get(name, ())]
             index, use = uses[0] if len(uses) == 1 else (None, None)
             call = index.parents[use] if index is not None and use is not None else None
             self._single[name] = (
@@ -124,14 +117,10 @@ def _given(node: ast.Assign | ast.AnnAssign) -> Iterator[tuple[ast.expr, ast.exp
 
 
 def _assigned(target: ast.expr, value: ast.expr | None, *, once: bool) -> Iterator[_Cut]:
-    for each in ast.walk(target):
+    for each in nodes_in(target, ast.Subscript, ast.Name, ast.Attribute):
         if isinstance(each, ast.Subscript):
             yield _Cut(_last(each), item=not isinstance(each.slice, ast.Slice))
-        elif (
-            isinstance(each, (ast.Name, ast.Attribute))
-            and isinstance(each.ctx, ast.Store)
-            and (not once or _has_a_limit(value))
-        ):
+        elif isinstance(each.ctx, ast.Store) and (not once or _has_a_limit(value)):
             yield _Cut(_last(each), once=once)
 
 
@@ -145,13 +134,7 @@ def _measured(node: ast.Compare) -> Iterator[_Cut]:
 
 def _longer(target: ast.expr, value: ast.expr) -> bool:
     """``seen = seen + [x]``, ``bank = torch.cat([bank, x])``: all of it, and more."""
-    while (
-        isinstance(value, ast.Call)
-        and isinstance(value.func, ast.Attribute)
-        and value.func.attr in SAME
-    ):
-        value = value.func.value
-    name = unparsed(target)
+    value, name = whole(value), unparsed(target)
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
         return name in (unparsed(value.left), unparsed(value.right))
     return isinstance(value, ast.Call) and name_of(value.func) in JOINS and joins(name, value)
@@ -173,6 +156,4 @@ def _last(node: ast.expr) -> str:
     """The last name: ``history`` of ``self.history[name]``."""
     while isinstance(node, ast.Subscript):
         node = node.value
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
+    return name_of(node)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from auditor.evidence.source.files import Function, name_of, unparsed
+from auditor.syntax.index import nodes_in, run_in
 
 BROAD = frozenset({"Exception", "BaseException", "RuntimeError"})
 """Classes that an out-of-memory error is one of, and a wrong shape or a failed assertion as well."""
@@ -53,7 +54,7 @@ def swallows(handler: ast.ExceptHandler, definitions: Mapping[str, Function]) ->
         return False
     if isinstance(handler.body[-1], ast.Break):
         return False
-    for node in _inside(handler.body):
+    for node in run_in(handler.body):
         if isinstance(node, ast.Raise | ast.Assert):
             return False
         if isinstance(node, ast.Call) and (
@@ -65,7 +66,7 @@ def swallows(handler: ast.ExceptHandler, definitions: Mapping[str, Function]) ->
 
 def shrinks(body: Iterable[ast.stmt]) -> bool:
     """True if the statements empty the cache, or halve a size."""
-    return any(_frees(node) or _halves(node) for node in _inside(body))
+    return any(_frees(node) or _halves(node) for node in run_in(body))
 
 
 def goes_on(body: Iterable[ast.stmt]) -> bool:
@@ -73,17 +74,8 @@ def goes_on(body: Iterable[ast.stmt]) -> bool:
     return not any(
         isinstance(node, ast.Raise | ast.Assert)
         or (isinstance(node, ast.Call) and name_of(node.func) in ENDS)
-        for node in _inside(body)
+        for node in run_in(body)
     )
-
-
-def _inside(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
-    todo: list[ast.AST] = [*body]
-    while todo:
-        node = todo.pop()
-        yield node
-        if not isinstance(node, Function | ast.Lambda | ast.ClassDef):
-            todo += ast.iter_child_nodes(node)
 
 
 def _frees(node: ast.AST) -> bool:
@@ -99,8 +91,7 @@ def _halves(node: ast.AST) -> bool:
     names = {unparsed(target) for target in node.targets}
     return any(
         _by_two(each.left, each.op, each.right) and unparsed(each.left) in names
-        for each in ast.walk(node.value)
-        if isinstance(each, ast.BinOp)
+        for each in nodes_in(node.value, ast.BinOp)
     )
 
 
@@ -115,7 +106,7 @@ def _hands_on(call: ast.Call, error: str | None, definitions: Mapping[str, Funct
     raises.
     """
     own = definitions.get(name_of(call.func))
-    if own is not None and any(isinstance(node, ast.Raise) for node in ast.walk(own)):
+    if own is not None and any(nodes_in(own, ast.Raise)):
         return error is None or bool(_given(call, error)) or _ends_by_raise(own.body)
     return own is None and name_of(call.func) not in TELLS and bool(_given(call, error))
 

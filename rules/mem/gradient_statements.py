@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
 
 from auditor.evidence.source.files import name_of, unparsed
+from auditor.syntax.index import Loop, nodes_in
 
 STEPS = frozenset({"optim", "opt", "scaler"})
 """Parts of a name that its ``step()`` is an optimizer's or a GradScaler's."""
-
-AnyNode = TypeVar("AnyNode", bound=ast.AST)
-
-
-def within(nodes: Iterable[ast.AST], kind: type[AnyNode]) -> Iterator[AnyNode]:
-    """All nodes of this kind in these."""
-    for each in nodes:
-        yield from (node for node in ast.walk(each) if isinstance(node, kind))
 
 
 def leaves(body: list[ast.stmt]) -> bool:
@@ -41,26 +33,19 @@ def ends(body: list[ast.stmt]) -> bool:
 
 def names(node: ast.AST) -> set[str]:
     """Variables, and attributes as they are written: ``self.failed``."""
-    return {
-        unparsed(each)
-        for each in within([node], ast.expr)
-        if isinstance(each, ast.Name | ast.Attribute)
-    }
+    return set(map(unparsed, nodes_in(node, ast.Name, ast.Attribute)))
 
 
 def assigned(body: Iterable[ast.AST]) -> set[str]:
     """Variables and attributes that these statements assign, as they are written."""
-    kinds = ast.Name | ast.Attribute
-    return {
-        unparsed(each)
-        for each in within(body, ast.expr)
-        if isinstance(each, kinds) and isinstance(each.ctx, ast.Store)
-    }
+    named = nodes_in(body, ast.Name, ast.Attribute)
+    return {unparsed(each) for each in named if isinstance(each.ctx, ast.Store)}
 
 
 def clearings(body: Iterable[ast.AST]) -> Iterator[int]:
     """Lines that clear gradients."""
-    return (getattr(node, "lineno", 0) for each in body for node in ast.walk(each) if clears(node))
+    nodes = nodes_in(body, ast.Call, ast.Assign, ast.Delete)
+    return (node.lineno for node in nodes if clears(node))
 
 
 def clears(node: ast.AST) -> bool:
@@ -85,7 +70,7 @@ def steps(call: ast.Call) -> bool:
 
 
 def stepped_behind(
-    loop: ast.For | ast.While, behind: Iterable[ast.stmt], skipped: list[ast.stmt], told: set[str]
+    loop: Loop, behind: Iterable[ast.stmt], skipped: list[ast.stmt], told: set[str]
 ) -> bool:
     """An optimizer steps behind the loop, which adds up gradients, after an error in one turn.
 
@@ -93,11 +78,10 @@ def stepped_behind(
     handler assigns. False where the loop steps or clears by itself, where that turn leaves it, and
     where the names are asked behind it.
     """
-    calls = list(within([loop], ast.Call))
+    calls = list(nodes_in(loop, ast.Call))
     if any(map(steps, calls)) or any(clearings(loop.body)):
         return False
-    leaving = (ast.Break, ast.Return, ast.Raise)
-    if any(isinstance(each, leaving) for each in within(skipped, ast.stmt)):
+    if any(nodes_in(skipped, ast.Break, ast.Return, ast.Raise)):
         return False
     asked = told | assigned(skipped)
     for statement in behind:
@@ -105,6 +89,6 @@ def stepped_behind(
             return False
         if any(clearings([statement])):
             return False
-        if any(map(steps, within([statement], ast.Call))):
+        if any(map(steps, nodes_in(statement, ast.Call))):
             return True
     return False

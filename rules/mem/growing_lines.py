@@ -15,19 +15,20 @@ from auditor.evidence.snapshot.by_line import held_at, told
 from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.history import Allocations, Course
 from auditor.evidence.snapshot.segments import origins_of
-from auditor.evidence.source.files import Function, Source, lines_of, name_of
+from auditor.evidence.source.files import Function, Index, Source, name_of
 from auditor.evidence.source.self_concatenation import (
     JOINS,
-    SAME,
     Accumulated,
     accumulated,
     accumulated_at,
     joined_lists,
+    whole,
 )
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
 from auditor.recordings.schema import StepRow
 from auditor.rule import NotLooked
+from auditor.syntax.index import names_in, nodes_in
 
 
 @dataclass(frozen=True)
@@ -101,32 +102,26 @@ def handed_back_at(source: Source, site: Site) -> Accumulated | None:
     ``unbounded`` where nothing in the file cuts it, and no loop begins it anew.
     """
     index = source.index(site.file)
-    tree, function = index.tree, index.scope_at(site.line)
-    if tree is None or not isinstance(function, Function):
+    function = index.scope_at(site.line)
+    if not isinstance(function, Function):
         return None
-    for new, joined in _appended(function, site.line):
+    for new, joined in _appended(index, site.line):
         given = _given(function, joined)
         if given is None or not _returns(function, new):
             continue
-        kept = set(_handed_in(tree, function, given))
+        kept = set(_handed_in(index, function, given))
         if kept:
-            return Accumulated(given, not any(_cuts(tree, name) for name in {given, new, *kept}))
+            return Accumulated(given, not any(_cuts(index, name) for name in {given, new, *kept}))
     return None
 
 
-def _appended(function: Function, line: int) -> Iterator[tuple[str, set[str]]]:
+def _appended(index: Index, line: int) -> Iterator[tuple[str, set[str]]]:
     """Names of lists that the line appends joined tensors to, and names of what is joined."""
-    for node in ast.walk(function):
-        if not (isinstance(node, ast.Call) and line in lines_of(node) and len(node.args) == 1):
+    for node in index.on(line, ast.Call):
+        if len(node.args) != 1:
             continue
         owner = node.func.value if isinstance(node.func, ast.Attribute) else None
-        value = node.args[0]
-        while (
-            isinstance(value, ast.Call)
-            and isinstance(value.func, ast.Attribute)
-            and value.func.attr in SAME
-        ):
-            value = value.func.value
+        value = whole(node.args[0])
         if name_of(node.func) != "append" or not isinstance(owner, ast.Name):
             continue
         if isinstance(value, ast.Call) and name_of(value.func) in JOINS and value.args:
@@ -138,8 +133,8 @@ def _appended(function: Function, line: int) -> Iterator[tuple[str, set[str]]]:
 def _given(function: Function, joined: set[str]) -> str | None:
     """The parameter over which a loop goes that gives one of these names."""
     parameters = {each.arg for each in (*function.args.args, *function.args.kwonlyargs)}
-    for node in ast.walk(function):
-        if not isinstance(node, ast.For) or not _names_in(node.target) & joined:
+    for node in nodes_in(function, ast.For):
+        if not names_in(node.target) & joined:
             continue
         over = [node.iter]
         if isinstance(node.iter, ast.Call) and name_of(node.iter.func) in ("zip", "enumerate"):
@@ -152,24 +147,23 @@ def _given(function: Function, joined: set[str]) -> str | None:
 
 def _returns(function: Function, name: str) -> bool:
     """The list as it is, alone or among others."""
-    for node in ast.walk(function):
-        if isinstance(node, ast.Return) and node.value is not None:
+    for node in nodes_in(function, ast.Return):
+        if node.value is not None:
             parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
             if any(isinstance(each, ast.Name) and each.id == name for each in parts):
                 return True
     return False
 
 
-def _handed_in(tree: ast.Module, function: Function, parameter: str) -> Iterator[str]:
+def _handed_in(index: Index, function: Function, parameter: str) -> Iterator[str]:
     """Names that hold what a call returned and are given to the same call as the ``parameter``:
     ``mems`` of ``logits, mems = model(x, mems)``. The call is of the function, or of a module that
     has it as its ``forward``.
     """
-    own = {id(node) for node in ast.walk(function)}
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+    for node in index.of(ast.Assign):
+        if not isinstance(node.value, ast.Call) or index.holds(function, node):
             continue
-        if id(node) in own or function.name not in ("forward", name_of(node.value.func)):
+        if function.name not in ("forward", name_of(node.value.func)):
             continue
         given = _argument(node.value, function, parameter)
         for target in node.targets:
@@ -187,25 +181,15 @@ def _argument(call: ast.Call, function: Function, parameter: str) -> str:
     return next((each.id for each in (*named, *placed) if isinstance(each, ast.Name)), "")
 
 
-def _cuts(tree: ast.Module, name: str) -> bool:
+def _cuts(index: Index, name: str) -> bool:
     """An assignment makes it of a part of itself, or begins it anew inside a loop."""
-    inside = {
-        id(each)
-        for loop in ast.walk(tree)
-        if isinstance(loop, ast.For | ast.While)
-        for each in ast.walk(loop)
-    }
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Assign) or not any(name in _names_in(t) for t in node.targets):
+    for use in index.named.get(name, ()):
+        node = index.nearest(use, ast.stmt)
+        if not isinstance(node, ast.Assign) or name not in names_in(node.targets):
             continue
-        of_itself = name in _names_in(node.value)
-        called = isinstance(node.value, ast.Call)
-        if of_itself and not called:
+        of_itself = name in names_in(node.value)
+        if of_itself and not isinstance(node.value, ast.Call):
             return True
-        if not of_itself and id(node) in inside:
+        if not of_itself and index.nearest(node, ast.For, ast.While) is not None:
             return True
     return False
-
-
-def _names_in(node: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}

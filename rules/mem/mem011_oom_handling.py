@@ -15,7 +15,7 @@ from auditor import amounts
 from auditor.evidence.recorded.device_calls import DeviceCalls
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps
-from auditor.evidence.source.files import Source, parsed
+from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
@@ -228,14 +228,13 @@ def _judged(
     lines = defaultdict(set, {file: set(numbers) for file, numbers in ran.items()})
     for file, line in ended:
         lines[file].add(line)
-    texts = evidence.get(Source).texts
-    trees = {file: tree for file, text in texts.items() if (tree := parsed(text)) is not None}
-    named = functions(trees.values())
+    source = evidence.get(Source)
+    named = functions(map(source.index, source.texts))
     found = [
         (file, guard)
         for file in lines
-        if file in trees
-        for guard in guards(trees[file], lines[file], named, texts[file])
+        if file in source.texts
+        for guard in guards(source.index(file), lines[file], named, source.texts[file])
     ]
     flaws = tuple(flaw for file, guard in found for flaw in _flaws(evidence, file, guard, ended))
     return sum(not guard.anything for _, guard in found), flaws

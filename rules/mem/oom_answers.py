@@ -8,7 +8,8 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from auditor.evidence.source.files import Function, name_of, unparsed
+from auditor.evidence.source.files import Function, Index, name_of, unparsed
+from auditor.syntax.index import Loop, called_in, names_in, nodes_in, run_in
 
 FAILED = object()
 """The value of what a handler assigns where the source does not show whether it is true."""
@@ -32,7 +33,7 @@ DRAWS = re.compile(
 
 
 def answers(
-    tree: ast.Module,
+    index: Index,
     scope: Function | ast.Module,
     handler: ast.ExceptHandler,
     following: Iterable[ast.stmt],
@@ -44,18 +45,17 @@ def answers(
             for name, value in told.items():
                 yield from _branch(statement, name, value)
     if isinstance(scope, Function) and not scope.name.startswith("__"):
-        for function in ast.walk(tree):
-            if isinstance(function, Function | ast.Module) and function is not scope:
+        callers = dict.fromkeys(map(index.scope_of, index.calls.get(scope.name, ())))
+        for function in callers:
+            if function is not scope:
                 yield from _of_caller(function, scope.name)
 
 
-def repeats_unchanged(
-    loop: ast.For | ast.While, tried: ast.Try, handler: ast.ExceptHandler
-) -> bool:
+def repeats_unchanged(loop: Loop, tried: ast.Try, handler: ast.ExceptHandler) -> bool:
     """True of a loop without an end of its own that tries the same thing again: nothing between two
     tries changes it (or it only changes as far as a bound), ends the loop or takes another batch.
     """
-    if not isinstance(loop, ast.While) or any(DRAWS.search(name) for name in _called(loop)):
+    if not isinstance(loop, ast.While) or any(map(DRAWS.search, called_in(loop))):
         return False
     if not isinstance(loop.test, ast.Constant) and not _is_flag(loop.test, tried):
         return False
@@ -70,7 +70,7 @@ def repeats_unchanged(
 
 def attempts_in_vain(
     scope: Function | ast.Module,
-    loop: ast.For | ast.While,
+    loop: Loop,
     tried: ast.Try,
     handler: ast.ExceptHandler,
 ) -> bool:
@@ -79,17 +79,15 @@ def attempts_in_vain(
     """
     if not isinstance(loop, ast.For) or loop.orelse or not _is_range(loop.iter):
         return False
-    called = _called(loop)
-    if called & WAITS or any(DRAWS.search(name) for name in called) or tried not in loop.body:
+    called = called_in(loop)
+    if called & WAITS or any(map(DRAWS.search, called)) or tried not in loop.body:
         return False
-    attempted = {name_of(node.func) for node in _calls(tried.body)}
-    within = {id(node) for node in ast.walk(loop)}
-    if any(
-        id(node) not in within and name_of(node.func) in attempted for node in _calls(scope.body)
-    ):
+    attempted, within = called_in(tried.body), set(nodes_in(loop, ast.Call))
+    others = (call for call in nodes_in(scope.body, ast.Call) if call not in within)
+    if any(name_of(call.func) in attempted for call in others):
         return False
     read = _read(tried)
-    if read & {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}:
+    if read & names_in(loop.target):
         return False
     between = [*handler.body, *(each for each in loop.body if each is not tried)]
     return all(_leaves_as_is(each, read) or _gives_up(each, read) for each in between)
@@ -113,32 +111,15 @@ def _gives_up(statement: ast.stmt, read: set[str]) -> bool:
 
 def _read(tried: ast.Try) -> set[str]:
     """Names, attributes and items that the try reads."""
-    return {
-        unparsed(node)
-        for each in tried.body
-        for node in ast.walk(each)
-        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
-        and isinstance(node.ctx, ast.Load)
-    }
+    nodes = nodes_in(tried.body, ast.Name, ast.Attribute, ast.Subscript)
+    return {unparsed(node) for node in nodes if isinstance(node.ctx, ast.Load)}
 
 
 def _is_flag(test: ast.expr, tried: ast.Try) -> bool:
     """``while not done``, where the try sets ``done``."""
     flag = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
-    return isinstance(flag, ast.Name) and any(
-        isinstance(node, ast.Name) and node.id == flag.id and isinstance(node.ctx, ast.Store)
-        for each in [*tried.body, *tried.orelse]
-        for node in ast.walk(each)
-    )
-
-
-def _called(loop: ast.For | ast.While) -> set[str]:
-    return {name_of(node.func) for node in ast.walk(loop) if isinstance(node, ast.Call)}
-
-
-def _calls(body: Iterable[ast.stmt]) -> Iterator[ast.Call]:
-    nodes = (node for each in body for node in ast.walk(each))
-    return (node for node in nodes if isinstance(node, ast.Call))
+    done = [*tried.body, *tried.orelse]
+    return isinstance(flag, ast.Name) and flag.id in names_in(done, ast.Store)
 
 
 def _leaves_as_is(statement: ast.stmt, read: set[str]) -> bool:
@@ -188,7 +169,7 @@ def _told(handler: ast.ExceptHandler) -> Iterator[tuple[str, object]]:
 
 def _of_caller(function: Function | ast.Module, name: str) -> Iterator[list[ast.stmt]]:
     """What runs where a call of this function came back without a result."""
-    own = list(_own(function))
+    own = list(run_in(function.body))
     results = {
         unparsed(target)
         for node in own
@@ -199,20 +180,9 @@ def _of_caller(function: Function | ast.Module, name: str) -> Iterator[list[ast.
         if isinstance(node, ast.If | ast.While):
             for each in sorted(results):
                 yield from _branch(node, each, None)
-            calls = (part for part in ast.walk(node.test) if isinstance(part, ast.Call))
-            for call in calls:
+            for call in nodes_in(node.test, ast.Call):
                 if _is_call(call, name):
                     yield from _branch(node, unparsed(call), None)
-
-
-def _own(function: Function | ast.Module) -> Iterator[ast.AST]:
-    """What stands in the function itself, without those defined in it."""
-    todo: list[ast.AST] = [*function.body]
-    while todo:
-        node = todo.pop()
-        yield node
-        if not isinstance(node, Function | ast.Lambda):
-            todo += ast.iter_child_nodes(node)
 
 
 def _is_call(value: ast.expr, name: str) -> bool:

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from auditor.evidence.source.files import Function, lines_of, name_of, unparsed
-from auditor.syntax.family import parents_of
+from auditor.evidence.source.files import Function, Index, lines_of, name_of, unparsed
+from auditor.syntax.index import Loop, called_in, nodes_in
 
 from .broad_handlers import goes_on, is_broad, means_memory, shrinks, swallows
 from .gradient_statements import (
@@ -22,7 +22,6 @@ from .gradient_statements import (
     names,
     stepped_behind,
     steps,
-    within,
 )
 from .oom_answers import answers, attempts_in_vain, repeats_unchanged
 
@@ -40,7 +39,7 @@ class Retry:
     handler that leaves the gradients as they are.
     """
 
-    node: ast.Call | ast.ExceptHandler | ast.While | ast.For
+    node: ast.Call | ast.ExceptHandler | Loop
     inside: bool
     same_graph: bool
     cleared: bool
@@ -61,7 +60,7 @@ class Guard:
     following: tuple[ast.stmt, ...]
     definitions: dict[str, Function]
     """Functions of all recorded files by name; a name that several have is left out."""
-    loop: ast.For | ast.While | None = None
+    loop: Loop | None = None
     """The innermost loop around the try, in the same function."""
     answers: tuple[list[ast.stmt], ...] = ()
     """Branches that run because the handler ran."""
@@ -91,13 +90,12 @@ class Guard:
     @property
     def kept(self) -> ast.stmt | None:
         """The statement that stores the exception itself, with its traceback."""
-        calls = (name_of(node.func) for node in within(self.body, ast.Call))
-        if self.handler.name is None or LETS_GO.intersection(calls):
+        if self.handler.name is None or LETS_GO & called_in(self.body):
             return None
         if f"{self.handler.name}.__traceback__" in assigned(self.body):
             return None
         return next(
-            (each for each in within(self.body, ast.stmt) if _stores(each, self.handler.name)),
+            (each for each in nodes_in(self.body, ast.stmt) if _stores(each, self.handler.name)),
             None,
         )
 
@@ -110,8 +108,8 @@ class Guard:
 
     def _trains_inside(self) -> bool:
         """The loop over the batches is inside the try: the training ends with it."""
-        loops = (each for kind in (ast.For, ast.While) for each in within(self.tried.body, kind))
-        return any(steps(call) for loop in loops for call in within([loop], ast.Call))
+        loops = nodes_in(self.tried.body, ast.For, ast.While)
+        return any(map(steps, nodes_in(loops, ast.Call)))
 
     def died_at(self, line: int) -> bool:
         """The second error came up at this line, which tries again inside the handler."""
@@ -155,7 +153,7 @@ class Guard:
                 return False
             if self._clears_in([statement]):
                 return False
-            if any(steps(node) for node in within([statement], ast.Call)):
+            if any(map(steps, nodes_in(statement, ast.Call))):
                 return True
         return False
 
@@ -178,7 +176,7 @@ class Guard:
         again = self._calls_tried
         calls = [
             node
-            for node in within(region, ast.Call)
+            for node in nodes_in(region, ast.Call)
             if name_of(node.func) in BACKWARD
             or unparsed(node.func) in again
             or self._tries(node.func, again)
@@ -188,7 +186,7 @@ class Guard:
         first = min(calls, key=lambda node: (node.lineno, node.col_offset))
         before = [
             node
-            for node in ast.walk(self.scope)
+            for node in nodes_in(self.scope, ast.AST)
             if self.handler.lineno <= getattr(node, "lineno", 0) <= first.lineno
         ]
         backward = name_of(first.func) in BACKWARD
@@ -208,15 +206,15 @@ class Guard:
             and function is not None
             and any(
                 name_of(node.func) in BACKWARD or unparsed(node.func) in again
-                for node in within([function], ast.Call)
+                for node in nodes_in(function, ast.Call)
             )
         )
 
-    def _by_loop(self, loop: ast.For | ast.While) -> Retry | None:
+    def _by_loop(self, loop: Loop) -> Retry | None:
         """The loop around the try runs it again until it succeeds."""
         tried = [
             node
-            for node in within(self.tried.body, ast.Call)
+            for node in nodes_in(self.tried.body, ast.Call)
             if any(_covers([node], n) for n in self.lines)
         ]
         if not tried or leaves(self.body) or not self._succeeds_out_of(loop):
@@ -224,12 +222,13 @@ class Guard:
         backward = next((node for node in tried if name_of(node.func) in BACKWARD), None)
         cleared = self._clears_in(loop.body)
         if backward is None:
-            given = {id(node) for call in tried for node in ast.walk(call) if node is not call}
+            given = {
+                node for call in tried for node in nodes_in(call, ast.Call) if node is not call
+            }
             cleared = cleared or any(
-                self._clears_itself(name_of(node.func)) for node in tried if id(node) not in given
+                self._clears_itself(name_of(node.func)) for node in tried if node not in given
             )
-        nodes = [node for each in loop.body for node in ast.walk(each)]
-        if backward is not None and _old_graph(backward, nodes):
+        if backward is not None and _old_graph(backward, nodes_in(loop.body, ast.AST)):
             return Retry(backward, False, same_graph=True, cleared=cleared)
         if repeats_unchanged(loop, self.tried, self.handler):
             return Retry(loop, False, same_graph=False, cleared=cleared, unchanged=True)
@@ -237,7 +236,7 @@ class Guard:
             return Retry(tried[0], False, same_graph=False, cleared=cleared, in_vain=True)
         return Retry(self.handler, False, same_graph=False, cleared=cleared)
 
-    def _succeeds_out_of(self, loop: ast.For | ast.While) -> bool:
+    def _succeeds_out_of(self, loop: Loop) -> bool:
         """What the try comes to without an error ends the loop, which so repeats one thing and is
         no loop over batches.
         """
@@ -264,12 +263,12 @@ class Guard:
         """What the tried statements called, where the backward itself ran further inside."""
         calls = [
             node
-            for node in within([self.tried], ast.Call)
+            for node in nodes_in(self.tried, ast.Call)
             if any(_covers([node], n) for n in self.lines)
         ]
         if BACKWARD.intersection(name_of(node.func) for node in calls):
             return frozenset()
-        tried = frozenset(unparsed(node.func) for node in within(self.tried.body, ast.Call))
+        tried = frozenset(unparsed(node.func) for node in nodes_in(self.tried.body, ast.Call))
         return frozenset(unparsed(node.func) for node in calls) & tried
 
     def _clears_in(self, body: Iterable[ast.stmt]) -> bool:
@@ -279,7 +278,7 @@ class Guard:
         nodes = list(body)
         called = (
             self.definitions.get(name_of(call.func))
-            for call in within(nodes, ast.Call)
+            for call in nodes_in(nodes, ast.Call)
             if not steps(call)
         )
         return any(clearings([*nodes, *(function for function in called if function is not None)]))
@@ -291,21 +290,16 @@ class Guard:
 
 
 def guards(
-    tree: ast.Module, lines: Iterable[int], definitions: dict[str, Function], text: str = ""
+    index: Index, lines: Iterable[int], definitions: dict[str, Function], text: str = ""
 ) -> Iterator[Guard]:
     """Handlers around any of these lines that are meant for memory, or else the first that catches
     everything. ``text``: of the file, with its comments.
     """
     wanted = sorted(set(lines))
-    around = [
-        node
-        for node in (ast.walk(tree) if wanted else ())
-        if isinstance(node, ast.Try) and any(line in lines_of(node) for line in wanted)
-    ]
-    parents = parents_of(tree) if around else {}
+    around = [node for node in index.of(ast.Try) if any(line in lines_of(node) for line in wanted)]
     for tried in around:
-        scope, following = _scope(tried, parents), _following(tried, parents)
-        told = {each: tuple(answers(tree, scope, each, following)) for each in tried.handlers}
+        scope, following = index.scope_of(tried), _following(tried, index)
+        told = {each: tuple(answers(index, scope, each, following)) for each in tried.handlers}
         meant = [
             each
             for each in tried.handlers
@@ -316,8 +310,8 @@ def guards(
             n for n in wanted if handler is not None and _covers([*tried.body, *handler.body], n)
         )
         if handler is not None and ran:
-            loop = _loop(tried, parents)
-            behind = () if loop is None else _following(loop, parents)
+            loop = index.loop_of(tried)
+            behind = () if loop is None else _following(loop, index)
             beside = following, definitions, loop, told[handler]
             yield Guard(scope, tried, handler, ran, *beside, not meant, behind)
 
@@ -326,13 +320,12 @@ def _covers(nodes: Iterable[ast.stmt | ast.expr], line: int) -> bool:
     return any(line in lines_of(node) for node in nodes)
 
 
-def functions(trees: Iterable[ast.Module]) -> dict[str, Function]:
+def functions(indices: Iterable[Index]) -> dict[str, Function]:
     """All functions by name, without names that several have."""
     found: dict[str, Function | None] = {}
-    for tree in trees:
-        for node in ast.walk(tree):
-            if isinstance(node, Function):
-                found[node.name] = None if node.name in found else node
+    for index in indices:
+        for node in index.functions:
+            found[node.name] = None if node.name in found else node
     return {name: node for name, node in found.items() if node is not None}
 
 
@@ -344,29 +337,17 @@ def _catches(handler: ast.ExceptHandler, text: str) -> bool:
 
 def _speaks_of_memory(nodes: Sequence[ast.AST]) -> bool:
     """Names the error's class, or asks for its text."""
-    if "OutOfMemoryError" in {name_of(node) for node in within(nodes, ast.expr)}:
+    if "OutOfMemoryError" in {name_of(node) for node in nodes_in(nodes, ast.expr)}:
         return True
-    texts = (node.value for node in within(nodes, ast.Constant))
+    texts = (node.value for node in nodes_in(nodes, ast.Constant))
     return any(
         isinstance(text, str) and "out of memory" in text.lower() and len(text) < 30
         for text in texts
     )
 
 
-def _scope(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Function | ast.Module:
-    while not isinstance(node, Function | ast.Module):
-        node = parents[node]
-    return node
-
-
-def _loop(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.For | ast.While | None:
-    while not isinstance(node, Function | ast.Module | ast.For | ast.While):
-        node = parents[node]
-    return node if isinstance(node, ast.For | ast.While) else None
-
-
-def _following(tried: ast.stmt, parents: dict[ast.AST, ast.AST]) -> tuple[ast.stmt, ...]:
-    for _, block in ast.iter_fields(parents[tried]):
+def _following(tried: ast.stmt, index: Index) -> tuple[ast.stmt, ...]:
+    for _, block in ast.iter_fields(index.parents[tried]):
         if isinstance(block, list) and tried in block:
             return tuple(block[block.index(tried) + 1 :])
     return ()
@@ -394,17 +375,13 @@ def _branch(asked: ast.If) -> list[ast.stmt] | None:
     return asked.orelse if negated else asked.body
 
 
-def _old_graph(backward: ast.Call, before: list[ast.AST]) -> bool:
+def _old_graph(backward: ast.Call, before: Iterable[ast.AST]) -> bool:
     """The backward starts from a value that nothing computed anew since the error."""
     roots = [backward.func.value] if isinstance(backward.func, ast.Attribute) else []
     roots += backward.args
-    forward = [
-        node
-        for root in roots
-        for node in ast.walk(root)
-        if isinstance(node, ast.Call) and name_of(node.func) != "scale"
-    ]
-    return not forward and not set().union(*map(names, roots), set()) & assigned(before)
+    return called_in(roots) <= {"scale"} and not set().union(*map(names, roots), set()) & assigned(
+        before
+    )
 
 
 def _stores(statement: ast.stmt, name: str) -> bool:

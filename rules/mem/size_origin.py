@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from auditor.evidence.source.files import Function, Source, name_of
 from auditor.model import Site
+from auditor.syntax.index import called_in, names_in, nodes_in
 
 MOVES = frozenset(("to", "cuda"))
 PADS = frozenset(("pad_sequence", "pad", "interpolate", "resize", "crop", "random_crop"))
@@ -65,11 +66,10 @@ def longest_of_batch(source: Source, site: Site) -> bool:
     """Whether the function around the line takes a size from the longest part of its batch, and
     nothing in it rounds that up: then no two batches need have the same.
     """
-    nodes = list(ast.walk(_scope(source, site)))
-    names = [name_of(node.func) for node in nodes if isinstance(node, ast.Call)]
+    scope = _scope(source, site)
+    names = called_in(scope)
     divided = any(
-        isinstance(node, ast.BinOp) and isinstance(node.op, (ast.FloorDiv, ast.Mod))
-        for node in nodes
+        isinstance(node.op, (ast.FloorDiv, ast.Mod)) for node in nodes_in(scope, ast.BinOp)
     )
     rounded = divided or any(part in name.lower() for name in names for part in ROUNDS)
     return not rounded and not LONGEST.isdisjoint(names)
@@ -97,26 +97,17 @@ def _origin(source: Source, scope: Scope, moved: ast.expr, site: Site) -> ast.ex
 def _called(source: Source, file: str, value: ast.expr) -> Function | None:
     """The file's own function that the expression calls."""
     name = name_of(value.func) if isinstance(value, ast.Call) else ""
-    return next(
-        (node for node in source.nodes(file) if isinstance(node, Function) and node.name == name),
-        None,
-    )
+    return next(iter(source.index(file).functions_named.get(name, ())), None)
 
 
 def _assigned(scope: Scope, value: ast.expr, line: int) -> ast.Assign | None:
     """Where the name in an expression was last given something above the line."""
-    names = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
-    found = [
+    names = names_in(value)
+    found = (
         node
-        for node in ast.walk(scope)
-        if isinstance(node, ast.Assign)
-        and node.lineno < line
-        and any(
-            isinstance(each, ast.Name) and each.id in names
-            for target in node.targets
-            for each in ast.walk(target)
-        )
-    ]
+        for node in nodes_in(scope, ast.Assign)
+        if node.lineno < line and names_in(node.targets) & names
+    )
     return max(found, key=lambda node: node.lineno, default=None)
 
 
@@ -133,36 +124,20 @@ def _in_loaders(source: Source, given: Definitions | None) -> Iterator[Site]:
 
 def _functions_at(source: Source, file: str, line: int) -> Iterator[Function | ast.Lambda]:
     """What is defined there; of a class its methods that give samples or batches."""
-    for node in source.nodes(file):
-        if isinstance(node, ast.Lambda):
-            if node.lineno == line:
-                yield node
-        elif isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-            if not first <= line <= node.lineno:
-                continue
-            if not isinstance(node, ast.ClassDef):
-                yield node
-            else:
-                yield from (
-                    item for item in node.body if isinstance(item, Function) and item.name in GIVES
-                )
+    for node in source.index(file).defined_at(line):
+        if not isinstance(node, ast.ClassDef):
+            yield node
+        else:
+            methods = (item for item in node.body if isinstance(item, Function))
+            yield from (item for item in methods if item.name in GIVES)
 
 
 def _named_collates(source: Source) -> Iterator[Place]:
     """What ``collate_fn=`` names, if all files define one thing of that name; else nothing."""
-    names = set[str]()
-    for file, text in source.texts.items():
-        for node in source.nodes(file) if "collate_fn" in text else ():
-            if isinstance(node, ast.keyword) and node.arg == "collate_fn":
-                names.update(_names(node.value))
-    found = [
-        (file, node.lineno)
-        for file in source.texts
-        for node in source.nodes(file)
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
-        and node.name in names
-    ]
+    given = (node.value for _, node in source.every(ast.keyword) if node.arg == "collate_fn")
+    names = {name_of(node) for node in nodes_in(given, ast.Name, ast.Attribute)}
+    defined = (*source.functions, *source.every(ast.ClassDef))
+    found = [(file, node.lineno) for file, node in defined if node.name in names]
     if len(found) == 1:
         yield from found
 
@@ -171,28 +146,17 @@ def _named_datasets(source: Source) -> Iterator[Place]:
     """The one class that gives samples; nothing where there are several."""
     found = [
         (file, node.lineno)
-        for file in source.texts
-        for node in source.nodes(file)
-        if isinstance(node, ast.ClassDef)
-        and any(isinstance(item, Function) and item.name in GIVES[1:] for item in node.body)
+        for file, node in source.every(ast.ClassDef)
+        if any(isinstance(item, Function) and item.name in GIVES[1:] for item in node.body)
     ]
     if len(found) == 1:
         yield from found
 
 
-def _names(value: ast.expr) -> Iterator[str]:
-    for node in ast.walk(value):
-        if isinstance(node, (ast.Name, ast.Attribute)):
-            yield name_of(node)
-
-
 def _sizings(function: Function | ast.Lambda, makes: Iterable[str]) -> Iterator[ast.expr]:
     """Expressions in it that give a size, what pads before what only makes a tensor."""
-    found = [
-        node
-        for node in ast.walk(function)
-        if isinstance(node, ast.expr) and _gives_size(node, frozenset(makes))
-    ]
+    wanted = frozenset(makes)
+    found = (node for node in nodes_in(function, ast.expr) if _gives_size(node, wanted))
     yield from sorted(
         found,
         key=lambda node: (
@@ -203,14 +167,8 @@ def _sizings(function: Function | ast.Lambda, makes: Iterable[str]) -> Iterator[
 
 
 def _sizing(value: ast.expr, makes: Iterable[str]) -> ast.expr | None:
-    return next(
-        (
-            node
-            for node in ast.walk(value)
-            if isinstance(node, ast.expr) and _gives_size(node, frozenset(makes))
-        ),
-        None,
-    )
+    wanted = frozenset(makes)
+    return next((node for node in nodes_in(value, ast.expr) if _gives_size(node, wanted)), None)
 
 
 def _gives_size(node: ast.expr, makes: frozenset[str]) -> bool:
@@ -225,7 +183,7 @@ def _gives_size(node: ast.expr, makes: frozenset[str]) -> bool:
 
 def _computed(size: ast.expr) -> bool:
     """Whether a size is told by more than numbers: ``(len(batch), longest)``."""
-    return any(isinstance(node, (ast.Name, ast.Attribute, ast.Call)) for node in ast.walk(size))
+    return any(nodes_in(size, ast.Name, ast.Attribute, ast.Call))
 
 
 def _parts(index: ast.expr) -> Iterable[ast.expr]:

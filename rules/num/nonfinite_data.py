@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from auditor.evidence.source.files import Function, Source, name_of, unparsed
+from auditor.evidence.source.files import Function, Index, Source, name_of, unparsed
 from auditor.model import Site
+from auditor.syntax.index import called_in, names_in, nodes_in, parameters_of, targets_of
 
 Kind = Literal["division", "logarithm", "missing", "written", "handed"]
 
@@ -78,13 +79,12 @@ def handed_on(source: Source, dataset: str) -> Leak | None:
     """
     found = {
         (file, node.lineno): source.site_of(file, node)
-        for file in source.texts
-        for owner in source.nodes(file)
-        if isinstance(owner, ast.ClassDef) and owner.name == dataset
+        for file, owner in source.every(ast.ClassDef)
+        if owner.name == dataset
         for method in owner.body
         if isinstance(method, Function) and method.name in ("__getitem__", "__iter__")
-        for node in ast.walk(method)
-        if isinstance(node, ast.Return | ast.Yield) and node.value is not None
+        for node in nodes_in(method, ast.Return, ast.Yield)
+        if node.value is not None
     }
     text = f"{dataset} hands it on here"
     return Leak(next(iter(found.values())), "handed", text, each=True) if len(found) == 1 else None
@@ -98,51 +98,36 @@ def prepared(source: Source) -> Leak | None:
         (file, node.lineno): Leak(
             source.site_of(file, node), "logarithm", unparsed(node), each=False
         )
-        for file in source.texts
-        for function in source.nodes(file)
-        if isinstance(function, Function)
-        for node in ast.walk(function)
-        if isinstance(node, ast.Call)
-        and unparsed(node.func) in NUMPY_LOGS
-        and _is_bare(node, function)
+        for file, function in source.functions
+        for node in nodes_in(function, ast.Call)
+        if unparsed(node.func) in NUMPY_LOGS and _is_bare(node, function)
     }
     return next(iter(found.values())) if len(found) == 1 else None
 
 
 def _leaks(source: Source) -> Iterator[Leak]:
     for file, text in source.texts.items():
-        nodes = list(source.nodes(file))
+        index = source.index(file)
         collates = {
             name_of(each.value)
-            for node in nodes
-            if isinstance(node, ast.Call)
-            for each in node.keywords
+            for each in index.of(ast.keyword)
             if each.arg in ("collate_fn", "transform", "target_transform")
         }
-        prepares = set(_preparations(nodes, collates))
-        for function in prepares:
+        for function in set(_preparations(index, collates)):
             yield from _in_function(source, file, function)
             yield from _written(source, file, function)
         if READS.search(text) and not REPAIRS.search(text):
-            yield from _missing(source, file, nodes)
+            yield from _missing(source, file)
 
 
-def _preparations(nodes: Iterable[ast.AST], collates: set[str]) -> Iterator[ast.AST]:
+def _preparations(index: Index, collates: set[str]) -> Iterator[ast.AST]:
     """Methods of datasets and transforms, collate functions, and what they call of this file."""
-    functions = {node.name: node for node in nodes if isinstance(node, Function)}
-    found: list[ast.AST] = [
-        node for name, node in functions.items() if name in collates or "collate" in name
-    ]
-    for node in nodes:
-        if isinstance(node, ast.ClassDef) and _prepares(node):
-            found += [each for each in node.body if isinstance(each, Function)]
+    functions = {node.name: node for node in index.functions}
+    found = [node for name, node in functions.items() if name in collates or "collate" in name]
+    for owner in filter(_prepares, index.of(ast.ClassDef)):
+        found += [each for each in owner.body if isinstance(each, Function)]
     yield from found
-    called = {
-        name_of(node.func)
-        for each in found
-        for node in ast.walk(each)
-        if isinstance(node, ast.Call)
-    }
+    called = called_in(found)
     yield from (node for name, node in functions.items() if name in called and node not in found)
 
 
@@ -156,16 +141,17 @@ def _prepares(node: ast.ClassDef) -> bool:
 
 def _in_function(source: Source, file: str, function: ast.AST) -> Iterator[Leak]:
     once = getattr(function, "name", "") == "__init__"
-    for node in ast.walk(function):
+    for node in nodes_in(function, ast.BinOp, ast.AugAssign, ast.Call):
         kind: Kind | None = None
         weak = False
-        if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Div):
+        if isinstance(node, ast.Call):
+            logs = name_of(node.func) in LOGS and _is_bare(node, function)
+            kind = "logarithm" if logs else None
+        elif isinstance(node.op, ast.Div):
             by = node.right if isinstance(node, ast.BinOp) else node.value
             weak = not _may_be_zero(by, function)
             kind = "division" if not weak or _is_data(by, function) else None
-        elif isinstance(node, ast.Call) and name_of(node.func) in LOGS:
-            kind = "logarithm" if _is_bare(node, function) else None
-        if kind is not None and isinstance(node, ast.expr | ast.stmt):
+        if kind is not None:
             yield Leak(source.site_of(file, node), kind, unparsed(node), not once, weak)
 
 
@@ -195,23 +181,16 @@ def _is_data(value: ast.expr, function: ast.AST) -> bool:
     made = _given(value, function)
     if made is not None:
         return isinstance(made, ast.Subscript) and _is_data(made, function)
-    return any(
-        isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == value.id
-        for target in _unpacked(function)
-        for node in ast.walk(target)
-    ) or value.id in _parameters(function)
+    unpacked = names_in(_unpacked(function), ast.Store)
+    given = parameters_of(function) if isinstance(function, Function) else ()
+    return value.id in unpacked or value.id in given
 
 
 def _unpacked(function: ast.AST) -> Iterator[ast.expr]:
     """Targets of ``a, b = ..``."""
-    for node in ast.walk(function):
-        if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Tuple):
+    for node in nodes_in(function, ast.Assign):
+        if not isinstance(node.value, ast.Tuple):
             yield from (each for each in node.targets if isinstance(each, ast.Tuple))
-
-
-def _parameters(function: ast.AST) -> set[str]:
-    given = function.args if isinstance(function, Function) else None
-    return set() if given is None else {each.arg for each in (*given.posonlyargs, *given.args)}
 
 
 def _is_bare(call: ast.Call, function: ast.AST) -> bool:
@@ -234,16 +213,15 @@ def _is_bare(call: ast.Call, function: ast.AST) -> bool:
 
 def _guarded(value: ast.expr) -> bool:
     """Something is added, or a bound is set."""
-    for node in ast.walk(value):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            return True
-        if isinstance(node, ast.Call) and name_of(node.func) in GUARDS - {"max"}:
-            return True
-        if isinstance(node, ast.Call) and unparsed(node.func) == "max" and len(node.args) > 1:
-            return True
-        if isinstance(node, ast.BoolOp | ast.IfExp):
-            return True
-    return False
+    return (
+        any(nodes_in(value, ast.BoolOp, ast.IfExp))
+        or any(isinstance(node.op, ast.Add) for node in nodes_in(value, ast.BinOp))
+        or bool(called_in(value) & (GUARDS - {"max"}))
+        or any(
+            unparsed(call.func) == "max" and len(call.args) > 1
+            for call in nodes_in(value, ast.Call)
+        )
+    )
 
 
 def _given(value: ast.expr, function: ast.AST) -> ast.expr | None:
@@ -253,9 +231,9 @@ def _given(value: ast.expr, function: ast.AST) -> ast.expr | None:
     wanted = unparsed(value)
     found = [
         node
-        for node in ast.walk(function)
-        if isinstance(node, ast.Assign | ast.AugAssign) and node.lineno < value.lineno
-        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        for node in nodes_in(function, ast.Assign, ast.AugAssign)
+        if node.lineno < value.lineno
+        for target in targets_of(node)
         for each in (target.elts if isinstance(target, ast.Tuple) else [target])
         if unparsed(getattr(each, "value", each) if isinstance(each, ast.Subscript) else each)
         == wanted
@@ -270,10 +248,10 @@ def _given(value: ast.expr, function: ast.AST) -> ast.expr | None:
     return last.value
 
 
-def _missing(source: Source, file: str, nodes: list[ast.AST]) -> Iterator[Leak]:
+def _missing(source: Source, file: str) -> Iterator[Leak]:
     """The tensors that are made of a table which was read and not searched for missing values."""
-    for node in nodes:
-        if isinstance(node, ast.Call) and name_of(node.func) in TENSORS and node.args:
+    for node in source.index(file).of(ast.Call):
+        if name_of(node.func) in TENSORS and node.args:
             said = unparsed(node.args[0])
             if re.search(r"\.values\b|\.to_numpy\(|\bframe|\bdf\b", said) and not _is_whole(node):
                 yield Leak(source.site_of(file, node), "missing", unparsed(node), each=True)
@@ -286,10 +264,7 @@ def _is_whole(call: ast.Call) -> bool:
 
 
 def _written(source: Source, file: str, function: ast.AST) -> Iterator[Leak]:
-    for node in ast.walk(function):
-        if (
-            isinstance(node, ast.Assign)
-            and isinstance(node.targets[0], ast.Subscript)
-            and NOT_A_NUMBER.match(unparsed(node.value))
-        ):
+    for node in nodes_in(function, ast.Assign):
+        written = isinstance(node.targets[0], ast.Subscript)
+        if written and NOT_A_NUMBER.match(unparsed(node.value)):
             yield Leak(source.site_of(file, node), "written", unparsed(node), each=True)

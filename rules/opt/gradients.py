@@ -198,10 +198,11 @@ def _names_it(stepped: ast.expr, source: Source, optimizer: str) -> bool:
     under this name.
     """
     name = name_of(stepped)
-    made = (
-        node for file in source.texts for node in source.nodes(file) if isinstance(node, ast.Assign)
+    named = (
+        node.value
+        for _, node in source.every(ast.Assign)
+        if any(name_of(target) == name for target in node.targets)
     )
-    named = (node.value for node in made if any(name_of(target) == name for target in node.targets))
     return any(isinstance(value, ast.Call) and name_of(value.func) == optimizer for value in named)
 
 

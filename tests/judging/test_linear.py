@@ -43,7 +43,16 @@ def work_{i}(model, batch, state):
     return math.log(total)
 """
 LINES = FUNCTION.count("\n")
-READ = 1 + FUNCTION.split("\n").index("        value = width.item()")
+READS = tuple(
+    1 + FUNCTION.split("\n").index(line)
+    for line in (
+        "        value = width.item()",
+        "    if scores.max() > state.best:",
+        "        state.best = scores.max()",
+        "    return math.log(total)",
+    )
+)
+READ = READS[0]
 AT_MOST = 5.2
 """Times the work for four times the functions; a square is sixteen times."""
 
@@ -68,9 +77,16 @@ def text(functions: int, tag: str) -> str:
     return f"# {tag}\n" + "".join(FUNCTION.format(i=i) for i in range(functions))
 
 
-def recording(tmp_path, functions: int, tag: str, read: int | None = None) -> Recording:
-    """Of a rehearsal that read a value in each function, or in the first ``read``, and whose other
-    probes saw nothing.
+def recording(
+    tmp_path,
+    functions: int,
+    tag: str,
+    read: int | None = None,
+    steps: int = 4,
+    lines: tuple[int, ...] = (READ,),
+) -> Recording:
+    """Of a rehearsal that read a value on these lines of each function, or of the first ``read``, and
+    whose other probes saw nothing.
     """
     folder = tmp_path / f"{tag}{functions}"
     folder.mkdir()
@@ -80,15 +96,17 @@ def recording(tmp_path, functions: int, tag: str, read: int | None = None) -> Re
         (folder / f"{part}.jsonl").write_text("")
     rows = {
         "sites": [
-            {"id": i, "file": str(source), "line": 1 + i * LINES + READ, "function": f"work_{i}"}
+            {"id": i * len(lines) + n, "file": str(source), "line": 1 + i * LINES + line}
+            | {"function": f"work_{i}"}
             for i in range(functions)
+            for n, line in enumerate(lines)
         ],
-        "steps": [{"pass": "loud", "step": i, "us": 1e3, "host_us": 1e3} for i in range(4)],
+        "steps": [{"pass": "loud", "step": i, "us": 1e3, "host_us": 1e3} for i in range(steps)],
         "reads": [
             {"pass": "loud", "step": step, "at": i, "kind": "item", "n": 1, "grad": 1}
             | {"tensor_device": "cuda:0"}
-            for i in range(functions if read is None else read)
-            for step in range(4)
+            for i in range((functions if read is None else read) * len(lines))
+            for step in range(steps)
         ],
         "enclosing": [],
     }

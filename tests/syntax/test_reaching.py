@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from auditor.syntax.family import parents_of
+from auditor.syntax.index import parents_of
 from auditor.syntax.reaching import bound_before, given_for
 
 

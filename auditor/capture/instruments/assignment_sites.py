@@ -13,7 +13,7 @@ from functools import cached_property
 
 from auditor.capture.instruments.variable_paths import Place
 from auditor.recordings.sources import decode_source
-from auditor.syntax.reaching import LOOPS
+from auditor.syntax.index import LOOPS
 
 _GROWING_CALLS = frozenset(
     "append appendleft extend extendleft add insert update setdefault put push".split()

@@ -13,7 +13,7 @@ from auditor.evidence.source.files import Source, lines_of
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
 from auditor.recordings.schema import FetchedRow, LoadingRow
-from auditor.syntax.reaching import LOOPS
+from auditor.syntax.index import LOOPS
 
 Phase = Literal["dataset", "collate", "sampler", "other"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from itertools import groupby
 from typing import ClassVar
 
@@ -72,7 +72,7 @@ class Read:
     expression: Expression = field(default_factory=Expression)
     span_us: float = 0.0
 
-    @property
+    @cached_property
     def key(self) -> ExpressionKey:
         """The expression, whatever function of torch was under it: instruments of the origin pass
         may be.
@@ -220,8 +220,11 @@ class Reads(Table):
     def build(cls, evidence: Evidence) -> Reads:
         """From the loud and origin passes."""
         rows, source = rows_of(evidence, ReadRow), evidence.get(Source)
-        reads = tuple(_read(evidence, source, row) for row in rows if row.pass_name == "loud")
-        origin = _origin(evidence, source, [row for row in rows if row.pass_name == "origin"])
+        made = cache(partial(_expression, evidence, source))
+        reads = tuple(
+            _read(row, *made(row.at, row.kind)) for row in rows if row.pass_name == "loud"
+        )
+        origin = _origin((made(row.at, row.kind), row) for row in rows if row.pass_name == "origin")
         unused = bool(evidence.recording.manifest.get("gpu_unused"))
         steps = evidence.get(Steps).loud
         return cls(
@@ -260,13 +263,17 @@ class Reads(Table):
             or _is_clip(read.expression.via)
         ):
             return False
-        if device_named(self.device).accelerator:
+        if self._on_accelerator:
             return read.tensor_device.startswith("cuda")
         known = self.origin.get(read.key)
         if known is None:
             return read.grad > 0
         seen, derived = known
         return 2 * derived >= seen > 0
+
+    @cached_property
+    def _on_accelerator(self) -> bool:
+        return device_named(self.device).accelerator
 
     @cached_property
     def all_places(self) -> tuple[Place, ...]:
@@ -339,19 +346,21 @@ def _depth(read: Read) -> int:
     return len(NESTING) + (read.kind == "item")
 
 
-def _origin(
-    evidence: Evidence, source: Source, rows: list[ReadRow]
-) -> dict[ExpressionKey, tuple[int, int]]:
+Made = tuple[Site, Expression, Act]
+"""A line, an expression of it that reads, and what for."""
+
+
+def _origin(rows: Iterable[tuple[Made, ReadRow]]) -> dict[ExpressionKey, tuple[int, int]]:
     origin: dict[ExpressionKey, tuple[int, int]] = {}
-    for row in rows:
-        key = _read(evidence, source, row).key
+    for made, row in rows:
+        key = _read(row, *made).key
         seen, derived = origin.get(key, (0, 0))
         origin[key] = seen + row.n, derived + (row.derived or 0)
     return origin
 
 
-def _read(evidence: Evidence, source: Source, row: ReadRow) -> Read:
-    where, site = evidence.recording.site_row(row.at), evidence.recording.site(row.at)
+def _expression(evidence: Evidence, source: Source, at: int, kind: str) -> Made:
+    where, site = evidence.recording.site_row(at), evidence.recording.site(at)
     span = _span(where)
     expression = Expression(
         opcode=where.opcode or "",
@@ -359,11 +368,15 @@ def _read(evidence: Evidence, source: Source, row: ReadRow) -> Read:
         span=span,
         text=source.excerpt(site.file, span) if span is not None else "",
     )
+    return site, expression, act_of(kind, expression, site, source)
+
+
+def _read(row: ReadRow, site: Site, expression: Expression, act: Act) -> Read:
     kind: str = row.kind
     return Read(
         site=site,
         kind="print" if expression.via.startswith("torch/_tensor_str.py") else kind,
-        act=act_of(kind, expression, site, source),
+        act=act,
         step=row.step,
         n=row.n,
         us=row.us,

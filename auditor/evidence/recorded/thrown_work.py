@@ -9,11 +9,12 @@ from statistics import median
 from typing import ClassVar
 
 from auditor.evidence.recorded.steps import Steps, own_times
-from auditor.evidence.source.files import Source, lines_of, name_of
+from auditor.evidence.source.files import Function, Source, lines_of
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.recordings.schema import CopyRow, ThrownRow
 from auditor.rule import NotLooked
+from auditor.syntax.index import called_in, names_in, nodes_in
 
 REHEARSAL = "rehearsal"
 
@@ -101,36 +102,21 @@ def handed_on(source: Source, site: Site) -> bool:
     """True if the statement gives a name to what the function that trains then returns: its caller
     may read it, in a run that is not this one.
     """
-    around = source.index(site.file).around(site.line)
-    if not around:
+    function = source.index(site.file).scope_at(site.line)
+    if not isinstance(function, Function) or not called_in(function) & TRAINING:
         return False
-    function = max(around, key=lambda node: node.lineno)
-    inside = list(ast.walk(function))
-    if not any(isinstance(node, ast.Call) and name_of(node.func) in TRAINING for node in inside):
-        return False
-    handed: set[str] = set()
-    returns = [node for node in inside if isinstance(node, (ast.Return, ast.Yield))]
+    returns = list(nodes_in(function, ast.Return, ast.Yield))
     if any(site.line in lines_of(node) for node in returns):
         return True
-    assigns = [node for node in inside if isinstance(node, (ast.Assign, ast.AugAssign))]
-    for node in assigns:
-        if site.line in lines_of(node):
-            handed |= _names(node, ast.Store)
+    assigns = list(nodes_in(function, ast.Assign, ast.AugAssign))
+    handed = names_in((node for node in assigns if site.line in lines_of(node)), ast.Store)
     grown = -1
     while grown != len(handed):
         grown = len(handed)
         for node in assigns:
-            if _names(node.value, ast.Load) & handed:
-                handed |= _names(node, ast.Store)
-    return any(_names(node, ast.Load) & handed for node in returns)
-
-
-def _names(node: ast.AST, how: type[ast.expr_context]) -> set[str]:
-    return {
-        each.id
-        for each in ast.walk(node)
-        if isinstance(each, ast.Name) and isinstance(each.ctx, how)
-    }
+            if names_in(node.value, ast.Load) & handed:
+                handed |= names_in(node, ast.Store)
+    return bool(names_in(returns, ast.Load) & handed)
 
 
 def _thrown(evidence: Evidence, row: ThrownRow) -> Thrown:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source, name_of, the_only
 from auditor.model import Action, Edit, Site
+from auditor.syntax.index import nodes_in, targets_of
 from auditor.syntax.qualified_names import OPTIONS, kept_as, last_key, text_of
 
 PLACES = "only where blocks lie in memory changes, not what is computed"
@@ -99,15 +100,15 @@ def flags_of(source: Source, key: str) -> frozenset[str]:
     """What is written on the command line for the option that is kept under this name:
     ``--batch-size``, ``-b``.
     """
-    calls = (
-        node for file in source.texts for node in source.nodes(file) if isinstance(node, ast.Call)
-    )
-    options = (
-        node for node in calls if name_of(node.func) in OPTIONS and key and kept_as(node) == key
-    )
+    options = (call for _, call in options_of(source, key)) if key else ()
     return frozenset(
-        flag for node in options for each in node.args if (flag := text_of(each)).startswith("-")
+        flag for call in options for each in call.args if (flag := text_of(each)).startswith("-")
     )
+
+
+def options_of(source: Source, key: str) -> Iterator[tuple[str, ast.Call]]:
+    """Calls that declare an option which is kept under this name, each with its file."""
+    return ((file, call) for file, call in source.calls_of(*OPTIONS) if kept_as(call) == key)
 
 
 def allocator_home(configs: Configs) -> Home | None:
@@ -122,23 +123,12 @@ def allocator_home(configs: Configs) -> Home | None:
 
 def reads_of(source: Source, key: str, *, apart_from: str) -> Iterator[ast.expr]:
     """Where a name is read for anything but the keyword ``apart_from`` of a call."""
-    for file in source.texts:
-        nodes = list(source.nodes(file))
-        given = {
-            id(item.value)
-            for node in nodes
-            if isinstance(node, ast.Call)
-            for item in node.keywords
-            if item.arg == apart_from
-        }
-        for node in nodes:
-            read = (
-                isinstance(node, (ast.Name, ast.Attribute))
-                and isinstance(node.ctx, ast.Load)
-                and name_of(node) == key
-            )
-            if read and id(node) not in given:
-                yield node  # type: ignore[misc]
+    for index in map(source.index, source.texts):
+        for node in index.named.get(key, ()):
+            keyword = index.parents[node]
+            given = isinstance(keyword, ast.keyword) and keyword.arg == apart_from
+            if isinstance(node.ctx, ast.Load) and not given:
+                yield node
 
 
 def _configured(configs: Configs, key: str) -> Iterator[tuple[object, Home]]:
@@ -151,23 +141,11 @@ def _options(source: Source, key: str) -> Iterator[tuple[object, Home]]:
     """Options that are kept under this name and have a literal default. Two of one name count as
     two.
     """
-    for file in source.texts:
-        for node in source.nodes(file):
-            if (
-                isinstance(node, ast.Call)
-                and name_of(node.func) in OPTIONS
-                and kept_as(node) == key
-            ):
-                default = next(
-                    (item.value for item in node.keywords if item.arg == "default"), None
-                )
-                if isinstance(default, ast.Constant):
-                    yield (
-                        default.value,
-                        Home(
-                            source.site_of(file, node), "set_keyword", name_of(node.func), "default"
-                        ),
-                    )
+    for file, call in options_of(source, key):
+        default = next((item.value for item in call.keywords if item.arg == "default"), None)
+        if isinstance(default, ast.Constant):
+            site = source.site_of(file, call)
+            yield default.value, Home(site, "set_keyword", name_of(call.func), "default")
 
 
 def _constants(source: Source, key: str, call: str) -> Iterator[tuple[object, Home]]:
@@ -191,10 +169,8 @@ def _sets(node: ast.AST, key: str, call: str) -> bool:
     """True if the node gives the name a value: an assignment, a parameter, a loop, a keyword of
     another call.
     """
-    if isinstance(node, ast.Assign):
-        return any(_names(target, key) for target in node.targets)
-    if isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.For, ast.NamedExpr)):
-        return _names(node.target, key)
+    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For, ast.NamedExpr)):
+        return any(_names(target, key) for target in targets_of(node))
     if isinstance(node, ast.Call):
         return name_of(node.func) != call and any(item.arg == key for item in node.keywords)
     return isinstance(node, (ast.arg, ast.alias)) and key in (
@@ -204,8 +180,4 @@ def _sets(node: ast.AST, key: str, call: str) -> bool:
 
 
 def _names(target: ast.expr, key: str) -> bool:
-    return any(
-        name_of(node) == key
-        for node in ast.walk(target)
-        if isinstance(node, (ast.Name, ast.Attribute))
-    )
+    return any(name_of(node) == key for node in nodes_in(target, ast.Name, ast.Attribute))

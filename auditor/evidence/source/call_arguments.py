@@ -5,10 +5,10 @@ was set.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from auditor.evidence.source.argument_origin import Home, home_of_value, reads_of
+from auditor.evidence.source.argument_origin import Home, home_of_value, options_of, reads_of
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import (
     Source,
@@ -20,7 +20,8 @@ from auditor.evidence.source.files import (
     unparsed,
 )
 from auditor.model import Edit, Site
-from auditor.syntax.qualified_names import OPTIONS, kept_as, last_key
+from auditor.syntax.index import Function, nodes_in, parameters_of, targets_of
+from auditor.syntax.qualified_names import last_key
 
 POSITIONS = {
     ("cuda", "non_blocking"): 1,
@@ -37,8 +38,6 @@ to its option.
 
 LONGEST = 100
 """Characters of a line that are quoted."""
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
@@ -240,13 +239,9 @@ def _sole_name(written: ast.expr) -> ast.expr | None:
     """The one name, dotted path or item that an expression hangs on; None if there are several."""
     if last_key(written):
         return written
-    inside = [
-        node
-        for node in ast.walk(written)
-        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
-    ]
-    parts = {id(part) for node in inside for part in ast.walk(node) if part is not node}
-    whole = the_only(node for node in inside if id(node) not in parts)
+    inside = list(nodes_in(written, ast.Name, ast.Attribute, ast.Subscript))
+    parts = {part for node in inside for part in nodes_in(node, ast.AST) if part is not node}
+    whole = the_only(node for node in inside if node not in parts)
     return whole if whole is not None and last_key(whole) else None
 
 
@@ -263,14 +258,15 @@ def _settings(source: Source, file: str, at: ast.AST, name: ast.expr) -> list[Pl
     """
     key = last_key(name)
     if not isinstance(name, ast.Name):
-        return [*_options(source, key), *_attributes(source, key)]
+        options = ((file, call, None) for file, call in options_of(source, key))
+        return [*options, *_attributes(source, key)]
     for function in _functions_around(source, file, at):
         own: list[Place] = [
-            (file, node, value) for node, value in _assigned(ast.walk(function), key)
+            (file, node, value) for node, value in _assigned(nodes_in(function, ast.stmt), key)
         ]
         if own:
             return own
-        if key in _parameters(function):
+        if key in parameters_of(function) or key in _named_only(function):
             return list(_passed(source, file, function, key))
     here: list[Place] = [
         (file, node, value) for node, value in _assigned(_outside_functions(source, file), key)
@@ -285,18 +281,12 @@ def _settings(source: Source, file: str, at: ast.AST, name: ast.expr) -> list[Pl
     ]
 
 
-def _assigned(nodes: Iterator[ast.AST], key: str) -> Iterator[tuple[ast.stmt, ast.expr | None]]:
+def _assigned(nodes: Iterable[ast.AST], key: str) -> Iterator[tuple[ast.stmt, ast.expr | None]]:
     for node in nodes:
-        if isinstance(node, ast.Assign) and any(
-            isinstance(target, ast.Name) and target.id == key for target in node.targets
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and any(
+            isinstance(target, ast.Name) and target.id == key for target in targets_of(node)
         ):
-            yield node, node.value
-        elif (
-            isinstance(node, (ast.AnnAssign, ast.AugAssign))
-            and isinstance(node.target, ast.Name)
-            and node.target.id == key
-        ):
-            yield node, node.value if isinstance(node, ast.AnnAssign) else None
+            yield node, None if isinstance(node, ast.AugAssign) else node.value
 
 
 def _attributes(source: Source, key: str) -> Iterator[Place]:
@@ -308,16 +298,7 @@ def _attributes(source: Source, key: str) -> Iterator[Place]:
             ):
                 yield file, node, node.value
             elif isinstance(node, ast.ClassDef):
-                yield from (
-                    (file, field, value) for field, value in _assigned(iter(node.body), key)
-                )
-
-
-def _options(source: Source, key: str) -> Iterator[Place]:
-    for file in source.texts:
-        for node in source.index(file).of(ast.Call):
-            if name_of(node.func) in OPTIONS and kept_as(node) == key:
-                yield file, node, None
+                yield from ((file, field, value) for field, value in _assigned(node.body, key))
 
 
 def _configured(configs: Configs, key: str) -> Site | None:
@@ -332,68 +313,42 @@ def _functions_around(source: Source, file: str, at: ast.AST) -> list[Function]:
 
 
 def _outside_functions(source: Source, file: str) -> Iterator[ast.AST]:
-    inside = {
-        id(inner)
-        for node in source.nodes(file)
-        if isinstance(node, Function)
-        for inner in ast.walk(node)
-    }
-    return (node for node in source.nodes(file) if id(node) not in inside)
+    index = source.index(file)
+    inside = {inner for node in index.functions for inner in nodes_in(node, ast.AST)}
+    return (node for node in index.nodes if node not in inside)
 
 
-def _parameters(function: Function) -> list[str]:
-    return [
-        each.arg
-        for each in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
-    ]
+def _named_only(function: Function) -> list[str]:
+    return [each.arg for each in function.args.kwonlyargs]
 
 
 def _passed(source: Source, file: str, function: Function, key: str) -> Iterator[Place]:
     """What the calls of a function give one of its parameters, and its default where none does."""
-    names = _parameters(function)
+    names = parameters_of(function)
     method = names[:1] in (["self"], ["cls"])
     wanted = _class_of(source, file, function) if function.name == "__init__" else function.name
     given_by_calls = False
-    for other in source.texts:
-        for node in source.nodes(other):
-            if not isinstance(node, ast.Call) or name_of(node.func) != wanted:
-                continue
-            value = next((item.value for item in node.keywords if item.arg == key), None)
-            at = names.index(key) - method
-            if (
-                value is None
-                and at < len(node.args)
-                and key not in [each.arg for each in function.args.kwonlyargs]
-            ):
-                value = node.args[at]
-            if value is not None:
-                given_by_calls = True
-                yield other, node, value
+    for other, call in source.calls_of(wanted):
+        value = next((item.value for item in call.keywords if item.arg == key), None)
+        if value is None and key in names and names.index(key) - method < len(call.args):
+            value = call.args[names.index(key) - method]
+        if value is not None:
+            given_by_calls = True
+            yield other, call, value
     if not given_by_calls:
         default = _default(function, key)
         yield file, default if default is not None else function, default
 
 
 def _class_of(source: Source, file: str, function: Function) -> str:
-    return next(
-        (
-            node.name
-            for node in source.nodes(file)
-            if isinstance(node, ast.ClassDef) and function in node.body
-        ),
-        "",
-    )
+    cls = source.index(file).parents[function]
+    return cls.name if isinstance(cls, ast.ClassDef) else ""
 
 
 def _default(function: Function, key: str) -> ast.expr | None:
-    placed = [*function.args.posonlyargs, *function.args.args]
-    defaults = dict(
-        zip(reversed([each.arg for each in placed]), reversed(function.args.defaults), strict=False)
-    )
-    named = {
-        each.arg: value
-        for each, value in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
-    }
+    placed = reversed(parameters_of(function))
+    defaults = dict(zip(placed, reversed(function.args.defaults), strict=False))
+    named = dict(zip(_named_only(function), function.args.kw_defaults, strict=True))
     return defaults.get(key) or named.get(key)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from auditor.evidence.source.files import Source, name_of, unparsed
 from auditor.model import Site
+from auditor.syntax.index import nodes_in, targets_of
 
 _Assignment = ast.Assign | ast.AnnAssign
 
@@ -45,7 +46,7 @@ def compile_call(source: Source, site: Site) -> CompileCall | None:
     call = statement.value
     assert isinstance(call, ast.Call)
     argument = unparsed(call.args[0]) if call.args else ""
-    targets = _targets(statement)
+    targets = targets_of(statement)
     if len(targets) != 1 or not isinstance(targets[0], ast.Name | ast.Attribute):
         return CompileCall("", argument, replaces=False, read=False)
     target = unparsed(targets[0])
@@ -67,11 +68,8 @@ def call_past(source: Source, site: Site) -> Site | None:
     if len(given) != 1:
         return None
     called, method = given[0]
-    lines = {
-        node.lineno
-        for node in source.nodes(site.file)
-        if isinstance(node, ast.Call) and _is_call_of(node.func, called, method=method)
-    }
+    calls = source.index(site.file).of(ast.Call)
+    lines = {node.lineno for node in calls if _is_call_of(node.func, called, method=method)}
     if len(lines) != 1:
         return None
     (line,) = lines
@@ -98,19 +96,12 @@ def _is_call_of(called: ast.expr, name: str, *, method: bool) -> bool:
     )
 
 
-def _targets(statement: ast.stmt) -> list[ast.expr]:
-    if isinstance(statement, ast.Assign):
-        return statement.targets
-    return [statement.target] if isinstance(statement, ast.AnnAssign) else []
-
-
 def _read(source: Source, file: str, statement: ast.stmt, target: ast.Name | ast.Attribute) -> bool:
     """Whether a name like it is read anywhere else in the file; an attribute counts whatever owns
     it.
     """
-    own = set(map(id, ast.walk(statement)))
-    name = target.id if isinstance(target, ast.Name) else target.attr
-    loads = [node for node in _loads(source, file, name) if id(node) not in own]
+    name, index = name_of(target), source.index(file)
+    loads = [node for node in _loads(source, file, name) if not index.holds(statement, node)]
     returned = _returned(source, file, name) if isinstance(target, ast.Name) else {}
     if any(id(node) not in returned for node in loads):
         return True
@@ -118,13 +109,8 @@ def _read(source: Source, file: str, statement: ast.stmt, target: ast.Name | ast
 
 
 def _loads(source: Source, file: str, name: str) -> Iterator[ast.Name | ast.Attribute]:
-    for node in source.nodes(file):
-        if (
-            isinstance(node, ast.Name | ast.Attribute)
-            and isinstance(node.ctx, ast.Load)
-            and (node.id if isinstance(node, ast.Name) else node.attr) == name
-        ):
-            yield node
+    named = source.index(file).named.get(name, ())
+    return (node for node in named if isinstance(node.ctx, ast.Load))
 
 
 @dataclass(frozen=True)
@@ -139,11 +125,9 @@ class _Returned:
 def _returned(source: Source, file: str, name: str) -> dict[int, _Returned]:
     """By the ``id`` of the name: where ``return a, name, b`` has it."""
     found: dict[int, _Returned] = {}
-    for function in source.nodes(file):
-        if not isinstance(function, ast.FunctionDef):
-            continue
-        for node in ast.walk(function):
-            if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
+    for function in source.index(file).of(ast.FunctionDef):
+        for node in nodes_in(function, ast.Return):
+            if isinstance(node.value, ast.Tuple):
                 parts = node.value.elts
                 for place, part in enumerate(parts):
                     if isinstance(part, ast.Name) and part.id == name:
@@ -170,10 +154,9 @@ def _taken(source: Source, returned: _Returned) -> bool:
 
 def _given(source: Source, file: str, returned: _Returned) -> Iterator[str]:
     """The name that each ``a, name, b = function(...)`` gives to the value."""
-    for node in source.nodes(file):
+    for node in source.index(file).of(ast.Assign):
         if (
-            isinstance(node, ast.Assign)
-            and isinstance(node.value, ast.Call)
+            isinstance(node.value, ast.Call)
             and name_of(node.value.func) == returned.function
             and len(node.targets) == 1
             and isinstance(node.targets[0], ast.Tuple)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from auditor.evidence.source.files import Function, Source, name_of
 from auditor.model import Site
+from auditor.syntax.index import called_in, nodes_in
 
 OFF = frozenset({"no_grad", "inference_mode", "set_grad_enabled"})
 """What turns gradients off, as a context manager or a decorator."""
@@ -21,11 +22,12 @@ def evaluates(source: Source, site: Site) -> bool:
         return False
     if isinstance(function, Function) and is_decorated_off(function):
         return True
-    behind = [node for node in ast.walk(function) if getattr(node, "lineno", 0) >= site.line]
-    if any(turns_off(node) for node in behind):
+    if any(node.lineno >= site.line and turns_off(node) for node in nodes_in(function, ast.stmt)):
         return True
-    called = {name_of(node.func) for node in behind if isinstance(node, ast.Call)}
-    return any(each.name in called and _is_off(each) for each in _functions(source))
+    called = {
+        name_of(call.func) for call in nodes_in(function, ast.Call) if call.lineno >= site.line
+    }
+    return any(each.name in called and _is_off(each) for _, each in source.functions)
 
 
 TRAINS = frozenset(
@@ -41,19 +43,14 @@ def evaluating(source: Source, site: Site) -> Site | None:
     function = source.index(site.file).scope_at(site.line)
     if not isinstance(function, ast.FunctionDef):
         return None
-    called = {name_of(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
+    called = called_in(function)
     if "eval" not in called or called & TRAINS:
         return None
     return source.site_of(site.file, function)
 
 
-def _functions(source: Source) -> Iterator[Function]:
-    for file in source.texts:
-        yield from source.index(file).functions
-
-
 def _is_off(function: Function) -> bool:
-    return is_decorated_off(function) or any(turns_off(node) for node in ast.walk(function))
+    return is_decorated_off(function) or any(map(turns_off, nodes_in(function, ast.stmt)))
 
 
 def is_decorated_off(function: Function) -> bool:

@@ -7,9 +7,9 @@ from __future__ import annotations
 import ast
 from functools import lru_cache
 
-from auditor.evidence.source.index import index_of
 from auditor.model import Excerpt, Site
 from auditor.recordings.folder import Recording
+from auditor.syntax.index import index_of
 
 AROUND = 4
 """Lines shown before and after the finding's own."""

@@ -8,21 +8,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
 
-from auditor.evidence.source.index import (
+from auditor.evidence.table import Evidence, Table
+from auditor.model import Site
+from auditor.recordings.sources import decode_source
+from auditor.syntax.config_files import suffix_of
+from auditor.syntax.index import (
     Function,
     Index,
     Span,
     index_of,
     lines_of,
     name_of,
-    parsed,
+    nodes_in,
     span_of,
+    targets_of,
     unparsed,
 )
-from auditor.evidence.table import Evidence, Table
-from auditor.model import Site
-from auditor.recordings.sources import decode_source
-from auditor.syntax.config_files import suffix_of
 from auditor.syntax.logging_calls import Kind, log_kind
 from auditor.syntax.tensor_factories import made_by
 
@@ -33,7 +34,6 @@ __all__ = [
     "Span",
     "lines_of",
     "name_of",
-    "parsed",
     "span_of",
     "the_only",
     "unparsed",
@@ -55,6 +55,7 @@ DEVICES = re.compile(r"\b(?:cuda|device|devices|device_map|accelerator|xpu|Train
 choice, or who makes it.
 """
 
+N = TypeVar("N", bound=ast.AST)
 T = TypeVar("T")
 
 
@@ -124,20 +125,18 @@ class Source(Table):
 
     def first_call(self, name: str) -> Site | None:
         """Where ``name`` is called first in the recorded files; None if nowhere."""
-        for file, text in self.texts.items():
-            calls = self.index(file).calls.get(name) if name in text else None
-            if calls:
-                return self.site_of(file, min(calls, key=lambda call: call.lineno))
-        return None
+        file = next((file for file, _ in self.calls_of(name)), None)
+        if file is None:
+            return None
+        return self.site_of(file, min(self.index(file).calls[name], key=lambda call: call.lineno))
 
     def only_call(self, name: str, *, given: str = "", lacking: str = "") -> Site | None:
         """Where ``name`` is called, if that is on one line of all recorded files, with the one
         keyword and without the other.
         """
         found: dict[tuple[str, int], ast.Call] = {}
-        for file, text in self.texts.items():
-            for node in self.index(file).calls.get(name, ()) if name in text else ():
-                found[file, node.lineno] = node
+        for file, call in self.calls_of(name):
+            found[file, call.lineno] = call
         if len(found) != 1:
             return None
         (((file, _), call),) = found.items()
@@ -152,8 +151,7 @@ class Source(Table):
         """
         return the_only(
             (self.site_of(file, item.value), name_of(call.func))
-            for file, text in self.texts.items()
-            for call in (self.index(file).of(ast.Call) if keyword in text else ())
+            for file, call in self.every(ast.Call)
             for item in call.keywords
             if item.arg == keyword
             and (not isinstance(item.value, ast.Constant) or item.value.value is True)
@@ -195,11 +193,8 @@ class Source(Table):
         """Keyword arguments of all calls of ``name`` in the recorded files, with the text of their
         values.
         """
-        for file, text in self.texts.items():
-            for call in self.index(file).calls.get(name, ()) if name in text else ():
-                yield from (
-                    (given.arg, unparsed(given.value)) for given in call.keywords if given.arg
-                )
+        for _, call in self.calls_of(name):
+            yield from ((given.arg, unparsed(given.value)) for given in call.keywords if given.arg)
 
     def stands_alone(self, site: Site, name: str) -> bool:
         """True if the line is a statement that only calls ``name``: nobody uses what it returns."""
@@ -241,11 +236,7 @@ class Source(Table):
         and ``__init__`` are read.
         """
         for function in self._functions_from(file, line):
-            moves = [
-                node.lineno
-                for node in ast.walk(function)
-                if isinstance(node, ast.Call) and _places(node)
-            ]
+            moves = [call.lineno for call in nodes_in(function, ast.Call) if _places(call)]
             if moves:
                 return min(moves)
         return None
@@ -257,19 +248,28 @@ class Source(Table):
         )
 
     def _functions_from(self, file: str, line: int) -> list[Function | ast.Lambda]:
-        for node in self.nodes(file):
-            if isinstance(node, ast.ClassDef) and _first_line(node) <= line <= node.lineno:
-                methods = {item.name: item for item in node.body if isinstance(item, Function)}
-                return [
-                    methods[name]
-                    for name in ("__call__", "__getitem__", "__init__")
-                    if name in methods
-                ]
-            if isinstance(node, Function) and _first_line(node) <= line <= node.lineno:
-                return [node]
-            if isinstance(node, ast.Lambda) and node.lineno == line:
-                return [node]
-        return []
+        defined = next(self.index(file).defined_at(line), None)
+        if not isinstance(defined, ast.ClassDef):
+            return [] if defined is None else [defined]
+        methods = {item.name: item for item in defined.body if isinstance(item, Function)}
+        called = ("__call__", "__getitem__", "__init__")
+        return [methods[name] for name in called if name in methods]
+
+    def every(self, kind: type[N]) -> Iterator[tuple[str, N]]:
+        """All nodes of this class in the recorded files, each with its file."""
+        return ((file, node) for file in self.texts for node in self.index(file).of(kind))
+
+    @property
+    def functions(self) -> Iterator[tuple[str, Function]]:
+        """All functions and methods in the recorded files, each with its file."""
+        return ((file, node) for file in self.texts for node in self.index(file).functions)
+
+    def calls_of(self, *names: str) -> Iterator[tuple[str, ast.Call]]:
+        """All calls of these last names in the recorded files, each with its file."""
+        calls = ((file, self.index(file).calls) for file in self.texts)
+        return (
+            (file, call) for file, known in calls for name in names for call in known.get(name, ())
+        )
 
     def nodes(self, file: str) -> Iterator[ast.AST]:
         """All syntax nodes of a file; none if it was not kept or does not parse."""
@@ -288,18 +288,8 @@ def the_only(found: Iterable[T]) -> T | None:
     return None
 
 
-def _first_line(node: Function | ast.ClassDef) -> int:
-    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-
-
 def _sets_attribute(node: ast.AST, path: str) -> bool:
-    targets = (
-        node.targets
-        if isinstance(node, ast.Assign)
-        else [node.target]
-        if isinstance(node, ast.AugAssign)
-        else []
-    )
+    targets = targets_of(node) if isinstance(node, ast.Assign | ast.AugAssign) else ()
     written = (unparsed(target) for target in targets if isinstance(target, ast.Attribute))
     return any(text == path or text.endswith(f".{path}") for text in written)
 

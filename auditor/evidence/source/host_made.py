@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from auditor.evidence.source.files import Source, Span, name_of, unparsed
-from auditor.evidence.source.index import Index
 from auditor.model import Site
+from auditor.syntax.index import Index, nodes_in
 from auditor.syntax.reaching import given_for
 from auditor.syntax.tensor_factories import FACTORIES, KEEPING, made_for
 
@@ -100,7 +100,7 @@ def _called(index: Index, call: ast.Call, depth: int) -> list[ast.Call] | None:
         return _all(index, call.args, depth)
     own = index.functions_named.get(name, ())
     if len(own) == 1 and unparsed(function) in (name, f"self.{name}"):
-        returned = [node for node in ast.walk(own[0]) if isinstance(node, ast.Return)]
+        returned = list(nodes_in(own[0], ast.Return))
         return _makers(index, returned[0].value, depth - 1) if len(returned) == 1 else None
     if not isinstance(function, ast.Attribute):
         return None

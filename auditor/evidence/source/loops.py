@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from auditor.evidence.source.files import Source, name_of
 from auditor.model import Site
-from auditor.syntax.reaching import LOOPS
+from auditor.syntax.index import COMPREHENSIONS, LOOPS, SCOPES, called_in, run_in
 
-COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 DEEPEST = 3
 """Calls of the program's functions that are followed."""
-
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 def loop_around(source: Source, site: Site) -> int | None:
@@ -22,11 +19,11 @@ def loop_around(source: Source, site: Site) -> int | None:
     if there is none.
     """
     innermost: ast.AST | None = None
-    kinds = (*LOOPS, *COMPREHENSIONS, *FUNCTIONS)
+    kinds = (*LOOPS, *COMPREHENSIONS, *SCOPES)
     for node in source.index(site.file).on(site.line, *kinds):
         if _covers(node, site.line):
             innermost = node  # ast.walk goes by depth: later is further inside
-    if innermost is None or isinstance(innermost, FUNCTIONS):
+    if innermost is None or isinstance(innermost, SCOPES):
         return None
     return getattr(innermost, "lineno", None)
 
@@ -59,8 +56,8 @@ def loop_of_epochs(source: Source, stack: Sequence[Site]) -> Site | None:
 def _loops_around(source: Source, site: Site) -> list[ast.For | ast.AsyncFor | ast.While]:
     """The loops around a line, of its innermost function, the innermost last."""
     found: list[ast.For | ast.AsyncFor | ast.While] = []
-    for node in source.index(site.file).on(site.line, *FUNCTIONS, *LOOPS):
-        if isinstance(node, FUNCTIONS) and _covers(node, site.line):
+    for node in source.index(site.file).on(site.line, *SCOPES, *LOOPS):
+        if isinstance(node, SCOPES) and _covers(node, site.line):
             found = []
         elif isinstance(node, LOOPS):
             found.append(node)
@@ -94,8 +91,8 @@ def left_between(source: Source, inside: Site, outside: Site) -> tuple[Site | No
     ]
     if not around:
         return None, None
-    tests = [node for node in _own(around[-1].body) if isinstance(node, ast.If)]
-    tests = [node for node in tests if any(map(_leaves, _own([*node.body, *node.orelse])))]
+    inside_it = run_in(around[-1].body, *LOOPS)
+    tests = [node for node in inside_it if isinstance(node, ast.If) and _leaves(node)]
     first = min(tests, key=lambda node: node.lineno, default=None)
     return tuple(  # type: ignore[return-value]
         None
@@ -105,18 +102,9 @@ def left_between(source: Source, inside: Site, outside: Site) -> tuple[Site | No
     )
 
 
-def _own(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:
-    """What a loop's body holds, without inner functions and loops."""
-    waiting: list[ast.AST] = list(body)
-    while waiting:
-        node = waiting.pop()
-        yield node
-        if not isinstance(node, (*FUNCTIONS, *LOOPS)):
-            waiting.extend(ast.iter_child_nodes(node))
-
-
-def _leaves(node: ast.AST) -> bool:
-    return isinstance(node, (ast.Break, ast.Return))
+def _leaves(test: ast.If) -> bool:
+    inside = run_in([*test.body, *test.orelse], *LOOPS)
+    return any(isinstance(node, (ast.Break, ast.Return)) for node in inside)
 
 
 PASSED_THROUGH = frozenset({"enumerate", "tqdm", "trange", "track"})
@@ -130,7 +118,12 @@ def exhausts(source: Source, site: Site) -> bool:
     heads = [
         node for node in source.index(site.file).on(site.line, ast.For) if node.lineno == site.line
     ]
-    return len(heads) == 1 and _whole(heads[0].iter) and not _left(heads[0].body)
+    leaving = (ast.Break, ast.Return, ast.Raise)
+    return (
+        len(heads) == 1
+        and _whole(heads[0].iter)
+        and not any(isinstance(node, leaving) for node in run_in(heads[0].body))
+    )
 
 
 def _whole(over: ast.expr) -> bool:
@@ -139,26 +132,13 @@ def _whole(over: ast.expr) -> bool:
     return isinstance(over, (ast.Name, ast.Attribute, ast.Subscript))
 
 
-def _left(body: list[ast.stmt]) -> bool:
-    """Whether a statement leaves the loop; one of an inner function does not."""
-    waiting: list[ast.AST] = list(body)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, (ast.Break, ast.Return, ast.Raise)):
-            return True
-        if not isinstance(node, FUNCTIONS):
-            waiting.extend(ast.iter_child_nodes(node))
-    return False
-
-
 def joins(source: Source, file: str) -> bool:
     """True if a ``with`` statement of the file lets ranks go on without one another
     (``model.join()``, ``Join([...])``).
     """
     return any(
         isinstance(item.context_expr, ast.Call) and name_of(item.context_expr.func) in JOINS
-        for node in source.nodes(file)
-        if isinstance(node, ast.With)
+        for node in source.index(file).of(ast.With)
         for item in node.items
     )
 
@@ -167,12 +147,11 @@ JOINS = frozenset({"join", "Join"})
 
 
 def _runs_backward(source: Source, body: ast.AST, depth: int) -> bool:
-    called = {name_of(node.func) for node in ast.walk(body) if isinstance(node, ast.Call)}
+    called = called_in(body)
     if "backward" in called:
         return True
     return depth > 0 and any(
         _runs_backward(source, node, depth - 1)
-        for file in source.texts
-        for node in source.index(file).functions
+        for _, node in source.functions
         if node.name in called and node is not body
     )

@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from itertools import takewhile
 
 from auditor.evidence.source.files import Index, Source, Span, name_of, span_of, unparsed
 from auditor.model import Site
-from auditor.syntax.reaching import LOOPS, shared_names
+from auditor.syntax.index import LOOPS, called_in, nodes_in
+from auditor.syntax.reaching import shared_names
 
 SINKS = frozenset({"print", "float", "str", "format", "add_scalar", "info", "debug"})
 """Calls that take a tensor of no dimensions as they take a number, and read it themselves."""
 
-SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
+HOMES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
 ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 INTEGER_FORMAT = re.compile(r"%[^%a-zA-Z]*[dioxXc]")
 """A ``%`` format that takes no tensor of floats."""
@@ -39,9 +39,7 @@ def summed_read(source: Source, site: Site, *, within: bool = False) -> Span | N
     for node in source.index(site.file).on(site.line, ast.AugAssign):
         if isinstance(node.op, ast.Add):
             reads = [
-                call
-                for call in ast.walk(node.value)
-                if isinstance(call, ast.Call) and name_of(call.func) == "item"
+                call for call in nodes_in(node.value, ast.Call) if name_of(call.func) == "item"
             ]
             if (
                 len(reads) == 1
@@ -54,16 +52,10 @@ def summed_read(source: Source, site: Site, *, within: bool = False) -> Span | N
 
 
 class _Scopes:
-    """The nodes of one file with their parents: who else uses a name."""
+    """Who else in one file uses a name."""
 
     def __init__(self, index: Index) -> None:
-        self.index = index
-        self.parents = index.parents
-
-    def up(self, node: ast.AST) -> Iterator[ast.AST]:
-        while (parent := self.parents.get(node)) is not None:
-            yield parent
-            node = parent
+        self.index, self.parents, self.up = index, index.parents, index.up
 
     def only_arithmetic(self, node: ast.AST, root: ast.AST) -> bool:
         """Between the read and the statement nothing but sums and products, which tensors and
@@ -83,7 +75,7 @@ class _Scopes:
         """True if all other uses of the sum do, and none of them reads it on every step."""
         if not isinstance(summing.target, ast.Name):
             return False  # who else reads an attribute or an element cannot be seen
-        scope = next(up for up in self.up(summing) if isinstance(up, SCOPES))
+        scope = next(up for up in self.up(summing) if isinstance(up, HOMES))
         around = takewhile(lambda up: up is not scope, self.up(summing))
         loops = [up for up in around if isinstance(up, LOOPS)]
         loop = loops[-1 if within else 0] if loops else None
@@ -92,7 +84,7 @@ class _Scopes:
         return self._all_fine(summing.target.id, scope, loop, DEEPEST)
 
     def _all_fine(self, name: str, scope: ast.AST, loop: ast.AST, deeper: int) -> bool:
-        uses = [node for node in ast.walk(scope) if isinstance(node, ast.Name) and node.id == name]
+        uses = [node for node in nodes_in(scope, ast.Name) if node.id == name]
         return deeper > 0 and all(self._fine(use, scope, loop, deeper) for use in uses)
 
     def _fine(self, use: ast.Name, scope: ast.AST, loop: ast.AST, deeper: int) -> bool:
@@ -153,8 +145,7 @@ class _Scopes:
         if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
             return False
         sides = (test.left, *test.comparators)
-        ends = (part for each in sides for part in ast.walk(each) if isinstance(part, ast.Call))
-        return any(map(self._is_modulo, sides)) or any(name_of(call.func) == "len" for call in ends)
+        return any(map(self._is_modulo, sides)) or "len" in called_in(sides)
 
     def _is_modulo(self, value: ast.expr) -> bool:
         """``i % 100``; not one of which the file says that it is less than ``SELDOM``."""

@@ -9,9 +9,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from auditor.evidence.source.files import Source, lines_of, name_of, unparsed
-from auditor.evidence.source.index import Index, grouped
 from auditor.model import Site
-from auditor.syntax.reaching import LOOPS
+from auditor.syntax.index import LOOPS, Index, grouped, nodes_in, owner_of
 
 JOINS = frozenset(
     "cat concat concatenate stack hstack vstack dstack row_stack column_stack pad".split()
@@ -89,19 +88,15 @@ def _lists_of(source: Source, file: str) -> Iterator[tuple[Site, str]]:
         for target in node.targets
         if isinstance(target, ast.Subscript)
     }
-    cut.update(_owner(call) for name in CUTS for call in index.calls.get(name, ()))
+    cut.update(owner_of(call) for name in CUTS for call in index.calls.get(name, ()))
     joined: set[str] = set().union(
         *(_names(arg) for name in JOINS for call in index.calls.get(name, ()) for arg in call.args)
     )
     growing = (joined & begun_once) - cut
     for call in index.of(ast.Call):
-        name = _owner(call) if name_of(call.func) in ADDS else ""
+        name = owner_of(call) if name_of(call.func) in ADDS else ""
         if name in growing:
             yield source.site_of(file, call), name
-
-
-def _owner(call: ast.Call) -> str:
-    return unparsed(call.func.value) if isinstance(call.func, ast.Attribute) else ""
 
 
 class _Assignments:
@@ -140,13 +135,19 @@ def _bounded(name: str, each: _Assigned, found: _Assignments) -> bool:
 
 def unchanged(value: ast.expr) -> str:
     """The name of which an expression has all values: ``z`` of ``z.detach()``; empty for others."""
+    value = whole(value)
+    return unparsed(value) if isinstance(value, (ast.Name, ast.Attribute)) else ""
+
+
+def whole(value: ast.expr) -> ast.expr:
+    """What an expression has all values of: ``f(x)`` of ``f(x).detach().cpu()``."""
     while (
         isinstance(value, ast.Call)
         and isinstance(value.func, ast.Attribute)
         and value.func.attr in SAME
     ):
         value = value.func.value
-    return unparsed(value) if isinstance(value, (ast.Name, ast.Attribute)) else ""
+    return value
 
 
 def _assigned(tree: ast.Module | None) -> Iterator[_Assigned]:
@@ -193,8 +194,4 @@ def _joined(value: ast.expr) -> frozenset[str]:
 
 @lru_cache(maxsize=65536)
 def _names(value: ast.expr) -> frozenset[str]:
-    return frozenset(
-        unparsed(node)
-        for node in ast.walk(value)
-        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
-    )
+    return frozenset(map(unparsed, nodes_in(value, ast.Name, ast.Attribute, ast.Subscript)))

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from auditor.evidence.source.files import lines_of
-from auditor.evidence.source.index import index_of
 from auditor.model import Site
+from auditor.syntax.index import index_of
 
 LONGEST_TEXT = 60
 """Characters of source quoted in a message at most."""

@@ -8,8 +8,8 @@ import ast
 from collections.abc import Iterator
 
 from auditor.evidence.source.files import Span, name_of, unparsed
-from auditor.evidence.source.index import Index
 from auditor.evidence.source.self_concatenation import unchanged
+from auditor.syntax.index import Index, is_path
 
 MODULES = frozenset({"torch", "math", "np", "numpy", "F"})
 
@@ -30,10 +30,10 @@ def _own(index: Index, name: str) -> str:
 
 def _values(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Name | ast.Attribute):
-        if not isinstance(node, ast.Attribute) or _is_path(node):
+        if is_path(node):
             yield unparsed(node)
         else:
-            yield from _values(node.value)
+            yield from _values(node.value)  # type: ignore[union-attr]
     elif isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and name_of(node.func.value) not in MODULES:
             yield from _values(node.func.value)
@@ -46,16 +46,9 @@ def _values(node: ast.AST) -> Iterator[str]:
             yield from _values(child)
 
 
-def _is_path(node: ast.expr) -> bool:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
-
-
 def keeps_its_value(index: Index, name: str, above: int, below: int) -> bool:
     """Whether nothing gives the name another value from one line to another one below it."""
-    named: tuple[ast.Name | ast.Attribute, ...] = (*index.of(ast.Name), *index.of(ast.Attribute))
     return not any(
         above <= node.lineno < below and isinstance(node.ctx, ast.Store) and unparsed(node) == name
-        for node in named
+        for node in index.named.get(name.rpartition(".")[2], ())
     )

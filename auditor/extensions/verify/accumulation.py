@@ -17,6 +17,7 @@ from auditor.extensions.verify.accumulation_uses import Code, Turn, Unclear, sai
 from auditor.model import Edit, Site
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema import BackwardRow, BatchRow, LoaderRow
+from auditor.syntax.index import nodes_in
 from auditor.syntax.qualified_names import last_key
 
 LOADER = "DataLoader"
@@ -159,9 +160,7 @@ def _turns(code: Code, file: str) -> Iterator[Turn]:
     for node in code.source.nodes(file):
         if isinstance(node, ast.If) and _calls(node.body, "step"):
             remainders = [
-                each
-                for each in ast.walk(node.test)
-                if isinstance(each, ast.BinOp) and isinstance(each.op, ast.Mod)
+                each for each in nodes_in(node.test, ast.BinOp) if isinstance(each.op, ast.Mod)
             ]
             around = code.around(file, node)
             if len(remainders) == 1 and around is not None and _calls([around], "backward"):
@@ -182,18 +181,13 @@ def _turns(code: Code, file: str) -> Iterator[Turn]:
 
 def _calls(statements: list[ast.stmt], method: str) -> bool:
     """True if they call the method of anything but a schedule."""
-    inside = (
-        node
-        for statement in statements
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Call)
+    functions = (call.func for call in nodes_in(statements, ast.Call))
+    return any(
+        isinstance(each, ast.Attribute)
+        and each.attr == method
+        and "sched" not in name_of(each.value).lower()
+        for each in functions
     )
-    named = (
-        node.func
-        for node in inside
-        if isinstance(node.func, ast.Attribute) and node.func.attr == method
-    )
-    return any("sched" not in name_of(function.value).lower() for function in named)
 
 
 def _count(numbers: _Numbers, turn: Turn) -> tuple[int, Written]:

@@ -12,6 +12,7 @@ from auditor.evidence.source.files import Source, name_of
 from auditor.model import Site
 from auditor.patch import Refused
 from auditor.patch.logging_calls import expect_only_logs
+from auditor.syntax.index import SCOPES, names_in, nodes_in
 from auditor.syntax.qualified_names import last_key
 
 HARMLESS = frozenset({"backward", "train", "zero_grad", "synchronize"})
@@ -22,7 +23,6 @@ as for several small ones.
 WRAPPERS = frozenset({"enumerate", "tqdm", "trange", "track", "iter"})
 """What a loop may wrap around the loader that it goes over."""
 
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 DIVISIONS = (ast.Div, ast.FloorDiv)
 
 
@@ -31,29 +31,29 @@ class Unclear(Exception):
 
 
 class Code:
-    """The recorded source with the parent of every node."""
+    """The recorded source, and what is around each node of it."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self._parents = {file: source.index(file).parents for file in source.texts}
 
     def nodes(self) -> Iterator[tuple[str, ast.AST]]:
         """All nodes with their files."""
-        for file, parents in self._parents.items():
-            yield from ((file, node) for node in parents)
+        return ((file, node) for file in self.source.texts for node in self.source.nodes(file))
 
     def above(self, file: str, node: ast.AST) -> Iterator[ast.AST]:
-        """Parents of a node, innermost first."""
-        while (parent := self._parents[file].get(node)) is not None:
-            yield parent
-            node = parent
+        """What holds a node, innermost first."""
+        return self.source.index(file).up(node)
+
+    def statement(self, file: str, node: ast.AST) -> ast.stmt | None:
+        """The innermost statement around a node."""
+        return self.source.index(file).nearest(node, ast.stmt)  # type: ignore[type-abstract]
 
     def around(self, file: str, node: ast.AST) -> ast.For | ast.While | ast.FunctionDef | None:
         """The innermost loop or function that holds it."""
         for up in self.above(file, node):
             if isinstance(up, (ast.For, ast.While, ast.FunctionDef)):
                 return up
-            if isinstance(up, FUNCTIONS):
+            if isinstance(up, SCOPES):
                 return None
         return None
 
@@ -90,11 +90,9 @@ class Turn:
 
     def divisors(self) -> Iterator[ast.expr]:
         """What is divided by in the work of a micro-batch."""
-        for node in ast.walk(self.around):
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-                yield node.right
-            elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
-                yield node.value
+        for node in nodes_in(self.around, ast.BinOp, ast.AugAssign):
+            if isinstance(node.op, ast.Div):
+                yield node.right if isinstance(node, ast.BinOp) else node.value
 
     @property
     def test(self) -> ast.expr:
@@ -171,9 +169,7 @@ class _Uses:
             parent.right if isinstance(parent, ast.BinOp) else parent.value
         ):
             return False
-        if isinstance(parent, ast.BinOp) and any(
-            _is_length(each) for each in ast.walk(parent.left)
-        ):
+        if isinstance(parent, ast.BinOp) and any(map(_is_length, nodes_in(parent.left, ast.Call))):
             return True
         return isinstance(parent.op, ast.Div) and self._in(file, node, self.turn.around)
 
@@ -209,9 +205,8 @@ class _Uses:
         )
 
     def _functions(self, name: str) -> Iterator[ast.FunctionDef]:
-        for _, node in self.code.nodes():
-            if isinstance(node, ast.FunctionDef) and node.name == name:
-                yield node
+        every = self.code.source.every(ast.FunctionDef)
+        return (function for _, function in every if function.name == name)
 
     # -- the loader's length -----------------------------------------------------------------------
 
@@ -219,10 +214,8 @@ class _Uses:
         """``len(loader)``, or of a list that each adds to, counts micro-batches: it may make a
         mean, or be divided by the count.
         """
-        for file, node in self.code.nodes():
-            if not (
-                isinstance(node, ast.Call) and _is_length(node) and self._holds_loader(node.args[0])
-            ):
+        for file, node in self.code.source.calls_of("len"):
+            if not (_is_length(node) and self._holds_loader(node.args[0])):
                 continue
             parent = next(self.code.above(file, node), None)
             mean = (
@@ -243,8 +236,8 @@ class _Uses:
     def _holds_loader(self, node: ast.expr) -> bool:
         bound = {
             name_of(target)
-            for _, each in self.code.nodes()
-            if isinstance(each, ast.Assign) and each.value is self.loader
+            for _, each in self.code.source.every(ast.Assign)
+            if each.value is self.loader
             for target in each.targets
         }
         return last_key(node) in bound | self._grown or "loader" in last_key(node).lower()
@@ -254,13 +247,9 @@ class _Uses:
     def of_the_counter(self) -> None:
         """What is counted may only be shown; and a loop may not ask for so many micro-batches."""
         around = self.turn.around
-        nodes = list(ast.walk(self.turn.counter))
+        nodes = list(nodes_in(self.turn.counter, ast.Name, ast.Attribute))
         owners = {node.value for node in nodes if isinstance(node, ast.Attribute)}
-        counted = [
-            node
-            for node in nodes
-            if isinstance(node, (ast.Name, ast.Attribute)) and node not in owners
-        ]
+        counted = [node for node in nodes if node not in owners]
         if (
             around is not self.turn.node
             and isinstance(around, ast.For)
@@ -272,9 +261,7 @@ class _Uses:
 
     def _counted(self, counter: ast.expr) -> None:
         around, name = self.turn.around, name_of(counter)
-        own = isinstance(around, ast.For) and any(
-            name_of(node) == name for node in ast.walk(around.target) if isinstance(node, ast.Name)
-        )
+        own = isinstance(around, ast.For) and name in names_in(around.target)
         for file, node in self.code.nodes():
             inside = not own or (file == self.turn.file and self._in(file, node, around))
             if inside and type(node) is type(counter) and name_of(node) == name and _is_read(node):  # type: ignore[arg-type]
@@ -288,7 +275,7 @@ class _Uses:
             or self._counts_on(file, node, name)
         ):
             return
-        test = next((up for up in self.code.above(file, node) if isinstance(up, ast.stmt)), None)
+        test = self.code.statement(file, node)
         if isinstance(test, ast.If) and self._in(file, node, test.test):
             if not test.orelse and all(_only_logs(statement) for statement in test.body):
                 self.said.append(
@@ -301,9 +288,7 @@ class _Uses:
         self._refuse(file, node, f"`{name}` counts micro-batches and is also used")
 
     def _counts_on(self, file: str, node: ast.AST, name: str) -> bool:
-        statement = next(
-            (up for up in self.code.above(file, node) if isinstance(up, ast.stmt)), None
-        )
+        statement = self.code.statement(file, node)
         return isinstance(statement, ast.Assign) and any(
             name_of(target) == name for target in statement.targets
         )
@@ -332,7 +317,7 @@ class _Uses:
                         f"`{ast.unparse(statement)[:60]}` counts micro-batches",
                     )
                 self._counted(statement.target)
-            elif isinstance(statement, FUNCTIONS):
+            elif isinstance(statement, SCOPES):
                 self._refuse(self.turn.file, statement, "a function is made for each micro-batch")
             for inside in ("body", "orelse", "handlers", "finalbody"):
                 self.of_each_batch(getattr(statement, inside, []))
@@ -349,12 +334,10 @@ class _Uses:
     # -- what they share ---------------------------------------------------------------------------
 
     def _in(self, file: str, node: ast.AST, whole: ast.AST) -> bool:
-        return node is whole or any(up is whole for up in self.code.above(file, node))
+        return self.code.source.index(file).holds(whole, node)
 
     def _in_a_log(self, file: str, node: ast.AST) -> bool:
-        statement = next(
-            (up for up in self.code.above(file, node) if isinstance(up, ast.stmt)), None
-        )
+        statement = self.code.statement(file, node)
         return statement is not None and _only_logs(statement)
 
     def _refuse(self, file: str, node: ast.AST, why: str) -> None:

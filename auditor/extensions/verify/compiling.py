@@ -26,6 +26,7 @@ from auditor.model.verification import Proposal
 from auditor.patch import PatchedFile
 from auditor.permit import OPTIMIZERS, last
 from auditor.recordings.folder import Recording
+from auditor.syntax.index import called_in, grouped, is_path, nodes_in, owner_of
 
 # -- compile places --------------------------------------------------------------------------------
 # Where a program could compile what it trains: one line before its optimizer is made, or one line
@@ -87,21 +88,18 @@ def _is_leaf(node: ast.AST) -> bool:
 
 
 def _makes_optimizer(statement: ast.stmt) -> bool:
-    return any(
-        isinstance(node, ast.Call) and name_of(node.func) in _OPTIMIZERS and bool(node.args)
-        for node in ast.walk(statement)
-    )
+    calls = nodes_in(statement, ast.Call)
+    return any(name_of(call.func) in _OPTIMIZERS and call.args for call in calls)
 
 
 def _modules(statement: ast.AST) -> tuple[str, ...]:
     """What is asked for its parameters, in order: names and attributes of names."""
     asked = (
-        ast.unparse(node.func.value)
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in _PARAMETERS
-        and _is_plain(node.func.value)
+        owner_of(call)
+        for call in nodes_in(statement, ast.Call)
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr in _PARAMETERS
+        and is_path(call.func)
     )
     return tuple(dict.fromkeys(asked))
 
@@ -112,12 +110,6 @@ def _modules_before(statement: ast.stmt, around: _Function | None) -> tuple[str,
         return ()
     earlier = (each for each in around.body if each.lineno < statement.lineno)
     return tuple(dict.fromkeys(module for each in earlier for module in _modules(each)))
-
-
-def _is_plain(node: ast.expr) -> bool:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
 
 
 def _edit(source: Source, site: Site, module: str) -> Edit:
@@ -138,36 +130,21 @@ class _Class:
 
 def _in_blocks(source: Source) -> Iterator[Edit]:
     """Of the outermost classes that are repeated: behind the line that makes the module."""
-    classes: dict[str, list[_Class]] = {}
-    for file in source.texts:
-        for node in source.nodes(file):
-            if isinstance(node, ast.ClassDef):
-                classes.setdefault(node.name, []).append(_Class(file, node))
-    repeated = {
-        name
-        for file in source.texts
-        for name in _repeated(source, file)
-        if len(classes.get(name, ())) == 1
-    }
+    classes = grouped((node.name, _Class(file, node)) for file, node in source.every(ast.ClassDef))
+    repeated = {name for name in _repeated(source) if len(classes.get(name, ())) == 1}
     for name in sorted(repeated):
         (cls,) = classes[name]
         others = (classes[other][0] for other in repeated - {name})
-        if not any(_calls(other.node, name) for other in others):
+        if not any(name in called_in(other.node) for other in others):
             yield from _behind_init(source, cls)
 
 
-def _repeated(source: Source, file: str) -> Iterator[str]:
+def _repeated(source: Source) -> Iterator[str]:
     """Classes that a comprehension makes one after the other for a list of modules."""
-    for call in source.nodes(file):
-        if not isinstance(call, ast.Call) or name_of(call.func) not in _REPEATING:
-            continue
-        for node in (inner for each in call.args for inner in ast.walk(each)):
-            if isinstance(node, ast.ListComp | ast.GeneratorExp) and isinstance(node.elt, ast.Call):
+    for _, call in source.calls_of(*_REPEATING):
+        for node in nodes_in(call.args, ast.ListComp, ast.GeneratorExp):
+            if isinstance(node.elt, ast.Call):
                 yield name_of(node.elt.func)
-
-
-def _calls(cls: ast.ClassDef, name: str) -> bool:
-    return any(isinstance(node, ast.Call) and name_of(node.func) == name for node in ast.walk(cls))
 
 
 def _behind_init(source: Source, cls: _Class) -> Iterator[Edit]:

@@ -8,6 +8,8 @@ import pytest
 from auditor.rules.mem.broad_handlers import goes_on, is_broad, means_memory, shrinks, swallows
 from auditor.rules.mem.oom_handlers_source import functions
 
+from auditor.syntax.index import index_of
+
 
 def handler(body="pass", clause="except Exception as error:"):
     lines = "".join(f"  {line}\n" for line in body.split("\n"))
@@ -149,12 +151,12 @@ KEEPS = "def note(e):\n return 1\n"
     ],
 )
 def test_a_handler_that_lets_no_error_out(body, all_of_them):
-    definitions = functions([ast.parse(RAISES + ENDS + KEEPS)])
+    definitions = functions([index_of(RAISES + ENDS + KEEPS)])
     assert swallows(handler(body)[0], definitions) is all_of_them
 
 
 def test_what_raises_again_needs_no_name_of_the_error():
-    definitions = functions([ast.parse(RAISES + ENDS)])
+    definitions = functions([index_of(RAISES + ENDS)])
     assert not swallows(handler("check()", "except:")[0], definitions)
     assert swallows(handler("unknown()", "except:")[0], definitions)
     assert not swallows(handler("pass", "except ValueError:")[0], definitions)

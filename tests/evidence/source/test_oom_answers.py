@@ -9,11 +9,12 @@ import ast
 import pytest
 from auditor.rules.mem.oom_answers import answers, attempts_in_vain, repeats_unchanged
 
+from auditor.syntax.index import index_of
+
 
 def parts(text):
-    tree = ast.parse(text)
-    tried = next(node for node in ast.walk(tree) if isinstance(node, ast.Try))
-    return tree, tried
+    index = index_of(text)
+    return index, index.of(ast.Try)[0]
 
 
 def told(handler, behind, *, scope="step", callers=""):
@@ -21,9 +22,9 @@ def told(handler, behind, *, scope="step", callers=""):
     text = f"def {scope}():\n try:\n  run()\n except Error:\n"
     text += "".join(f"  {line}\n" for line in handler.split("\n"))
     text += "".join(f" {line}\n" for line in behind.split("\n"))
-    tree, tried = parts(text + callers)
-    function = tree.body[0]
-    found = answers(tree, function, tried.handlers[0], function.body[1:])
+    index, tried = parts(text + callers)
+    function = index.tree.body[0]
+    found = answers(index, function, tried.handlers[0], function.body[1:])
     return sorted("; ".join(map(ast.unparse, branch)) for branch in found)
 
 
@@ -107,8 +108,8 @@ def test_a_function_does_not_answer_its_own_call_and_dunders_have_many_callers()
 
 
 def test_a_script_has_no_caller():
-    tree, tried = parts("try:\n run()\nexcept Error:\n failed = 1\nif failed:\n yes()\n")
-    (branch,) = answers(tree, tree, tried.handlers[0], tree.body[1:])
+    index, tried = parts("try:\n run()\nexcept Error:\n failed = 1\nif failed:\n yes()\n")
+    (branch,) = answers(index, index.tree, tried.handlers[0], index.tree.body[1:])
     assert ast.unparse(branch[0]) == "yes()"
 
 
@@ -120,8 +121,8 @@ def repeated(*, loop="while True:", before="", tried="run(x)\nbreak", handler="p
         f"{loop}\n{lines(before, ' ')} try:\n{lines(tried, '  ')} except Error:\n"
         f"{lines(handler, '  ')}{lines(after, ' ')}"
     )
-    tree, node = parts(text)
-    return repeats_unchanged(tree.body[0], node, node.handlers[0])
+    index, node = parts(text)
+    return repeats_unchanged(index.tree.body[0], node, node.handlers[0])
 
 
 @pytest.mark.parametrize(
@@ -145,8 +146,8 @@ def test_only_a_loop_without_an_end_of_its_own_repeats(what, unchanged):
 
 def test_a_flag_that_the_else_of_the_try_sets():
     text = "while not done:\n try:\n  run(x)\n except Error:\n  pass\n else:\n  done = True\n"
-    tree, node = parts(text)
-    assert repeats_unchanged(tree.body[0], node, node.handlers[0])
+    index, node = parts(text)
+    assert repeats_unchanged(index.tree.body[0], node, node.handlers[0])
 
 
 @pytest.mark.parametrize(
@@ -206,8 +207,8 @@ def test_what_a_continue_skips_does_not_count():
 
 def test_a_try_further_inside_the_loop_is_not_repeated_alone():
     text = "while True:\n if x:\n  try:\n   run(x)\n  except Error:\n   pass\n"
-    tree, node = parts(text)
-    assert not repeats_unchanged(tree.body[0], node, node.handlers[0])
+    index, node = parts(text)
+    assert not repeats_unchanged(index.tree.body[0], node, node.handlers[0])
 
 
 def in_vain(*, loop="for n in range(3):", tried="return run(x)", handler="pass", after="", end=""):
@@ -216,8 +217,8 @@ def in_vain(*, loop="for n in range(3):", tried="return run(x)", handler="pass",
         + handler.replace("\n", "\n   ")
         + f"\n  {after or 'pass'}\n {end or 'pass'}\n"
     )
-    tree, node = parts(text)
-    scope = tree.body[0]
+    index, node = parts(text)
+    scope = index.tree.body[0]
     return attempts_in_vain(scope, scope.body[0], node, node.handlers[0])
 
 
@@ -255,8 +256,8 @@ def test_attempts_that_cannot_come_to_another_end(what, vain):
 
 def test_attempts_with_another_way_or_further_inside():
     text = "for n in range(3):\n try:\n  run(x)\n  break\n except Error:\n  pass\nelse:\n less(x)\n"
-    tree, node = parts(text)
-    assert not attempts_in_vain(tree, tree.body[0], node, node.handlers[0])
+    index, node = parts(text)
+    assert not attempts_in_vain(index.tree, index.tree.body[0], node, node.handlers[0])
     text = "for n in range(3):\n if x:\n  try:\n   run(x)\n   break\n  except Error:\n   pass\n"
-    tree, node = parts(text)
-    assert not attempts_in_vain(tree, tree.body[0], node, node.handlers[0])
+    index, node = parts(text)
+    assert not attempts_in_vain(index.tree, index.tree.body[0], node, node.handlers[0])

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import textwrap
 
 import pytest
 from auditor.rules.mem.oom_handlers_source import functions, guards
 
+from auditor.syntax.index import index_of
+
 
 def guard(text, *lines):
     """The one guard around these lines of a ``def step``, whose body the text is."""
-    tree = ast.parse("def step():\n" + textwrap.indent(textwrap.dedent(text), "    "))
-    (found,) = guards(tree, lines, functions([tree]))
+    index = index_of("def step():\n" + textwrap.indent(textwrap.dedent(text), "    "))
+    (found,) = guards(index, lines, functions([index]))
     return found
 
 
@@ -51,8 +52,8 @@ BACKWARD = 5
     ],
 )
 def test_which_handlers_are_meant(clause, caught):
-    tree = ast.parse(f"def step():\n    try:\n        loss.backward()\n    {clause}\n")
-    assert any(not each.anything for each in guards(tree, [3], {})) is caught
+    index = index_of(f"def step():\n    try:\n        loss.backward()\n    {clause}\n")
+    assert any(not each.anything for each in guards(index, [3], {})) is caught
 
 
 @pytest.mark.parametrize(
@@ -65,8 +66,8 @@ def test_which_handlers_are_meant(clause, caught):
     ],
 )
 def test_what_catches_anything_is_told_apart(clause, anything):
-    tree = ast.parse(f"def step():\n    try:\n        loss.backward()\n    {clause}\n")
-    assert [each.anything for each in guards(tree, [3], {})] == anything
+    index = index_of(f"def step():\n    try:\n        loss.backward()\n    {clause}\n")
+    assert [each.anything for each in guards(index, [3], {})] == anything
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_what_catches_anything_is_told_apart(clause, anything):
 )
 def test_lines_of_the_try_and_of_its_handler_count(line, around):
     text = "def step():\n    try:\n        a.backward()\n        b()\n    except OutOfMemoryError:\n        c()\n    d()\n"
-    found = list(guards(ast.parse(text), [line, 99], {}))
+    found = list(guards(index_of(text), [line, 99], {}))
     assert [each.lines for each in found] == ([(line,)] if around else [])
 
 
@@ -270,6 +271,6 @@ def test_only_what_runs_when_memory_ran_out_counts(test, body, line):
 
 
 def test_functions_by_name_without_those_that_several_have():
-    trees = [ast.parse("def a(): pass\nasync def b(): pass\n"), ast.parse("def b(): pass\n")]
-    assert functions(trees).keys() == {"a"}
-    assert functions(trees[:1]).keys() == {"a", "b"}
+    indices = list(map(index_of, ["def a(): pass\nasync def b(): pass\n", "def b(): pass\n"]))
+    assert functions(indices).keys() == {"a"}
+    assert functions(indices[:1]).keys() == {"a", "b"}

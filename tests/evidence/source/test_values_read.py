@@ -7,8 +7,8 @@ import ast
 import pytest
 
 from auditor.evidence.source.files import span_of
-from auditor.evidence.source.index import index_of
 from auditor.evidence.source.values_read import keeps_its_value, values_at
+from auditor.syntax.index import index_of
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 
 from auditor.capture.probes.base import Context, Probe
 from auditor.recordings.schema import LoopTimeRow
-from auditor.syntax.reaching import LOOPS
+from auditor.syntax.index import LOOPS
 
 # -- loop clock ------------------------------------------------------------------------------------
 # How long Python loops take, by the events of lines of the functions that they stand in
