@@ -1,6 +1,4 @@
-"""Handlers of out-of-memory errors as the source has them: what they try again, and in what state
-they leave the gradients.
-"""
+"""Handlers of out-of-memory errors as the source has them, and what they try again."""
 
 from __future__ import annotations
 
@@ -8,44 +6,27 @@ import ast
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 from auditor.evidence.source.files import Function, lines_of, name_of, unparsed
 from auditor.syntax.family import parents_of
-
-from .broad_handlers import goes_on, is_broad, means_memory, shrinks, swallows
-from .gradient_statements import (
-    assigned,
-    clearings,
-    clears,
-    ends,
-    leaves,
-    names,
-    stepped_behind,
-    steps,
-    within,
-)
-from .oom_answers import answers, attempts_in_vain, repeats_unchanged
 
 BACKWARD = frozenset({"backward", "manual_backward"})
 KEEPS = frozenset({"append", "appendleft", "add", "put", "extend", "setdefault"})
 LETS_GO = frozenset({"with_traceback", "clear_frames"})
 
+AnyNode = TypeVar("AnyNode", bound=ast.AST)
+
 
 @dataclass(frozen=True)
 class Retry:
     """What the handler does again: a backward, or a call of what failed. ``inside``: while the
-    exception is still alive. ``unchanged``: for ever the same; ``in_vain``: the same a few times.
-
-    ``node`` is what has to change: the second backward or call, the loop that has no end, or the
-    handler that leaves the gradients as they are.
+    exception is still alive.
     """
 
-    node: ast.Call | ast.ExceptHandler | ast.While | ast.For
+    node: ast.Call
     inside: bool
     same_graph: bool
-    cleared: bool
-    unchanged: bool = False
-    in_vain: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,14 +42,6 @@ class Guard:
     following: tuple[ast.stmt, ...]
     definitions: dict[str, Function]
     """Functions of all recorded files by name; a name that several have is left out."""
-    loop: ast.For | ast.While | None = None
-    """The innermost loop around the try, in the same function."""
-    answers: tuple[list[ast.stmt], ...] = ()
-    """Branches that run because the handler ran."""
-    anything: bool = False
-    """It is not meant for memory: it catches every error, for whatever reason."""
-    behind: tuple[ast.stmt, ...] = ()
-    """Statements behind the loop."""
 
     @cached_property
     def body(self) -> list[ast.stmt]:
@@ -79,39 +52,25 @@ class Guard:
 
     @cached_property
     def retries(self) -> tuple[Retry, ...]:
-        """The first thing tried again inside the handler, in each branch after it that the handler
-        decides, and by a loop.
+        """The first thing tried again inside the handler, and in each branch after it that asks
+        for what the handler assigned.
         """
         inside = self._retry(self.body, inside=True)
         after = [self._retry(branch, inside=False) for branch in self._branches()]
-        found = tuple(retry for retry in (inside, *after) if retry is not None)
-        again = None if found or self.loop is None else self._by_loop(self.loop)
-        return found if again is None else (again,)
+        return tuple(retry for retry in (inside, *after) if retry is not None)
 
     @property
     def kept(self) -> ast.stmt | None:
         """The statement that stores the exception itself, with its traceback."""
-        calls = (name_of(node.func) for node in within(self.body, ast.Call))
+        calls = (name_of(node.func) for node in _within(self.body, ast.Call))
         if self.handler.name is None or LETS_GO.intersection(calls):
             return None
-        if f"{self.handler.name}.__traceback__" in assigned(self.body):
+        if f"{self.handler.name}.__traceback__" in _assigned(self.body):
             return None
         return next(
-            (each for each in within(self.body, ast.stmt) if _stores(each, self.handler.name)),
+            (each for each in _within(self.body, ast.stmt) if _stores(each, self.handler.name)),
             None,
         )
-
-    @property
-    def swallows(self) -> bool:
-        """Every error of the step ends in it."""
-        if self.loop is None and self._trains_inside():
-            return False
-        return swallows(self.handler, self.definitions) and all(map(goes_on, self.answers))
-
-    def _trains_inside(self) -> bool:
-        """The loop over the batches is inside the try: the training ends with it."""
-        loops = (each for kind in (ast.For, ast.While) for each in within(self.tried.body, kind))
-        return any(steps(call) for loop in loops for call in within([loop], ast.Call))
 
     def died_at(self, line: int) -> bool:
         """The second error came up at this line, which tries again inside the handler."""
@@ -119,58 +78,10 @@ class Guard:
             retry.inside and retry.node.lineno <= line for retry in self.retries
         ) and _covers(self.handler.body, line)
 
-    @property
-    def forgets_gradients(self) -> bool:
-        """The error skips the only clearing of gradients in this function, and the training goes
-        on.
-        """
-        if self.retries or leaves(self.body) or self._clears_in(self.body):
-            return False
-        cleared = list(clearings([self.scope]))
-        skipped = [line for line in cleared if self._is_skipped(line)]
-        return bool(skipped) and len(skipped) == len(cleared)
-
-    @property
-    def steps_anyway(self) -> bool:
-        """An optimizer steps behind the handler, with what the failed backward left."""
-        if self.retries or leaves(self.body) or self._clears_in(self.body):
-            return False
-        return self._steps_behind_the_loop() or (
-            not ends(self.body) and self._steps_behind_the_try()
-        )
-
-    def _steps_behind_the_loop(self) -> bool:
-        if self.loop is None:
-            return False
-        answered = [each for branch in self.answers for each in branch]
-        if self._clears_in([*answered, *self.loop.body]):
-            return False
-        skipped = [*self.body, *answered]
-        return stepped_behind(self.loop, self.behind, skipped, assigned(self.body))
-
-    def _steps_behind_the_try(self) -> bool:
-        told = assigned(self.body)
-        for statement in self.following:
-            if isinstance(statement, ast.If | ast.While) and told & names(statement.test):
-                return False
-            if self._clears_in([statement]):
-                return False
-            if any(steps(node) for node in within([statement], ast.Call)):
-                return True
-        return False
-
-    def _is_skipped(self, line: int) -> bool:
-        failed = next(
-            (n for n in self.lines if _covers(self.tried.body, n)), self.tried.body[0].lineno
-        )
-        return _covers(
-            [each for each in self.tried.body if each.lineno > failed] + self.tried.orelse, line
-        )
-
     def _branches(self) -> Iterator[list[ast.stmt]]:
-        told = assigned(self.body)
+        assigned = _assigned(self.body)
         for statement in self.following:
-            if isinstance(statement, ast.If | ast.While) and told & names(statement.test):
+            if isinstance(statement, ast.If | ast.While) and assigned & _names(statement.test):
                 yield statement.body
                 yield statement.orelse
 
@@ -178,7 +89,7 @@ class Guard:
         again = self._calls_tried
         calls = [
             node
-            for node in within(region, ast.Call)
+            for node in _within(region, ast.Call)
             if name_of(node.func) in BACKWARD
             or unparsed(node.func) in again
             or self._tries(node.func, again)
@@ -192,10 +103,7 @@ class Guard:
             if self.handler.lineno <= getattr(node, "lineno", 0) <= first.lineno
         ]
         backward = name_of(first.func) in BACKWARD
-        cleared = any(clears(node) for node in before) or (
-            not backward and self._clears_itself(name_of(first.func))
-        )
-        return Retry(first, inside, backward and _old_graph(first, before), cleared)
+        return Retry(first, inside, backward and _old_graph(first, before))
 
     def _tries(self, called: ast.expr, again: Collection[str]) -> bool:
         """A function of the program's that runs a backward, or calls what was tried: by its bare
@@ -208,94 +116,28 @@ class Guard:
             and function is not None
             and any(
                 name_of(node.func) in BACKWARD or unparsed(node.func) in again
-                for node in within([function], ast.Call)
+                for node in _within([function], ast.Call)
             )
         )
-
-    def _by_loop(self, loop: ast.For | ast.While) -> Retry | None:
-        """The loop around the try runs it again until it succeeds."""
-        tried = [
-            node
-            for node in within(self.tried.body, ast.Call)
-            if any(_covers([node], n) for n in self.lines)
-        ]
-        if not tried or leaves(self.body) or not self._succeeds_out_of(loop):
-            return None
-        backward = next((node for node in tried if name_of(node.func) in BACKWARD), None)
-        cleared = self._clears_in(loop.body)
-        if backward is None:
-            given = {id(node) for call in tried for node in ast.walk(call) if node is not call}
-            cleared = cleared or any(
-                self._clears_itself(name_of(node.func)) for node in tried if id(node) not in given
-            )
-        nodes = [node for each in loop.body for node in ast.walk(each)]
-        if backward is not None and _old_graph(backward, nodes):
-            return Retry(backward, False, same_graph=True, cleared=cleared)
-        if repeats_unchanged(loop, self.tried, self.handler):
-            return Retry(loop, False, same_graph=False, cleared=cleared, unchanged=True)
-        if attempts_in_vain(self.scope, loop, self.tried, self.handler):
-            return Retry(tried[0], False, same_graph=False, cleared=cleared, in_vain=True)
-        return Retry(self.handler, False, same_graph=False, cleared=cleared)
-
-    def _succeeds_out_of(self, loop: ast.For | ast.While) -> bool:
-        """What the try comes to without an error ends the loop, which so repeats one thing and is
-        no loop over batches.
-        """
-        last = (self.tried.orelse or self.tried.body)[-1]
-        if isinstance(last, ast.Break | ast.Return):
-            return True
-        if (
-            self.following
-            and isinstance(self.following[-1], ast.Break | ast.Return)
-            and isinstance(self.body[-1], ast.Continue)
-        ):
-            return True
-        asked = loop.test if isinstance(loop, ast.While) else None
-        flag = (
-            asked.operand
-            if isinstance(asked, ast.UnaryOp) and isinstance(asked.op, ast.Not)
-            else asked
-        )
-        done = [*self.tried.body, *self.tried.orelse]
-        return isinstance(flag, ast.Name | ast.Attribute) and unparsed(flag) in assigned(done)
 
     @cached_property
     def _calls_tried(self) -> frozenset[str]:
         """What the tried statements called, where the backward itself ran further inside."""
         calls = [
             node
-            for node in within([self.tried], ast.Call)
+            for node in _within([self.tried], ast.Call)
             if any(_covers([node], n) for n in self.lines)
         ]
         if BACKWARD.intersection(name_of(node.func) for node in calls):
             return frozenset()
-        tried = frozenset(unparsed(node.func) for node in within(self.tried.body, ast.Call))
+        tried = frozenset(unparsed(node.func) for node in _within(self.tried.body, ast.Call))
         return frozenset(unparsed(node.func) for node in calls) & tried
-
-    def _clears_in(self, body: Iterable[ast.stmt]) -> bool:
-        """True also where a function of the program that is called here clears them (an
-        optimizer's ``step()`` is none, though the program may have a function of that name).
-        """
-        nodes = list(body)
-        called = (
-            self.definitions.get(name_of(call.func))
-            for call in within(nodes, ast.Call)
-            if not steps(call)
-        )
-        return any(clearings([*nodes, *(function for function in called if function is not None)]))
-
-    def _clears_itself(self, name: str) -> bool:
-        """True also where the function is not known."""
-        function = self.definitions.get(name)
-        return function is None or any(clearings([function]))
 
 
 def guards(
-    tree: ast.Module, lines: Iterable[int], definitions: dict[str, Function], text: str = ""
+    tree: ast.Module, lines: Iterable[int], definitions: dict[str, Function]
 ) -> Iterator[Guard]:
-    """Handlers around any of these lines that are meant for memory, or else the first that catches
-    everything. ``text``: of the file, with its comments.
-    """
+    """Handlers around any of these lines that are meant for memory."""
     wanted = sorted(set(lines))
     around = [
         node
@@ -304,26 +146,13 @@ def guards(
     ]
     parents = parents_of(tree) if around else {}
     for tried in around:
-        scope, following = _scope(tried, parents), _following(tried, parents)
-        told = {each: tuple(answers(tree, scope, each, following)) for each in tried.handlers}
-        meant = [
-            each
-            for each in tried.handlers
-            if _catches(each, text) or (is_broad(each) and any(map(shrinks, told[each])))
-        ]
-        handler = next(iter(meant or filter(is_broad, tried.handlers)), None)
-        ran = tuple(
-            n for n in wanted if handler is not None and _covers([*tried.body, *handler.body], n)
-        )
-        if handler is not None and ran:
-            loop = _loop(tried, parents)
-            behind = () if loop is None else _following(loop, parents)
-            beside = following, definitions, loop, told[handler]
-            yield Guard(scope, tried, handler, ran, *beside, not meant, behind)
-
-
-def _covers(nodes: Iterable[ast.stmt | ast.expr], line: int) -> bool:
-    return any(line in lines_of(node) for node in nodes)
+        handler = next(filter(_catches, tried.handlers), None)
+        if handler is None:
+            continue
+        ran = tuple(n for n in wanted if _covers([*tried.body, *handler.body], n))
+        if ran:
+            scope, following = _scope(tried, parents), _following(tried, parents)
+            yield Guard(scope, tried, handler, ran, following, definitions)
 
 
 def functions(trees: Iterable[ast.Module]) -> dict[str, Function]:
@@ -336,17 +165,41 @@ def functions(trees: Iterable[ast.Module]) -> dict[str, Function]:
     return {name: node for name, node in found.items() if node is not None}
 
 
-def _catches(handler: ast.ExceptHandler, text: str) -> bool:
+def _within(nodes: Iterable[ast.AST], kind: type[AnyNode]) -> Iterator[AnyNode]:
+    for each in nodes:
+        yield from (node for node in ast.walk(each) if isinstance(node, kind))
+
+
+def _names(node: ast.AST) -> set[str]:
+    """Variables, and attributes as they are written: ``self.failed``."""
+    kinds = ast.Name | ast.Attribute
+    return {unparsed(each) for each in _within([node], ast.expr) if isinstance(each, kinds)}
+
+
+def _assigned(body: Iterable[ast.AST]) -> set[str]:
+    """Variables and attributes that these statements assign, as they are written."""
+    kinds = ast.Name | ast.Attribute
+    return {
+        unparsed(each)
+        for each in _within(body, ast.expr)
+        if isinstance(each, kinds) and isinstance(each.ctx, ast.Store)
+    }
+
+
+def _covers(nodes: Iterable[ast.stmt | ast.expr], line: int) -> bool:
+    return any(line in lines_of(node) for node in nodes)
+
+
+def _catches(handler: ast.ExceptHandler) -> bool:
     named = handler.type is not None and _speaks_of_memory([handler.type])
-    meant = is_broad(handler) and means_memory(handler, text)
-    return named or meant or _speaks_of_memory(handler.body)
+    return named or _speaks_of_memory(handler.body)
 
 
 def _speaks_of_memory(nodes: Sequence[ast.AST]) -> bool:
     """Names the error's class, or asks for its text."""
-    if "OutOfMemoryError" in {name_of(node) for node in within(nodes, ast.expr)}:
+    if "OutOfMemoryError" in {name_of(node) for node in _within(nodes, ast.expr)}:
         return True
-    texts = (node.value for node in within(nodes, ast.Constant))
+    texts = (node.value for node in _within(nodes, ast.Constant))
     return any(
         isinstance(text, str) and "out of memory" in text.lower() and len(text) < 30
         for text in texts
@@ -357,12 +210,6 @@ def _scope(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Function | ast.Mod
     while not isinstance(node, Function | ast.Module):
         node = parents[node]
     return node
-
-
-def _loop(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.For | ast.While | None:
-    while not isinstance(node, Function | ast.Module | ast.For | ast.While):
-        node = parents[node]
-    return node if isinstance(node, ast.For | ast.While) else None
 
 
 def _following(tried: ast.stmt, parents: dict[ast.AST, ast.AST]) -> tuple[ast.stmt, ...]:
@@ -376,8 +223,16 @@ def _when_out_of_memory(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
     for statement in body:
         branch = _branch(statement) if isinstance(statement, ast.If) else None
         yield from [statement] if branch is None else branch
-        if branch is not None and ends(branch):
+        if branch is not None and _ends(branch):
             return
+
+
+def _ends(body: list[ast.stmt]) -> bool:
+    """Nothing behind these statements runs after them."""
+    last = body[-1] if body else None
+    if isinstance(last, ast.If):
+        return _ends(last.body) and _ends(last.orelse)
+    return isinstance(last, ast.Return | ast.Continue | ast.Break | ast.Raise)
 
 
 def _branch(asked: ast.If) -> list[ast.stmt] | None:
@@ -404,7 +259,7 @@ def _old_graph(backward: ast.Call, before: list[ast.AST]) -> bool:
         for node in ast.walk(root)
         if isinstance(node, ast.Call) and name_of(node.func) != "scale"
     ]
-    return not forward and not set().union(*map(names, roots), set()) & assigned(before)
+    return not forward and not set().union(*map(_names, roots), set()) & _assigned(before)
 
 
 def _stores(statement: ast.stmt, name: str) -> bool:
