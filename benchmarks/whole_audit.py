@@ -52,6 +52,7 @@ def cost_of(command: list[str], folder: Path) -> Cost:
 
     Raises:
         SystemExit: it could not be started, or was killed.
+
     """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()

@@ -128,24 +128,12 @@ SYNC_STEPS = 3
 """Loud steps of a trial on a GPU."""
 
 
-class Loaders(msgspec.Struct, frozen=True):
-    """The DataLoaders that are made at ``line`` of ``file`` (relative to the working directory),
-    with other ``arguments``.
-    """
-
-    file: str
-    line: int
-    arguments: Mapping[str, int]
-
-
 class Trial(msgspec.Struct, frozen=True, tag=True):
-    """A run that ``audit verify`` measures, with all random generators seeded, and other arguments
-    for ``loaders``. ``eager_random``: code that torch compiles draws the random numbers that it
+    """A run that ``audit verify`` measures, with all random generators seeded. ``eager_random``: code that torch compiles draws the random numbers that it
     would draw without the compiler.
     """
 
     seed: int
-    loaders: Loaders | None = None
     eager_random: bool = False
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source, the_only
-from auditor.evidence.source.statements import shorten
 from auditor.evidence.table import Rows
-from auditor.model import Finding, FoundAt, Remedy, Severity, Site
+from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
-from .double_origin import Origin, double_origins, origin_of, origin_of_cast
 from .rows import DoubleBirthRow, DoubleParametersRow
 
 CAME = {
@@ -34,9 +32,6 @@ a loss that wants the digits.
 
 DEFAULTS = ("set_default_dtype", "set_default_tensor_type")
 """Calls that set the dtype of what is made without one."""
-
-NAMED = re.compile(r"\b(float64|double|DoubleTensor)\b")
-"""A program with this asks for float64 somewhere."""
 
 DIGITS = re.compile(
     r"create_graph|\b(LBFGS|hessian|jacobian|gradcheck|odeint|cholesky\w*|solve\w*|lstsq|eigh?|eigvals"
@@ -82,36 +77,26 @@ class Float64InTheStep(Rule):
             if any(each.products for each in births):
                 yield _whole(births, trained, machine, source)
             return
-        origins = double_origins(source)
-        yield from self._narrowed(births, machine, origins)
-        told: set[Site] = set()
+        yield from self._narrowed(births, machine)
         for birth in sorted(births, key=lambda each: -each.elements):
             large = birth.share >= self.share or birth.products > 0
             if birth.how == "narrowed" or not birth.graph or (not large and birth.how == "cast"):
                 continue
-            made = origin_of(birth.site, origins) if birth.how in ("given", "mixed") else None
-            if made not in told:  # what is used at several lines comes from one
-                yield _creeps(birth, machine, large=large, made=made)
-            told |= {made} if made is not None else set()
+            yield _creeps(birth, machine, large=large)
 
-    def _narrowed(
-        self, births: Rows[DoubleBirthRow], machine: Machine, origins: Sequence[Origin]
-    ) -> Iterator[Finding]:
+    def _narrowed(self, births: Rows[DoubleBirthRow], machine: Machine) -> Iterator[Finding]:
         for birth in births:
             wide = birth.in_a_step(WIDE * birth.elements)
             if birth.how != "narrowed" or wide < self.narrowed_bytes:
                 continue
-            made = origin_of(birth.site, origins)
-            whence = f"; they can come from {made}" if made is not None else ""
             yield Finding(
                 birth.site,
                 f"{amounts.size(wide)} of float64 come into each step and are only cast to a narrower "
-                f"dtype here: up to this line they take twice the memory, also in copies{whence}",
+                f"dtype here: up to this line they take twice the memory, also in copies",
                 steps=birth.steps,
                 per_step=birth.in_a_step(birth.n),
                 seen_on=machine.device,
                 severity=Severity.NOTE,
-                places=() if made is None else _places(made, birth.site),
                 hints=Hints("given"),
             )
 
@@ -129,14 +114,12 @@ REMEDIES = {
     "are float64 unless told otherwise.",
     "given": "Make it float32 where it is made: in the dataset or the collate function for a batch "
     "(`torch.as_tensor(array, dtype=torch.float32)`), or `.float()` before the first use.",
-    "array": "Convert it where it becomes a tensor: `torch.from_numpy(array).float()`, "
-    "`torch.as_tensor(array, dtype=torch.float32)`; the model then stays in float32.",
     "whole": "Train in float32 unless the problem needs the digits: "
     "leave out what turns the model to float64.",
 }
 
 
-def _creeps(birth: DoubleBirthRow, machine: Machine, *, large: bool, made: Site | None) -> Finding:
+def _creeps(birth: DoubleBirthRow, machine: Machine, *, large: bool) -> Finding:
     products = (
         f", {amounts.count(round(birth.in_a_step(birth.products)), 'product')} of matrices among them"
         if birth.products
@@ -144,15 +127,10 @@ def _creeps(birth: DoubleBirthRow, machine: Machine, *, large: bool, made: Site 
     )
     calls = amounts.count(round(birth.in_a_step(birth.n)), "operator")
     asked = birth.how == "cast" and not birth.products and birth.share < DELIBERATE
-    said = f"a tensor {CAME[birth.how]}: the results of {calls} per step are float64 because of it"
-    if made is not None:
-        said = (
-            f"the results of {calls} per step are float64 because of a tensor that comes into the "
-            f"step at {birth.site}, `{shorten(birth.site.text)}`, and can come from this line"
-        )
     return Finding(
-        made or birth.site,
-        f"{said}{products}",
+        birth.site,
+        f"a tensor {CAME[birth.how]}: the results of {calls} per step are float64 because of it"
+        f"{products}",
         steps=birth.steps,
         per_step=birth.in_a_step(birth.n),
         seen_on=machine.device,
@@ -162,13 +140,8 @@ def _creeps(birth: DoubleBirthRow, machine: Machine, *, large: bool, made: Site 
             ("share of the forward's elements", f"{amounts.percent(birth.share)}"),
             ("largest tensor in float64", amounts.count(birth.largest, "element")),
         ),
-        places=() if made is None else _places(made, birth.site),
-        hints=Hints("made" if made is not None else birth.how),
+        hints=Hints(birth.how),
     )
-
-
-def _places(*sites: Site) -> tuple[FoundAt, ...]:
-    return tuple(FoundAt(site, shorten(site.text)) for site in sites)
 
 
 def _whole(
@@ -176,27 +149,17 @@ def _whole(
 ) -> Finding:
     steps = max(1, *(each.steps for each in births))
     turned = _turned(source)
-    named = any(NAMED.search(text) for text in source.texts.values())
-    cast = None if named else origin_of_cast(source, double_origins(source))
     by_default = turned is not None and bool(source.called(turned, *DEFAULTS))
     wanted = any(DIGITS.search(text) for text in source.texts.values())
-    unasked = by_default or cast is not None
-    whence = (
-        f", since the model is cast to the dtype of what this line makes of an array of NumPy's "
-        f"(at {cast[1]}, `{shorten(cast[1].text)}`)"
-        if cast is not None
-        else ""
-    )
     return Finding(
-        turned if cast is None else cast[0],
+        turned,
         f"the whole step runs in float64, with {amounts.percent(trained)} of the trained "
-        f"parameters{whence}",
+        "parameters",
         steps=steps,
         per_step=sum(each.n for each in births) / steps,
         seen_on=machine.device,
-        severity=None if unasked and not wanted else Severity.NOTE,
-        places=() if cast is None else _places(*cast),
-        hints=Hints("whole" if cast is None else "array"),
+        severity=None if by_default and not wanted else Severity.NOTE,
+        hints=Hints("whole"),
     )
 
 

@@ -1,6 +1,4 @@
-"""MEM011: an out-of-memory error is caught, and what follows cannot work or trains on wrong
-gradients.
-"""
+"""MEM011: an out-of-memory error is caught, and what follows cannot work."""
 
 from __future__ import annotations
 
@@ -20,31 +18,18 @@ from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
-from ..placing import places_of
 from ..pricing import between
-from .oom_handlers_source import Guard, Retry, functions, guards
+from .oom_handlers_source import Guard, functions, guards
 from .rows import EnclosingRow
 
 WHY = {
-    "swallows": "every other error of the step ends in this except as well (a wrong shape, a failed "
-    "assertion on the device), and the training goes on as if memory had run out",
-    "hides": "every error of the backward, of whatever kind, ends in this except, and the training "
-    "goes on",
     "died": "the second try ran out of memory as well, which ended this run",
     "same_graph": "backward runs again on the graph of the try that failed, "
     "whose buffers may be freed already (a second error), "
     "and adds what had come through before the error twice",
-    "not_cleared": "the gradients that the failed backward left are not cleared before the retry",
-    "unchanged": "this loop tries the same batch again at the same size, for ever where "
-    "the memory does not suffice",
-    "in_vain": "each attempt takes the same batch at the same size, so that the later ones run out "
-    "of memory as the first did",
     "inside": "the retry runs inside except, where the exception still "
     "holds the frames of the failed try with their tensors",
     "kept": "the exception is stored, and its traceback keeps the tensors of the failed try alive",
-    "forgotten": "the error skips zero_grad, so the gradients of half a "
-    "backward go into the next step",
-    "stepped": "the optimizer steps with the gradients of half a backward",
 }
 
 
@@ -78,19 +63,14 @@ class OutOfMemoryHandledWrongly(Rule):
         times = amounts.count(handlers.errors, "time")
         ran = f"; memory ran out {times} in this audit" if handlers.errors else ""
         for flaw in handlers.flaws:
-            hides = flaw.reasons == ("hides",)
             yield Finding(
                 flaw.site,
-                ("" if hides else "after an out-of-memory error ")
-                + "; and ".join(WHY[reason] for reason in flaw.reasons)
-                + ran,
+                f"after an out-of-memory error {'; and '.join(WHY[r] for r in flaw.reasons)}{ran}",
                 seen_on=machine.device if handlers.errors else "source",
                 facts=(
                     ("handler", str(flaw.handler)),
                     ("out of memory in this audit", str(handlers.errors)),
                 ),
-                severity=Severity.NOTE if hides else None,
-                places=places_of(flaw.site, *flaw.others),
                 hints=Hints(flaw.reasons),
             )
 
@@ -129,20 +109,8 @@ class OutOfMemoryHandledWrongly(Rule):
             )
         if reasons == ("kept",):
             return Remedy("Store str(error), not the error.")
-        if reasons == ("hides",):
-            return Remedy(
-                "Catch the errors that you expect (torch.OutOfMemoryError, FloatingPointError), and "
-                "let all others end the run."
-            )
-        if reasons == ("swallows",):
-            return Remedy(
-                "Catch torch.OutOfMemoryError alone (a RuntimeError itself, so it goes first), or "
-                'raise again what has no "out of memory" in its text.'
-            )
-        narrow = "Catch torch.OutOfMemoryError alone. " if "swallows" in reasons else ""
         return Remedy(
-            narrow
-            + "In except only set a flag. After the block: zero_grad(), then a fresh forward and "
+            "In except only set a flag. After the block: zero_grad(), then a fresh forward and "
             "backward, with a smaller batch in "
             "several parts; on the second failure save a checkpoint and stop."
         )
@@ -153,22 +121,7 @@ class OutOfMemoryHandledWrongly(Rule):
 # them.
 
 
-Reason = Literal[
-    "swallows",
-    "hides",
-    "died",
-    "same_graph",
-    "not_cleared",
-    "unchanged",
-    "in_vain",
-    "inside",
-    "kept",
-    "forgotten",
-    "stepped",
-]
-
-WHOLE = frozenset({"<module>", "main", "run", "train", "fit", "launch", "cli", "worker"})
-"""Functions whose ``try``, outside a loop, is around the whole training: it ends there."""
+Reason = Literal["died", "same_graph", "inside", "kept"]
 
 FRAME = re.compile(r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d+), in ', re.MULTILINE)
 """A frame of a traceback, as Python prints it."""
@@ -176,14 +129,11 @@ FRAME = re.compile(r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d+), in ', re.M
 
 @dataclass(frozen=True)
 class Flaw:
-    """One line of a handler, or of what it leads to, and the reasons why it does harm. ``others``:
-    lines that belong to it.
-    """
+    """One line of a handler, or of what it leads to, and the reasons why it does harm."""
 
     site: Site
     handler: Site
     reasons: tuple[Reason, ...]
-    others: tuple[Site, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -234,10 +184,10 @@ def _judged(
         (file, guard)
         for file in lines
         if file in source.texts
-        for guard in guards(source.index(file), lines[file], named, source.texts[file])
+        for guard in guards(source.index(file), lines[file], named)
     ]
     flaws = tuple(flaw for file, guard in found for flaw in _flaws(evidence, file, guard, ended))
-    return sum(not guard.anything for _, guard in found), flaws
+    return len(found), flaws
 
 
 def _traceback(evidence: Evidence) -> list[tuple[str, int]]:
@@ -262,38 +212,14 @@ def _flaws(
         return evidence.recording.site_at(file, node.lineno, function)
 
     handler = site(guard.handler)
-    if guard.anything:
-        if guard.swallows and (guard.loop is not None or function not in WHOLE):
-            yield Flaw(handler, handler, ("hides",))
-        return
-    at_handler: list[Reason] = ["swallows"] if guard.swallows else []
     died = any(each == file and guard.died_at(line) for each, line in ended)
     for retry in guard.retries:
-        ended_it: tuple[Reason, ...] = ("died",) if died and retry.inside else ()
-        reasons = (*ended_it, *_reasons(retry))
-        if retry.node is guard.handler:
-            at_handler += reasons
-        elif reasons:
-            looped = retry.unchanged or retry.in_vain
-            yield Flaw(site(retry.node), handler, reasons, (handler,) if looped else ())
+        reasons: list[Reason] = ["died"] if died and retry.inside else []
+        if retry.same_graph:
+            reasons.append("same_graph")
+        elif retry.inside:
+            reasons.append("inside")
+        if reasons:
+            yield Flaw(site(retry.node), handler, tuple(reasons))
     if guard.kept is not None:
         yield Flaw(site(guard.kept), handler, ("kept",))
-    if guard.steps_anyway:
-        at_handler.append("stepped")
-    elif guard.forgets_gradients:
-        at_handler.append("forgotten")
-    if at_handler:
-        yield Flaw(handler, handler, tuple(at_handler))
-
-
-def _reasons(retry: Retry) -> Iterator[Reason]:
-    if retry.same_graph:
-        yield "same_graph"
-    elif retry.inside:
-        yield "inside"
-    if not retry.cleared:
-        yield "not_cleared"
-    if retry.unchanged:
-        yield "unchanged"
-    if retry.in_vain:
-        yield "in_vain"

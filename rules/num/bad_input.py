@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from auditor.evidence.checkpoints import Checkpoints
 from auditor.evidence.recorded.load_state_dict import Loads
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.source.files import Source
+from auditor.evidence.source.files import Function, Source, the_only
 from auditor.evidence.source.statements import shorten
 from auditor.evidence.table import Rows
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site
@@ -17,7 +18,6 @@ from auditor.recordings.schema import NormBufferRow
 from auditor.rule import Rule
 
 from .nonfinite import Birth, Nonfinite
-from .nonfinite_data import Leak, handed_on, leak, prepared
 
 if TYPE_CHECKING:
     from auditor.evidence.recorded.load_state_dict import Load
@@ -134,14 +134,6 @@ def _spoiled(found: NormBufferRow, machine: Machine) -> Finding:
     )
 
 
-LETS = {
-    "division": "it divides by what can be 0",
-    "logarithm": "nothing keeps what it is given above 0",
-    "missing": "missing values of the table that was read pass through",
-    "written": "it writes such a value",
-}
-
-
 @dataclass(frozen=True)
 class BatchNotFinite(Rule):
     """A batch holds NaN or infinities, and they reach the weights."""
@@ -164,12 +156,12 @@ class BatchNotFinite(Rule):
             if nonfinite.tensors
             else ""
         )
-        made = _made(birth, source)
-        path = [] if made is None else [made.site]
+        handed = _handed_on(source, birth.dataset) if birth.dataset else None
+        path = [] if handed is None else [handed]
         path += [site for site in (birth.entered, birth.site) if site is not None]
         yield Finding(
             path[0] if path else None,
-            f"the data of step {birth.step} held {value}{share} {_used(birth, made)}; {reached}",
+            f"the data of step {birth.step} held {value}{share} {_used(birth, handed)}; {reached}",
             steps=1,
             per_step=1 / max(1, nonfinite.steps),
             seen_on=machine.device,
@@ -184,26 +176,29 @@ class BatchNotFinite(Rule):
         )
 
 
-def _made(birth: Birth, source: Source) -> Leak | None:
-    """The line that can have made it, else the one where the dataset hands it on."""
-    from_the_start = birth.step == 0
-    kind = "nan" if birth.value == "nan" else "inf"
-    made = leak(source, kind, from_the_start=from_the_start)
-    if made is None and from_the_start and birth.value == "-inf":
-        made = prepared(source)
-    return made or (handed_on(source, birth.dataset) if birth.dataset else None)
+def _handed_on(source: Source, dataset: str) -> Site | None:
+    """Where the class of a dataset returns its samples; None where it is not one line of the
+    program's.
+    """
+    return the_only(
+        source.site_of(file, node)
+        for file in source.texts
+        for owner in source.nodes(file)
+        if isinstance(owner, ast.ClassDef) and owner.name == dataset
+        for method in owner.body
+        if isinstance(method, Function) and method.name in ("__getitem__", "__iter__")
+        for node in ast.walk(method)
+        if isinstance(node, ast.Return | ast.Yield) and node.value is not None
+    )
 
 
-def _used(birth: Birth, made: Leak | None) -> str:
+def _used(birth: Birth, handed: Site | None) -> str:
     """How it came to the operator that used it first."""
-    first = f"first used at {_quoted(birth.site)}"
-    if made is not None and made.kind == "handed":
-        return f"that the dataset hands on here; {first}"
-    if made is not None:
-        return f"which can come from this line ({LETS[made.kind]}); {first}"
+    if handed is not None:
+        return f"that the dataset hands on here; first used at {_quoted(birth.site)}"
     if birth.entered in (None, birth.site):
         return "when it was first used here"
-    return f"when it went into the model here; {first}"
+    return f"when it went into the model here; first used at {_quoted(birth.site)}"
 
 
 def _quoted(site: Site | None) -> str:

@@ -12,15 +12,12 @@ from tests.rules.asking import ask
 from tests.rules.doubles import doubles
 
 LINE = Site("train.py", 2, "", "x = x.to(device).float()")
-TEXT = """rows = torch.from_numpy(numpy.ones(8))
-x = x.to(device).float()
-"""
 
 
-def found(elements, *, steps=2, text="", trained=0.0):
+def found(elements, *, steps=2, trained=0.0):
     facts = {"how": "narrowed", "n": steps, "elements": elements, "steps": steps}
     tables = doubles(LINE, trained=trained, **facts)
-    return list(ask(Float64InTheStep(), *tables, Machine("cpu"), Source({"train.py": text})))
+    return list(ask(Float64InTheStep(), *tables, Machine("cpu"), Source({"train.py": ""})))
 
 
 @pytest.mark.parametrize(("elements", "told"), [(2 * 8192, True), (2 * 8191, False)])
@@ -30,12 +27,6 @@ def test_from_so_many_bytes_in_a_step(elements, told):
     for each in findings:
         assert (each.site, each.severity, each.per_step) == (LINE, Severity.NOTE, 1.0)
         assert each.message.startswith("64 KiB of float64 come into each step")
-
-
-def test_where_they_can_come_from_is_said():
-    (one,) = found(100_000, text=TEXT)
-    assert one.message.endswith("; they can come from train.py:1")
-    assert [place.site.line for place in one.places] == [1, 2]
 
 
 def test_a_program_in_float64_narrows_on_purpose():

@@ -279,21 +279,29 @@ def test_a_step_in_float64_for_its_digits_is_a_note(text, severity):
     assert whole.severity is severity
 
 
-def test_float64_is_told_once_at_the_line_that_made_it():
-    text = "w = torch.from_numpy(np.ones(8))\na = x * w\nb = y * w"
-    sites = (Site("train.py", line, "", text.split("\n")[line - 1]) for line in (2, 3))
-    tables = doubles(*sites, how="mixed")
-    (found,) = ask(Float64InTheStep(), *tables, CPU, Source({"train.py": text}))
-    assert (found.site.line, "comes into the step at train.py:2" in found.message) == (1, True)
+WINDOWS = """\
+class Windows(Dataset):
+    def __getitem__(self, i):
+        row = self.rows[i]
+        return row
+class Others(Dataset):
+    def __getitem__(self, i):
+        if i:
+            return self.a
+        return self.b
+"""
 
 
-def test_data_that_was_not_finite_is_told_where_it_was_made():
-    text = "class D(Dataset):\n    def __getitem__(self, i):\n        return self.x[i] / self.x[i].std()\n"
-    born = replace(BIRTH, phase="input", value="nan")
+@pytest.mark.parametrize(
+    ("dataset", "place"),
+    [("Windows", ("d.py", 4)), ("Others", None), ("Tensor", None), ("", None)],
+)
+def test_data_that_was_not_finite_is_named_where_its_dataset_returns_it(dataset, place):
+    born = replace(BIRTH, phase="input", value="nan", dataset=dataset)
     table = replace(BAD, birth=born)
-    (found,) = ask(BatchNotFinite(), table, CPU, Source({"d.py": text}))
-    assert (found.site.file, found.site.line) == ("d.py", 3)
-    assert f"first used at {born.site}" in found.message
+    (found,) = ask(BatchNotFinite(), table, CPU, Source({"d.py": WINDOWS}))
+    assert (found.site.file, found.site.line) == (place or (born.site.file, born.site.line))
+    assert (f"first used at {born.site}" in found.message) is (place is not None)
 
 
 # -- graphs ----------------------------------------------------------------------------------------

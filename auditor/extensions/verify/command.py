@@ -5,7 +5,7 @@ measured into the report.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from auditor.cli import console, open_input, progress_display, write_results
 from auditor.cli.fix import require_plain_values
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
-from auditor.extensions.verify import compiling, loaders, micro_batches
+from auditor.extensions.verify import compiling, micro_batches
 from auditor.extensions.verify.accumulation_uses import Unclear
 from auditor.extensions.verify.budget import Budget
 from auditor.extensions.verify.candidates import (
@@ -101,8 +101,7 @@ def verified(
     budget: float,
     quiet: bool,
 ) -> Report | None:
-    """The report with what the re-runs measured; None where there is nothing to try: no patch, no
-    arguments of a loader.
+    """The report with what the re-runs measured; None where there is nothing to try.
 
     Raises :class:`AuditProblem` when the target cannot be run again as it was recorded.
     """
@@ -121,24 +120,13 @@ def verified(
         found, verification = Experiment(
             laboratory, recording, whole.part(asked.share), say, reserve=whole
         ).run(asked.patches)
-        findings = [
+        findings = tuple(
             replace(finding, verified=found.get(number, finding.verified))
             for number, finding in enumerate(report.findings)
-        ]
+        )
         notes, proposals = [*verification.notes, *asked.notes], list[Proposal]()
-        later = range(len(asked.loaders) + (asked.sizes is not None), 0, -1)
-        for left, (number, present) in zip(later, asked.loaders.items(), strict=False):
-            findings[number], note = loaders.search(
-                laboratory, findings[number], present, whole.part(1 / left), say
-            )
-            findings[number] = loaders.with_diff(findings[number], recording)
-            notes.append(note)
-        if asked.sizes is not None:
-            proposal, note = asked.sizes.run(laboratory, whole.part(1.0), say)
-            proposals += [proposal] if proposal is not None else []
-            notes.append(note)
-        if asked.compiling is not None:
-            proposal, note = asked.compiling.run(laboratory, whole.part(1.0), say)
+        for search in asked.searches:
+            proposal, note = search.run(laboratory, whole.part(1.0), say)
             proposals += [proposal] if proposal is not None else []
             notes.append(note)
         if laboratory.changed:
@@ -150,33 +138,29 @@ def verified(
         told = replace(verification, notes=tuple(notes), proposals=tuple(proposals))
     return replace(
         report,
-        findings=tuple(findings),
+        findings=findings,
         verification=replace(told, runs=laboratory.runs, steps=steps, seconds=seconds),
     )
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """What there is to try: patches, the loaders of findings (by their places in the report), sizes
-    of micro-batches, torch.compile.
-    """
+    """What there is to try: patches, sizes of micro-batches, torch.compile."""
 
     patches: tuple[Candidate, ...]
-    loaders: dict[int, loaders.Present]
     sizes: micro_batches.Search | None
-    compiling: compiling.Search | None
+    compiled: compiling.Search | None
     notes: tuple[str, ...]
 
     @property
-    def searches(self) -> int:
-        """How many searches there are."""
-        return len(self.loaders) + (self.sizes is not None) + (self.compiling is not None)
+    def searches(self) -> tuple[micro_batches.Search | compiling.Search, ...]:
+        """Those there are, in order: torch.compile has what the others leave."""
+        return tuple(each for each in (self.sizes, self.compiled) if each is not None)
 
     @property
-    def values(self) -> int:
-        """How many values they try at least. torch.compile has what all others leave."""
-        sizes = 1 + len(self.sizes.settings) if self.sizes is not None else 0
-        return sizes + sum(map(loaders.values_to_try, self.loaders.values()))
+    def sizes_tried(self) -> int:
+        """How many sizes of micro-batches are tried at least."""
+        return 1 + len(self.sizes.settings) if self.sizes is not None else 0
 
     @property
     def share(self) -> float:
@@ -185,13 +169,15 @@ class _Asked:
         then goes before them.
         """
         tried = len(self.patches)
-        return max(0.5, tried / (tried + self.values)) if tried else 0.0
+        return max(0.5, tried / (tried + self.sizes_tried)) if tried else 0.0
 
     @property
     def runs(self) -> int:
         """How many runs all of it takes at least."""
-        compiled = self.compiling.values if self.compiling is not None else 0
-        return LEAST_PAIRS * (len(self.patches) + 2 * bool(self.patches) + self.values + compiled)
+        compiled = self.compiled.values if self.compiled is not None else 0
+        return LEAST_PAIRS * (
+            len(self.patches) + 2 * bool(self.patches) + self.sizes_tried + compiled
+        )
 
 
 def _asked(report: Report, evidence: Evidence, select: Collection[str], *, unsafe: bool) -> _Asked:
@@ -204,20 +190,10 @@ def _asked(report: Report, evidence: Evidence, select: Collection[str], *, unsaf
     recording = evidence.recording
     return _Asked(
         candidates(report, recording, select, unsafe=unsafe),
-        dict(_waiting(report, recording, select)),
         sizes,
         compiling.search_for(evidence) if compiling.selected(select) else None,
         notes,
     )
-
-
-def _waiting(
-    report: Report, recording: Recording, select: Collection[str]
-) -> Iterator[tuple[int, loaders.Present]]:
-    for number, finding in enumerate(report.findings):
-        present = loaders.loader_of(finding, recording) if finding.is_selected(select) else None
-        if present is not None:
-            yield number, present
 
 
 def _counted(laboratory: Laboratory, budget: float) -> str:

@@ -287,7 +287,7 @@ class Search:
             return laboratory.run(files, compiling=Compiling(_folder(part)))
 
         left = [_setting(part) for part in self._parts if part not in self._dropped]
-        grid = Grid((AS_IT_IS,), left, measured)
+        grid = Grid(left, measured)
         grid.measure(budget)
         return self._answer(grid)
 

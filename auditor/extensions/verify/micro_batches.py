@@ -111,7 +111,7 @@ class Search:
                 setting, laboratory.run(self._patched(setting), effective=effective, args=args)
             )
 
-        grid = Grid((AS_IT_IS,), self.settings, measured)
+        grid = Grid(self.settings, measured)
         grid.measure(budget)
         if not grid.rounds:
             return None, f"{TITLE}: not tried, the budget was spent before"

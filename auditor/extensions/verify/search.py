@@ -23,8 +23,7 @@ MOST_ROUNDS = 6
 
 
 class Grid:
-    """Rounds of runs: ``references``, with which all are compared, and the ``others``. Every other
-    round goes backwards.
+    """Rounds of runs: the program as it is, and the ``others``. Every other round goes backwards.
 
     Rounds are planned by how long runs take: after the first, only so many of the fastest others go
     on as can have an interval.
@@ -32,11 +31,9 @@ class Grid:
 
     def __init__(
         self,
-        references: Sequence[Setting],
         others: Sequence[Setting],
         run: Callable[[Setting], Measured],
     ) -> None:
-        self.references = tuple(references)
         self.runs: dict[Setting, list[Measured]] = {}
         self.rounds = 0
         self._left = list(others)
@@ -56,24 +53,24 @@ class Grid:
         if not self.rounds:
             return True
         self._left = [setting for setting in self._left if self.works(setting)]
-        if not all(map(self.works, self.references)) or (
+        if not self.works(AS_IT_IS) or (
             self.rounds >= LEAST_PAIRS and all(map(self._decided, self._left))
         ):
             return False
-        room = budget.planned() // max(1, LEAST_PAIRS - self.rounds) - len(self.references)
+        room = budget.planned() // max(1, LEAST_PAIRS - self.rounds) - 1
         self._left = sorted(self._left, key=self.step_us)[: max(0, room)]
         return bool(self._left)
 
     def _round(self, budget: Budget) -> bool:
         """Make one round; False if the time did not suffice for all of it."""
-        order = [*self.references, *self._left]
+        order = [AS_IT_IS, *self._left]
         done: dict[Setting, Measured] = {}
         for setting in order if self.rounds % 2 == 0 else order[::-1]:
             if budget.fits(1):
                 done[setting] = budget.measured(partial(self._run, setting))
-                if setting in self.references and done[setting].failed:
+                if setting == AS_IT_IS and done[setting].failed:
                     break  # there is nothing to compare the others with
-        if all(reference in done for reference in self.references):
+        if AS_IT_IS in done:
             self.rounds += 1
             for setting, measured in done.items():
                 self.runs.setdefault(setting, []).append(measured)
@@ -91,10 +88,10 @@ class Grid:
         """Median of its runs' step times, us."""
         return median(run.step_us or 0.0 for run in self.runs[setting])
 
-    def interval(self, setting: Setting, reference: Setting = AS_IT_IS) -> Interval | None:
-        """Of its step time to that of a reference, in the rounds that had both."""
+    def interval(self, setting: Setting) -> Interval | None:
+        """Of its step time to that of the program as it is, in the rounds that had both."""
         after = [run.step_us or 0.0 for run in self.runs[setting]]
-        before = [run.step_us or 0.0 for run in self.runs[reference]]
+        before = [run.step_us or 0.0 for run in self.runs[AS_IT_IS]]
         return of_pairs(before[: len(after)], after)
 
     def proven(self, best: Setting) -> Verified:
@@ -115,18 +112,17 @@ class Grid:
         )
 
     def fastest(self) -> Setting | None:
-        """The fastest of those that are proven faster than every reference."""
+        """The fastest of those that are proven faster than the program as it is."""
         proven = [
             setting
             for setting in self.runs
-            if setting not in self.references and self.works(setting) and self._beats(setting)
+            if setting != AS_IT_IS
+            and self.works(setting)
+            and (interval := self.interval(setting)) is not None
+            and interval.high < 1.0
         ]
         return min(proven, key=self.step_us, default=None)
 
-    def _beats(self, setting: Setting) -> bool:
-        intervals = [self.interval(setting, reference) for reference in self.references]
-        return all(interval is not None and interval.high < 1.0 for interval in intervals)
-
     def _decided(self, setting: Setting) -> bool:
-        intervals = [self.interval(setting, reference) for reference in self.references]
-        return all(interval is not None and interval.excludes_one for interval in intervals)
+        interval = self.interval(setting)
+        return interval is not None and interval.excludes_one

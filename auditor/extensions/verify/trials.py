@@ -29,7 +29,7 @@ from auditor.recordings.schema import CompileRow, CopyRow, ReadRow, StepRow
 from auditor.recordings.schema.run import known
 from auditor.recordings.sources import on_disk
 from auditor.runs import child_process
-from auditor.runs.plan import REHEARSAL, REHEARSED_STEPS, Device, Loaders, Plan, Trial
+from auditor.runs.plan import REHEARSAL, REHEARSED_STEPS, Device, Plan, Trial
 from auditor.runs.progress import silent
 from auditor.runs.project_copy import ProjectCopy
 
@@ -168,7 +168,6 @@ class Laboratory:
         patched: Sequence[PatchedFile] = (),
         *,
         rehearsed: bool = False,
-        loaders: Loaders | None = None,
         effective: Effective | None = None,
         args: tuple[str, ...] | None = None,
         compiling: Compiling | None = None,
@@ -184,7 +183,7 @@ class Laboratory:
         try:
             with ProjectCopy(self._project, {file.path: file.after for file in patched}) as place:
                 chosen = self._plan if args is None else replace(self._plan, args=args)
-                plan = place.plan(replace(chosen, folder=str(home), purpose=Trial(SEED, loaders)))
+                plan = place.plan(replace(chosen, folder=str(home), purpose=Trial(SEED)))
                 if rehearsed:
                     plan = replace(plan.on_shadow(self.rehearsed_steps), parts=(RESULTS, SYNCS))
                 if compiling is not None:

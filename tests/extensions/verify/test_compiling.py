@@ -256,7 +256,7 @@ def test_each_part_has_caches_of_its_own(tmp_path: Path) -> None:
     assert one.variables is not None and other.variables is not None
     assert not set(one.variables.values()) & set(other.variables.values())
     assert all(str(tmp_path) in each for each in one.variables.values())
-    assert one.purpose == Trial(7, None, eager_random=True)
+    assert one.purpose == Trial(7, eager_random=True)
     assert (one.warmup, other.parts) == (3, ("results", COMPILES))
     assert Plan.from_json(one.to_json()) == one
 

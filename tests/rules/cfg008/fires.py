@@ -19,12 +19,12 @@ def _trained(model, loss_of):
 
 
 def class_weights_from_numpy():
-    model, weights = nn.Linear(8, 4), torch.from_numpy(np.linspace(0.5, 1.0, 4))  # CFG008
+    model, weights = nn.Linear(8, 4), torch.from_numpy(np.linspace(0.5, 1.0, 4))
     x, y = torch.ones(16, 8), torch.zeros(16, dtype=torch.long)
 
     def loss():
         each = F.cross_entropy(model(x), y, reduction="none")
-        chosen = weights[y]
+        chosen = weights[y]  # CFG008
         return (each * chosen).mean()
 
     return _trained(model, loss)
@@ -44,10 +44,10 @@ def targets_that_a_dataset_never_converted():
 
 def layers_behind_a_promotion():
     first, second = nn.Linear(8, 8), nn.Linear(8, 1).double()
-    scale = torch.linspace(0.5, 1.0, 8, dtype=torch.float64)  # CFG008
+    scale = torch.linspace(0.5, 1.0, 8, dtype=torch.float64)
 
     def loss():
-        hidden = first(torch.ones(16, 8)) * scale
+        hidden = first(torch.ones(16, 8)) * scale  # CFG008
         return second(hidden).square().mean()
 
     return _trained(nn.ModuleList([first, first, second]), loss)
@@ -114,11 +114,11 @@ def a_window_in_a_buffer():
     class Windowed(nn.Module):
         def __init__(self):
             super().__init__()
-            self.register_buffer("window", torch.from_numpy(np.hanning(8)))  # CFG008
+            self.register_buffer("window", torch.from_numpy(np.hanning(8)))
             self.layer = nn.Linear(8, 8)
 
         def forward(self, x):
-            return self.layer(x) * self.window
+            return self.layer(x) * self.window  # CFG008
 
     model, x = Windowed(), torch.ones(16, 8)
     return _trained(model, lambda: model(x).square().mean())
@@ -130,10 +130,10 @@ def centers_of_numpy_as_parameters():
             super().__init__()
             self.layer = nn.Linear(8, 8)
             centers = np.random.default_rng(0).normal(size=(4, 8))
-            self.centers = nn.Parameter(torch.tensor(centers))  # CFG008
+            self.centers = nn.Parameter(torch.tensor(centers))
 
         def forward(self, x):
-            return (self.layer(x)[:, None] - self.centers).square().sum(-1)
+            return (self.layer(x)[:, None] - self.centers).square().sum(-1)  # CFG008
 
     model, x = Mixture(), torch.ones(16, 8)
     return _trained(model, lambda: model(x).mean())

@@ -126,7 +126,7 @@ def logarithm_of_a_count_while_the_data_are_made():
     def table():
         counts = np.arange(8.0).reshape(2, 4)
         with np.errstate(divide="ignore"):
-            return torch.from_numpy(np.log(counts).astype(np.float32))  # NUM015
+            return torch.from_numpy(np.log(counts).astype(np.float32))
 
     model, rows = nn.Linear(4, 1), table()
-    return _trained(model, lambda: model(rows).square().mean())
+    return _trained(model, lambda: model(rows).square().mean())  # NUM015
