@@ -5,6 +5,12 @@ applies.
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from auditor.api import Report, audit, watch
+    from auditor.capture.shadow import shadow_cuda
+    from auditor.model import Edit, Finding, Remedy, Severity, Site, Verdict
 
 __version__ = "0.1.0"
 
@@ -31,7 +37,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
+def _imported(name: str) -> object:
     """The public names, imported when asked for: ``audit --help`` must not pay for them."""
     if name == "shadow_cuda":
         from auditor.capture.shadow import shadow_cuda
@@ -50,3 +56,7 @@ def __getattr__(name: str) -> object:
 
         return getattr(model, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+if not TYPE_CHECKING:  # a type checker reads the imports above, and knows a name that is not there
+    __getattr__ = _imported
