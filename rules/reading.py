@@ -122,15 +122,16 @@ class ReadingRule(Rule):
         self, reads: Reads, places: Iterable[Place], say: Callable[[Place], str]
     ) -> Iterator[Finding]:
         """A finding for each place that does it often enough; a note where it is not usual, a
-        library's doing, or where the program puts nothing on a GPU that it is offered.
+        library's doing, or where it waits for nothing: nothing in the program uses a GPU.
         """
+        free = reads.device == "cpu" and not reads.chooses_device
         for place in places:
             weight = place.pattern.weight(
                 usual=self.share, rare=self.rare, interval=self.interval, enough=self.enough
             )
             if weight is None:
                 continue
-            harmless = weight == "sometimes" or place.library or reads.gpu_unused
+            harmless = weight == "sometimes" or place.library or free
             yield Finding(
                 place.site,
                 f"{say(place)}{place.pattern.phases}",

@@ -139,9 +139,12 @@ def test_on_cpu_nothing_is_priced_and_the_message_says_would():
     assert "it would make the host wait if this ran on a GPU, on 20 of 20 steps" in finding.message
 
 
-@pytest.mark.parametrize(("unused", "severity"), [(True, Severity.NOTE), (False, None)])
-def test_a_program_that_puts_nothing_on_the_gpu_that_it_is_offered_gets_a_note(unused, severity):
-    table = replace(reads(range(20)), chooses_device=False, gpu_unused=unused)
+@pytest.mark.parametrize(
+    ("device", "chooses", "severity"),
+    [("cpu", False, Severity.NOTE), ("cpu", True, None), ("cuda", False, None)],
+)
+def test_where_nothing_uses_a_gpu_a_read_is_a_note(device, chooses, severity):
+    table = replace(reads(range(20), device=device, tensor_device="cuda:0"), chooses_device=chooses)
     (finding,) = ask(ScalarReadEveryStep(), table)
     assert finding.severity == severity
 

@@ -213,7 +213,6 @@ class Reads(Table):
     origin: Mapping[ExpressionKey, tuple[int, int]] = field(default_factory=dict)
     statements: Statements = field(default_factory=Statements)
     chooses_device: bool = True
-    gpu_unused: bool = False
     step_us: tuple[float, ...] = ()
 
     @classmethod
@@ -234,7 +233,6 @@ class Reads(Table):
             origin,
             Statements(evidence.recording.source),
             not unused and source.chooses_device,
-            unused,
             tuple(step.us for step in steps),
         )
 
