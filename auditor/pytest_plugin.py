@@ -65,12 +65,17 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
             result = yield
     except AuditProblem as problem:
         hint = f"\n{problem.hint}" if problem.hint else ""
-        pytest.fail(f"audit: {problem.message}{hint}", pytrace=False)
+        raise _failure(f"audit: {problem.message}{hint}") from None
     try:
         testing.check(watched.report, fail_on)
     except testing.FindingsFound as found:
-        pytest.fail(str(found), pytrace=False)
+        raise _failure(str(found)) from None
     return result
+
+
+def _failure(message: str) -> BaseException:
+    """Raised ``from None``, so that pytest prints the message once and not its cause as well."""
+    return pytest.fail.Exception(message, pytrace=False)
 
 
 def pytest_exception_interact(call: pytest.CallInfo[Any], report: Any) -> None:

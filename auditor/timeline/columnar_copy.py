@@ -24,10 +24,7 @@ import numpy as np
 from auditor.timeline.reading import read
 from auditor.timeline.trace import TABLES, Info, Thread, Trace, schema
 from auditor.typed_reading import decoder
-from auditor.user_cache import user_cache
-
-FOLDER = "AUDIT_CACHE_DIR"
-"""Environment variable that names the folder of the copies; empty means: make none."""
+from auditor.user_cache import FOLDER, user_cache
 
 MAGIC = b"audit-columns/1\n"
 LEAST_BYTES = 1 << 20
@@ -67,13 +64,8 @@ def _layout() -> str:
 
 
 def folder() -> Path | None:
-    """Where copies are kept: ``AUDIT_CACHE_DIR``, else ``torch-step-audit`` in the user's cache;
-    None where there is no such place.
-    """
-    named = os.environ.get(FOLDER)
-    if named is not None:
-        return Path(named) if named else None
-    return user_cache()
+    """Where copies are kept; None where there is no such place, or ``AUDIT_CACHE_DIR`` is empty."""
+    return None if os.environ.get(FOLDER) == "" else user_cache()
 
 
 def read_once(path: Path) -> Trace:

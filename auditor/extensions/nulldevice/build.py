@@ -53,14 +53,14 @@ class NullDevice:
 
 
 def cache_folder() -> Path:
-    """Where null devices are kept: ``$XDG_CACHE_HOME/torch-step-audit/nulldevice``; AuditProblem
-    where others could write.
+    """Where null devices are kept: ``nulldevice`` in the user's cache; AuditProblem where others
+    could write.
     """
     cache = user_cache()
     if cache is None:
         raise AuditProblem(
             "the null device is kept in the user's cache directory, and there is none",
-            "set XDG_CACHE_HOME to an absolute path",
+            "set AUDIT_CACHE_DIR to a folder",
         )
     folder = cache / "nulldevice"
     try:
@@ -68,7 +68,7 @@ def cache_folder() -> Path:
         found = folder.stat()
     except OSError as problem:
         raise AuditProblem(
-            f"the null device cannot be kept in {folder}: {problem.strerror}", "set XDG_CACHE_HOME"
+            f"the null device cannot be kept in {folder}: {problem.strerror}", "set AUDIT_CACHE_DIR"
         ) from problem
     if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise AuditProblem(

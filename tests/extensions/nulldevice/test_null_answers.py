@@ -273,6 +273,11 @@ def test_a_cache_that_others_may_write_to_is_refused(installed):
         building.null_device(installed)
 
 
+def test_it_is_kept_where_the_variable_says(installed, tmp_path, monkeypatch):
+    monkeypatch.setenv("AUDIT_CACHE_DIR", str(tmp_path / "named"))
+    assert building.null_device(installed).folder.is_relative_to(tmp_path / "named")
+
+
 def test_nothing_is_kept_below_the_working_directory(installed, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     with pytest.raises(AuditProblem, match="there is none"):
