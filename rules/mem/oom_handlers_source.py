@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from auditor.evidence.source.files import Function, lines_of, name_of, unparsed
-from auditor.syntax.index import Index, nodes_in
+from auditor.syntax.index import Index, Nodes, called_in, grouped, nodes_in
 
 BACKWARD = frozenset({"backward", "manual_backward"})
 KEEPS = frozenset({"append", "appendleft", "add", "put", "extend", "setdefault"})
@@ -59,10 +59,9 @@ class Guard:
     @property
     def kept(self) -> ast.stmt | None:
         """The statement that stores the exception itself, with its traceback."""
-        calls = (name_of(node.func) for node in nodes_in(self.body, ast.Call))
-        if self.handler.name is None or LETS_GO.intersection(calls):
+        if self.handler.name is None or LETS_GO & called_in(self.body):
             return None
-        if f"{self.handler.name}.__traceback__" in _assigned(self.body):
+        if f"{self.handler.name}.__traceback__" in _named(self.body, ast.Store):
             return None
         return next(
             (each for each in nodes_in(self.body, ast.stmt) if _stores(each, self.handler.name)),
@@ -76,9 +75,9 @@ class Guard:
         ) and _covers(self.handler.body, line)
 
     def _branches(self) -> Iterator[list[ast.stmt]]:
-        assigned = _assigned(self.body)
+        assigned = _named(self.body, ast.Store)
         for statement in self.following:
-            if isinstance(statement, ast.If | ast.While) and assigned & _names(statement.test):
+            if isinstance(statement, ast.If | ast.While) and assigned & _named(statement.test):
                 yield statement.body
                 yield statement.orelse
 
@@ -96,7 +95,7 @@ class Guard:
         first = min(calls, key=lambda node: (node.lineno, node.col_offset))
         before = [
             node
-            for node in ast.walk(self.scope)
+            for node in nodes_in(self.scope, ast.AST)
             if self.handler.lineno <= getattr(node, "lineno", 0) <= first.lineno
         ]
         backward = name_of(first.func) in BACKWARD
@@ -113,7 +112,7 @@ class Guard:
             and function is not None
             and any(
                 name_of(node.func) in BACKWARD or unparsed(node.func) in again
-                for node in nodes_in([function], ast.Call)
+                for node in nodes_in(function, ast.Call)
             )
         )
 
@@ -122,7 +121,7 @@ class Guard:
         """What the tried statements called, where the backward itself ran further inside."""
         calls = [
             node
-            for node in nodes_in([self.tried], ast.Call)
+            for node in nodes_in(self.tried, ast.Call)
             if any(_covers([node], n) for n in self.lines)
         ]
         if BACKWARD.intersection(name_of(node.func) for node in calls):
@@ -145,32 +144,22 @@ def guards(index: Index, lines: Iterable[int], definitions: dict[str, Function])
             continue
         ran = tuple(n for n in wanted if _covers([*tried.body, *handler.body], n))
         if ran:
-            scope, following = _scope(tried, index.parents), _following(tried, index.parents)
-            yield Guard(scope, tried, handler, ran, following, definitions)
+            following = _following(tried, index.parents[tried])
+            yield Guard(index.scope_of(tried), tried, handler, ran, following, definitions)
 
 
 def functions(indices: Iterable[Index]) -> dict[str, Function]:
     """All functions by name, without names that several have."""
-    found: dict[str, Function | None] = {}
-    for node in (node for index in indices for node in index.functions):
-        found[node.name] = None if node.name in found else node
-    return {name: node for name, node in found.items() if node is not None}
+    named = grouped((node.name, node) for index in indices for node in index.functions)
+    return {name: nodes[0] for name, nodes in named.items() if len(nodes) == 1}
 
 
-def _names(node: ast.AST) -> set[str]:
-    """Variables, and attributes as they are written: ``self.failed``."""
-    kinds = ast.Name | ast.Attribute
-    return {unparsed(each) for each in nodes_in([node], ast.expr) if isinstance(each, kinds)}
-
-
-def _assigned(body: Iterable[ast.AST]) -> set[str]:
-    """Variables and attributes that these statements assign, as they are written."""
-    kinds = ast.Name | ast.Attribute
-    return {
-        unparsed(each)
-        for each in nodes_in(body, ast.expr)
-        if isinstance(each, kinds) and isinstance(each.ctx, ast.Store)
-    }
+def _named(outer: Nodes, context: type[ast.expr_context] = ast.expr_context) -> set[str]:
+    """Variables, and attributes as they are written (``self.failed``); ``context``: those that are
+    read or given a value.
+    """
+    named = nodes_in(outer, ast.Name, ast.Attribute)
+    return {unparsed(node) for node in named if isinstance(node.ctx, context)}
 
 
 def _covers(nodes: Iterable[ast.stmt | ast.expr], line: int) -> bool:
@@ -193,14 +182,8 @@ def _speaks_of_memory(nodes: Sequence[ast.AST]) -> bool:
     )
 
 
-def _scope(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Function | ast.Module:
-    while not isinstance(node, Function | ast.Module):
-        node = parents[node]
-    return node
-
-
-def _following(tried: ast.stmt, parents: dict[ast.AST, ast.AST]) -> tuple[ast.stmt, ...]:
-    for _, block in ast.iter_fields(parents[tried]):
+def _following(tried: ast.stmt, outer: ast.AST) -> tuple[ast.stmt, ...]:
+    for _, block in ast.iter_fields(outer):
         if isinstance(block, list) and tried in block:
             return tuple(block[block.index(tried) + 1 :])
     return ()
@@ -240,13 +223,8 @@ def _old_graph(backward: ast.Call, before: list[ast.AST]) -> bool:
     """The backward starts from a value that nothing computed anew since the error."""
     roots = [backward.func.value] if isinstance(backward.func, ast.Attribute) else []
     roots += backward.args
-    forward = [
-        node
-        for root in roots
-        for node in ast.walk(root)
-        if isinstance(node, ast.Call) and name_of(node.func) != "scale"
-    ]
-    return not forward and not set().union(*map(_names, roots), set()) & _assigned(before)
+    forward = called_in(roots) - {"scale"}
+    return not forward and not _named(roots) & _named(before, ast.Store)
 
 
 def _stores(statement: ast.stmt, name: str) -> bool:

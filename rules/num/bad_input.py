@@ -16,6 +16,7 @@ from auditor.evidence.table import Rows
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site
 from auditor.recordings.schema import NormBufferRow
 from auditor.rule import Rule
+from auditor.syntax.index import nodes_in
 
 from .nonfinite import Birth, Nonfinite
 
@@ -182,13 +183,12 @@ def _handed_on(source: Source, dataset: str) -> Site | None:
     """
     return the_only(
         source.site_of(file, node)
-        for file in source.texts
-        for owner in source.nodes(file)
-        if isinstance(owner, ast.ClassDef) and owner.name == dataset
+        for file, owner in source.every(ast.ClassDef)
+        if owner.name == dataset
         for method in owner.body
         if isinstance(method, Function) and method.name in ("__getitem__", "__iter__")
-        for node in ast.walk(method)
-        if isinstance(node, ast.Return | ast.Yield) and node.value is not None
+        for node in nodes_in(method, ast.Return, ast.Yield)
+        if node.value is not None
     )
 
 

@@ -107,6 +107,15 @@ def test_the_list_of_runs_says_what_they_found(folder: Path) -> None:
     assert broken["problem"].startswith("report.json cannot be read: this is not a report")
 
 
+def test_the_list_says_first_how_a_run_ended(folder: Path) -> None:
+    file = folder / "one" / "report.json"
+    report = json.loads(file.read_text())
+    file.write_text(json.dumps(report | {"run": report["run"] | {"outcome": "timeout"}}))
+    two, one = json.loads(ask(Pages(folder), "runs")[2])["runs"]
+    assert one["said"].startswith(f"{one['outcome']}. ") and one["outcome"] != two["outcome"]
+    assert two["said"].startswith("verified: ")
+
+
 @pytest.mark.parametrize("route", ["report", "trace", "findings"])
 @pytest.mark.parametrize("run", ["..", "../secret.json", "one/..", "/etc", "one\0", "", "%2e%2e"])
 def test_no_name_leads_out_of_the_folder(folder: Path, route: str, run: str) -> None:
