@@ -8,7 +8,6 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from itertools import takewhile
 from typing import NamedTuple, TypeVar, overload
 from weakref import WeakKeyDictionary
 
@@ -96,11 +95,6 @@ class Index:
     def scope_of(self, node: ast.AST) -> Function | ast.Module:
         """The innermost function around a node; the module where there is none."""
         return next(each for each in self.up(node) if isinstance(each, Function | ast.Module))
-
-    def loop_of(self, node: ast.AST) -> Loop | None:
-        """The innermost loop around a node, in its function or class; None where there is none."""
-        around = takewhile(lambda each: not isinstance(each, SCOPES), self.up(node))
-        return next((each for each in around if isinstance(each, LOOPS)), None)
 
     def on(self, line: int, *kinds: type[N]) -> Iterator[N]:
         """Nodes of these kinds that cover a line, outer ones first."""
