@@ -323,11 +323,13 @@ def watching(
 ) -> Iterator[Watched]:
     """As :func:`watch`, for a loop in ``file``."""
     from auditor.capture import here
+    from auditor.capture.instruments.notebook_cells import source_path
     from auditor.errors import AuditProblem
 
     watched = Watched()
     if steps < LEAST_WATCHED:
         raise AuditProblem(f"an audit needs at least {LEAST_WATCHED} steps")
+    source_path(file)  # a cell: before the code around it, which has its number too
     with here.alone(), _Work(select, ignore, out) as work:
         plan = work.planned("the watched block", steps, min(5, steps // 5), device).run
         recorder = here.Here(plan.fitted(steps), _own(file))

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from dataclasses import replace
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from auditor.errors import AuditProblem
@@ -41,8 +43,8 @@ def _refuse(words: str) -> NoReturn:
 
 
 CELLS = (
-    "cells of a notebook are in no file: what rules look up in the source (a line, a patch) is not "
-    "seen in them, so that clean says less there; a module that the notebook imports has all of it"
+    "a notebook's cells are in no file: findings in them come without a patch; a module that the "
+    "notebook imports has both"
 )
 
 
@@ -92,8 +94,10 @@ def _cell(shell: Any, line: str, cell: str) -> Report:
 
     given, _ = _parsed(line, cell=True)
     name = given.pop("name")
-    source = shell.transform_cell(cell)
-    file = shell.compile.cache(source, shell.execution_count)
+    source = "\n" + shell.transform_cell(
+        cell
+    )  # lines as the cell counts them: the magic is its first
+    file = shell.compile.cache(source, _number(shell))
     code = compile(source, file, "exec", flags=shell.compile.flags, dont_inherit=True)
     watched: api.Watched | None = None
     try:
@@ -106,6 +110,17 @@ def _cell(shell: Any, line: str, cell: str) -> Report:
             _show(_kept(shell, name, watched.report))
         raise
     return _kept(shell, name, watched.report)
+
+
+def _number(shell: Any) -> int:
+    """The number that the notebook shows beside the cell that runs: IPython counts on before it."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        named = shell.compile.format_code_name(frame.f_code.co_filename)
+        if named is not None:
+            return int(named[1].strip("In[]"))
+        frame = frame.f_back
+    return int(shell.execution_count)
 
 
 def _kept(shell: Any, name: str, report: Report) -> Report:

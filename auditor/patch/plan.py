@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
@@ -16,6 +17,9 @@ from auditor.model import Edit
 from auditor.patch.edits import apply_edits, edit_key
 from auditor.patch.source import Refused
 from auditor.patch.trees import is_beside, is_theirs, joined_diff, leads_out
+
+CELL = re.compile(r"In\[\d+\]")
+"""How a recording names a notebook's cell."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,8 @@ def _by_file(edits: Iterable[Edit]) -> dict[str, list[Edit]]:
 def _readable(path: str, file: str, read: Callable[[str], bytes | None], cwd: str) -> bytes:
     if leads_out(path) and not is_beside(path, cwd):
         raise Refused(f"{path} lies outside the directory of the run")
+    if CELL.fullmatch(path):
+        raise Refused(f"{path} is a notebook's cell: no file holds it")
     raw = read(file)
     if raw is None:
         raise Refused(f"{path} cannot be read")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import linecache
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -43,9 +44,8 @@ def store_sources(folder: Path, cwd: str, files: Iterator[str]) -> dict[str, str
     """
     stored: dict[str, str] = {}
     for file in files:
-        path = Path(on_disk(file))
         try:
-            raw, _ = redaction.redacted(path.read_bytes(), path.suffix)
+            raw, _ = redaction.redacted(content_of(file), Path(file).suffix)
         except OSError:
             continue
         name = f"{content_digest(raw)}-{Path(file).name}".replace("\\", "_")
@@ -63,14 +63,29 @@ def masked_lines(cwd: str, files: Iterable[str]) -> dict[str, list[int]]:
     for file in files:
         with suppress(OSError):
             lines = [
-                each.line
-                for each in redaction.redacted(Path(on_disk(file)).read_bytes(), Path(file).suffix)[
-                    1
-                ]
+                each.line for each in redaction.redacted(content_of(file), Path(file).suffix)[1]
             ]
             if lines:
                 found[path_from(cwd, file)] = lines
     return found
+
+
+def has_content(file: str) -> bool:
+    """Whether :func:`content_of` would find it."""
+    return os.path.isfile(on_disk(file)) or file in linecache.cache
+
+
+def content_of(file: str) -> bytes:
+    """What is in a file, or in a notebook's cell of this process, which ``linecache`` has. Raises
+    ``OSError``.
+    """
+    try:
+        return Path(on_disk(file)).read_bytes()
+    except OSError:
+        lines = linecache.getlines(file)
+        if not lines:
+            raise
+        return "".join(lines).encode()
 
 
 def on_disk(path: str) -> str:

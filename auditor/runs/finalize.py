@@ -21,7 +21,7 @@ from auditor.recordings.schema import (
     SiteRow,
     StepRow,
 )
-from auditor.recordings.sources import SOURCES, masked_lines, on_disk, store_sources
+from auditor.recordings.sources import SOURCES, has_content, masked_lines, store_sources
 from auditor.runs.plan import Plan
 from auditor.syntax.config_files import worth_keeping
 
@@ -230,7 +230,7 @@ def files_of(folder: Path, manifest: Row) -> list[str]:
         files.update(dict.fromkeys(file for file in (row.dataset_file, row.collate_file) if file))
     for rows in (recording.rows(GraphRow), recording.rows(KeptRow)):
         files.update(dict.fromkeys(row.file for row in rows if row.file))
-    return [file for file in files if os.path.isfile(on_disk(file))]
+    return [file for file in files if has_content(file)]
 
 
 def clear(folder: Path) -> None:

@@ -41,10 +41,12 @@ def shell(tmp_path, monkeypatch):
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     config = Config()
     config.HistoryManager.enabled = False
-    made = InteractiveShell(config=config)
+    InteractiveShell.clear_instance()
+    made = InteractiveShell.instance(config=config)
     ran(made, "%load_ext auditor")
     ran(made, TRAINING)
-    return made
+    yield made
+    InteractiveShell.clear_instance()
 
 
 def ran(shell, cell):
@@ -57,7 +59,8 @@ def ran(shell, cell):
 def failed(shell, cell):
     with capture_output() as said:
         result = shell.run_cell(cell)
-    return result.error_in_exec or result.error_before_exec, said.stdout + said.stderr
+    shown = "".join(each.data["text/html"] for each in said.outputs)
+    return result.error_in_exec or result.error_before_exec, shown + said.stdout + said.stderr
 
 
 def codes(report):
@@ -72,6 +75,25 @@ def test_a_cell_is_audited_in_the_notebooks_own_names(shell):
     assert shell.user_ns["number"] == 13 and shell.user_ns["total"] == 3
     assert len(shell.user_ns["kept"]) == 14
     assert "GRAPH001" in report._repr_html_()
+
+
+READING = """
+def log():
+    return float(model(torch.randn(4, 8)).pow(2).mean())
+"""
+
+
+def test_a_finding_is_at_the_line_of_its_cell(shell):
+    shell.run_cell(READING, store_history=True)
+    cell = f"%%audit --steps 10 --select SYNC001,GRAPH001\n{LOOP}    log()\n    kept[-1].item()\n"
+    with capture_output():
+        report = shell.run_cell(cell, store_history=True).result
+    places = {str(each.site) for each in report.findings}
+    assert "In[2]:5" in places, "the line as the cell counts it, its magic the first"
+    shown = report.excerpts["In[2]:5"]
+    assert "kept[-1].item()" in shown.lines[5 - shown.first]
+    assert any(place.startswith("In[1]:") for place in places), "a function of another cell"
+    assert not any(f.remedy and f.remedy.diff for f in report.findings)
 
 
 def test_a_step_is_audited_by_its_name_or_as_an_expression(shell):
@@ -99,7 +121,7 @@ def test_a_target_is_audited_in_its_own_process(shell, monkeypatch):
 def test_what_a_cell_raises_is_raised_behind_its_report(shell):
     error, said = failed(shell, f"%%audit --steps 20 --select NUM\n{LOOP}1 / 0")
     assert isinstance(error, ZeroDivisionError)
-    shown = "the watched block: 20 steps asked for"
+    shown = "20 steps asked for"
     assert shown in said and said.index(shown) < said.index("division by zero")
     error, said = failed(shell, "%%audit\nundefined_name")
     assert isinstance(error, NameError) and "the watched block" not in said
@@ -161,7 +183,7 @@ def test_a_notebook(tmp_path):
     assert (
         "trainer.py:13" in shown.data["text/html"] and "patch</summary>" in shown.data["text/html"]
     )
-    assert "are in no file" in shown.data["text/html"]
+    assert "cells are in no file" in shown.data["text/html"]
     (said,) = book.cells[5].outputs
     assert said.text.startswith("('GRAPH001', 'kept[*] keeps the graph of every step"), (
         "a list of the notebook's own"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from auditor.capture.instruments.variable_paths import Place
-from auditor.recordings.sources import decode_source
+from auditor.recordings.sources import content_of, decode_source
 from auditor.syntax.index import LOOPS
 
 _GROWING_CALLS = frozenset(
@@ -159,11 +159,8 @@ class SourceFile:
     @cached_property
     def stores(self) -> list[Store]:
         """In the order of the source."""
-        if not os.path.isfile(self._file):
-            return []
         try:
-            with open(self._file, "rb") as source:
-                tree = ast.parse(decode_source(source.read()))
+            tree = ast.parse(decode_source(content_of(self._file)))
         except (OSError, SyntaxError, ValueError, RecursionError):
             return []
         reader = _Reader(fresh=self._fresh)

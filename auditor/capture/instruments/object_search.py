@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import dis
 import functools
+import inspect
 import sys
 import types
 import weakref
@@ -369,9 +370,10 @@ def frame_locals(frame: FrameType) -> dict[str, Any]:
     Before Python 3.13 ``f_locals`` is one dictionary for each frame, kept until the function
     returns: it would keep the user's tensors alive, so it is emptied again. It is also what
     ``locals()`` returned to the user, so a function that may have called that is not looked into.
+    The dictionary of a module or a class body is the variables themselves and stays as it is.
     """
     code = frame.f_code
-    if sys.version_info >= (3, 13):
+    if sys.version_info >= (3, 13) or not code.co_flags & inspect.CO_OPTIMIZED:
         return dict(frame.f_locals)
     if _reads_snapshot(code, frame.f_globals):
         return {}

@@ -14,6 +14,7 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import auditor
+from auditor.capture.instruments.notebook_cells import cell_of, source_path
 from auditor.recordings.folder import RecordingWriter
 
 _PACKAGE, *_CHECKOUT = map(os.path.abspath, auditor.__path__)
@@ -109,7 +110,7 @@ class Frames:
         """An absolute path as the recording writes it: of a program that runs in a copy, the
         original's.
         """
-        path = os.path.abspath(file)
+        path = source_path(file)
         return path if self._writer.spelled is None else self._writer.spelled(path)
 
     def is_user(self, file: str) -> bool:
@@ -120,6 +121,8 @@ class Frames:
         return known
 
     def _judge(self, file: str) -> bool:
+        if cell_of(file) is not None:
+            return True
         if file.startswith(("<", *OWN)):
             return False
         path = os.path.abspath(file)
@@ -195,7 +198,7 @@ class Frames:
 
     def site(self, file: str, line: int, function: str) -> int:
         """Site number of a line that is known by name only, as one of another process is."""
-        return self._writer.site(os.path.abspath(file), line, function.replace("<locals>.", ""))
+        return self._writer.site(source_path(file), line, function.replace("<locals>.", ""))
 
     def _register(self, frame: FrameType, via: FrameType | None) -> int:
         code = frame.f_code
@@ -207,7 +210,7 @@ class Frames:
         if via is not None:
             more["via"] = self.library_name(via)
         name = getattr(code, "co_qualname", code.co_name).replace("<locals>.", "")
-        number = self._writer.site(os.path.abspath(code.co_filename), line, name, **more)
+        number = self._writer.site(source_path(code.co_filename), line, name, **more)
         self.places[number] = code, line
         return number
 

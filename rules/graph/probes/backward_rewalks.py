@@ -5,7 +5,6 @@ kept.
 from __future__ import annotations
 
 import inspect
-import os
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -15,6 +14,7 @@ import torch
 
 from auditor.capture.instruments.assignment_sites import Sources
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward, node_of
+from auditor.capture.instruments.notebook_cells import source_path
 from auditor.capture.instruments.object_search import frame_locals, qualified_name
 from auditor.capture.instruments.torch_private.autograd import next_number, number_of
 from auditor.capture.instruments.variable_paths import Place
@@ -113,7 +113,7 @@ class BackwardRewalksProbe(Probe):
     def _name(self, row: RewalkRow, place: Place) -> None:
         found = self._sources.find(place)
         row.name, row.line = f"{found.name}{found.path}", found.line
-        row.file, row.function = os.path.abspath(found.file), found.function
+        row.file, row.function = source_path(found.file), found.function
 
     def backward_ends(self, call: Backward) -> None:
         """Note which variables hold a graph now: what a later call walks may come from them."""

@@ -4,7 +4,6 @@ stay as they are, or unsaved.
 
 from __future__ import annotations
 
-import os
 import sys
 import weakref
 from collections.abc import Iterable
@@ -16,6 +15,7 @@ import torch
 from auditor.capture.instruments.assignment_sites import Found, Sources
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward, node_of, walk
 from auditor.capture.instruments.module_stack import live_modules
+from auditor.capture.instruments.notebook_cells import source_path
 from auditor.capture.instruments.object_search import ObjectSearch
 from auditor.capture.instruments.torch_private.tensors import version_of
 from auditor.capture.instruments.variable_paths import Place
@@ -243,7 +243,7 @@ def _row(
         changed=_changed(leaf.before, _sample(tensor)),
         touched=leaf.touched,
         asked=leaf.asked,
-        file=os.path.abspath(found.file) if found is not None and found.file else None,
+        file=source_path(found.file) if found is not None and found.file else None,
         function=found.function if found is not None else "",
         line=found.line if found is not None else None,
         beside=beside,

@@ -4,7 +4,6 @@ put it there.
 
 from __future__ import annotations
 
-import os
 import sys
 import weakref
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from auditor.capture.instruments.autograd_graph import (
     node_of,
     saved_bytes,
 )
+from auditor.capture.instruments.notebook_cells import source_path
 from auditor.capture.instruments.object_search import ObjectSearch
 from auditor.capture.instruments.torch_private.autograd import CAN_WEIGH
 from auditor.capture.instruments.variable_paths import Place
@@ -169,7 +169,7 @@ class RetainedGraphsProbe(Probe):
         carried = [mark for mark, age in zip(tally.marks, tally.ages, strict=True) if age > 0]
         row = GraphRow(
             root=key,
-            file=os.path.abspath(root.found.file),
+            file=source_path(root.found.file),
             function=root.found.function,
             name=root.found.name,
             path=root.found.path,

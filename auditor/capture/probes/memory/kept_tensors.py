@@ -5,7 +5,6 @@ lists of outputs, banks. Those with a graph are another probe's.
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from numbers import Integral
@@ -16,6 +15,7 @@ import torch
 
 from auditor.capture.instruments.assignment_sites import Sources
 from auditor.capture.instruments.autograd_graph import node_of
+from auditor.capture.instruments.notebook_cells import source_path
 from auditor.capture.instruments.object_search import ObjectSearch
 from auditor.capture.instruments.plain_tensor import bytes_kept
 from auditor.capture.instruments.variable_paths import Place
@@ -83,7 +83,7 @@ class KeptTensorsProbe(Probe):
             self.context.add(
                 KeptRow(
                     root=found.root,
-                    file=os.path.abspath(found.file),
+                    file=source_path(found.file),
                     function=found.function,
                     name=found.name,
                     path=found.path,

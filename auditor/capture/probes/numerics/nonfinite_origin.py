@@ -16,6 +16,7 @@ import torch
 from auditor.capture.instruments.dispatch_modes import enter_dispatch, run_compiled_code_eagerly
 from auditor.capture.instruments.module_stack import Modules
 from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.notebook_cells import source_path
 from auditor.capture.instruments.torch_private.autograd import ENGINE, current_node
 from auditor.capture.instruments.torch_private.compiler import CALL_OF_A_MODULE
 from auditor.capture.instruments.torch_private.data import LoaderIterator, dataset_of
@@ -110,7 +111,7 @@ class Position:
         if frame is None:
             return None, None
         return self._frames.number(frame), (
-            os.path.abspath(frame.f_code.co_filename),
+            source_path(frame.f_code.co_filename),
             frame.f_lineno,
         )
 

@@ -120,12 +120,12 @@ class Stack:
         return known
 
     def _judge(self, file: str) -> int:
+        if self._frames.is_user(file):
+            return _USER
         if (
             file.startswith(("<", *OWN)) or f"{os.sep}torchinductor_" in file
         ):  # code that the compiler wrote
             return _SKIP
-        if self._frames.is_user(file):
-            return _USER
         name = torch_name(file)
         if name.startswith((*_PLUMBING, *_SURFACE)):
             return _SKIP

@@ -557,6 +557,13 @@ def test_a_function_is_looked_into_unless_it_may_read_its_own_snapshot(
     assert ("thing" in found) == seen
 
 
+def test_the_variables_of_a_module_stay_as_they_are(tmp_path: Path) -> None:
+    seen: list[dict[str, object]] = []
+    module = {"read": lambda: seen.append(frame_locals(sys._getframe(1))), "thing": 1}
+    exec("read()\nleft = thing", module)
+    assert seen[0]["thing"] == 1 and module["left"] == 1
+
+
 def test_locals_are_read_and_nothing_is_left(tmp_path: Path) -> None:
     source = """
     from sys import getrefcount
