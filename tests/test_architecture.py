@@ -109,6 +109,7 @@ MAY: dict[str, set[str]] = {
         "rule",
         "runs",
         "timeline",
+        "user_cache",
     },
     "api": {
         "amounts",

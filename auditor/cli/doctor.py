@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +22,8 @@ from typing import Any, Literal
 from auditor import __version__, amounts
 from auditor.cli import console
 from auditor.errors import AuditProblem, fault, signal_told
+from auditor.extensions import extension
+from auditor.user_cache import user_cache
 
 SCHEMA = "audit-doctor/1"
 PATIENCE_S = 120.0
@@ -76,6 +79,39 @@ def doctor(*, form: str) -> int:
         if check.remedy:
             console.say(f"      -> {check.remedy}")
     return 0
+
+
+def clean() -> int:
+    """Remove what audits keep outside ``--out``, and say what: the null device and columns of traces
+    in the cache, and what processes that were watched left of requests. Nothing else that lies
+    there is touched.
+    """
+    cache, room = user_cache(), extension("longrun.requests").swept()
+    kept = [] if cache is None else [cache / "nulldevice", *sorted(cache.glob("*.columns"))]
+    removed = 0
+    for path in [*kept, *([room] if room is not None else [])]:
+        if not os.path.lexists(path):
+            continue
+        size = _bytes_of(path)
+        try:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        except OSError as error:
+            raise AuditProblem(f"{path} cannot be removed: {error.strerror}") from None
+        removed += size
+        console.say(f"removed {path} ({amounts.size(size)})")
+    if cache is not None:
+        with suppress(OSError):
+            cache.rmdir()  # only where nothing else lies in it
+    console.say(f"{amounts.size(removed)} removed" if removed else "nothing to remove")
+    return 0
+
+
+def _bytes_of(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() and not path.is_symlink() else [path]
+    return sum(each.lstat().st_size for each in files if each.is_symlink() or each.is_file())
 
 
 # -- torch, in a process of its own ----------------------------------------------------------------
@@ -191,7 +227,9 @@ def _gpu(facts: Facts | None) -> Check:
     if not (facts["cuda"] or facts["hip"]):
         if there:
             said = f"torch is a CPU build{_listed(there)}"
-            return Check(name, "no", said, f"{sys.executable} -m pip install --upgrade torch")
+            same = facts["version"].partition("+")[0]  # the same release with CUDA: PyPI's own
+            install = f"{sys.executable} -m pip install --force-reinstall"
+            return Check(name, "no", said, f"{install} torch=={same}")
         return Check(name, "no", "none was found, and torch is a CPU build: rehearsed instead")
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     if there and hidden is not None and not hidden.strip("-1, "):

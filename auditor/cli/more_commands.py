@@ -231,8 +231,13 @@ def view(**options: Any) -> None:
     show_default=True,
     help="Format of the result.",
 )
+@click.option(
+    "--clean",
+    is_flag=True,
+    help="Remove what audits keep outside their --out: the null device and traces in the cache.",
+)
 @DEBUG
-def doctor(form: str, debug: bool) -> None:
+def doctor(form: str, clean: bool, debug: bool) -> None:
     """Say what is installed, what can be looked at on this machine, and which command adds the
     rest.
 
@@ -240,7 +245,7 @@ def doctor(form: str, debug: bool) -> None:
     """
     from auditor.cli import doctor as command
 
-    sys.exit(command.doctor(form=form))
+    sys.exit(command.clean() if clean else command.doctor(form=form))
 
 
 @click.command(cls=PlainCommand, short_help="Ask a watched training process for a look.")

@@ -21,6 +21,9 @@ from auditor.model.forecasts import FILE
 PARENT = "audits"
 """Where results go for which no folder was named."""
 
+LAST = "last"
+"""Name there of a link to the last results."""
+
 WRITTEN = (
     "report.json",
     "report.html",
@@ -89,6 +92,21 @@ def claimed(folder: Path) -> bool:
     except OSError:
         os.close(number)
     return True
+
+
+def point_last(folder: Path) -> None:
+    """Make ``audits/last`` lead to a folder of ``audits``, for scripts and hooks. A file system
+    without links has none, and what somebody else put there stays.
+    """
+    last = Path(PARENT) / LAST
+    if folder.parent.resolve() != last.parent.resolve() or (
+        last.exists() and not last.is_symlink()
+    ):
+        return
+    fresh = last.with_name(f".{LAST}-{os.getpid()}")
+    with suppress(OSError):
+        fresh.symlink_to(folder.name, target_is_directory=True)
+        os.replace(fresh, last)
 
 
 def refuse_others_files(folder: Path) -> None:

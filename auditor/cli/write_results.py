@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from auditor.cli import console
+from auditor.cli import console, out_folder
 from auditor.errors import AuditProblem
 from auditor.evidence.snapshot.unpickle import no_collections
 from auditor.evidence.table import Evidence
@@ -204,6 +204,7 @@ def deliver(
     with contextlib.suppress(OSError):  # said below, after the table
         out.mkdir(parents=True, exist_ok=True)
         write_whole(out / "report.json", catalogue.renderer("json").render(report))
+        out_folder.point_last(out)
     if not quiet:
         show(report, err=bool(asked))
     whole = report

@@ -115,7 +115,11 @@ def test_why_there_is_no_gpu(monkeypatch):
     assert "no NVIDIA driver" in told().said
     here = "GPU 0: NVIDIA H200"
     cpu = told(here, cuda=None)
-    assert cpu.status == "no" and here in cpu.said and cpu.remedy.endswith("--upgrade torch")
+    assert (
+        cpu.status == "no"
+        and here in cpu.said
+        and cpu.remedy.endswith("--force-reinstall torch==2.13.0")
+    )
     assert not told("", cuda=None).remedy
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert told(here).remedy == "unset CUDA_VISIBLE_DEVICES" and not told().remedy
@@ -160,3 +164,47 @@ def test_results_need_room(tmp_path, monkeypatch):
 
 def test_a_gpu_needs_no_null_device():
     assert doctor._null_device({**FACTS, "devices": [H200]}).said.startswith("not needed")
+
+
+@pytest.fixture
+def left(tmp_path, monkeypatch):
+    """A cache as audits leave it, with a file of somebody else's, and the folder of requests."""
+    cache, room = tmp_path / "cache", tmp_path / "room"
+    (cache / "nulldevice" / "built").mkdir(parents=True)
+    (cache / "nulldevice" / "built" / "libcuda.so").write_bytes(bytes(2000))
+    (cache / "1a.columns").write_bytes(bytes(3000))
+    (cache / "notes.txt").write_text("mine")
+    room.mkdir(mode=0o700)
+    monkeypatch.setenv("AUDIT_CACHE_DIR", str(cache))
+    monkeypatch.setattr("auditor.extensions.longrun.requests.room", lambda: room)
+    return cache, room
+
+
+def test_clean_removes_what_audits_keep_and_nothing_else(left, capsys):
+    cache, room = left
+    (room / "1-0.watched").write_text("{}")  # process 1 began at another time
+    assert doctor.clean() == 0
+    assert [each.name for each in cache.iterdir()] == ["notes.txt"] and not room.exists()
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == 4 and "nulldevice" in said[0] and said[-1] == "4.88 KiB removed"
+    (cache / "notes.txt").unlink()
+    assert doctor.clean() == 0 and not cache.exists()
+    assert capsys.readouterr().out == "nothing to remove\n"
+
+
+def test_clean_leaves_the_requests_of_a_process_that_runs(left):
+    from auditor.extensions.longrun import requests
+
+    own = left[1] / f"{os.getpid()}-{requests.began(os.getpid())}.watched"
+    own.write_text("{}")
+    doctor.clean()
+    assert own.exists()
+
+
+def test_clean_does_not_follow_a_link(left, tmp_path):
+    cache, _ = left
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "file").touch()
+    (cache / "2b.columns").symlink_to(tmp_path / "theirs")
+    doctor.clean()
+    assert (tmp_path / "theirs" / "file").exists() and not os.path.lexists(cache / "2b.columns")

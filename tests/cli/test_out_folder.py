@@ -82,3 +82,18 @@ def test_the_table_is_shown_though_the_disk_is_full(
     assert shown.out.startswith("{")
     assert audit("analyze", str(trace)) == 2
     assert "KERN001" in capsys.readouterr().out
+
+
+def test_last_leads_to_the_newest_results_and_replaces_nothing_of_others(
+    trace: Path, tmp_path: Path
+) -> None:
+    assert audit("analyze", str(trace), "--out", "audits/first") == 0
+    assert audit("analyze", str(trace), "--out", "audits/second") == 0
+    last = tmp_path / "audits" / "last"
+    assert last.is_symlink() and last.resolve() == tmp_path / "audits" / "second"
+    assert audit("analyze", str(trace), "--out", "elsewhere") == 0
+    assert last.resolve().name == "second"
+    last.unlink()
+    last.mkdir()
+    assert audit("analyze", str(trace), "--out", "audits/third") == 0
+    assert not last.is_symlink() and not any(last.iterdir())

@@ -136,6 +136,17 @@ def taken(path: Path) -> bool:
     return True
 
 
+def swept() -> Path | None:
+    """The folder, if it is ours and nothing that runs has a file in it; what ended processes left is
+    removed.
+    """
+    folder = room()
+    if not is_ours(folder):
+        return None
+    _sweep(folder)
+    return None if any(folder.iterdir()) else folder
+
+
 def _sweep(folder: Path) -> None:
     """Remove what processes left that did not end in order."""
     with suppress(OSError):
