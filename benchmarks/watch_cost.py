@@ -2,7 +2,7 @@
 against the same loop without, in turn.
 
     OMP_NUM_THREADS=1 python benchmarks/watch_cost.py [rounds] [ms]
-    OMP_NUM_THREADS=1 python benchmarks/watch_cost.py alone [rounds]
+    OMP_NUM_THREADS=1 python benchmarks/watch_cost.py alone [rounds] [ms]
     OMP_NUM_THREADS=1 python benchmarks/watch_cost.py long [steps]
 
 The step is a small model that trains, stretched to ``ms`` (20) by more layers. A round is four
@@ -42,8 +42,8 @@ import auditor  # noqa: E402
 from auditor.extensions.longrun.meter import host_bytes  # noqa: E402
 
 BLOCK = 8
-SETTLED, LONE = 10, 260
-"""Of 20 ms each: five seconds, in which everything that comes by the clock comes once."""
+SETTLED_S, LONE_S = 0.2, 5.2
+"""In five seconds everything that comes by the clock comes once."""
 
 
 def trained(layers: int) -> Callable[[], torch.Tensor]:
@@ -140,6 +140,7 @@ def alone(rounds: int, ms: float) -> None:
         time.sleep(ms / 1e3)
         optimizer.step()
 
+    settled, lone = (max(1, round(1e3 * each / ms)) for each in (SETTLED_S, LONE_S))
     added: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(rounds):
@@ -147,13 +148,13 @@ def alone(rounds: int, ms: float) -> None:
             for watched in (True, False, False, True):
                 watch = auditor.watch(every=10**9, out=folder) if watched else None
                 with watch or contextlib.nullcontext():
-                    for _ in range(SETTLED):
+                    for _ in range(settled):
                         step()
                     begin = time.thread_time()
-                    for _ in range(LONE):
+                    for _ in range(lone):
                         step()
                     seen[watched] += time.thread_time() - begin
-            added.append(1e6 * (seen[True] - seen[False]) / (2 * LONE))
+            added.append(1e6 * (seen[True] - seen[False]) / (2 * lone))
     told(f"added to a step of {ms:g} ms", added, "us", 2)
     told("of its time", [each / ms / 10 for each in added], "%", 4)
 
@@ -186,7 +187,8 @@ def long(steps: int) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     if sys.argv[1:2] == ["alone"]:
-        alone(int(sys.argv[2]) if len(sys.argv) > 2 else 12, 20.0)
+        given = sys.argv[2:]
+        alone(int(given[0]) if given else 12, float(given[1]) if len(given) > 1 else 20.0)
     elif sys.argv[1:2] == ["long"]:
         long(int(sys.argv[2]) if len(sys.argv) > 2 else 20_000)
     else:

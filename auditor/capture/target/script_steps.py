@@ -84,6 +84,9 @@ class StepFinder:
         self._within: Counter[int] = Counter()
         self._whole: Counter[int] = Counter()
         self._counting = False
+        # Of torch, which a script imports itself once its environment is set: of install().
+        self._capturing: Callable[[], bool] = lambda: False
+        self._running_backward: Callable[[], int] = lambda: -1
         self.optimizer_steps = 0
 
     @property
@@ -121,7 +124,11 @@ class StepFinder:
         )
 
         from auditor.capture.instruments.compiled_code import COMPILED_CODE
+        from auditor.capture.instruments.torch_private.autograd import running_backward
         from auditor.capture.instruments.torch_private.compiler import NOTHING, STEPPED, traced_as
+        from auditor.capture.probes.optim.optimizer_hooks import capturing
+
+        self._capturing, self._running_backward = capturing, running_backward
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> Any:
             return self._before_step(args, kwargs)
@@ -183,13 +190,16 @@ class StepFinder:
         return counted
 
     def _after_step(self, optimizer: Any) -> None:
-        from auditor.capture.probes.optim.optimizer_hooks import (
-            capturing,
-        )  # here: the script sets its environment first, then imports torch itself
-
-        if capturing():
+        if self._capturing():
             # the step is being recorded into a CUDA graph: to end it here would break the user's
             # capture
+            return
+        if id(optimizer) == self._boundary and len(self._named) == 1:
+            # One optimizer, as nearly always: there is nothing to tell apart, and of a long run
+            # each step pays for this.
+            self.optimizer_steps += 1
+            self._stepped = True
+            self._reached()
             return
         if not self.optimizer_steps:
             self._by_hand.stop()
@@ -230,13 +240,11 @@ class StepFinder:
         self._within.clear()
 
     def _reached(self) -> None:
-        import torch
-
-        from auditor.capture.instruments.torch_private.autograd import running_backward
-
-        if running_backward() == -1:
+        if self._running_backward() == -1:
             self._on_step()
             return
+        import torch
+
         self._due = True
         if not self._waits:
             self._waits = True

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import isfinite
 from statistics import median
 from typing import Any
@@ -39,13 +41,23 @@ class _Memory:
         self.name, self.key = name, key
         self.course = Course(MEMORY)
         self.samples = Samples()
+        self._times: deque[float] = deque(maxlen=MEMORY.window + MEMORY.last)
+        self.known = False
+        """Whether it was said that it grows."""
 
     def add(self, value: int, now: float) -> Told | None:
         self.samples.add(value, now)
+        times = self._times
+        times.append(now)
         departed = self.course.add(value)
         if departed is None:
             return None
+        growth = _ramp(departed, tuple(times)[-len(departed.readings) :])
+        if growth is not None:
+            self.samples.was_told(growth)
+            return self._growing(growth)
         self.samples.restart()
+        self.known = False
         before, after = amounts.size(departed.before), amounts.size(departed.now)
         what = f"{self.name} memory went from {before} to {after}"
         return Told("memory", what, {"which": self.key, **_numbers(departed)})
@@ -54,15 +66,18 @@ class _Memory:
         """A look has ended, and left so many bytes more than there were."""
         self.samples.leave_out(added)
         self.course.restart()
+        self._times.clear()
 
     def grown(self) -> Told | None:
-        growth = self.samples.grown()
+        return self._growing(self.samples.grown())
+
+    def _growing(self, growth: Growth | None) -> Told | None:
         if growth is None:
             return None
-        minutes = growth.seconds / 60
+        verb, self.known = "still grows" if self.known else "grows", True
         what = (
-            f"{self.name} memory grows: {amounts.size(growth.bytes)} in {minutes:,.0f} minutes "
-            f"({amounts.size(growth.per_hour)} an hour)"
+            f"{self.name} memory {verb}: {amounts.size(growth.bytes)} in "
+            f"{growth.seconds / 60:.3g} minutes ({amounts.size(growth.per_hour)} an hour)"
         )
         facts = {"which": self.key, "bytes": round(growth.bytes), "low": round(growth.low)}
         return Told("growth", what, {**facts, "seconds": round(growth.seconds)})
@@ -225,6 +240,8 @@ class Departure:
     before: float
     now: float
     limit: float
+    readings: tuple[float, ...] = ()
+    """All that it was told by, oldest first."""
 
 
 class Course:
@@ -251,8 +268,9 @@ class Course:
         off = [each for each in recent if each > limit]
         if len(off) < asked.needed:
             return None
+        readings = tuple(values)
         self.restart()
-        return Departure(before, median(off), limit)
+        return Departure(before, median(off), limit, readings)
 
     def _limit(self) -> tuple[float, float]:
         asked = self.threshold
@@ -301,6 +319,24 @@ class Growth:
         return 3600 * self.bytes / self.seconds
 
 
+JUMP = 0.5
+"""Share of a rise that comes between two readings, from which it is a jump."""
+
+
+def _ramp(departed: Departure, times: Sequence[float]) -> Growth | None:
+    """The growth of a series that rose to its new level in many readings; None of one that jumped."""
+    from auditor.evidence.recorded.trend import Trend
+
+    readings = departed.readings
+    low = max(at for at, each in enumerate(readings) if each <= departed.before)
+    rising = readings[low:]
+    rise = rising[-1] - rising[0]
+    slope = Trend(rising).slope
+    if slope is None or max(b - a for a, b in pairwise(rising)) >= JUMP * rise:
+        return None
+    return Growth(rise, times[-1] - times[low], max(0.0, slope.low) * (len(rising) - 1))
+
+
 class Samples:
     """A series of bytes over a run, and what was told of it."""
 
@@ -329,6 +365,10 @@ class Samples:
         if len(self._values) >= KEPT:
             del self._values[1::2]
             self._stride *= 2
+
+    def was_told(self, growth: Growth) -> None:
+        """So much growth is known: it is told again when it has doubled."""
+        self._told = growth.bytes
 
     def grown(self) -> Growth | None:
         """How it grows; None where it does not, cannot be told, or was told and has not doubled."""

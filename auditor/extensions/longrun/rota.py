@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass
 
 COOL_DOWN_S = 600.0
-"""Between two looks for departures, and between two warnings of one kind."""
+"""Between two looks for departures of one kind, and between two warnings of one kind."""
 
 PER_HOUR = 6
 """Looks for departures in any hour."""
@@ -30,13 +30,14 @@ class Rota:
     cool_down: float = COOL_DOWN_S
     per_hour: int = PER_HOUR
     asked: bool = False
-    departed: str = ""
 
     def __post_init__(self) -> None:
         self._next = self.every
         self._allowed = {"every": self.began, "departed": self.began}
         self._spent = {"every": 0.0, "departed": 0.0}
         self._kind = ""
+        self._waiting: dict[str, str] = {}
+        self._looked: dict[str, float] = {}
         self._departures: deque[float] = deque(maxlen=max(1, self.per_hour))
         self.held_back = 0
         self.added = 0.0
@@ -46,40 +47,46 @@ class Rota:
         """Somebody wants a look."""
         self.asked = True
 
-    def depart(self, why: str, now: float) -> bool:
-        """The run has departed from its course; whether there will be a look."""
-        if self.departed:
-            return True
+    def depart(self, kind: str, why: str, now: float) -> bool:
+        """The run has departed from its course, as ``kind`` says; whether there will be a look. One
+        that only the budget or the hour holds back comes when they allow it.
+        """
+        last = self._looked.get(kind)
+        if self.per_hour < 1 or (last is not None and now - last < self.cool_down):
+            self.held_back += 1
+            return False
+        self._waiting.setdefault(kind, why)
         if not self._free(now):
             self.held_back += 1
             return False
-        self.departed = why
         return True
 
     def _free(self, now: float) -> bool:
-        if now < self._allowed["departed"] or self.per_hour < 1:
-            return False
         last = self._departures
-        if last and now - last[-1] < self.cool_down:
-            return False
-        return len(last) < self.per_hour or now - last[0] >= HOUR_S
+        full = len(last) == self.per_hour and now - last[0] < HOUR_S
+        return now >= self._allowed["departed"] and not full
 
     def due(self, step: int, now: float) -> str:
         """Why the next steps are to be looked at; empty if they are not."""
         if self.asked:
             return "asked for"
-        if self.departed:
-            return self.departed
+        if self._waiting and self._free(now):
+            return next(iter(self._waiting.values()))
         if step >= self._next and now >= self._allowed["every"]:
             return f"every {self.every:,} steps"
         return ""
 
     def begun(self, step: int, now: float) -> None:
         """A look begins, or cannot: the next one is as far away."""
-        self._kind = "" if self.asked else "departed" if self.departed else "every"
-        if self._kind == "departed":
+        self._kind = "every"
+        if self.asked:
+            self._kind = ""
+        elif self._waiting and self._free(now):
+            self._kind = "departed"
             self._departures.append(now)
-        self.asked, self.departed = False, ""
+            self._looked.update(dict.fromkeys(self._waiting, now))
+        self._waiting.clear()  # a look shows all that is the matter
+        self.asked = False
         self._next = step + self.every
 
     def ended(self, added: float) -> None:

@@ -259,7 +259,7 @@ class LongRun:
         """The run has departed from its course."""
         if told is None:
             return
-        looks = self._rota.depart(told.what, self._clock())
+        looks = self._rota.depart(told.kind, told.what, self._clock())
         self._journal.add(told.kind, self.steps, what=told.what, looks=looks, **told.facts)
         self._warn(told.kind, f"step {self.steps:,}: {told.what}")
 

@@ -22,6 +22,7 @@ from auditor.extensions.longrun.observer import (
     Observer,
     Samples,
     Threshold,
+    _Memory,
 )
 from auditor.extensions.longrun.rota import HOUR_S, Rota
 
@@ -145,6 +146,36 @@ def test_of_much_memory_it_is_a_share(total, fires):
     assert bool(grown(rising(96, total / 95, start=100_000 * MIB))) is fires
 
 
+def remembered(values, seconds=5.0):
+    """What is said of host memory that is read every five seconds."""
+    memory, found = _Memory("host", "host"), []
+    for number, value in enumerate(values):
+        now = number * seconds
+        found.append(memory.add(int(value), now))
+        if number % 12 == 11:
+            found.append(memory.grown())
+    return [each for each in found if each is not None]
+
+
+def test_a_leak_grows_and_goes_on_growing_and_is_no_jump():
+    """Calm for five minutes, then 25 MiB more with each reading."""
+    found = remembered([*rising(60, 0), *rising(300, 25 * MIB)])
+    assert {each.kind for each in found} == {"growth"} and len(found) >= 3
+    assert "memory grows" in found[0].what
+    assert all("still grows" in each.what for each in found[1:])
+    assert found[0].facts["bytes"] < 400 * MIB, "long before five minutes of it"
+    an_hour = 3600 * found[0].facts["bytes"] / found[0].facts["seconds"]
+    assert an_hour == pytest.approx(720 * 25 * MIB, rel=0.15)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_jump_is_no_growth(parts):
+    calm = rising(60, 0)
+    between = [1400 * MIB] if parts == 2 else []
+    (jump,) = remembered([*calm, *between, *rising(60, 0, start=1800 * MIB)])
+    assert jump.kind == "memory" and "went from" in jump.what
+
+
 def test_what_levels_off_or_only_varies_does_not_grow():
     draw = random.Random(2)
     first = rising(40, 10 * MIB)
@@ -250,7 +281,7 @@ def test_departures_have_a_cool_down_and_a_bound():
     rota = Rota(10**9, 1.0, 0.0, cool_down=100.0, per_hour=3)
     looks = []
     for now in range(0, int(HOUR_S) + 500, 10):
-        rota.depart("slow", float(now))
+        rota.depart("step time", "slow", float(now))
         if rota.due(now, float(now)):
             rota.begun(now, float(now))
             looks.append(now)
@@ -258,15 +289,34 @@ def test_departures_have_a_cool_down_and_a_bound():
     assert rota.held_back > 300
 
 
+def test_a_second_problem_is_looked_at_while_the_first_cools_down():
+    rota = Rota(10**9, 1.0, 0.0, cool_down=100.0)
+    assert rota.depart("step time", "slow", 0.0)
+    rota.begun(0, 0.0)
+    rota.ended(0.0)
+    assert not rota.depart("step time", "slower", 50.0)
+    assert rota.depart("growth", "memory grows", 50.0)
+    assert rota.due(1, 50.0) == "memory grows"
+
+
+def test_what_the_budget_holds_back_is_looked_at_when_it_allows_that():
+    rota = Rota(10**9, 0.01, 0.0)
+    assert rota.depart("step time", "slow", 0.0)
+    rota.begun(0, 0.0)
+    rota.ended(5.0)
+    assert not rota.depart("growth", "memory grows", 100.0)
+    assert rota.due(1, 499.0) == "" and rota.due(1, 500.0) == "memory grows"
+
+
 def test_departures_and_looks_by_the_way_have_budgets_of_their_own():
     rota = Rota(100, 0.01, 0.0, cool_down=0.0)
     assert taken(rota, 100, cost=5.0) == [100]
     assert taken(rota, 400, cost=0.0) == [], "not before 500 s"
-    assert rota.depart("slow", 101.0)
+    assert rota.depart("step time", "slow", 101.0)
     rota.begun(101, 101.0)
     rota.ended(3.0)
-    assert not rota.depart("slow", 299.0)
-    assert rota.depart("slow", 300.0)
+    assert not rota.depart("step time", "slow", 299.0)
+    assert rota.depart("step time", "slow", 300.0)
     assert rota.added == 8.0
 
 
@@ -274,9 +324,11 @@ def test_who_asks_gets_a_look_at_once_and_nobody_pays_for_it():
     rota = Rota(100, 0.001, 0.0)
     assert taken(rota, 100, cost=50.0) == [100]
     rota.ask()
-    assert rota.depart("slow", 101.0)
+    assert rota.depart("step time", "slow", 101.0)
     assert rota.due(101, 101.0) == "asked for"
     rota.begun(101, 101.0)
     rota.ended(50.0)
     assert rota.due(102, 102.0) == ""
-    assert rota.depart("slow", 103.0), "the look that was asked for was none for a departure"
+    assert rota.depart("step time", "slow", 103.0), (
+        "the look that was asked for was none for a departure"
+    )
