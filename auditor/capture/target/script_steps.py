@@ -134,7 +134,10 @@ class StepFinder:
             return self._before_step(args, kwargs)
 
         def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-            COMPILED_CODE.outside(lambda: self._after_step(optimizer))
+            if COMPILED_CODE.tells_of_calls:
+                COMPILED_CODE.outside(lambda: self._after_step(optimizer))
+            else:
+                self._after_step(optimizer)
 
         for handle in (
             register_optimizer_step_pre_hook(traced_as(before, NOTHING)),

@@ -63,9 +63,18 @@ class Beats:
         if not self._running:
             self.restart(now)
             return False
+        self.note(now)
+        return now >= self.ends
+
+    def note(self, now: float) -> None:
+        """A step ended within the beat."""
         self._fresh.append(now - self._last)
         self._last = now
-        return now - self._began >= BEAT_S
+
+    @property
+    def ends(self) -> float:
+        """When the beat is over: with the first step after that."""
+        return self._began + BEAT_S
 
     def taken(self, now: float) -> float:
         """The beat's mean step time; the next one begins."""

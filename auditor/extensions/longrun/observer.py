@@ -87,7 +87,7 @@ class Observer:
     """Step times, counters and losses of a run. Nothing in it waits for a device."""
 
     def __init__(self) -> None:
-        self._beats = Beats()
+        self.beats = Beats()
         self._step_time = Course(STEP_TIME)
         self._loss = Course(LOSS)
         self._losses: list[float] = []
@@ -101,11 +101,11 @@ class Observer:
 
     def step(self, now: float) -> bool:
         """A step has ended; whether :meth:`beat` is to be called."""
-        return self._beats.step(now)
+        return self.beats.step(now)
 
     def beat(self, now: float) -> list[Told]:
         """What has departed from its course since the last beat."""
-        mean = self._beats.taken(now)
+        mean = self.beats.taken(now)
         self.typical_s = mean if not self.typical_s else 0.9 * self.typical_s + 0.1 * mean
         found = [self._slower(self._step_time.add(mean)), *self._heard()]
         if now - self._read_at >= COUNTERS_S:
@@ -128,7 +128,7 @@ class Observer:
 
     def resumed(self, now: float) -> None:
         """A look has ended: what it took and holds is not the program's."""
-        self._beats.restart(now)
+        self.beats.restart(now)
         before, read = self._counters, counters()
         if before is not None:
             self._host.resumed((read.host or 0) - (before.host or 0))
@@ -138,7 +138,7 @@ class Observer:
 
     def facts(self) -> dict[str, float | int | None]:
         """Numbers of the run so far: step times since it began, and memory as it was read last."""
-        times, read = self._beats.times, self._counters
+        times, read = self.beats.times, self._counters
         return {
             "step_ms": round(1e3 * self.typical_s, 3),
             "step_ms_p50": round(1e3 * times.at(0.5), 3),

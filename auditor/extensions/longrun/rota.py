@@ -32,7 +32,8 @@ class Rota:
     asked: bool = False
 
     def __post_init__(self) -> None:
-        self._next = self.every
+        self.next_step = self.every
+        """No look of ``every`` is due before it."""
         self._allowed = {"every": self.began, "departed": self.began}
         self._spent = {"every": 0.0, "departed": 0.0}
         self._kind = ""
@@ -72,7 +73,7 @@ class Rota:
             return "asked for"
         if self._waiting and self._free(now):
             return next(iter(self._waiting.values()))
-        if step >= self._next and now >= self._allowed["every"]:
+        if step >= self.next_step and now >= self._allowed["every"]:
             return f"every {self.every:,} steps"
         return ""
 
@@ -87,7 +88,7 @@ class Rota:
             self._looked.update(dict.fromkeys(self._waiting, now))
         self._waiting.clear()  # a look shows all that is the matter
         self.asked = False
-        self._next = step + self.every
+        self.next_step = step + self.every
 
     def ended(self, added: float) -> None:
         """It took so many seconds more than its steps would have."""
