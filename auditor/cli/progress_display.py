@@ -21,6 +21,9 @@ FIRST_S, LEAST_S, SILENCE_S = 3.0, 4.0, 15.0
 nor in one pass than the third.
 """
 
+STILL_S, STILL_STEPS = 15.0, 5
+"""Without a step for so long, and for as long as so many steps take, nobody knows what is left."""
+
 COSTS = {"trace": 1.7, "loud": 1.2, "memory": 1.2, "numbers": 4.0, "origin": 6.0, "replay": 2.0}
 """How many times as long a step takes with a pass's instruments, by docs/overhead.md; one of those
 not named takes as long as it is.
@@ -57,7 +60,7 @@ class Estimate:
         self.run = RUNS.get(run, run)
         self.passes: list[tuple[str, int]] = []
         self.name, self.done, self.steps = "", 0, 0
-        self.began = self._pass_began = self._first_done = self._now()
+        self.began = self._pass_began = self._first_done = self._seen = self._now()
         self._per_step: float | None = None
 
     def step(self, name: str, done: int, steps: int) -> None:
@@ -68,6 +71,7 @@ class Estimate:
         if name != self.name or done == 1:
             self._first_done = now
         self.name, self.done, self.steps = name, done, steps
+        self._seen = now
         taken = self._of_this_pass()
         if taken is not None:
             self._per_step = taken / COSTS.get(name, 1.0)
@@ -105,15 +109,18 @@ class Estimate:
         said = (
             f"{words}: {amounts.pass_named(self.name)}" if words else amounts.pass_named(self.name)
         )
+        said = f"{said}, step {self.done} of {self.steps}"
+        still = self._now() - self._seen
+        usual = (self._per_step or 0.0) * COSTS.get(self.name, 1.0)
+        if still >= max(STILL_S, STILL_STEPS * usual):
+            return f"{said}, no step for {about(still)}"
         left = self.left
         then = (
             ", then the rehearsal"
             if self._rehearses and not self.run and "memory" not in names
             else ""
         )
-        return f"{said}, step {self.done} of {self.steps}" + (
-            f", {about(left)} left{then}" if left is not None else ""
-        )
+        return said + (f", {about(left)} left{then}" if left is not None else "")
 
 
 def about(seconds: float) -> str:
@@ -200,6 +207,10 @@ class Bar:
         self._estimate.step(name, done, steps)
         self._bar.update(self._task, description=str(self._estimate), completed=done, total=steps)
 
+    def tick(self) -> None:
+        """Say so where no step comes."""
+        self._bar.update(self._task, description=str(self._estimate))
+
 
 class Steps:
     """Remembers how far a run is, for :func:`working`."""
@@ -238,10 +249,12 @@ def shown(*, quiet: bool, rehearses: bool = False) -> Iterator[tuple[Any, Callab
             TimeElapsedColumn(),
         )
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            yield (
-                Bar(bar, rehearses=rehearses),
-                lambda text: bar.console.print(_last_line(text), markup=False, highlight=False),
-            )
+            drawn = Bar(bar, rehearses=rehearses)
+            with _every_second(drawn.tick):
+                yield (
+                    drawn,
+                    lambda text: bar.console.print(_last_line(text), markup=False, highlight=False),
+                )
     else:
         lines = Lines(lambda text: console.say(f"audit: {text}", err=True), rehearses=rehearses)
         with _every_second(lines.tick):

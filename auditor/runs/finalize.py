@@ -208,9 +208,9 @@ def _error(kind: str, message: str, manifest: Row, trace: str = "") -> Row:
 def _where_it_hung(plan: Plan) -> str:
     path = Path(plan.folder) / STACKS_FILE
     text = _spelled(plan, path.read_text(errors="replace")) if path.is_file() else ""
-    root = str(Path(__file__).resolve().parents[1])
-    lines = [line for line in text.splitlines() if root not in line and '"<string>"' not in line]
-    return "\n".join(lines)
+    package = Path(__file__).resolve().parents[1]
+    own = (f'"{package}{os.sep}', f'"{package.parent / "rules"}{os.sep}', '"<string>"')
+    return "\n".join(line for line in text.splitlines() if not any(map(line.__contains__, own)))
 
 
 def counted(folder: Path) -> dict[str, int]:

@@ -4,8 +4,9 @@ facts of all beside it.
 
 from __future__ import annotations
 
+import os
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 SLOWER = 1.05
 """Times rank 0's median step from which another rank is called the slowest: less is noise."""
+
+COLLECTIVES = os.path.join("torch", "distributed") + os.sep
+"""In the path of a frame that waits for other ranks."""
 
 NO_DEVICE = Rank(None, "", "", "", 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, None)
 """A rank whose trace shows no device: nothing is known of what it computed and communicated."""
@@ -53,6 +57,8 @@ class RankedRecording(Recording):
             "judged": f"rules were asked of rank {number}, {why}",
             "warnings": [*unread, *judged.manifest.get("warnings", ()), *self._failures(number)],
         }
+        if len(_hung(self.members)) > 1:
+            self.manifest["error"] = {**self.manifest["error"], "traceback": self._stacks(judged)}
 
     @cached_property
     def ranks(self) -> Fleet | None:
@@ -78,6 +84,10 @@ class RankedRecording(Recording):
         own = [
             each for each in failed if (each.manifest.get("error") or {}).get("type") != FOLLOWED
         ]
+        hung = _hung(own)
+        outside = [each for each in hung if COLLECTIVES not in _traceback(each)]
+        if own == hung and 0 < len(outside) < len(hung):
+            return outside[0], "which was in no collective while others waited in one"
         if own:  # the others lose their connection to it, and fail as well
             return min(
                 own, key=lambda each: (each.manifest.get("error") or {}).get("time_us") or 0
@@ -91,8 +101,24 @@ class RankedRecording(Recording):
             return slowest, "which has the longest steps"
         return self.members[0], "no rank is slower than it by more than 5 %"
 
+    def _stacks(self, judged: Recording) -> str:
+        """Where each rank was when the time was over, that of the judged one first; a stack that
+        several have stands there once.
+        """
+        ranks: dict[str, list[str]] = {}
+        for each in sorted(_hung(self.members), key=lambda each: each is not judged):
+            stack = _traceback(each).partition("\n")  # the first line names a thread by its address
+            ranks.setdefault(stack[2] or stack[0], []).append(str(each.rank))
+        return "\n".join(
+            f"{'rank' if len(numbers) == 1 else 'ranks'} {', '.join(numbers)}:\n{stack}"
+            for stack, numbers in ranks.items()
+        )
+
     def _failures(self, judged: int) -> list[str]:
         failed = [each for each in self.members if each.outcome != "completed"]
+        hung = _hung(failed)
+        if len(hung) > 1 and hung == failed:
+            return [f"{len(hung)} ranks were still running when the time was over"]
         shown = [
             f"the error that is shown is that of rank {judged}"
             for each in failed
@@ -108,6 +134,15 @@ class RankedRecording(Recording):
 def _trace(recording: Recording) -> Path:
     """Where a rank's trace lies, if it has one."""
     return recording.trace or recording.folder / TRACE
+
+
+def _hung(recordings: Iterable[Recording]) -> list[Recording]:
+    """Those that the time limit ended."""
+    return [each for each in recordings if each.outcome == "timeout"]
+
+
+def _traceback(recording: Recording) -> str:
+    return str((recording.manifest.get("error") or {}).get("traceback") or "")
 
 
 def _ended(recording: Recording) -> str:

@@ -51,6 +51,21 @@ def test_the_estimate_counts_what_instruments_cost() -> None:
     assert str(estimate) == "pass 2 of 6: timing pass, step 10 of 50, about 2 min left"
 
 
+@pytest.mark.parametrize(("step_s", "still_s", "still"), [(1, 14, 0), (1, 16, 1), (9, 40, 0)])
+def test_where_no_step_comes_nothing_is_estimated(step_s: int, still_s: int, still: int) -> None:
+    time = Time()
+    estimate = shown.Estimate(time)
+    estimate.passes = OUTLINE
+    for done in range(4):
+        estimate.step("quiet", done, 30)
+        time.now += step_s
+    time.now += still_s - step_s
+    assert ("no step for about 15 s" in str(estimate)) == bool(still)
+    assert ("left" in str(estimate)) != bool(still)
+    estimate.step("quiet", 4, 30)
+    assert "left" in str(estimate)
+
+
 def test_nothing_is_estimated_before_a_step_is_seen() -> None:
     estimate = shown.Estimate(Time())
     assert str(estimate) == "starting the target"
