@@ -48,7 +48,9 @@ def test_the_table(planned):
     assert "as it is" in done.stdout and "yes, 144" in done.stdout and "yes, 216" in done.stdout
     assert "ZeRO-3, 8 ranks" in done.stdout and "~" in done.stdout
     assert (reruns.args, reruns.device, reruns.gpu) == (("--lr=1",), "null", "T4")
-    assert done.stderr == ""
+    assert [line.split(" (")[0] for line in done.stderr.splitlines()] == [
+        "audit: left out: optimizer foreach=False, optimizer fused=True"
+    ]
 
 
 def test_without_a_null_device_the_shadow_serves_and_says_so(planned):
@@ -57,7 +59,7 @@ def test_without_a_null_device_the_shadow_serves_and_says_so(planned):
     assert reruns.device == "rehearse"
     assert "there is no CUDA build (pip install torch)" in done.stderr
     done, reruns = planned("--gpu", "T4", "--device", "rehearse")
-    assert reruns.device == "rehearse" and done.stderr == ""
+    assert reruns.device == "rehearse" and "null device" not in done.stderr
 
 
 def test_the_card_is_an_h100_unless_one_is_named(planned):
@@ -69,7 +71,10 @@ def test_the_card_is_an_h100_unless_one_is_named(planned):
 def test_an_interrupt_prints_what_is_known(planned):
     done, _ = planned("--gpu", "T4", reruns=formula(linear, stop_at=3))
     assert done.exit_code == 130
-    assert "batch x2" in done.stdout and "interrupted: the rest is not known" in done.stdout
+    assert (
+        "activation checkpointing" in done.stdout
+        and "interrupted: the rest is not known" in done.stdout
+    )
 
 
 @pytest.mark.parametrize(("ours", "code"), [(True, 2), (False, 3)])

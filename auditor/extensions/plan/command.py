@@ -64,6 +64,8 @@ def run(
     status = _Status()
     reruns = Reruns(target, args, played, gpus[0].key)
     planning = Planning(reruns, gpus, budget, status.tell, world=world, batch=batch)
+    if not quiet:
+        planning.say = lambda words: console.say(f"audit: {words}", err=True)
     try:
         with progress_display.working("plan", lambda: str(status), quiet=quiet):
             result = planning.make()

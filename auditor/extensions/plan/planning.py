@@ -1,5 +1,6 @@
-"""The order of the re-runs: the program as it is, larger batches, one change at a time, and the
-largest batch that is predicted to fit, rehearsed.
+"""The order of the re-runs: the program as it is, one change at a time, larger batches, and the
+largest batch that is predicted to fit, rehearsed. Where the time does not suffice, what was asked
+for most often is there.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ TIMES = (2, 4)
 """Batch sizes of the first rows, in multiples of the program's own."""
 
 AS_IT_IS = "as it is"
+MULTIPLE = "batch x"
 
 SAVES = 0.02
 """Share of the peak that a change must save for its largest batch to be looked for."""
@@ -44,7 +46,8 @@ UNEVEN = 0.05
 @dataclass
 class Planning:
     """Makes the table row by row, so that what is known can be told at any time. ``tell`` is told
-    what runs next, and how many re-runs there may be in all.
+    what runs next, and how many re-runs there may be in all; ``say`` is told, once the first re-run
+    shows how long one takes, what will be left out.
     """
 
     reruns: Reruns
@@ -53,6 +56,7 @@ class Planning:
     tell: Callable[[str, int], None]
     world: int | None = None
     batch: str = ""
+    say: Callable[[str], None] = lambda words: None
     rows: dict[str, PlanRow] = field(default_factory=dict)
     checked: list[Checked] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -102,18 +106,40 @@ class Planning:
                 f"sizes depend on values at {', '.join(base.sized[:3])}: on the null device these "
                 "are zeros; --device rehearse has them"
             )
-        self._multiples(base)
         options = list(changes.options(base, _allocator()))
         applying = sum(not each.why for each in options)
         self._expected = self.reruns.n + applying + (2 + 2 * applying) * len(self.gpus)
-        self._largest(AS_IT_IS, Wanted())
+        self._say_left_out(options, base)
         options = [each for each in options if self._tried(each)]
+        self._multiples(base)
+        self._largest(AS_IT_IS, Wanted())
         self._shard(base)
         saving = [each for each in options if self._saves(each.name, base)]
         if self._size is not None:
             self._expected = self.reruns.n + len(saving) * (1 + 2 * len(self.gpus))
             for option in saving:
                 self._largest_of(option)
+
+    def _say_left_out(self, options: Sequence[Option], base: Measured) -> None:
+        """What there will be no row of, and why: it does not apply, or the time does not suffice."""
+        idle: dict[str, list[str]] = {}
+        for each in options:
+            if each.why:
+                idle.setdefault(each.why, []).append(each.name)
+        if idle:
+            said = (f"{', '.join(names)} ({why})" for why, names in idle.items())
+            self.say(f"left out: {'; '.join(said)}")
+        work = [each.name for each in options if not each.why]
+        if self._size is not None:
+            work += [f"{MULTIPLE}{times}" for times in TIMES]
+            work += [f"the largest batch on {gpu.key}" for gpu in self.gpus]
+            work.append("the largest batch with each change")
+        room = max(0, int(self.left_s / max(base.seconds, 1e-3)))
+        if room < len(work):
+            self.say(
+                f"--budget {self.budget_s:.0f} has time for about {room} more re-runs of "
+                f"{base.seconds:.0f} s; left out then: {', '.join(work[room:])}"
+            )
 
     def _saves(self, name: str, base: Measured) -> bool:
         """Whether a change lowers the peak by enough to ask for its largest batch."""
@@ -133,7 +159,7 @@ class Planning:
             "null device" if self.reruns.device == "null" else "shadow",
             tuple(Card(gpu.key, gpu.memory_bytes, gpu.context_mib << 20) for gpu in self.gpus),
             self.batch_of,
-            tuple(self.rows.values()),
+            tuple(sorted(self.rows.values(), key=_place)),
             tuple(self.checked),
             self.world,
             self.reruns.n,
@@ -159,7 +185,7 @@ class Planning:
         if setting is None:
             return
         for times in TIMES:
-            name, batch = f"batch x{times}", setting.size * times
+            name, batch = f"{MULTIPLE}{times}", setting.size * times
             change = f"{setting.said}: {batch}"
             why = self._refused(batch)
             found = Refused(why) if why else self._run(name, Wanted(batch=batch))
@@ -304,6 +330,11 @@ class Planning:
             self.checked.append(
                 Checked(name, batch, predicted[0], found.allocated, predicted[1], found.reserved)
             )
+
+
+def _place(row: PlanRow) -> int:
+    """Of a row in the table: larger batches stand below the program as it is."""
+    return 0 if row.name == AS_IT_IS else 1 if row.name.startswith(MULTIPLE) else 2
 
 
 def _allocator() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -99,9 +100,26 @@ def test_without_time_what_was_not_run_is_estimated():
     largest = rows(result)[AS_IT_IS].largest["T4"]
     assert (largest.basis, largest.batch) == ("estimated", 144)
     assert "yes, ~144" in "\n".join(lines(result)) and "--budget" in largest.why
-    assert all(
-        "--budget" in rows(result)[name].why for name in (changes.CHECKPOINTED, changes.AUTOCAST)
-    )
+    told = rows(result)
+    assert not told[changes.CHECKPOINTED].why and not told[changes.AUTOCAST].why
+    assert not told[changes.CHECKPOINTED].largest, "changes come before the search for batches"
+
+
+@pytest.mark.parametrize(("room", "left"), [(3, True), (30, False)])
+def test_what_the_time_does_not_suffice_for_is_said_before_it_is_used_up(room, left):
+    """Nine re-runs are wanted: three changes, two batches, and the largest of them."""
+    said = []
+    reruns = formula(linear)
+    run = reruns.run
+    reruns.run = lambda wanted: replace(run(wanted), seconds=10.0)
+    planned(reruns, budget=10.0 * room + 5, say=said.append)
+    assert "fused=True" in said[0] and "optimizer's step" in said[0]
+    assert len(said) == 1 + left
+    if left:
+        assert f"about {room} more re-runs of 10 s" in said[1]
+        assert said[1].endswith(
+            "batch x2, batch x4, the largest batch on T4, the largest batch with each change"
+        )
 
 
 @pytest.mark.parametrize("outcome", ["timeout", "raised"])
@@ -131,7 +149,11 @@ def test_a_time_out_is_no_lack_of_memory(outcome, monkeypatch):
 
 def test_an_interrupt_tells_what_is_known():
     result = planned(formula(linear, stop_at=4))
-    assert result.interrupted and list(rows(result)) == [AS_IT_IS, "batch x2", "batch x4"]
+    assert result.interrupted and list(rows(result)) == [
+        AS_IT_IS,
+        changes.CHECKPOINTED,
+        changes.AUTOCAST,
+    ]
     assert "interrupted" in list(lines(result))[-1]
 
 
