@@ -5,11 +5,15 @@ nothing else, clean ones are silent.
 from __future__ import annotations
 
 import json
+import shutil
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from auditor.cli import first_findings, rule_selection
+from auditor.recordings.folder import Recording
+from auditor.runs.plan import NULL_RUN, REHEARSAL, REPLAY
 from tests.lazily import Lazily
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -27,7 +31,7 @@ NAMES = [
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory, audit):
+def audits(tmp_path_factory, audit):
     out = tmp_path_factory.mktemp("examples")
 
     def one(name):
@@ -43,9 +47,14 @@ def reports(tmp_path_factory, audit):
             timeout=400,
         )
         assert done.returncode == 0, done.stderr[-2000:]
-        return json.loads((folder / "report.json").read_text())
+        return json.loads((folder / "report.json").read_text()), folder / "recording"
 
     return Lazily(one)
+
+
+@pytest.fixture(scope="module")
+def reports(audits):
+    return Lazily(lambda name: audits[name][0])
 
 
 def line_of(name: str, text: str) -> tuple[str, int]:
@@ -93,3 +102,14 @@ def test_clean_examples_are_silent(reports, name):
 def test_no_rule_failed_and_no_probe_failed(reports, name):
     assert {v["status"] for v in reports[name]["verdicts"]} <= {"found", "clean", "skipped"}
     assert reports[name]["warnings"] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_that_is_said_early_is_taken_back(audits, name, tmp_path):
+    report, recording = audits[name]
+    further = shutil.ignore_patterns(REHEARSAL, NULL_RUN, REPLAY)  # what is not there yet
+    shutil.copytree(recording, tmp_path / "recording", ignore=further)
+    early = first_findings.first(Recording(tmp_path / "recording"), rule_selection.choose((), ()))
+    loud = [each for each in report["findings"] if each["severity"] != "note"]
+    there = {place for finding in loud for place in places_of(finding)}
+    assert {(each.code, each.site.file, each.site.line) for each in early} <= there

@@ -83,6 +83,10 @@ def _beside(course: Course) -> bool:
     return len(course.made) > 1
 
 
+def _complete(course: Course) -> bool:
+    return rehearsal.wanted(course) and course.main.outcome == "completed"
+
+
 STAGES = (
     Stage("main run", lambda course: True, main_run, ""),
     Stage("second run", _failed_early, _second_run, RERUN),
@@ -93,6 +97,7 @@ STAGES = (
         lambda course: replay(course, course.main),
         REPLAY,
     ),
+    Stage("first findings", _complete, lambda course: course.announce(course.main.recording), ""),
     Stage("rehearsal", rehearsal.wanted, rehearse, REHEARSAL),
     Stage(
         "second run of the rehearsal",
@@ -117,17 +122,20 @@ def record(
     progress: Progress,
     echo: Callable[[str], None],
     launched: ranks.Ranks | None = None,
+    *,
+    announce: Callable[[Recording], None] = lambda recording: None,
 ) -> Recording:
     """The recording of an audit, with those of all its stages inside.
 
-    ``timeout`` in s is for all of it; ``launched`` are the ranks where a launcher started them.
+    ``timeout`` in s is for all of it; ``launched`` are the ranks where a launcher started them;
+    ``announce`` is given the recording of the main run before its GPU path is rehearsed.
     Raises :class:`TargetProblem` when the target cannot be run at all; never raises for what the
     target does.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     if audit.run.world_size > 1:
         return ranks.record(audit.run, deadline, progress, echo, launched)
-    course = Course(audit, deadline, progress, echo)
+    course = Course(audit, deadline, progress, echo, announce)
     for stage in STAGES:
         if stage.needs(course):
             stage.run(course)

@@ -511,7 +511,7 @@ def recorded(tmp_path, monkeypatch):
         "passes": [],
     }
 
-    def record(audit, *_):
+    def record(audit, *_, **__):
         plan = audit.run
         writer = RecordingWriter(Path(plan.folder))
         writer.add_fields(

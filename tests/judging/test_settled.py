@@ -1,0 +1,182 @@
+"""What is certain before a rehearsal: no rule takes it back, whatever the rehearsal shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from auditor.cli import first_findings
+from auditor.cli.first_findings import FirstFindings
+from auditor.cli.rule_selection import Choice
+from auditor.evidence.table import Evidence, Table
+from auditor.judging import engine
+from auditor.judging.config import Settings
+from auditor.model import Finding, Severity, Site
+from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
+from auditor.recordings.sources import store_sources
+from auditor.rule import Rule
+
+
+class Lines(Table):
+    parts = ("lines",)
+
+    def __init__(self, rows: list[dict]) -> None:
+        self.rows = rows
+
+    @classmethod
+    def build(cls, recording: Recording) -> Lines:
+        return cls(recording.rows("lines"))
+
+
+@dataclass(frozen=True)
+class Plain(Rule):
+    """A line."""
+
+    code = "TIME911"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    def detect(self, lines: Lines) -> Iterator[Finding]:
+        for row in lines.rows:
+            site = Site("a.py", row["line"], "f", f"line {row['line']}") if row["line"] else None
+            us = row.get("us")
+            yield Finding(
+                site,
+                "a line",
+                lost_us_per_step=us,
+                lost_us_per_step_low=us,
+                lost_us_per_step_high=us,
+                basis="none" if us is None else "measured",
+            )
+
+
+@dataclass(frozen=True)
+class Rehearsed(Plain):
+    """A line of the GPU path."""
+
+    code = "TIME912"
+    rehearsed = True
+
+
+@dataclass(frozen=True)
+class Everywhere(Plain):
+    """A line of values."""
+
+    code = "TIME913"
+    rehearsed = True
+    everywhere = True
+
+
+@dataclass(frozen=True)
+class OfOneCause(Plain):
+    """A line that a rehearsed rule may be joined with."""
+
+    code = "TIME914"
+    cause = "one"
+
+
+@dataclass(frozen=True)
+class OfOneCauseRehearsed(Rehearsed):
+    """The rehearsed rule."""
+
+    code = "TIME915"
+    cause = "one"
+
+
+RULES = (Plain, Rehearsed, Everywhere, OfOneCause, OfOneCauseRehearsed)
+
+
+def recorded(folder: Path, rows: list[dict], device: str = "cpu") -> Recording:
+    (folder / "a.py").parent.mkdir(parents=True, exist_ok=True)
+    (folder / "a.py").write_text("x = 1\n" * 9)
+    writer = RecordingWriter(folder)
+    for step in range(12):
+        fields = {"pass": "quiet", "step": step, "us": 1e6, "host_us": 1e6, "start_us": 1e6 * step}
+        writer.add_fields("steps", fields)
+    writer.touch("lines")
+    for row in rows:
+        writer.add_fields("lines", row)
+    writer.close()
+    sources = store_sources(folder, str(folder), iter([str(folder / "a.py")]))
+    facts = {"schema": SCHEMA, "cwd": str(folder), "device": device, "outcome": "completed"}
+    write_manifest(folder, {**facts, "sources": sources, "environment": {}})
+    return Recording(folder)
+
+
+def early(recording: Recording, rules=RULES) -> set[tuple[str, int]]:
+    found = engine.settled(Evidence(recording), rules)
+    return {(each.code, each.site.line) for each in found}
+
+
+def test_what_a_rehearsal_decides_is_not_certain(tmp_path):
+    assert early(recorded(tmp_path, [{"line": 3}])) == {("TIME911", 3), ("TIME913", 3)}
+
+
+def test_what_was_measured_is_certain_unless_it_may_be_joined(tmp_path):
+    found = early(recorded(tmp_path, [{"line": 3, "us": 5e4}]))
+    assert found == {("TIME911", 3), ("TIME912", 3), ("TIME913", 3)}
+
+
+@pytest.mark.parametrize("rows", [[], [{"line": 5}], [{"line": 3}], [{"line": 3, "us": 9.0}]])
+def test_none_is_taken_back_by_a_rehearsal(tmp_path, rows):
+    recording = recorded(tmp_path, [{"line": 3, "us": 5e4}, {"line": 4}])
+    before = early(recording)
+    recorded(tmp_path / "rehearsal", rows, "rehearse")
+    judged = engine.judge(Evidence(Recording(tmp_path)), RULES)
+    after = {(place.code, place.site.line) for each in judged.findings for place in each.places}
+    after |= {(each.code, each.site.line) for each in judged.findings}
+    assert before and before <= after
+
+
+def test_a_silenced_line_and_a_finding_without_one_are_not_said(tmp_path):
+    recording = recorded(tmp_path, [{"line": 0}, {"line": 2}])
+    name = recording.manifest["sources"]["a.py"]
+    source = "x = 1\nx = 1  # audit: ignore[TIME911]\n"
+    (tmp_path / "sources" / name).write_text(source)
+    assert early(Recording(tmp_path), (Plain,)) == set()
+
+
+def choice(*rules: type[Rule], **settings: object) -> Choice:
+    return Choice(rules, Settings(**settings))
+
+
+@pytest.mark.parametrize(("us", "said"), [(1001.0, True), (999.0, False)])
+def test_what_costs_too_little_is_not_said(tmp_path, us, said):
+    """A thousandth of a step of a second."""
+    found = first_findings.first(recorded(tmp_path, [{"line": 3, "us": us}]), choice(Plain))
+    assert bool(found) is said
+
+
+def test_lines_are_said_once_they_are_judged(tmp_path):
+    lines: list[str] = []
+    first = FirstFindings(choice(Plain), lines.append)
+    with first.until_judged():
+        first.announce(recorded(tmp_path, [{"line": 3}]))
+        first._thread.join()
+    assert len(lines) == 2 and "certain so far" in lines[0]
+    assert lines[1] == "  a.py:3: TIME911 a line"
+
+
+def test_nothing_is_said_once_the_table_is_next(tmp_path, monkeypatch):
+    lines: list[str] = []
+    first = FirstFindings(choice(Plain), lines.append)
+    with first.until_judged():
+        monkeypatch.setattr(first_findings, "first", lambda *_: first._over.wait(20) and [None])
+        first.announce(recorded(tmp_path, [{"line": 3}]))
+    assert lines == []
+
+
+def test_a_fault_of_ours_says_nothing(tmp_path, monkeypatch):
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    lines: list[str] = []
+    monkeypatch.setattr(first_findings, "first", broken)
+    first = FirstFindings(choice(Plain), lines.append)
+    with first.until_judged():
+        first.announce(recorded(tmp_path, [{"line": 3}]))
+        first._thread.join()
+    assert lines == []
