@@ -96,6 +96,7 @@ MAY: dict[str, set[str]] = {
         "recordings",
         "rule",
         "runs",
+        "syntax",
     },
     "cli": {
         "amounts",
@@ -179,6 +180,7 @@ MAY: dict[str, set[str]] = {
         "rule",
         "runs",
     },
+    "check": {"amounts", "cli", "errors", "judging", "model", "recordings", "syntax"},
     "drill": {"cli", "errors", "recordings", "runs"},
     "tensorboard_tab": {"amounts", "cli", "errors", "evidence", "judging", "model", "recordings"},
     "integrations": {

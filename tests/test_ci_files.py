@@ -128,7 +128,7 @@ def test_the_action_audits_a_step(tmp_path):
     }  # fmt: skip
     assert shell(last, tmp_path, **asked).returncode == 0
     assert "GRAPH001" in (tmp_path / "said").read_text()
-    (hook,) = read(".pre-commit-hooks.yaml")
+    hook, _ = read(".pre-commit-hooks.yaml")
     waiting = shell(f"{hook['entry']} audit", tmp_path)
     assert waiting.returncode == 1, waiting.stderr
     assert waiting.stdout.startswith("trainer.py:12: ") and "GRAPH001" in waiting.stdout
@@ -208,8 +208,10 @@ def test_a_fingerprint_outlives_moved_lines_and_the_baseline_is_left_out():
 # ---- pre-commit ----------------------------------------------------------------------------------
 
 
-def test_the_hook_is_a_command_that_audit_knows():
-    (hook,) = read(".pre-commit-hooks.yaml")
+def test_the_hooks_are_commands_that_audit_knows():
+    hook, look = read(".pre-commit-hooks.yaml")
+    given = parsed([*look["entry"].split()[1:], "a.py", "b.py"])
+    assert given["files"] == ("a.py", "b.py") and given["fail_on"] == "warning"
     assert set(hook) >= {"id", "name", "entry", "language"} and not hook["pass_filenames"]
     first, *words = hook["entry"].split()
     assert first == "audit"

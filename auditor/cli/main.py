@@ -55,20 +55,18 @@ def main() -> None:
     """
 
 
-def _codes(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
-    return tuple(word.strip().upper() for word in value.split(",") if word.strip()) if value else ()
-
-
 def judging_options(command: Any) -> Any:
     """Options of every command that judges a recording."""
     options = (
         click.option(
             "--select",
-            callback=_codes,
+            callback=parameter_types.codes,
             metavar="CODES",
             help="Only these rules: codes or families, as in SYNC,MEM005.",
         ),
-        click.option("--ignore", callback=_codes, metavar="CODES", help="Not these rules."),
+        click.option(
+            "--ignore", callback=parameter_types.codes, metavar="CODES", help="Not these rules."
+        ),
         click.option(
             "--fail-on",
             type=click.Choice(["error", "warning", "note", "never"]),
@@ -286,7 +284,9 @@ def analyze(**options: Any) -> None:
     is_flag=True,
     help="List what is not applied yet, a line each; exit code 1 if there is any.",
 )
-@click.option("--select", callback=_codes, metavar="CODES", help="Only patches of these rules.")
+@click.option(
+    "--select", callback=parameter_types.codes, metavar="CODES", help="Only patches of these rules."
+)
 @click.option("--unsafe", is_flag=True, help="Also patches that may change what is trained.")
 @more_commands.DEBUG
 def fix(**options: Any) -> None:
@@ -301,7 +301,9 @@ def fix(**options: Any) -> None:
 
 @main.command(cls=PlainCommand, short_help="Run again with each patch, and measure what it buys.")
 @click.argument("report", type=click.Path())
-@click.option("--select", callback=_codes, metavar="CODES", help="Only patches of these rules.")
+@click.option(
+    "--select", callback=parameter_types.codes, metavar="CODES", help="Only patches of these rules."
+)
 @click.option("--unsafe", is_flag=True, help="Also patches that may change what is trained.")
 @click.option(
     "--budget",
@@ -357,6 +359,7 @@ for _door in (
     more_commands.checkpoint,
     more_commands.drill,
     more_commands.view,
+    more_commands.check,
     more_commands.doctor,
     more_commands.attach,
     more_commands.rules,

@@ -248,6 +248,35 @@ def doctor(form: str, clean: bool, debug: bool) -> None:
     sys.exit(command.clean() if clean else command.doctor(form=form))
 
 
+@click.command(cls=PlainCommand, short_help="Look at files without running them.")
+@click.argument("files", nargs=-1, required=True, type=click.Path())
+@click.option("--select", callback=parameter_types.codes, metavar="CODES", help="Only these rules.")
+@click.option("--ignore", callback=parameter_types.codes, metavar="CODES", help="Not these rules.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning", "note", "never"]),
+    default="never",
+    show_default=True,
+    help="Exit code 1 where something so severe is found.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "sarif"]),
+    default="text",
+    show_default=True,
+    help="Format of the result.",
+)
+@DEBUG
+def check(debug: bool, **options: Any) -> None:
+    """Look at Python files, and at those in folders, without running them: what their source alone
+    proves. Everything else takes a run.
+
+    Exit code: 0 done, 1 a finding reached --fail-on, 2 a file cannot be read.
+    """
+    sys.exit(extension("check.command").check(**options))
+
+
 @click.command(cls=PlainCommand, short_help="Ask a watched training process for a look.")
 @click.argument("pid", type=parameter_types.Whole(1))
 @click.option(

@@ -233,3 +233,8 @@ def require_place(option: str, file: Path) -> None:
                 f"{option}: {parent} is a file; it must be a folder",
                 "choose another place, or remove the file",
             )
+
+
+def codes(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
+    """Rules and families between commas, in capitals."""
+    return tuple(word.strip().upper() for word in value.split(",") if word.strip()) if value else ()

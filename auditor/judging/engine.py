@@ -25,11 +25,10 @@ from auditor.permit import outside
 from auditor.recordings.folder import Recording
 from auditor.rule import SEE, NotLooked, Rule
 from auditor.runs.plan import REHEARSAL
+from auditor.syntax.silence import names_of, silenced
 
 INTERRUPTED = "judging was interrupted before this rule was asked"
 """Why a rule is *skipped* that nobody asked any more."""
-
-SILENCE = re.compile(r"#\s*audit:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
 
 
 @dataclass(frozen=True)
@@ -340,31 +339,26 @@ class Silence:
         stored = recording.manifest.get("sources", {})
         for file in stored if isinstance(stored, dict) else ():
             for number, text in enumerate(recording.source(file), start=1):
-                match = SILENCE.search(text) if "audit:" in text else None
-                if match:
-                    codes = match.group(1)
-                    self._lines[file, number] = (
-                        {code.strip() for code in codes.split(",")} if codes else {"*"}
-                    )
+                codes = silenced(text)
+                if codes is not None:
+                    self._lines[file, number] = codes
 
     def covers(self, finding: Finding) -> bool:
         """True if the user silenced this finding."""
         site = finding.site
         if site is None:
             return False
-        family = finding.code.rstrip("0123456789")
+        names = names_of(finding.code)
         ignored = {
             code
             for pattern, codes in self._per_file.items()
             if fnmatch(site.file, pattern)
             for code in codes
         }
-        if ignored & {finding.code, family}:
+        if ignored & names:
             return True
         lines = ((site.file, line) for line in self._statements.lines(site))
-        said = {
-            place for place in lines if self._lines.get(place, set()) & {finding.code, family, "*"}
-        }
+        said = {place for place in lines if self._lines.get(place, set()) & names}
         self._used |= said
         return bool(said)
 

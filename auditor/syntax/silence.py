@@ -1,0 +1,24 @@
+"""Comments that silence rules: ``# audit: ignore[SYNC001]``."""
+
+from __future__ import annotations
+
+import re
+
+SILENCE = re.compile(r"#\s*audit:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
+
+ALL = "*"
+
+
+def silenced(line: str) -> set[str] | None:
+    """The codes and families that a line's comment names, :data:`ALL` where it names none; None
+    without such a comment.
+    """
+    match = SILENCE.search(line) if "audit:" in line else None
+    if match is None:
+        return None
+    return {code.strip() for code in match[1].split(",")} if match[1] else {ALL}
+
+
+def names_of(code: str) -> set[str]:
+    """What stands for a code in such a comment, and in options: itself, its family, all."""
+    return {code, code.rstrip("0123456789"), ALL}
