@@ -4,19 +4,15 @@ given, what came before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from auditor.capture.instruments.dispatch_modes import OperatorMode
-from auditor.capture.instruments.plain_tensor import plain
-from auditor.capture.instruments.torch_private.autograd import current_node
-from auditor.capture.instruments.torch_private.dispatch import schema_of
+from auditor.capture.instruments.plain_tensor import plain, tensors
 from auditor.capture.probes.numerics.op_ranges_log import CallFacts, Entry, OpRangesLog, Trail
 from auditor.capture.probes.numerics.singular_gradients import POLES, SingularGradients
-from auditor.capture.probes.sync.origin_modes import tensors
+from auditor.capture.probes.operator_stream import Call, Operator, Subscriber
 
 TINY = 1e-2
 """Positive numbers below this that are added, or bound from below, are taken for an epsilon."""
@@ -49,10 +45,6 @@ PASSING = frozenset(
 )
 """Operators that hand values on as they are (but for the sign)."""
 
-PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "linear", "embedding", "mv", "dot")
-PRODUCT_PARTS = ("convolution", "scaled_dot_product", "lstm", "gru", "norm_backward")
-"""What begins a new trail: the loss is what follows the last of them."""
-
 GROWING = frozenset(
     "mul sum pow square exp cumsum prod native_layer_norm div linalg_vector_norm".split()
 )
@@ -62,49 +54,10 @@ POLAR = frozenset({"div", "pow", "exp"})
 """Those of them whose infinity may be a pole (1 / 0), or which other evidence tells of."""
 
 
-class Operator:
-    """What is constant about an operator."""
-
-    def __init__(self, func: Any) -> None:
-        self.schema = schema_of(func)
-        self.name: str = self.schema.name.partition("::")[2].strip("_")
-        self.view = any(
-            r.alias_info is not None and not r.alias_info.is_write for r in self.schema.returns
-        )
-        self.floor = FLOORS.get(self.name)
-        self.function = self.name in FUNCTIONS
-        self.product = self.name in PRODUCTS or any(part in self.name for part in PRODUCT_PARTS)
-        self.grows = self.product or self.name in GROWING
-        self._writes = [
-            i
-            for i, a in enumerate(self.schema.arguments)
-            if a.alias_info is not None and a.alias_info.is_write
-        ]
-
-    @property
-    def writes(self) -> bool:
-        """True if it changes what it is given."""
-        return bool(self._writes)
-
-    def written(self, args: tuple[Any, ...]) -> Iterator[torch.Tensor]:
-        """Tensors that a call writes into."""
-        for index in self._writes:
-            yield from tensors(args[index : index + 1])
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call, before its operator ran."""
-
-    operator: Operator
-    graph: bool
-    """Its result has a gradient."""
-    trails: tuple[Trail, ...]
-    made: Trail | None
-
-
-class OpRangesMode(OperatorMode):
+class OpRangesWatch(Subscriber):
     """Follows the forward and the optimizer, not the backward."""
+
+    in_backward = False
 
     def __init__(
         self,
@@ -116,80 +69,55 @@ class OpRangesMode(OperatorMode):
         super().__init__(on_error)
         self._log = log
         self.poles = SingularGradients(here, step, plain)
-        self._here = here
         self._step = step
-        self._operators: dict[Any, Operator] = {}
-
-    def watches(self, func: Any) -> bool:
-        """Not in a backward."""
-        return super().watches(func) and current_node() is None
 
     # -- one call ----------------------------------------------------------------------------------
 
-    def before(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
-        """Where the inputs came from; None of a view."""
-        operator = self._operators.get(func)
-        if operator is None:
-            operator = self._operators[func] = Operator(func)
-        if operator.view:
-            return None
-        given = list(tensors(args))
-        trails = tuple(
-            trail for tensor in given if (trail := self._log.trails.of(plain(tensor))) is not None
-        )
-        graph = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
-        epsilon = self._epsilon(operator, args, trails) if operator.floor is not None else None
+    def wants(self, operator: Operator) -> bool:
+        """All that compute."""
+        return not operator.view
+
+    def before(self, call: Call) -> tuple[list[Trail], Trail | None]:
+        """Where the inputs came from, and what the result will have come from."""
+        name = call.operator.name
+        found = map(self._log.trails.of, call.given) if self._log.trails else ()
+        trails = [trail for trail in found if trail is not None]
+        epsilon = self._epsilon(call, trails) if name in FLOORS else None
         for trail in trails:
-            if trail.epsilon is not None and operator.name not in PASSING:
-                trail.epsilon.into.add(operator.name)
-        made = self._trail(
-            operator, given, trails, epsilon, graph=graph and not _widens(operator, args)
-        )
-        return Call(operator, graph, trails, made)
+            if trail.epsilon is not None and name not in PASSING:
+                trail.epsilon.into.add(name)
+        return trails, self._trail(call, trails, epsilon)
 
-    def after(self, call: Call, args: tuple[Any, ...], result: Any) -> None:
+    def after(self, call: Call, noted: tuple[list[Trail], Trail | None]) -> None:
         """Lay the trail on, and note what left the range of its dtype."""
-        outputs = {
-            id(tensor): tensor for tensor in (*tensors((result,)), *call.operator.written(args))
-        }
-        if call.graph and call.operator.name in POLES and isinstance(result, torch.Tensor):
-            self.poles.ran(call.operator.name, args, result)
-        for tensor in outputs.values():
+        trails, made = noted
+        operator, result = call.operator, call.result
+        grows = operator.product or operator.name in GROWING
+        if operator.name in POLES and isinstance(result, torch.Tensor) and call.graph:
+            self.poles.ran(operator.name, call.args, result)
+        for tensor in {id(each): each for each in (*call.made, *call.written)}.values():
+            if made is not None:
+                self._log.trails.lay(tensor, made)
+            elif trails:
+                self._log.trails.drop(tensor)
             inner = plain(tensor)
-            if call.made is not None or call.trails:
-                self._log.trails.lay(inner, call.made)
-            if call.graph and call.operator.grows and inner.dtype is torch.float16:
-                entry = self._note("output", call.operator.name, inner)
-                if (
-                    entry is not None
-                    and not _polar(call.operator, args)
-                    and not call.operator.writes
-                ):
-                    entry.gave(
-                        inner.detach(),
-                        [
-                            plain(each).detach()
-                            for each in tensors(args)
-                            if each.is_floating_point()
-                        ],
-                    )
+            if grows and inner.dtype is torch.float16 and call.graph:
+                entry = self._note(call, "output", inner)
+                if entry is not None and not _polar(call) and not operator.writes:
+                    given = [
+                        plain(each).detach() for each in call.given if each.is_floating_point()
+                    ]
+                    entry.gave(inner.detach(), given)
 
-    def _trail(
-        self,
-        operator: Operator,
-        given: list[torch.Tensor],
-        trails: tuple[Trail, ...],
-        epsilon: Entry | None,
-        *,
-        graph: bool,
-    ) -> Trail | None:
+    def _trail(self, call: Call, trails: list[Trail], epsilon: Entry | None) -> Trail | None:
+        operator, given = call.operator, call.given
         first = trails[0] if trails else Trail()
-        half = frozenset().union(*(trail.half for trail in trails))
-        if operator.function and graph and given and given[0].is_floating_point():
+        half = frozenset[Entry]().union(*(trail.half for trail in trails))
+        function = operator.name in FUNCTIONS and not _widens(call)
+        if function and given and given[0].is_floating_point() and call.graph:
             guarded = first.epsilon is not None
-            entry = self._note(
-                "function", operator.name, plain(given[0]), feed=first.op, guarded=guarded
-            )
+            inner = plain(given[0])
+            entry = self._note(call, "function", inner, feed=first.op, guarded=guarded)
             if entry is not None and entry.facts.dtype in ("float16", "bfloat16"):
                 half |= {entry}
         if operator.product:
@@ -198,39 +126,37 @@ class OpRangesMode(OperatorMode):
         kept = epsilon or (first.epsilon if operator.name in PASSING else None)
         return Trail(op, kept, half) if op or kept or half else None
 
-    def _epsilon(
-        self, operator: Operator, args: tuple[Any, ...], trails: tuple[Trail, ...]
-    ) -> Entry | None:
-        number = _number(args, operator.floor or 0)
-        values = [tensor for tensor in tensors(args[:1]) if tensor.is_floating_point()]
+    def _epsilon(self, call: Call, trails: list[Trail]) -> Entry | None:
+        number = _number(call.args, FLOORS[call.operator.name])
+        values = [tensor for tensor in tensors(call.args[:1]) if tensor.is_floating_point()]
         if number is None or not 0.0 < number < TINY or not values:
             return None
         feed = trails[0].op if trails else ""
-        return self._note("epsilon", operator.name, plain(values[0]), scalar=number, feed=feed)
+        return self._note(call, "epsilon", plain(values[0]), scalar=number, feed=feed)
 
-    def _note(self, what: str, op: str, tensor: torch.Tensor, **more: Any) -> Entry | None:
-        at = self._here()
-        if at is None:
+    def _note(self, call: Call, what: str, tensor: torch.Tensor, **more: Any) -> Entry | None:
+        if call.site is None:
             return None
-        entry = self._log.entry(
-            CallFacts(at, what, op, str(tensor.dtype).removeprefix("torch."), **more)
-        )
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        entry = self._log.entry(CallFacts(call.site, what, call.operator.name, dtype, **more))
         entry.saw(self._step(), tensor)
         return entry
 
 
-def _polar(operator: Operator, args: tuple[Any, ...]) -> bool:
+def _polar(call: Call) -> bool:
     """True if its infinity may be a pole. A power of a positive exponent has none."""
+    operator, args = call.operator, call.args
     if operator.name == "pow" and len(args) > 1 and isinstance(args[1], int | float):
         return args[1] <= 0
     return operator.name in POLAR
 
 
-def _widens(operator: Operator, args: tuple[Any, ...]) -> bool:
+def _widens(call: Call) -> bool:
     """Whether a softmax reads half precision and works in float32 (``half_to_float``): so autocast
     runs it on CUDA.
     """
-    return operator.name in ("log_softmax", "softmax") and len(args) > 2 and args[2] is True
+    softmax = call.operator.name in ("log_softmax", "softmax")
+    return softmax and len(call.args) > 2 and call.args[2] is True
 
 
 def _made_by(operator: Operator, first: Trail) -> str:
@@ -238,7 +164,7 @@ def _made_by(operator: Operator, first: Trail) -> str:
         return operator.name
     if operator.name == "sum" and first.op == "exp":
         return "sum of exp"
-    return first.op if operator.name in PASSING or operator.floor is not None else ""
+    return first.op if operator.name in PASSING or operator.name in FLOORS else ""
 
 
 def _number(args: tuple[Any, ...], position: int) -> float | None:

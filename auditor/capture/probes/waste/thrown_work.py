@@ -19,6 +19,8 @@ import torch
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
 from auditor.capture.instruments.module_stack import live_modules
 from auditor.capture.instruments.monkeypatch import LOOKING
+from auditor.capture.instruments.plain_tensor import tensors
+from auditor.capture.instruments.storages import storage_key
 from auditor.capture.instruments.torch_private.training import own_buffers
 from auditor.capture.instruments.user_frames import OWN
 from auditor.capture.probes.base import Context
@@ -30,11 +32,10 @@ from auditor.capture.probes.optim.optimizer_hooks import (
     live_optimizers,
     tensors_of,
 )
-from auditor.capture.probes.sync.origin_modes import tensors
 from auditor.capture.probes.sync.reads_methods import StandIn
 from auditor.capture.probes.waste.flow import Path
 from auditor.capture.probes.waste.flow_judging import Gradient, Judging
-from auditor.capture.probes.waste.flow_mode import MOST_NODES, FlowMode
+from auditor.capture.probes.waste.flow_mode import MOST_NODES, FlowWatch
 from auditor.cycles import period_of
 from auditor.recordings.schema import ThrownRow
 
@@ -62,13 +63,12 @@ class ThrownWorkProbe(OperatorProbe):
     name = "thrown"
     parts = ("thrown",)
     passes = frozenset({"numbers"})
-    after = ("numerics", "piecewise", "doubles")  # entered last: it does not see what these compute
     in_rehearsals = True
     unseen = "the flow of some values was not seen"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._mode: FlowMode | None = None
+        self._mode: FlowWatch | None = None
         self._gradients: list[Gradient] = []
         self._owners: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
         self._calls = 0
@@ -104,7 +104,7 @@ class ThrownWorkProbe(OperatorProbe):
             for each in own_buffers(module).values()
             if isinstance(each, torch.Tensor)
         ]
-        self._mode = FlowMode(self.context, buffers, self.fail)
+        self._mode = FlowWatch(self.context, buffers, self.fail)
         self._watch_addresses()
         self._watch_threads()
         BACKWARD_HOOKS.add(self)
@@ -148,7 +148,7 @@ class ThrownWorkProbe(OperatorProbe):
             nodes = mode.flow.nodes
             self._kinds.append(frozenset(node.path for node in nodes[self._known :]))
             self._known = len(nodes)
-            local = {mode.key(each) for each in self._locals()}
+            local = {storage_key(each) for each in self._locals()}
             for key, value in mode.flow.survivors(self.context.step):
                 if key not in local:
                     mode.flow.stored.append(value)
@@ -210,7 +210,7 @@ class ThrownWorkProbe(OperatorProbe):
             by = sys._getframe(1).f_code.co_filename
             if (
                 mode is not None
-                and mode.live
+                and self.watches_operators
                 and not LOOKING.depth
                 and args
                 and isinstance(args[0], torch.Tensor)
