@@ -37,6 +37,10 @@ class OperatorProbe(Probe):
     def watch(self) -> None:
         """Make the watch of this pass and :meth:`enter` it."""
 
+    def stop(self) -> None:
+        """Leave the watch."""
+        self._patches.undo()
+
     def enter(self, watch: Subscriber) -> None:
         """Subscribe a watch to the stream of operators; it leaves when the patches are undone."""
         self._patches.on_undo(subscribe(self.context, watch))

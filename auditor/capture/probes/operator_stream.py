@@ -13,7 +13,6 @@ import torch
 from auditor.capture.instruments.dispatch_modes import leave_dispatch, run_operator
 from auditor.capture.instruments.monkeypatch import LOOKING
 from auditor.capture.instruments.plain_tensor import tensors
-from auditor.capture.instruments.storages import ONE_LOOK
 from auditor.capture.instruments.torch_private import dispatch
 from auditor.capture.instruments.torch_private.autograd import current_node
 from auditor.capture.instruments.torch_private.dispatch import DispatchMode, schema_of
@@ -290,16 +289,22 @@ class OperatorStream(DispatchMode):
         asked = self._asked.get(func) or self._ask(func)
         if not asked.everywhere:
             return run_operator(func, args, kwargs)
-        with LOOKING, ONE_LOOK:
+        LOOKING.depth += 1  # as "with LOOKING", which takes a microsecond
+        try:
             call, waiting = self._before(asked, args, kwargs)
+        finally:
+            LOOKING.depth -= 1
         try:
             call.result = run_operator(func, args, kwargs)
         except BaseException:
             _raised(waiting)
             raise
         if waiting:
-            with LOOKING, ONE_LOOK:
+            LOOKING.depth += 1
+            try:
                 _after(waiting, call)
+            finally:
+                LOOKING.depth -= 1
         return call.result
 
     def _ask(self, func: Any) -> Asked:

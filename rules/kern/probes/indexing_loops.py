@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from auditor.capture.instruments.plain_tensor import plain
-from auditor.capture.instruments.storages import Storages, place_of, storage_key
+from auditor.capture.instruments.storages import Storages, storage_bytes, storage_key
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.operator_probe import OperatorProbe
 from auditor.capture.probes.operator_stream import Call, Operator, Subscriber
@@ -283,7 +283,7 @@ class IndexingLoopsWatch(Subscriber):
 def _is_piece(tensor: torch.Tensor) -> bool:
     if tensor.layout is not torch.strided or tensor.numel() == 0:
         return False
-    return tensor.nbytes < place_of(tensor).nbytes
+    return tensor.nbytes < (storage_bytes(tensor) or 0)
 
 
 def _is_loader() -> bool:
@@ -355,6 +355,6 @@ class IndexingLoopsProbe(OperatorProbe):
                 end = turns.last
 
     def stop(self) -> None:
-        """Leave the mode."""
-        self._patches.undo()
+        """Leave the watch."""
+        super().stop()
         self._watching = None

@@ -158,6 +158,6 @@ class PairwiseDifferencesProbe(OperatorProbe):
             self.context.add(row)
 
     def stop(self) -> None:
-        """Leave the mode."""
-        self._patches.undo()
+        """Leave the watch."""
+        super().stop()
         self._watching = None

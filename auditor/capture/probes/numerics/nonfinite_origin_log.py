@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import torch
 
-from auditor.capture.instruments.storages import Storages, place_of
+from auditor.capture.instruments.storages import Storages, storage_bytes
 from auditor.recordings.schema import BirthInput, BirthRow
 
 Phase = Literal["forward", "backward", "optimizer", "input", "parameter", "state"]
@@ -122,7 +122,7 @@ class NonfiniteOriginLog:
         """The tensor was found to be finite: forget its storage's birth if it covers the
         storage.
         """
-        if self.of(tensor) is not None and tensor.nbytes >= place_of(tensor).nbytes:
+        if self.of(tensor) is not None and tensor.nbytes >= (storage_bytes(tensor) or 0):
             self._holding.drop(tensor)
 
     def prune(self) -> None:

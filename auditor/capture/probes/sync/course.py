@@ -138,10 +138,6 @@ class CourseProbe(OperatorProbe):
         Rooms.operators = noted
         self._patches.on_undo(lambda: setattr(Rooms, "operators", run))
 
-    def stop(self) -> None:
-        """Watch no more."""
-        self._patches.undo()
-
     # -- steps -------------------------------------------------------------------------------------
 
     def step_begin(self) -> None:

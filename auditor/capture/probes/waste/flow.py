@@ -108,7 +108,7 @@ class Flow:
             ),
         ]
 
-    def survivors(self, step: int) -> Iterator[tuple[int, Value]]:
+    def survivors(self, step: int) -> Iterator[tuple[int | None, Value]]:
         """Storages that were made or written in this step and are still there, with what they hold:
         a buffer that the next step writes over may be read in between, in a step that is not seen.
         """

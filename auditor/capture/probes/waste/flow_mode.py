@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from auditor.capture.instruments.plain_tensor import bytes_of, content, plain
-from auditor.capture.instruments.storages import place_of, storage_key
+from auditor.capture.instruments.storages import storage_bytes, storage_key
 from auditor.capture.instruments.torch_private.autograd import current_node, next_number, number_of
 from auditor.capture.instruments.user_frames import Frames
 from auditor.capture.probes.base import Context
@@ -386,8 +386,8 @@ def _repeated(node: Node, known: dict[int, Node]) -> Node | None:
 
 def _whole(tensor: torch.Tensor) -> bool:
     """It is all that there is in its storage."""
-    place = place_of(tensor)
-    return place.key is not None and plain(tensor).nbytes >= place.nbytes
+    size = storage_bytes(tensor)
+    return size is not None and plain(tensor).nbytes >= size
 
 
 def _said(tensor: torch.Tensor) -> str:
