@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import torch
 
@@ -31,8 +31,8 @@ class Operator:
     def __init__(self, func: Any) -> None:
         self.func = func
         self.schema = schema_of(func)
-        self.full_name: str = "" if self.schema is None else self.schema.name
-        space, _, own = self.full_name.partition("::")
+        full_name: str = "" if self.schema is None else self.schema.name
+        space, _, own = full_name.partition("::")
         self.namespace, self.own_name, self.name = space, own, own.strip("_")
         arguments, returns = (
             ((), ()) if self.schema is None else (self.schema.arguments, self.schema.returns)
@@ -60,23 +60,25 @@ class Operator:
         )
 
 
+T = TypeVar("T")
+
+
+class Once(Generic[T]):
+    """A property that is computed at the first question: functools' own would be a library's frame
+    on the stack, and takes a lock.
+    """
+
+    def __init__(self, answer: Callable[[Any], T]) -> None:
+        self._answer = answer
+        self.__doc__ = answer.__doc__
+
+    def __get__(self, call: Any, owner: type) -> T:
+        known = call.__dict__[self._answer.__name__] = self._answer(call)
+        return known
+
+
 class Call:
     """One call of an operator. Each question about it is answered once, for whoever asks."""
-
-    __slots__ = (
-        "_context",
-        "_frames",
-        "_graph",
-        "_made",
-        "_site",
-        "args",
-        "backward",
-        "given",
-        "kwargs",
-        "operator",
-        "result",
-        "written",
-    )
 
     def __init__(
         self, context: Context, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -94,38 +96,26 @@ class Call:
         self.result: Any = None
         """What the program gets, once it has run. A subscriber that plays a device may replace
         it."""
-        self._made: list[torch.Tensor] | None = None
-        self._graph: bool | None = None
-        self._frames: tuple[FrameType | None, FrameType | None] | None = None
-        self._site: tuple[int | None] | None = None
 
-    @property
+    @Once
     def made(self) -> list[torch.Tensor]:
         """All tensors of its result."""
-        if self._made is None:
-            self._made = tensors((self.result,))
-        return self._made
+        return tensors((self.result,))
 
-    @property
+    @Once
     def graph(self) -> bool:
         """Its result has a gradient."""
-        if self._graph is None:
-            self._graph = torch.is_grad_enabled() and any(each.requires_grad for each in self.given)
-        return self._graph
+        return torch.is_grad_enabled() and any(each.requires_grad for each in self.given)
 
-    @property
+    @Once
     def frames(self) -> tuple[FrameType | None, FrameType | None]:
         """The innermost frame of the user's, and the innermost of a library below it."""
-        if self._frames is None:
-            self._frames = self._context.frames.user_frame()
-        return self._frames
+        return self._context.frames.user_frame()
 
-    @property
+    @Once
     def site(self) -> int | None:
         """The user's line that it runs for; None outside of a step."""
-        if self._site is None:
-            self._site = (_site(self._context, *self.frames),) if self._context.in_step else (None,)
-        return self._site[0]
+        return _site(self._context, *self.frames) if self._context.in_step else None
 
     @property
     def own_site(self) -> int | None:

@@ -382,7 +382,6 @@ def test_what_is_dropped_is_not_known():
 def test_names_of_an_operator():
     operator = Operator(torch.ops.aten._foreach_add_.Scalar)
     wanted = SimpleNamespace(
-        full_name="aten::_foreach_add_",
         namespace="aten",
         own_name="_foreach_add_",
         name="foreach_add",
