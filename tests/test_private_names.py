@@ -51,7 +51,7 @@ WORDS = {
         "_dynamo torch._ops.OpOverload._schema",
         "names of files, to know torch's own frames in a stack; named in an error",
     ),
-    f"{PROBES}/waste/flow_mode.py": (
+    f"{PROBES}/waste/flow_watch.py": (
         "_dynamo",
         "the name of a file, to know torch's own frames in a stack",
     ),

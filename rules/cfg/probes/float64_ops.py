@@ -225,7 +225,7 @@ class Float64OpsProbe(OperatorProbe):
             self._watching.end_step()
 
     def stop(self) -> None:
-        """Leave the mode, then write the rows."""
+        """Leave the watch, then write the rows."""
         self._patches.undo()
         watch, self._watching = self._watching, None
         if watch is None:

@@ -29,7 +29,7 @@ from auditor.capture.probes.numerics.nonfinite_origin_log import (
     NonfiniteOriginLog,
     Phase,
 )
-from auditor.capture.probes.numerics.nonfinite_origin_mode import NonfiniteOriginWatch
+from auditor.capture.probes.numerics.nonfinite_origin_watch import NonfiniteOriginWatch
 from auditor.capture.probes.numerics.norm_buffers import finite, statistics_of
 from auditor.capture.probes.operator_stream import subscribe
 from auditor.errors import fault

@@ -8,7 +8,7 @@ from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.numerics.op_ranges_log import CallFacts, OpRangesLog
-from auditor.capture.probes.numerics.op_ranges_mode import OpRangesWatch
+from auditor.capture.probes.numerics.op_ranges_watch import OpRangesWatch
 from auditor.capture.probes.numerics.singular_gradients import SingularGradients
 from auditor.capture.probes.operator_probe import OperatorProbe
 
@@ -56,7 +56,7 @@ class OpRangesProbe(OperatorProbe):
             self._poles.forget()
 
     def stop(self) -> None:
-        """Leave the mode; then read the ranges and write the rows."""
+        """Leave the watch; then read the ranges and write the rows."""
         watched = bool(self._patches)
         self._patches.undo()
         if watched:

@@ -104,7 +104,7 @@ def _real(tensor: torch.Tensor) -> torch.Tensor | None:
     )  # 8-bit floats have few operators
 
 
-# -- nonfinite origin mode -------------------------------------------------------------------------
+# -- nonfinite origin watch ------------------------------------------------------------------------
 
 MOST_BIRTHS = 20_000
 """Births that are remembered; once a NaN is loose nearly everything inherits it, so there are
