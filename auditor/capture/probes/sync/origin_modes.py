@@ -29,11 +29,11 @@ _NEW: Final = frozenset(
     {"new", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros"}
 )
 _FROM_HOST: Final = frozenset({"from_numpy", "frombuffer"})
-_COPIES: Final = frozenset({"copy_", "_foreach_copy_", "set_"})
+_COPIES: Final = frozenset({"copy", "foreach_copy", "set"})
 """Writing into a tensor does not move it: a host buffer stays one."""
 _MIXED_DEVICES: Final = ("index", "copy", "pack", "ctc", "set_", "segment", "_like")
 """Parts of names of operators that take host tensors beside device tensors."""
-_HOST_OUTPUTS: Final = {"_pack_padded_sequence": 1}
+_HOST_OUTPUTS: Final = {"pack_padded_sequence": 1}
 """Operators one of whose outputs is a host tensor on every device."""
 
 
@@ -129,8 +129,7 @@ class Propagation(Subscriber):
         self._origins.computing = noted[1]
 
     def _spread(self, call: Call, *, derived: bool) -> None:
-        name = call.operator.own_name
-        if not call.given or name in _COPIES:
+        if not call.given or call.operator.name in _COPIES:
             return
         if derived:
             self._derive(call)
@@ -139,14 +138,14 @@ class Propagation(Subscriber):
                 self._origins.mark(tensor, HOST)
 
     def _derive(self, call: Call) -> None:
-        name, result = call.operator.own_name, call.result
-        host = _HOST_OUTPUTS.get(name, -1)
+        result = call.result
+        host = _HOST_OUTPUTS.get(call.operator.name, -1)
         for index, output in enumerate(result if isinstance(result, (tuple, list)) else (result,)):
             for tensor in tensors((output,)):
                 self._origins.mark(tensor, HOST if index == host else DERIVED)
         for tensor in call.written:
             self._origins.mark(tensor, DERIVED)
-        self._same_device(name, call.given)
+        self._same_device(call.operator.own_name, call.given)
 
     def _same_device(self, name: str, inputs: list[torch.Tensor]) -> None:
         """On a GPU the inputs of an operator stand on one device, but for 0-d tensors and a few
