@@ -47,11 +47,11 @@ REPLACED = """
 PROBES, SHADOW = "auditor/capture/probes", "auditor/capture/shadow"
 
 WORDS = {
-    f"{PROBES}/operator_probe.py": (
-        "_dynamo",
-        "names of files, to know torch's own frames in a stack",
+    f"{PROBES}/operator_stream.py": (
+        "_dynamo torch._ops.OpOverload._schema",
+        "names of files, to know torch's own frames in a stack; named in an error",
     ),
-    f"{PROBES}/waste/flow_mode.py": (
+    f"{PROBES}/waste/flow_watch.py": (
         "_dynamo",
         "the name of a file, to know torch's own frames in a stack",
     ),
@@ -101,10 +101,6 @@ WORDS = {
     f"{SHADOW}/device.py": (
         "torch._ops.OpOverload._schema torch._dynamo torch._decomp.decompositions_for_jvp",
         "named in an error; modules that are imported first where there are any",
-    ),
-    "auditor/capture/instruments/dispatch_modes.py": (
-        "torch._ops.OpOverload._schema",
-        "named in an error",
     ),
     f"{PROBES}/dist/batch_digests.py": (
         "torch.utils.data.dataloader._BaseDataLoaderIter",

@@ -11,9 +11,10 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from auditor.capture.instruments.dispatch_modes import OperatorMode
+from auditor.capture.probes.operator_stream import Subscriber
 from auditor.capture.shadow import shadow_cuda
 from tests.capture.probes.sync import sync_zoo
+from tests.capture.streams import watched_by
 from tests.shadow import constructs
 from tests.shadow.listening import Heard, marked
 
@@ -72,7 +73,7 @@ CPU_ZOO = {snippet.__name__: snippet for snippet in sync_zoo.SNIPPETS}
 
 def watched():
     """Under a mode over every operator, as in the precision pass."""
-    return OperatorMode(on_error=lambda error: pytest.fail(str(error)))
+    return watched_by(Subscriber(on_error=lambda error: pytest.fail(str(error))))
 
 
 @pytest.mark.parametrize("around", [nullcontext, watched])

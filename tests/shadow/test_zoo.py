@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from auditor.capture.instruments.dispatch_modes import OperatorMode
+from auditor.capture.probes.operator_stream import Subscriber
 from auditor.capture.shadow import shadow_cuda
+from tests.capture.streams import watched_by
 from tests.shadow import zoo
 
 HOST_RESULTS = {
@@ -43,7 +44,7 @@ def watched():
     """Under a mode over every operator, as in the precision pass. Torch takes some formulas apart
     there (``prod``), so that the last bits may differ.
     """
-    return OperatorMode(on_error=lambda error: pytest.fail(str(error)))
+    return watched_by(Subscriber(on_error=lambda error: pytest.fail(str(error))))
 
 
 @pytest.mark.parametrize("around", [nullcontext, watched])

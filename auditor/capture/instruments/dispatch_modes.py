@@ -1,20 +1,15 @@
-"""Entering and leaving a watch over single operators: torch's stacks of modes, and compiled
-code.
-"""
+"""What a watch over single operators lies on: torch's stacks of modes, and compiled code."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from auditor.capture.instruments.monkeypatch import LOOKING, Patches
+from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private import dispatch
 from auditor.capture.instruments.torch_private.autograd import has_dynamo
-from auditor.capture.instruments.torch_private.dispatch import DispatchMode, schema_of
-from auditor.capture.instruments.torch_private.look_up import Missing, require
 
 
 def run_compiled_code_eagerly(patches: Patches) -> None:
@@ -35,63 +30,6 @@ def run_operator(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """
     with dispatch.DisableTorchFunctionSubclass():
         return func(*args, **kwargs)
-
-
-class OperatorMode(DispatchMode):
-    """Base of the watches over single operators: results are those of the operators, untouched,
-    whatever we get wrong.
-    """
-
-    supports_higher_order_operators = True
-
-    def __init__(self, on_error: Callable[[Exception], None]) -> None:
-        require(*dispatch.MODES_NEED)
-        if not dispatch.HAS_SCHEMAS:
-            raise Missing("torch._ops.OpOverload._schema")
-        super().__init__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
-        self._on_error = on_error
-        self._process = os.getpid()
-        self.live = True
-
-    def watches(self, func: Any) -> bool:
-        """False once the watch is over, in a process that was forked, for operators without a schema
-        and for those of a look of ours.
-        """
-        if LOOKING.depth:
-            return False
-        return self.live and os.getpid() == self._process and schema_of(func) is not None
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if not self.watches(func):
-            return run_operator(func, args, kwargs)
-        call = self._guarded(lambda: self.before(func, args, kwargs))
-        result = run_operator(func, args, kwargs)
-        if call is not None:
-            self._guarded(lambda: self.after(call, args, result))
-        return result
-
-    def before(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call is about to run. What this returns is given to :meth:`after`; None: nothing to
-        look at then.
-        """
-
-    def after(self, call: Any, args: tuple[Any, ...], result: Any) -> None:
-        """The call has run."""
-
-    def _guarded(self, do: Callable[[], Any]) -> Any:
-        try:
-            with LOOKING:
-                return do()
-        except Exception as error:  # the user's step goes on
-            self._on_error(error)
-            return None
-
-
-def enter_dispatch(patches: Patches, mode: Any) -> None:
-    """Enter a dispatch mode of ours until ``patches`` are undone."""
-    mode.__enter__()
-    patches.on_undo(lambda: leave_dispatch(mode))
 
 
 def leave_dispatch(mode: Any) -> None:

@@ -41,6 +41,19 @@ def content(tensor: torch.Tensor, most: int | None = None) -> bytes:
     return ctypes.string_at(tensor.data_ptr(), size) if size else b""
 
 
+def tensors(values: Iterable[Any]) -> list[torch.Tensor]:
+    """All tensors in nested lists, tuples and dictionaries."""
+    found: list[torch.Tensor] = []
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found += tensors(value)
+        elif isinstance(value, dict):
+            found += tensors(value.values())
+    return found
+
+
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     """All of them, in tuples and lists, too."""
     if isinstance(value, torch.Tensor):

@@ -18,6 +18,7 @@ from auditor.runs.plan import Change, Drill
 
 if TYPE_CHECKING:
     from auditor.capture.instruments.autograd_graph import Backward
+    from auditor.capture.probes.operator_stream import OperatorStream
 
 
 @dataclass
@@ -42,6 +43,8 @@ class Context:
     """
     history: bool = False
     """True while the history of allocations is recorded for us."""
+    stream: OperatorStream | None = None
+    """The operators that run, once a probe has asked for them."""
     target: Any = None
     """The callable, generator or module that is audited: probes that look for holders start
     there.

@@ -8,15 +8,11 @@ from typing import Any
 
 import torch
 
-from auditor.capture.instruments.dispatch_modes import OperatorMode
-from auditor.capture.instruments.plain_tensor import plain
-from auditor.capture.instruments.torch_private.autograd import current_node
+from auditor.capture.instruments.storages import Storages
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.numerics.op_ranges_log import Trails
-from auditor.capture.probes.numerics.op_ranges_mode import Operator
 from auditor.capture.probes.operator_probe import OperatorProbe
+from auditor.capture.probes.operator_stream import Call, Operator, Subscriber
 from auditor.capture.probes.optim.optimizer_hooks import live_optimizers, tensors_of
-from auditor.capture.probes.sync.origin_modes import tensors
 
 from ..rows import DoubleBirthRow, DoubleParametersRow
 
@@ -72,55 +68,46 @@ class Arrival:
     used: bool = False
 
 
-class Float64OpsMode(OperatorMode):
+class Float64OpsWatch(Subscriber):
     """Follows what runs with gradients on: the forward, but not the optimizer, an evaluation or a
     metric.
 
     Nor the backward, whose dtypes are those of the forward.
     """
 
-    def __init__(
-        self,
-        here: Callable[[], int | None],
-        step: Callable[[], int],
-        on_error: Callable[[Exception], None],
-    ) -> None:
+    def __init__(self, step: Callable[[], int], on_error: Callable[[Exception], None]) -> None:
         super().__init__(on_error)
-        self._here = here
         self._step = step
-        self._operators: dict[Any, Operator] = {}
         self.births: dict[tuple[int, str], Double] = {}
         self.elements = 0
         """Elements that all operators on floating-point numbers went through."""
-        self.trails: Trails[Double] = Trails()
-        self._arrived: Trails[Arrival] = Trails()
+        self.trails: Storages[Double] = Storages()
+        self._arrived: Storages[Arrival] = Storages()
         self._arrivals: list[Arrival] = []
 
-    def watches(self, func: Any) -> bool:
+    in_backward = False
+
+    def wants(self, operator: Operator) -> bool:
+        """All that compute."""
+        return not operator.view
+
+    def before(self, call: Call) -> bool | None:
         """Only what may be differentiated."""
-        return super().watches(func) and torch.is_grad_enabled() and current_node() is None
+        return torch.is_grad_enabled() or None
 
-    def before(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The operator and its inputs; None of a view."""
-        operator = self._operators.get(func)
-        if operator is None:
-            operator = self._operators[func] = Operator(func)
-        return None if operator.view else (operator, list(tensors((*args, *kwargs.values()))))
-
-    def after(self, call: Any, args: tuple[Any, ...], result: Any) -> None:
+    def after(self, call: Call, noted: Any) -> None:
         """Count what was worked on, and lay the trail on."""
-        operator, given = call
-        made = [
-            each
-            for each in (*tensors((result,)), *operator.written(args))
-            if each.is_floating_point()
-        ]
+        operator, given = call.operator, call.given
+        made = [each for each in (*call.made, *call.written) if each.is_floating_point()]
         self.elements += _work(made, [each for each in given if each.is_floating_point()])
         wide = [each for each in made if each.dtype is torch.float64]
-        self._arrives(operator, given, made)
-        born = self._born(operator, given) if wide else None
+        self._arrives(call, made)
+        born = self._born(call) if wide else None
         for each in made:
-            self.trails.lay(plain(each), born if each.dtype is torch.float64 else None)
+            if born is not None and each.dtype is torch.float64:
+                self.trails.lay(each, born)
+            else:
+                self.trails.drop(each)
         if born is not None:
             self._count(
                 born,
@@ -129,30 +116,29 @@ class Float64OpsMode(OperatorMode):
                 _work(wide, [each for each in given if each.dtype is torch.float64]),
             )
 
-    def _arrives(
-        self, operator: Operator, given: list[torch.Tensor], made: list[torch.Tensor]
-    ) -> None:
+    def _arrives(self, call: Call, made: list[torch.Tensor]) -> None:
         """Follow float64 tensors from outside through moves, to casts and to what else is made of
         them.
         """
-        for each in given:
-            outside = self.trails.of(plain(each)) is None and not each.requires_grad
-            arrival = self._arrived.of(plain(each))
+        moves = call.operator.name in MOVES
+        for each in call.given:
             if each.dtype is not torch.float64 or each.numel() < 2:
                 continue
+            outside = self.trails.of(each) is None and not each.requires_grad
+            arrival = self._arrived.of(each)
             if arrival is None and outside:
                 arrival = Arrival()
                 self._arrivals.append(arrival)
-                self._arrived.lay(plain(each), arrival)
+                self._arrived.lay(each, arrival)
             if arrival is None:
                 continue
             narrowed = [one for one in made if one.dtype is not torch.float64]
-            at = self._here() if narrowed and operator.name in MOVES else None
+            at = call.site if narrowed and moves else None
             if at is not None:
                 arrival.casts.append((at, each.numel()))
-            elif operator.name in MOVES and made and not narrowed:
+            elif moves and made and not narrowed:
                 for one in made:
-                    self._arrived.lay(plain(one), arrival)
+                    self._arrived.lay(one, arrival)
             else:
                 arrival.used = True
 
@@ -171,16 +157,17 @@ class Float64OpsMode(OperatorMode):
         self._arrived.clear()
         self.trails.clear()
 
-    def _born(self, operator: Operator, given: list[torch.Tensor]) -> Double | None:
-        inherited = (self.trails.of(plain(each)) for each in given if each.dtype is torch.float64)
+    def _born(self, call: Call) -> Double | None:
+        given = call.given
+        inherited = (self.trails.of(each) for each in given if each.dtype is torch.float64)
         known = next((each for each in inherited if each is not None), None)
         if known is not None:
             return known
-        at = self._here()
+        at = call.site
         if at is None:
             return None
         how = _how(given)
-        return self.births.setdefault((at, how), Double(at, how, operator.name))
+        return self.births.setdefault((at, how), Double(at, how, call.operator.name))
 
     def _count(
         self, born: Double, operator: Operator, given: list[torch.Tensor], elements: int
@@ -220,17 +207,16 @@ class Float64OpsProbe(OperatorProbe):
     name = "doubles"
     parts = ("doubles",)
     passes = frozenset({"numbers"})
-    after = ("numerics",)  # which computes ranges: what is entered after it does not see that
     in_rehearsals = True
     unseen = "float64 was not followed through some operators"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._watching: Float64OpsMode | None = None
+        self._watching: Float64OpsWatch | None = None
 
     def watch(self) -> None:
         """Follow float64."""
-        self._watching = Float64OpsMode(self.here, lambda: self.context.step, self.fail)
+        self._watching = Float64OpsWatch(lambda: self.context.step, self.fail)
         self.enter(self._watching)
 
     def step_end(self) -> None:
@@ -239,7 +225,7 @@ class Float64OpsProbe(OperatorProbe):
             self._watching.end_step()
 
     def stop(self) -> None:
-        """Leave the mode, then write the rows."""
+        """Leave the watch, then write the rows."""
         self._patches.undo()
         watch, self._watching = self._watching, None
         if watch is None:

@@ -16,10 +16,10 @@ import torch
 from torch.utils import checkpoint as torch_checkpoint
 
 from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.plain_tensor import tensors
 from auditor.capture.instruments.torch_files import TORCH
 from auditor.capture.instruments.user_frames import OWN
 from auditor.capture.probes.base import Context, Probe
-from auditor.capture.probes.sync.origin_modes import tensors
 
 from ..rows import RecomputeRow
 

@@ -12,15 +12,11 @@ from typing import Any
 
 import torch
 
-from auditor.capture.instruments.dispatch_modes import OperatorMode
 from auditor.capture.instruments.plain_tensor import plain
-from auditor.capture.instruments.torch_private.autograd import current_node
-from auditor.capture.instruments.torch_private.tensors import key_of
+from auditor.capture.instruments.storages import Storages, storage_bytes, storage_key
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.numerics.op_ranges_log import Trails
-from auditor.capture.probes.numerics.op_ranges_mode import Operator
-from auditor.capture.probes.operator_probe import OperatorProbe, own_line_of_operator
-from auditor.capture.probes.sync.origin_modes import tensors
+from auditor.capture.probes.operator_probe import OperatorProbe
+from auditor.capture.probes.operator_stream import Call, Operator, Subscriber
 
 from ..rows import PiecewiseRow
 from .loop_parameters import FOREACH, ParametersNow
@@ -61,59 +57,43 @@ HEAD = 16
 _LOADER = f"{os.sep}torch{os.sep}utils{os.sep}data{os.sep}"
 
 
-class IndexingLoopsMode(OperatorMode):
+class IndexingLoopsWatch(Subscriber):
     """Counts the operators of a step and follows those that are given pieces, values to compare
     with or parameters in turn, of tensors on devices of one ``kind`` if it is given.
     """
 
-    def __init__(
-        self,
-        here: Callable[[], int | None],
-        on_error: Callable[[Exception], None],
-        *,
-        kind: str = "",
-        own_line: Callable[[], int | None] = lambda: None,
-    ) -> None:
+    def __init__(self, on_error: Callable[[Exception], None], *, kind: str = "") -> None:
         super().__init__(on_error)
-        self._here = here
-        self._own_line = own_line
         self._kind = kind
-        self._operators: dict[Any, Operator] = {}
-        self._turns: dict[tuple[int, str, str, int], Turns] = {}
+        self._turns: dict[tuple[int, str, str, int | None], Turns] = {}
         self._over: list[Turns] = []
         self._running: list[Turns] = []
-        self._made: Trails[Made] = Trails()
-        self._written: Trails[dict[tuple[int, torch.Size], Made]] = Trails()
-        self._cut: Trails[dict[int, int]] = Trails()
-        self._group: Trails[Turns] = Trails()
+        self._made: Storages[Made] = Storages()
+        self._written: Storages[dict[tuple[int, torch.Size], Made]] = Storages()
+        self._cut: Storages[dict[int, int]] = Storages()
+        self._group: Storages[Turns] = Storages()
         self._parameters = ParametersNow()
         self._recent: deque[int | None] = deque(maxlen=HEAD)
         self._backward = 0
         self._whole = 0
         self._seen = 0
 
-    def watches(self, func: Any) -> bool:
-        """Not in a backward, of which it is only known that it ran."""
-        if not super().watches(func):
-            return False
-        if current_node() is not None:
+    def before(self, call: Call) -> Any:
+        """What the results are made of; None of a view that cuts nothing. Of a backward it is only
+        known that it ran.
+        """
+        if call.backward:
             self._backward = self._seen
             self._parameters.stale = True
-            return False
-        return True
-
-    def before(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What the results are made of; None of a view that cuts nothing."""
-        operator = self._operators.get(func)
-        if operator is None:
-            operator = self._operators[func] = Operator(func)
+            return None
+        operator = call.operator
         if operator.view:
-            return ((), None, self._own_line(), None) if operator.name in CUTS else None
+            return (None, call.own_site, None) if operator.name in CUTS else None
         self._seen += 1
-        given = [plain(each) for each in tensors((*args, *kwargs.values()))]
-        at = self._here()
+        given = [plain(each) for each in call.given]
+        at = call.site
         self._begin_turns(at)
-        turn = self._turn_of(operator, args, given)
+        turn = self._turn_of(operator, call.args, given)
         turns = None
         if turn is not None and at is not None:
             turns = self._take(operator, turn, at)
@@ -123,26 +103,26 @@ class IndexingLoopsMode(OperatorMode):
         if operator.product or any(part in operator.name for part in WHOLE):
             self._whole = self._seen
         group = turns if turns is not None and turns.kind == GROUPS else None
-        return list(operator.written(args)), self._made_of(operator, given), None, group
+        return self._made_of(operator, given), None, group
 
-    def after(self, call: Any, args: tuple[Any, ...], result: Any) -> None:
+    def after(self, call: Call, noted: Any) -> None:
         """Lay that on."""
-        written, made, cut, group = call
+        made, cut, group = noted
         if made is None:
-            for each in tensors((result,)) if cut is not None else ():
+            for each in call.made if cut is not None else ():
                 self._remember_cut(plain(each), cut)
             return
-        for each in (*tensors((result,)), *written):
+        for each in (*call.made, *call.written):
             self._lay(plain(each), made)
         if group is not None:
-            self._group.lay(plain(result), group)
+            self._group.lay(call.result, group)
 
     def _reduce(self, tensor: torch.Tensor) -> None:
         """A group of rows becomes one."""
         group = self._group.of(tensor)
         if group is not None:
             group.reduced += 1
-            self._group.lay(tensor, None)
+            self._group.drop(tensor)
 
     def _lay(self, tensor: torch.Tensor, made: Made) -> None:
         """A piece that is written leaves the others as they were."""
@@ -187,7 +167,7 @@ class IndexingLoopsMode(OperatorMode):
             piece, offset = pieces[0], int(pieces[0].storage_offset())
             return Turn(
                 PIECES,
-                int(key_of(piece.untyped_storage())),
+                storage_key(piece),
                 tuple(int(each.storage_offset()) for each in pieces),
                 tuple(each.shape for each in given),
                 piece.numel(),
@@ -198,8 +178,7 @@ class IndexingLoopsMode(OperatorMode):
         if operator.name == "eq" and len(given) == 1 and self._concerns(given[0]):
             value = args[1] if len(args) > 1 else None
             if isinstance(value, (int, float)) and given[0].layout is torch.strided:
-                over = int(key_of(given[0].untyped_storage()))
-                return Turn(MASKS, over, value, (given[0].shape,))
+                return Turn(MASKS, storage_key(given[0]), value, (given[0].shape,))
         return None
 
     def _group_of(self, given: list[torch.Tensor]) -> Turn | None:
@@ -208,7 +187,7 @@ class IndexingLoopsMode(OperatorMode):
             return None
         if any(each.layout is not torch.strided or each.dim() == 0 for each in given):
             return None
-        over, by = (int(key_of(each.untyped_storage())) for each in given)
+        over, by = map(storage_key, given)
         elements = given[1].numel() * (given[0].numel() // max(1, given[0].shape[0]))
         return Turn(GROUPS, over, by, (given[0].shape,), elements)
 
@@ -304,10 +283,7 @@ class IndexingLoopsMode(OperatorMode):
 def _is_piece(tensor: torch.Tensor) -> bool:
     if tensor.layout is not torch.strided or tensor.numel() == 0:
         return False
-    try:
-        return bool(tensor.numel() * tensor.element_size() < tensor.untyped_storage().nbytes())
-    except (NotImplementedError, RuntimeError):  # wrapped tensors own no plain storage
-        return False
+    return tensor.nbytes < (storage_bytes(tensor) or 0)
 
 
 def _is_loader() -> bool:
@@ -330,24 +306,21 @@ class IndexingLoopsProbe(OperatorProbe):
     name = "piecewise"
     parts = ("piecewise",)
     passes = frozenset({"numbers"})
-    after = ("numerics",)  # which computes ranges: what is entered after it does not see that
     in_rehearsals = True
     unseen = "loops over tensors were not followed through some operators"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._watching: IndexingLoopsMode | None = None
+        self._watching: IndexingLoopsWatch | None = None
 
     def watch(self) -> None:
         """Follow what is given pieces."""
         self.context.writer.touch("piecewise")
         device = self.context.device  # a loop over the host's memory launches nothing there
         kind = device.kind if device.native else ""
-        self._watching = IndexingLoopsMode(
-            self.here,
+        self._watching = IndexingLoopsWatch(
             self.fail,
             kind=kind,
-            own_line=lambda: own_line_of_operator(self.context),
         )
         self.enter(self._watching)
 
@@ -382,6 +355,6 @@ class IndexingLoopsProbe(OperatorProbe):
                 end = turns.last
 
     def stop(self) -> None:
-        """Leave the mode."""
-        self._patches.undo()
+        """Leave the watch."""
+        super().stop()
         self._watching = None

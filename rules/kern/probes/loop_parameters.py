@@ -10,7 +10,7 @@ import torch
 from auditor.capture.instruments.live_objects import live_instances
 from auditor.capture.instruments.module_stack import live_modules
 from auditor.capture.instruments.plain_tensor import plain
-from auditor.capture.instruments.torch_private.tensors import key_of
+from auditor.capture.instruments.storages import storage_key
 from auditor.capture.instruments.torch_private.training import own_parameters
 from auditor.capture.instruments.weakrefs import alive
 from auditor.capture.probes.optim.optimizer_hooks import live_optimizers, tensors_of
@@ -93,7 +93,5 @@ def _weakly(tensor: torch.Tensor) -> Any:
 
 
 def _place_of(tensor: torch.Tensor) -> tuple[int, int] | None:
-    try:
-        return int(key_of(tensor.untyped_storage())), int(tensor.storage_offset())
-    except (NotImplementedError, RuntimeError):  # wrapped and sparse tensors own no plain storage
-        return None
+    key = storage_key(tensor)
+    return None if key is None else (key, int(tensor.storage_offset()))

@@ -81,7 +81,7 @@ class Turn:
     """What an operator is given that differs from turn to turn."""
 
     kind: str
-    over: int
+    over: int | None
     """What the loop goes over: the storage of a tensor; 0 for all parameters."""
     value: Any
     shapes: tuple[Any, ...] = ()

@@ -8,13 +8,9 @@ from typing import Any
 
 import torch
 
-from auditor.capture.instruments.dispatch_modes import OperatorMode
-from auditor.capture.instruments.plain_tensor import plain
-from auditor.capture.instruments.torch_private.autograd import current_node
-from auditor.capture.probes.numerics.op_ranges_log import Trails
-from auditor.capture.probes.numerics.op_ranges_mode import Operator
+from auditor.capture.instruments.storages import Storages
 from auditor.capture.probes.operator_probe import OperatorProbe
-from auditor.capture.probes.sync.origin_modes import tensors
+from auditor.capture.probes.operator_stream import Call, Operator, Subscriber
 
 from ..rows import DifferencesRow
 
@@ -40,41 +36,36 @@ class Differences:
     used: bool = False
 
 
-class PairwiseDifferencesMode(OperatorMode):
+class PairwiseDifferencesWatch(Subscriber):
     """Follows differences of tensors that are broadcast against one another to the sum over their
     last dimension.
     """
 
-    def __init__(
-        self, here: Callable[[], int | None], on_error: Callable[[Exception], None]
-    ) -> None:
+    in_backward = False
+
+    def __init__(self, on_error: Callable[[Exception], None]) -> None:
         super().__init__(on_error)
-        self._here = here
-        self._operators: dict[Any, Operator] = {}
-        self._trails: Trails[Differences] = Trails()
+        self._trails: Storages[Differences] = Storages()
         self.found: list[Differences] = []
 
-    def watches(self, func: Any) -> bool:
-        """Not in a backward."""
-        return super().watches(func) and current_node() is None
+    def wants(self, operator: Operator) -> bool:
+        """All that compute."""
+        return not operator.view
 
-    def before(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The operator; None of a view."""
-        operator = self._operators.get(func)
-        if operator is None:
-            operator = self._operators[func] = Operator(func)
-        return None if operator.view else (operator, kwargs)
+    def before(self, call: Call) -> bool | None:
+        """A difference begins a trail; any other operator is looked at where there are some."""
+        return True if self._trails or call.operator.name == "sub" else None
 
-    def after(self, call: Any, args: tuple[Any, ...], result: Any) -> None:
+    def after(self, call: Call, noted: Any) -> None:
         """Begin a trail at a difference of all pairs, and follow those there are."""
-        operator, kwargs = call
+        operator, args, result = call.operator, call.args, call.result
         if operator.writes or not isinstance(result, torch.Tensor):
-            self._spoil(args, kwargs)
+            self._spoil(call)
         elif operator.name == "sub" and _all_pairs(args, result):
-            self._spoil(args, kwargs)
-            self._begin(args, result)
+            self._spoil(call)
+            self._begin(call, result)
         else:
-            self._follow(operator, args, kwargs, result)
+            self._follow(call, result)
 
     def end_step(self) -> list[Differences]:
         """Those that were summed and nothing else, and begin anew."""
@@ -82,33 +73,30 @@ class PairwiseDifferencesMode(OperatorMode):
         self._trails.clear()
         return [each for each in found if each.summed and not each.used]
 
-    def _begin(self, args: tuple[Any, ...], result: torch.Tensor) -> None:
-        at = self._here()
-        if at is not None:
-            graph = torch.is_grad_enabled() and any(each.requires_grad for each in args)
-            made = Differences(at, result.shape, result.nbytes, graph)
+    def _begin(self, call: Call, result: torch.Tensor) -> None:
+        if call.site is not None:
+            made = Differences(call.site, result.shape, result.nbytes, call.graph)
             self.found.append(made)
-            self._trails.lay(plain(result), made)
+            self._trails.lay(result, made)
 
-    def _follow(
-        self, operator: Operator, args: tuple[Any, ...], kwargs: Any, result: torch.Tensor
-    ) -> None:
-        trail = self._trails.of(plain(args[0])) if _is_tensor(args[:1]) else None
+    def _follow(self, call: Call, result: torch.Tensor) -> None:
+        operator, args = call.operator, call.args
+        trail = self._trails.of(args[0]) if _is_tensor(args[:1]) else None
         kind = _kind(operator, args) if trail is not None else ""
         if trail is None or trail.used:
-            self._spoil(args, kwargs)
+            self._spoil(call)
         elif kind and not trail.kind and args[0].shape == trail.shape:
             trail.kind = kind
-            self._trails.lay(plain(result), trail)
+            self._trails.lay(result, trail)
         elif _summed(operator, args, trail):
             trail.summed = True
         else:
-            self._spoil(args, kwargs)
+            self._spoil(call)
 
-    def _spoil(self, args: tuple[Any, ...], kwargs: Any) -> None:
-        """What these hold is needed for something else."""
-        for each in tensors((*args, *kwargs.values())):
-            trail = self._trails.of(plain(each))
+    def _spoil(self, call: Call) -> None:
+        """What it was given is needed for something else."""
+        for each in call.given:
+            trail = self._trails.of(each)
             if trail is not None:
                 trail.used = True
 
@@ -152,15 +140,14 @@ class PairwiseDifferencesProbe(OperatorProbe):
     name = "differences"
     parts = ("differences",)
     passes = frozenset({"numbers"})
-    after = ("numerics",)  # which computes ranges: what is entered after it does not see that
     unseen = "differences of all pairs were not followed through some operators"
 
-    _watching: PairwiseDifferencesMode | None = None
+    _watching: PairwiseDifferencesWatch | None = None
 
     def watch(self) -> None:
         """Follow differences."""
         self.context.writer.touch("differences")
-        self._watching = PairwiseDifferencesMode(self.here, self.fail)
+        self._watching = PairwiseDifferencesWatch(self.fail)
         self.enter(self._watching)
 
     def step_end(self) -> None:
@@ -171,6 +158,6 @@ class PairwiseDifferencesProbe(OperatorProbe):
             self.context.add(row)
 
     def stop(self) -> None:
-        """Leave the mode."""
-        self._patches.undo()
+        """Leave the watch."""
+        super().stop()
         self._watching = None

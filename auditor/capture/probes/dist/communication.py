@@ -13,13 +13,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from auditor.capture.instruments.dispatch_modes import OperatorMode
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.plain_tensor import bytes_of, tensors_in
-from auditor.capture.instruments.torch_private.dispatch import schema_of
 from auditor.capture.instruments.torch_private.distributed import group_of_name
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.operator_probe import OperatorProbe, site_of_operator
+from auditor.capture.probes.operator_probe import OperatorProbe
+from auditor.capture.probes.operator_stream import Call, Operator, Subscriber, site_of_operator
 from auditor.recordings.schema import CommunicationRow
 
 WATCHED = 3
@@ -65,9 +64,6 @@ KINDS = {
 """Operators of torch's namespaces ``c10d`` and ``_c10d_functional``, and what they are called in
 ``torch.distributed``."""
 
-FLATTENED = "__tensor_flatten__"
-"""What classes of tensors that are made of others have (torch, "Subclass wrappers")."""
-
 AT_ONCE, FUNCTIONAL, WAIT = "c10d", "_c10d_functional", "wait_tensor"
 
 ASYNC = tuple("""
@@ -81,10 +77,12 @@ GOT = ("output", "outputs", "output_tensor", "output_tensors", "output_lists", "
 IN_PLACE = ("tensors",)
 
 
-class TrafficMode(OperatorMode):
+class TrafficWatch(Subscriber):
     """Sees the operators of ``torch.distributed`` as they are issued, in the autograd engine's
-    threads as well.
+    threads as well. What DTensor makes of an operator is seen, and not the operator on it.
     """
+
+    inside = True
 
     def __init__(
         self, on_error: Callable[[Exception], None], here: Callable[[], int | None]
@@ -96,30 +94,28 @@ class TrafficMode(OperatorMode):
         self.operators = 0
         self._awaited: dict[int, tuple[CommunicationRow, int]] = {}
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """What DTensor makes of an operator is seen, and not the operator on it."""
-        if self.live and any(hasattr(each, FLATTENED) for each in types):
-            return NotImplemented
-        return super().__torch_dispatch__(func, types, args, kwargs)
+    def wants(self, operator: Operator) -> bool:
+        """Collectives, and what computes something."""
+        collective = operator.namespace in (AT_ONCE, FUNCTIONAL)
+        return collective or not any(each.alias_info for each in operator.schema.returns)
 
-    def before(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A collective, as a row that is completed after it has run; else the operator is counted
-        where it computes something.
+    def before(self, call: Call) -> Any:
+        """A collective, as a row that is completed after it has run; any other operator is
+        counted.
         """
-        schema = schema_of(func)
-        space, _, name = str(schema.name).partition("::")
+        space, name, schema = call.operator.namespace, call.operator.own_name, call.operator.schema
         if space not in (AT_ONCE, FUNCTIONAL):
-            self.operators += not any(each.alias_info for each in schema.returns)
+            self.operators += 1
             return None
-        given = {each.name: value for each, value in zip(schema.arguments, args, strict=False)}
-        given |= kwargs
+        given = {each.name: value for each, value in zip(schema.arguments, call.args, strict=False)}
+        given |= call.kwargs
         if name == WAIT:
             self._waited(given["tensor"])
         return (space, KINDS[name], given) if name in KINDS else None
 
-    def after(self, call: Any, args: tuple[Any, ...], result: Any) -> None:
+    def after(self, call: Call, noted: Any) -> None:
         """Write the row."""
-        space, what, given = call
+        (space, what, given), result = noted, call.result
         at = self._here()
         if at is None:
             return
@@ -185,7 +181,7 @@ class CommunicationProbe(OperatorProbe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._watch: TrafficMode | None = None
+        self._watch: TrafficWatch | None = None
         self._works: weakref.WeakKeyDictionary[Any, tuple[CommunicationRow, int]]
         self._works = weakref.WeakKeyDictionary()
         self._waits = Patches(self.missed)
@@ -210,7 +206,7 @@ class CommunicationProbe(OperatorProbe):
 
     def watch(self) -> None:
         """Until the step ends."""
-        self._watch = TrafficMode(self.fail, self._here)
+        self._watch = TrafficWatch(self.fail, self._here)
         self._works.clear()
         for name in ASYNC:
             for owner in (dist, dist.distributed_c10d):

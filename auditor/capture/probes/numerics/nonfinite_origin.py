@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 import torch
 
-from auditor.capture.instruments.dispatch_modes import enter_dispatch, run_compiled_code_eagerly
+from auditor.capture.instruments.dispatch_modes import run_compiled_code_eagerly
 from auditor.capture.instruments.module_stack import Modules
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.notebook_cells import source_path
@@ -30,8 +30,9 @@ from auditor.capture.probes.numerics.nonfinite_origin_log import (
     NonfiniteOriginLog,
     Phase,
 )
-from auditor.capture.probes.numerics.nonfinite_origin_mode import NonfiniteOriginMode
+from auditor.capture.probes.numerics.nonfinite_origin_watch import NonfiniteOriginWatch
 from auditor.capture.probes.numerics.norm_buffers import finite, statistics_of
+from auditor.capture.probes.operator_stream import subscribe
 from auditor.errors import fault
 
 BATCH = 100
@@ -146,7 +147,6 @@ class NonfiniteOriginProbe(Probe):
         self._stepped = Stepped()
         self._patches = Patches()
         self._always = Patches()
-        self._mode: NonfiniteOriginMode | None = None
         self._done = False
         self._given: Birth | None = None
         """Behind what a batch norm was given whose statistics it spoiled."""
@@ -190,7 +190,7 @@ class NonfiniteOriginProbe(Probe):
         """Leave the watch, and see what reached a gradient or a parameter."""
         stepped = self._stepped.take()
         self._patches.undo()
-        self._mode = None
+        self._log.prune()
         if self.context.step not in self.context.watched or self._done:
             return
         bad = bad_tensors(stepped)
@@ -208,7 +208,7 @@ class NonfiniteOriginProbe(Probe):
             self.context.add(self._log.row(self._log.told(self._given)))
         self._given = None
 
-    def _look_at_norms(self, watch: NonfiniteOriginMode) -> None:
+    def _look_at_norms(self) -> None:
         def begins(module: torch.nn.Module, *_: Any, **__: Any) -> None:
             if not _all_finite(module):
                 self._spoiled.add(module)
@@ -228,10 +228,9 @@ class NonfiniteOriginProbe(Probe):
         self._modules.watch(self._patches)
         self._keep_tracebacks()
         run_compiled_code_eagerly(self._patches)
-        watch = NonfiniteOriginMode(self._log, Position(self.context, self._modules), self._fail)
-        self._mode = watch
-        self._look_at_norms(watch)
-        enter_dispatch(self._patches, watch)
+        watch = NonfiniteOriginWatch(self._log, Position(self.context, self._modules), self._fail)
+        self._look_at_norms()
+        self._patches.on_undo(subscribe(self.context, watch))
 
     def _keep_tracebacks(self) -> None:
         before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()

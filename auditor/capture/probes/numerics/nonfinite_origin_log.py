@@ -7,20 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
-from auditor.capture.instruments.torch_private.tensors import key_of
+from auditor.capture.instruments.storages import Storages, storage_bytes
 from auditor.recordings.schema import BirthInput, BirthRow
 
 Phase = Literal["forward", "backward", "optimizer", "input", "parameter", "state"]
 
 Line = tuple[str, int]
 """File and line."""
-
-PRUNE_AT = 4096
-"""Storages under watch from which those that are gone are looked for; twice as many as were left
-the next time.
-"""
 
 
 @dataclass(frozen=True)
@@ -75,20 +69,19 @@ class NonfiniteOriginLog:
 
     def __init__(self) -> None:
         self.births: list[Birth] = []
-        self._holding: dict[int, tuple[Birth, StorageWeakRef]] = {}
-        self._prune_at = PRUNE_AT
-        self._parameters: dict[int, StorageWeakRef] = {}
+        self._holding: Storages[Birth] = Storages()
+        self._parameters: Storages[bool] = Storages()
         self._datasets: dict[int, str] = {}
         """By order of a birth."""
-        self._batches: dict[int, tuple[str, StorageWeakRef]] = {}
+        self._batches: Storages[str] = Storages()
 
     def note_batch(self, tensor: torch.Tensor, dataset: str) -> None:
         """A loader gave this tensor, which is not finite, of that dataset."""
-        birth, key = self.of(tensor), _key(tensor)
+        birth = self.of(tensor)
         if birth is not None and birth.phase == "input":
             self._datasets[birth.order] = dataset
-        elif birth is None and key is not None:
-            self._batches[key] = dataset, StorageWeakRef(tensor.untyped_storage())
+        elif birth is None:
+            self._batches.lay(tensor, dataset)
 
     def row(self, birth: Birth) -> BirthRow:
         """The same, with the dataset that a loader read it from."""
@@ -101,46 +94,40 @@ class NonfiniteOriginLog:
         theirs too.
         """
         for tensor in tensors:
-            key = (
-                _key(tensor)
-                if isinstance(tensor, torch.nn.Parameter)
-                or (tensor.is_leaf and tensor.requires_grad)
-                else None
-            )
-            if key is not None and key not in self._parameters:
-                self._parameters[key] = StorageWeakRef(tensor.untyped_storage())
+            leaf = tensor.is_leaf and tensor.requires_grad
+            if isinstance(tensor, torch.nn.Parameter) or leaf:
+                self._parameters.lay(tensor, True)
 
     def of_parameter(self, tensor: torch.Tensor) -> bool:
         """True for a parameter that was seen, or a view of one."""
-        return _key(tensor) in self._parameters
+        return self._parameters.of(tensor) is not None
 
     def of(self, tensor: torch.Tensor) -> Birth | None:
         """The birth of what is non-finite in this tensor, if it was seen."""
-        key = _key(tensor)
-        entry = None if key is None else self._holding.get(key)
-        return None if entry is None else entry[0]
+        return self._holding.of(tensor)
 
     def hold(self, tensor: torch.Tensor, birth: Birth) -> None:
         """The tensor now holds what was born there. An earlier birth that still stands is kept,
         unless it was a fill.
         """
-        key = _key(tensor)
-        if key is None:
-            return
-        before = self._holding.get(key)
-        if before is None or before[0].fill or before[0].order > birth.order:
-            self._holding[key] = birth, StorageWeakRef(tensor.untyped_storage())
-        if birth.phase == "input" and key in self._batches:
-            self._datasets[birth.order] = self._batches.pop(key)[0]
-        self._prune()
+        before = self.of(tensor)
+        if before is None or before.fill or before.order > birth.order:
+            self._holding.lay(tensor, birth)
+        dataset = self._batches.of(tensor) if birth.phase == "input" else None
+        if dataset is not None:
+            self._datasets[birth.order] = dataset
+            self._batches.drop(tensor)
 
     def finite(self, tensor: torch.Tensor) -> None:
         """The tensor was found to be finite: forget its storage's birth if it covers the
         storage.
         """
-        key = _key(tensor)
-        if key in self._holding and tensor.nbytes >= tensor.untyped_storage().nbytes():
-            del self._holding[key]
+        if self.of(tensor) is not None and tensor.nbytes >= (storage_bytes(tensor) or 0):
+            self._holding.drop(tensor)
+
+    def prune(self) -> None:
+        """Forget what is gone."""
+        self._holding.prune()
 
     def add(self, **facts: Any) -> Birth:
         """A new birth, the latest."""
@@ -161,21 +148,3 @@ class NonfiniteOriginLog:
             b for b in self.births if b.phase == "forward" and not b.fill and b.place == birth.place
         )
         return next(same, birth)
-
-    def _prune(self) -> None:
-        if len(self._holding) >= self._prune_at:
-            self._holding = {
-                key: entry for key, entry in self._holding.items() if not entry[1].expired()
-            }
-            self._prune_at = max(PRUNE_AT, 2 * len(self._holding))
-
-
-def _key(tensor: torch.Tensor) -> int | None:
-    try:
-        return int(key_of(tensor.untyped_storage()))
-    except (
-        NotImplementedError,
-        RuntimeError,
-        AttributeError,
-    ):  # sparse and wrapped tensors own no plain storage
-        return None

@@ -8,7 +8,7 @@ from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.numerics.op_ranges_log import CallFacts, OpRangesLog
-from auditor.capture.probes.numerics.op_ranges_mode import OpRangesMode
+from auditor.capture.probes.numerics.op_ranges_watch import OpRangesWatch
 from auditor.capture.probes.numerics.singular_gradients import SingularGradients
 from auditor.capture.probes.operator_probe import OperatorProbe
 
@@ -39,7 +39,7 @@ class OpRangesProbe(OperatorProbe):
         """Follow operators, and the backward."""
         BACKWARD_HOOKS.add(self)
         self._patches.on_undo(lambda: BACKWARD_HOOKS.remove(self))
-        watch = OpRangesMode(self._log, self.here, lambda: self.context.step, self.fail)
+        watch = OpRangesWatch(self._log, self.here, lambda: self.context.step, self.fail)
         self._poles = watch.poles
         self.enter(watch)
 
@@ -56,7 +56,7 @@ class OpRangesProbe(OperatorProbe):
             self._poles.forget()
 
     def stop(self) -> None:
-        """Leave the mode; then read the ranges and write the rows."""
+        """Leave the watch; then read the ranges and write the rows."""
         watched = bool(self._patches)
         self._patches.undo()
         if watched:
@@ -74,7 +74,7 @@ class OpRangesProbe(OperatorProbe):
     def backward_begins(self, call: Backward) -> None:
         """What the backward begins at is the loss."""
         if self.context.in_step and not call.nested:
-            self._log.reached_loss(plain(tensor) for tensor in call.tensors)
+            self._log.reached_loss(call.tensors)
             self._keep_losses(call)
             if self._poles is not None:
                 self._poles.backward_begins(call)

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
-from auditor.capture.instruments.torch_private.tensors import key_of
+from auditor.capture.instruments.storages import Storages
 from auditor.recordings.schema import NumericRow
 
 
@@ -109,44 +108,12 @@ class Trail:
     """Calls in half precision that it was computed from."""
 
 
-T = TypeVar("T")
-
-
-class Trails(Generic[T]):
-    """What is known of tensors, by storage, so that views share them. Weak: no memory is held, and
-    no address is used again meanwhile.
-    """
-
-    def __init__(self) -> None:
-        self._held: dict[int, tuple[T, StorageWeakRef]] = {}
-
-    def of(self, tensor: torch.Tensor) -> T | None:
-        """The trail of a tensor; None if nothing is known of it."""
-        key = _key(tensor)
-        entry = None if key is None else self._held.get(key)
-        return None if entry is None else entry[0]
-
-    def lay(self, tensor: torch.Tensor, trail: T | None) -> None:
-        """The tensor was made so; None: of nothing that is followed."""
-        key = _key(tensor)
-        if key is None:
-            return
-        if trail is None:
-            self._held.pop(key, None)
-        else:
-            self._held[key] = trail, StorageWeakRef(tensor.untyped_storage())
-
-    def clear(self) -> None:
-        """The step is over."""
-        self._held.clear()
-
-
 class OpRangesLog:
     """Entries of one pass by their facts."""
 
     def __init__(self) -> None:
         self._entries: dict[CallFacts, Entry] = {}
-        self.trails: Trails[Trail] = Trails()
+        self.trails: Storages[Trail] = Storages()
 
     def entry(self, facts: CallFacts) -> Entry:
         """The entry with these facts, made at its first call."""
@@ -165,14 +132,3 @@ class OpRangesLog:
     def rows(self) -> list[NumericRow]:
         """All entries as rows, in the order in which they were seen first."""
         return [entry.row() for entry in self._entries.values()]
-
-
-def _key(tensor: torch.Tensor) -> int | None:
-    try:
-        return int(key_of(tensor.untyped_storage()))
-    except (
-        NotImplementedError,
-        RuntimeError,
-        AttributeError,
-    ):  # sparse and wrapped tensors own no plain storage
-        return None

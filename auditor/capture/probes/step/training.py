@@ -7,19 +7,17 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
-from auditor.capture.instruments.dispatch_modes import OperatorMode
 from auditor.capture.instruments.live_objects import live_instances
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.torch_private.tensors import version_hint
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.operator_probe import OperatorProbe
+from auditor.capture.probes.operator_stream import Call, Subscriber
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerSteps
-from auditor.capture.probes.sync.origin_modes import tensors
 from auditor.recordings.schema import TrainingRow
 
 FIRST = 1
@@ -39,19 +37,16 @@ Remembered = tuple["weakref.ref[torch.Tensor]", int, torch.Tensor, tuple[int, ..
 """A parameter, its version, a copy of its first elements, and its shape."""
 
 
-class ForwardMode(OperatorMode):
+class ForwardWatch(Subscriber):
     """Counts operators, and those among them that build an autograd graph."""
 
     operators = 0
     graphs = 0
 
-    def before(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def before(self, call: Call) -> None:
         """One more operator."""
         self.operators += 1
-        if torch.is_grad_enabled() and any(
-            each.requires_grad for each in tensors((*args, *kwargs.values()))
-        ):
-            self.graphs += 1
+        self.graphs += call.graph
 
 
 class TrainingProbe(OperatorProbe):
@@ -76,7 +71,7 @@ class TrainingProbe(OperatorProbe):
         self._sign = ""
         self._watched = 0
         self._counts = {"operators": 0, "graphs": 0}
-        self._watch: ForwardMode | None = None
+        self._watch: ForwardWatch | None = None
         self._before: list[Remembered] = []
         self._live = False
 
@@ -103,7 +98,7 @@ class TrainingProbe(OperatorProbe):
 
     def watch(self) -> None:
         """Count operators until the step ends."""
-        self._watch = ForwardMode(self.fail)
+        self._watch = ForwardWatch(self.fail)
         self.enter(self._watch)
 
     def step_end(self) -> None:

@@ -19,9 +19,9 @@ from typing import Any
 import torch
 
 from auditor.capture.instruments import null_device
-from auditor.capture.instruments.dispatch_modes import OperatorMode, run_operator
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.operator_probe import OperatorProbe
+from auditor.capture.probes.operator_stream import Call, Subscriber
 from auditor.capture.shadow.tensor import Rooms
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema import CourseRow, DeviceWorkRow, SiteRow
@@ -138,10 +138,6 @@ class CourseProbe(OperatorProbe):
         Rooms.operators = noted
         self._patches.on_undo(lambda: setattr(Rooms, "operators", run))
 
-    def stop(self) -> None:
-        """Watch no more."""
-        self._patches.undo()
-
     # -- steps -------------------------------------------------------------------------------------
 
     def step_begin(self) -> None:
@@ -155,7 +151,7 @@ class CourseProbe(OperatorProbe):
         """Write the step's rows."""
         step = self._step
         if self.context.device.null:
-            self._between()
+            self.between()
         row = CourseRow(
             global_step=self.context.global_step,
             places=step.places,
@@ -226,7 +222,7 @@ class CourseProbe(OperatorProbe):
             work.add(null_device.blocking(since, now))
         self._mark = now
 
-    def _between(self) -> int:
+    def between(self) -> int:
         """Calls that blocked since the last operator, between operators: ``torch.cuda.synchronize``
         and the like, in the step's own thread.
         """
@@ -270,42 +266,26 @@ class CourseProbe(OperatorProbe):
         return known
 
 
-class _Watch(OperatorMode):
+class _Watch(Subscriber):
     """Sees operators on the null device."""
 
     def __init__(self, probe: CourseProbe) -> None:
         super().__init__(probe.fail)
         self._probe = probe
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if not self.watches(func) or not _on_device((*args, *kwargs.values())):
-            return run_operator(func, args, kwargs)
-        before = self._guarded(self._begin)
-        result = run_operator(func, args, kwargs)
-        if before is None:
-            return result
-        place = self._guarded(lambda: self._end(before, func, args, kwargs, result))
-        if func.__name__.partition(".")[0] != READ:
-            return result
-        told = self._guarded(lambda: (self._probe.answer(place, result),))
-        return result if told is None else told[0]
+    def before(self, call: Call) -> tuple[int, int] | None:
+        """What was asked of the device until now."""
+        on_device = any(each.device.type == "cuda" for each in call.given)
+        return (self._probe.between(), _launches()) if on_device else None
 
-    def _begin(self) -> tuple[int, int]:
-        return self._probe._between(), _launches()
-
-    def _end(
-        self,
-        before: tuple[int, int],
-        func: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        result: Any,
-    ) -> int | None:
-        since, launched = before
-        place = self._probe.ran(func, args, kwargs, result)
-        self._probe.asked(since, _launches() - launched, place)
-        return place
+    def after(self, call: Call, noted: tuple[int, int]) -> None:
+        """Note what the operator asked of it, and answer a read."""
+        (since, launched), probe = noted, self._probe
+        func = call.operator.func
+        place = probe.ran(func, call.args, call.kwargs, call.result)
+        probe.asked(since, _launches() - launched, place)
+        if call.operator.own_name == READ:
+            call.result = probe.answer(place, call.result)
 
 
 def _sized(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -319,16 +299,6 @@ def _sized(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 def _launches() -> int:
     counted = null_device.counters()
     return counted["launches"] + counted["library_launches"]
-
-
-def _on_device(values: Iterable[Any]) -> bool:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            if value.device.type == "cuda":
-                return True
-        elif isinstance(value, (list, tuple)) and _on_device(value):
-            return True
-    return False
 
 
 def _answers(folder: str) -> dict[int, dict[tuple[str, int], deque[str]]]:

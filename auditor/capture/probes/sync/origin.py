@@ -10,15 +10,12 @@ import torch
 import torch.optim.optimizer as optimizers
 from torch.nn.modules import module as modules
 
-from auditor.capture.instruments.dispatch_modes import (
-    enter_dispatch,
-    leave_function,
-    run_compiled_code_eagerly,
-)
+from auditor.capture.instruments.dispatch_modes import leave_function, run_compiled_code_eagerly
 from auditor.capture.instruments.module_stack import keep_hooks
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.training import own_buffers, own_parameters
 from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.operator_stream import subscribe
 from auditor.capture.probes.sync.origin_marks import DERIVED, Origins, activate
 from auditor.capture.probes.sync.origin_modes import Births, Propagation
 from auditor.capture.probes.sync.reads_stack import Stack
@@ -64,7 +61,8 @@ class OriginProbe(Probe):
         births = Births(self.origins, Stack(self.context.frames), self.fail)
         births.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
         self._patches.on_undo(lambda: leave_function(births))
-        enter_dispatch(self._patches, Propagation(self.origins, self.fail))
+        watch = Propagation(self.origins, self.fail)
+        self._patches.on_undo(subscribe(self.context, watch))
 
     def _watch_optimizers(self) -> None:
         register = getattr(optimizers, "register_optimizer_step_pre_hook", None)

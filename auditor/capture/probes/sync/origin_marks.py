@@ -9,9 +9,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
-from auditor.capture.instruments.torch_private.tensors import key_of
+from auditor.capture.instruments.storages import Storages, storage_key
 
 
 class State(enum.Enum):
@@ -38,7 +37,7 @@ class Origins:
     """
 
     def __init__(self) -> None:
-        self._marks: dict[int, tuple[State, StorageWeakRef]] = {}
+        self._marks: Storages[State] = Storages()
         self.computing: list[torch.Tensor] | None = None
         """Arguments of the operator that runs, if one of them is derived: what it computes from
         them inside is, too.
@@ -46,9 +45,7 @@ class Origins:
 
     def state(self, tensor: torch.Tensor) -> State | None:
         """The mark of the tensor's storage, or None."""
-        key = _storage_key(tensor)
-        entry = None if key is None else self._marks.get(key)
-        return None if entry is None else entry[0]
+        return self._marks.of(tensor)
 
     def derived(self, tensor: torch.Tensor) -> bool:
         """True if the value was computed from parameters, or from what was moved to the training
@@ -66,20 +63,14 @@ class Origins:
         """
         if self.derived(tensor):
             return True
-        return self.computing is not None and _storage_key(tensor) not in map(
-            _storage_key, self.computing
+        return self.computing is not None and storage_key(tensor) not in map(
+            storage_key, self.computing
         )
 
     def mark(self, tensor: torch.Tensor, state: State) -> None:
         """Set the mark; tensors without a storage of their own (meta, sparse) are left out."""
-        key = _storage_key(tensor)
-        if key is None:
-            return
-        entry = self._marks.get(key)
-        if entry is None:
-            self._marks[key] = (state, StorageWeakRef(tensor.untyped_storage()))
-        elif entry[0] is not state:
-            self._marks[key] = (state, entry[1])
+        if self._marks.of(tensor) is not state:
+            self._marks.lay(tensor, state)
 
     def copied_to_host(self, source: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
         """What ``source.cpu()`` gives: of a derived tensor a copy, as CUDA would make, marked as
@@ -107,26 +98,17 @@ class Origins:
         return copy
 
     def _copy(self, source: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
-        key = _storage_key(result)
-        if key is None or key != _storage_key(source):
+        key = storage_key(result)
+        if key is None or key != storage_key(source):
             return result
         return result.clone()
 
     def prune(self) -> None:
         """Forget storages that are gone."""
-        gone = [key for key, (_, reference) in self._marks.items() if reference.expired()]
-        for key in gone:
-            del self._marks[key]
+        self._marks.prune()
 
     def __len__(self) -> int:
         return len(self._marks)
-
-
-def _storage_key(tensor: torch.Tensor) -> int | None:
-    try:
-        return int(key_of(tensor.untyped_storage()))
-    except (NotImplementedError, RuntimeError, AttributeError):
-        return None
 
 
 _active: list[Origins] = []

@@ -1,27 +1,24 @@
-"""The two modes of the origin pass: births of tensors (function mode) and what is computed from
-what (dispatch mode).
+"""What the origin pass watches: births of tensors (a function mode), and what is computed from what
+(the stream of operators).
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-from auditor.capture.instruments.dispatch_modes import run_operator
 from auditor.capture.instruments.monkeypatch import LOOKING
+from auditor.capture.instruments.plain_tensor import tensors
 from auditor.capture.instruments.torch_private.dispatch import (
-    MODES_NEED,
-    DispatchMode,
     has_default_device,
     made_on_default_device,
-    schema_of,
 )
-from auditor.capture.instruments.torch_private.look_up import require
+from auditor.capture.probes.operator_stream import Call, Subscriber
 from auditor.capture.probes.sync.origin_marks import DERIVED, HOST, HOST_DEVICE, Origins
 from auditor.capture.probes.sync.reads_source import says_cpu
 from auditor.capture.probes.sync.reads_stack import Stack
@@ -32,11 +29,11 @@ _NEW: Final = frozenset(
     {"new", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros"}
 )
 _FROM_HOST: Final = frozenset({"from_numpy", "frombuffer"})
-_COPIES: Final = frozenset({"aten::copy_", "aten::_foreach_copy_", "aten::set_"})
+_COPIES: Final = frozenset({"copy", "foreach_copy", "set"})
 """Writing into a tensor does not move it: a host buffer stays one."""
 _MIXED_DEVICES: Final = ("index", "copy", "pack", "ctc", "set_", "segment", "_like")
 """Parts of names of operators that take host tensors beside device tensors."""
-_HOST_OUTPUTS: Final = {"aten::_pack_padded_sequence": 1}
+_HOST_OUTPUTS: Final = {"pack_padded_sequence": 1}
 """Operators one of whose outputs is a host tensor on every device."""
 
 
@@ -105,80 +102,50 @@ class Births(TorchFunctionMode):
         self._origins.mark(tensor, DERIVED if on_device else HOST)
 
 
-class Propagation(DispatchMode):
-    """Marks what operators compute from marked tensors. Results are those of the operators,
-    untouched.
-    """
+class Propagation(Subscriber):
+    """Marks what operators compute from marked tensors."""
 
-    supports_higher_order_operators = True
+    higher_order = True
 
     def __init__(self, origins: Origins, on_error: OnError) -> None:
-        require(*MODES_NEED)
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__(on_error)
         self._origins = origins
-        self._on_error = on_error
-        self._process = os.getpid()
-        self.live = True
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if LOOKING.depth or not self.live or os.getpid() != self._process:
-            return run_operator(func, args, kwargs)
-        origins, before = self._origins, self._origins.computing
-        inputs, derived = self._look((*args, *kwargs.values()))
-        origins.computing = inputs if derived and getattr(func, "namespace", "") == "aten" else None
-        try:
-            result = run_operator(func, args, kwargs)
-        finally:
-            origins.computing = before
-        try:
-            self._spread(func, inputs, (*args, *kwargs.values()), result, derived=derived)
-        except Exception as error:
-            self._on_error(error)
-        return result
+    def before(self, call: Call) -> tuple[bool, list[torch.Tensor] | None]:
+        """Whether its result is derived, and what ran around it."""
+        origins, around = self._origins, self._origins.computing
+        derived = any(map(origins.derived, call.given))
+        inside = derived and call.operator.namespace == "aten"
+        origins.computing = call.given if inside else None
+        return derived, around
 
-    def _look(self, arguments: tuple[Any, ...]) -> tuple[list[torch.Tensor], bool]:
-        try:
-            inputs = list(tensors(arguments))
-            return inputs, any(self._origins.derived(tensor) for tensor in inputs)
-        except Exception as error:
-            self._on_error(error)
-            return [], False
+    def after(self, call: Call, noted: tuple[bool, list[torch.Tensor] | None]) -> None:
+        """Mark what it made."""
+        derived, self._origins.computing = noted
+        self._spread(call, derived=derived)
 
-    def _spread(
-        self,
-        func: Any,
-        inputs: list[torch.Tensor],
-        arguments: tuple[Any, ...],
-        result: Any,
-        *,
-        derived: bool,
-    ) -> None:
-        schema = schema_of(func)  # a higher-order operator has none
-        name = "" if schema is None else schema.name
-        if not inputs or name in _COPIES:
+    def raised(self, noted: tuple[bool, list[torch.Tensor] | None]) -> None:
+        """It computes no more."""
+        self._origins.computing = noted[1]
+
+    def _spread(self, call: Call, *, derived: bool) -> None:
+        if not call.given or call.operator.name in _COPIES:
             return
         if derived:
-            self._derive(name, schema, inputs, arguments, result)
-        elif all(self._origins.state(tensor) is HOST for tensor in inputs):
-            for tensor in tensors((result,)):
+            self._derive(call)
+        elif all(self._origins.state(tensor) is HOST for tensor in call.given):
+            for tensor in call.made:
                 self._origins.mark(tensor, HOST)
 
-    def _derive(
-        self,
-        name: str,
-        schema: Any,
-        inputs: list[torch.Tensor],
-        arguments: tuple[Any, ...],
-        result: Any,
-    ) -> None:
-        host = _HOST_OUTPUTS.get(name, -1)
+    def _derive(self, call: Call) -> None:
+        result = call.result
+        host = _HOST_OUTPUTS.get(call.operator.name, -1)
         for index, output in enumerate(result if isinstance(result, (tuple, list)) else (result,)):
             for tensor in tensors((output,)):
                 self._origins.mark(tensor, HOST if index == host else DERIVED)
-        for tensor in _written(schema, arguments):
+        for tensor in call.written:
             self._origins.mark(tensor, DERIVED)
-        self._same_device(name, inputs)
+        self._same_device(call.operator.own_name, call.given)
 
     def _same_device(self, name: str, inputs: list[torch.Tensor]) -> None:
         """On a GPU the inputs of an operator stand on one device, but for 0-d tensors and a few
@@ -194,23 +161,3 @@ class Propagation(DispatchMode):
             of_model = tensor.requires_grad or isinstance(tensor, torch.nn.Parameter)
             if of_model or (promote and tensor.dim() and origins.state(tensor) is None):
                 origins.mark(tensor, DERIVED)
-
-
-def tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
-    """All tensors in nested lists, tuples and dictionaries."""
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from tensors(value)
-        elif isinstance(value, dict):
-            yield from tensors(value.values())
-
-
-def _written(schema: Any, arguments: tuple[Any, ...]) -> Iterator[torch.Tensor]:
-    """Tensors that an operator writes into (``_foreach_add_`` returns nothing)."""
-    if schema is None or not schema.is_mutable:
-        return
-    for argument, value in zip(schema.arguments, arguments, strict=False):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            yield from tensors((value,))

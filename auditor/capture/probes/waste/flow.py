@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from torch.multiprocessing.reductions import StorageWeakRef
+from auditor.capture.instruments.storages import Storages
 
 Path = tuple[int, ...]
 """The user's lines on the stack, as sites of the recording, outermost first."""
@@ -71,11 +71,8 @@ class Value:
 
 @dataclass(eq=False, slots=True)
 class Held:
-    """A storage, with what it holds now. Keeps it from nothing but having its address used
-    again.
-    """
+    """What a storage holds now."""
 
-    storage: StorageWeakRef
     value: Value
     step: int
     """In which it was made; -1: before the pass."""
@@ -88,7 +85,7 @@ class Flow:
     """All that was seen in a pass."""
 
     nodes: list[Node] = field(default_factory=list)
-    held: dict[int, Held] = field(default_factory=dict)
+    held: Storages[Held] = field(default_factory=Storages)
     kept: list[Value] = field(default_factory=list)
     """Values that left the flow: numbers for NumPy, what the target returned."""
     stored: list[Value] = field(default_factory=list)
@@ -105,23 +102,20 @@ class Flow:
             *(self.stored if stored else ()),
             *(
                 each.value
-                for each in self.held.values()
+                for _, each, there in self.held.items()
                 if each.escaped
-                or (
-                    (each.value.node is None or each.value.node.step < until)
-                    and not each.storage.expired()
-                )
+                or (there and (each.value.node is None or each.value.node.step < until))
             ),
         ]
 
-    def survivors(self, step: int) -> Iterator[tuple[int, Value]]:
+    def survivors(self, step: int) -> Iterator[tuple[int | None, Value]]:
         """Storages that were made or written in this step and are still there, with what they hold:
         a buffer that the next step writes over may be read in between, in a step that is not seen.
         """
         return (
             (key, each.value)
-            for key, each in self.held.items()
-            if (each.step == step or _step_of(each.value) == step) and not each.storage.expired()
+            for key, each, there in self.held.items()
+            if there and (each.step == step or _step_of(each.value) == step)
         )
 
     def sinks(self) -> list[Node]:

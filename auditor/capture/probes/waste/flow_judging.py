@@ -247,7 +247,7 @@ class Judging:
     def _repeats(self) -> Iterator[tuple[_Place, ThrownRow]]:
         """What was computed before in the same step, of the same operands, and is used."""
         into_training = behind(
-            each.value for each in self._flow.held.values() if not each.storage.expired()
+            each.value for _, each, there in self._flow.held.items() if there
         ).nodes
 
         def again(node: Node) -> bool:

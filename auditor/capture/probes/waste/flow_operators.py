@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils import flop_counter
 
-from auditor.capture.instruments.torch_private.dispatch import schema_of
-from auditor.capture.probes.sync.origin_modes import tensors
+from auditor.capture.instruments.plain_tensor import tensors
+from auditor.capture.probes.operator_stream import Call, Operator
 
 FLOPS_PER_BYTE = 8
 """Operations that a processor does while it moves one byte: of the order of a CPU's, less than a
@@ -46,55 +46,42 @@ whether it trains is the sixth.
 class FlowOperator:
     """What is constant about an operator."""
 
-    def __init__(self, func: Any) -> None:
-        schema = schema_of(func)
-        namespace, _, name = schema.name.partition("::")
-        self.name = name.strip("_")
-        self.view = self.name == "set" or (
-            not schema.is_mutable and any(each.alias_info is not None for each in schema.returns)
-        )
+    def __init__(self, operator: Operator) -> None:
+        schema = operator.schema
+        self.name = operator.name
+        self.view = self.name == "set" or operator.view
         self.fresh = self.name == "lift_fresh"
         self.raw = self.name.startswith(("empty", "new_empty"))
         self.overwrites = self.name in OVERWRITING
         self.like = self.name in LIKE
-        tags = getattr(func, "tags", ())
+        tags = getattr(operator.func, "tags", ())
         self.random = torch.Tag.nondeterministic_seeded in tags
         self.sink = (
-            namespace != "aten"
+            operator.namespace != "aten"
             or self.name in HOST_READS
             or torch.Tag.dynamic_output_shape in tags
             or not (schema.is_mutable or any("Tensor" in str(r.type) for r in schema.returns))
         )
-        self._writes = tuple(
-            (number, argument.name)
-            for number, argument in enumerate(schema.arguments)
-            if argument.alias_info is not None and argument.alias_info.is_write
+        self._norm = (
+            "batch_norm" in self.name and not operator.writes and "backward" not in self.name
         )
-        self._norm = "batch_norm" in self.name and not self._writes and "backward" not in self.name
-        packet = getattr(func, "overloadpacket", None)
+        packet = getattr(operator.func, "overloadpacket", None)
         self._flops: Callable[..., int] | None = flop_counter.flop_registry.get(packet)
         self.product = self._flops is not None
 
-    def written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
-        """What a call writes into."""
-        for number, name in self._writes:
-            value = args[number] if number < len(args) else kwargs.get(name)
-            yield from tensors((value,))
-        yield from self.statistics(args)
-
-    def statistics(self, args: tuple[Any, ...]) -> Iterator[torch.Tensor]:
+    def statistics(self, args: tuple[Any, ...]) -> list[torch.Tensor]:
         """The running statistics that a batch norm in training updates: its schema does not say
         so.
         """
-        if self._norm and len(args) >= _NORM_INPUTS and args[5] is True:
-            yield from tensors(args[3:5])
+        trains = self._norm and len(args) >= _NORM_INPUTS and args[5] is True
+        return tensors(args[3:5]) if trains else []
 
-    def work(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, nbytes: int) -> int:
+    def work(self, call: Call, nbytes: int) -> int:
         """What a call is worth in bytes: those that it moves, its operations and the call."""
         flops = 0
         if self._flops is not None:
             try:
-                flops = int(self._flops(*args, **kwargs, out_val=result))
+                flops = int(self._flops(*call.args, **call.kwargs, out_val=call.result))
             except Exception:  # a formula that does not know this call
                 flops = 0
         return nbytes + flops // FLOPS_PER_BYTE + CALL_BYTES

@@ -19,6 +19,8 @@ import torch
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
 from auditor.capture.instruments.module_stack import live_modules
 from auditor.capture.instruments.monkeypatch import LOOKING
+from auditor.capture.instruments.plain_tensor import tensors
+from auditor.capture.instruments.storages import storage_key
 from auditor.capture.instruments.torch_private.training import own_buffers
 from auditor.capture.instruments.user_frames import OWN
 from auditor.capture.probes.base import Context
@@ -30,11 +32,10 @@ from auditor.capture.probes.optim.optimizer_hooks import (
     live_optimizers,
     tensors_of,
 )
-from auditor.capture.probes.sync.origin_modes import tensors
 from auditor.capture.probes.sync.reads_methods import StandIn
 from auditor.capture.probes.waste.flow import Path
 from auditor.capture.probes.waste.flow_judging import Gradient, Judging
-from auditor.capture.probes.waste.flow_mode import MOST_NODES, FlowMode
+from auditor.capture.probes.waste.flow_watch import MOST_NODES, FlowWatch
 from auditor.cycles import period_of
 from auditor.recordings.schema import ThrownRow
 
@@ -62,13 +63,12 @@ class ThrownWorkProbe(OperatorProbe):
     name = "thrown"
     parts = ("thrown",)
     passes = frozenset({"numbers"})
-    after = ("numerics", "piecewise", "doubles")  # entered last: it does not see what these compute
     in_rehearsals = True
     unseen = "the flow of some values was not seen"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._mode: FlowMode | None = None
+        self._watch: FlowWatch | None = None
         self._gradients: list[Gradient] = []
         self._owners: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
         self._calls = 0
@@ -104,12 +104,12 @@ class ThrownWorkProbe(OperatorProbe):
             for each in own_buffers(module).values()
             if isinstance(each, torch.Tensor)
         ]
-        self._mode = FlowMode(self.context, buffers, self.fail)
+        self._watch = FlowWatch(self.context, buffers, self.fail)
         self._watch_addresses()
         self._watch_threads()
         BACKWARD_HOOKS.add(self)
         self._patches.on_undo(lambda: BACKWARD_HOOKS.remove(self))
-        self.enter(self._mode)
+        self.enter(self._watch)
 
     def _optimizer_stepped(self, optimizer: torch.optim.Optimizer) -> None:
         self._stepped = True
@@ -121,10 +121,10 @@ class ThrownWorkProbe(OperatorProbe):
         """Steps alternate, and not all kinds of them were seen twice and once more: what the last
         one made may still be needed.
         """
-        mode, last = self._mode, self.context.global_step
-        if mode is None or mode.blind or not self._steps:
+        watch, last = self._watch, self.context.global_step
+        if watch is None or watch.blind or not self._steps:
             return False
-        if len(mode.flow.nodes) / self._steps * (self._steps + 1) >= MOST_NODES:
+        if len(watch.flow.nodes) / self._steps * (self._steps + 1) >= MOST_NODES:
             return False
         stepping = [
             self._stepping.get(step) for step in range(max(0, last + 1 - REMEMBERED), last + 1)
@@ -135,23 +135,23 @@ class ThrownWorkProbe(OperatorProbe):
 
     def step_gave(self, returned: Any) -> None:
         """That is its caller's to read."""
-        if self._mode is not None:
+        if self._watch is not None:
             for tensor in tensors_in(returned, RETURNED):
-                self._mode.escape(tensor, address=False)
+                self._watch.escape(tensor, address=False)
 
     def step_end(self) -> None:
         """What outlives the step in more than a variable is kept for somebody."""
         self._steps += 1
-        mode = self._mode
+        watch = self._watch
         self._look_for_threads()
-        if mode is not None:
-            nodes = mode.flow.nodes
+        if watch is not None:
+            nodes = watch.flow.nodes
             self._kinds.append(frozenset(node.path for node in nodes[self._known :]))
             self._known = len(nodes)
-            local = {mode.key(each) for each in self._locals()}
-            for key, value in mode.flow.survivors(self.context.step):
+            local = {storage_key(each) for each in self._locals()}
+            for key, value in watch.flow.survivors(self.context.step):
                 if key not in local:
-                    mode.flow.stored.append(value)
+                    watch.flow.stored.append(value)
 
     def _locals(self) -> Iterator[torch.Tensor]:
         """Tensors in variables of the functions that run, or wait in a ``yield``."""
@@ -167,19 +167,19 @@ class ThrownWorkProbe(OperatorProbe):
             frame = frame.f_back
 
     def stop(self) -> None:
-        """Leave the mode, then judge and write the rows."""
+        """Leave the watch, then judge and write the rows."""
         self._patches.undo()
-        mode, self._mode = self._mode, None
-        if mode is None:
+        watch, self._watch = self._watch, None
+        if watch is None:
             return
         self.context.writer.touch("thrown")
-        judged = self._steps and not mode.blind
+        judged = self._steps and not watch.blind
         if judged:
-            judging = Judging(mode.flow, self._gradients, self._steps)
+            judging = Judging(watch.flow, self._gradients, self._steps)
             alive = [each for ref, _ in self._owners.values() if (each := ref()) is not None]
             for row in judging.rows(homes_of(alive) if self._gradients else {}):
                 self.context.add(row)
-        nodes = mode.flow.nodes
+        nodes = watch.flow.nodes
         copied = sum(node.nbytes for node in nodes if node.copied)
         self.context.add(
             ThrownRow(
@@ -188,7 +188,7 @@ class ThrownWorkProbe(OperatorProbe):
                 operators=len(nodes) / max(1, self._steps),
                 share=1.0,
                 nbytes=copied // max(1, self._steps),
-                blind=mode.blind,
+                blind=watch.blind,
                 trained=self._stepped,
             )
         )
@@ -206,18 +206,18 @@ class ThrownWorkProbe(OperatorProbe):
     def _taking(self, original: Callable[..., Any], *, address: bool) -> Callable[..., Any]:
         @functools.wraps(original)
         def taken(*args: Any, **kwargs: Any) -> Any:
-            mode = self._mode
+            watch = self._watch
             by = sys._getframe(1).f_code.co_filename
             if (
-                mode is not None
-                and mode.live
+                watch is not None
+                and self.watches_operators
                 and not LOOKING.depth
                 and args
                 and isinstance(args[0], torch.Tensor)
                 and not by.startswith(OWN)
             ):
                 try:
-                    mode.escape(args[0], address=address)
+                    watch.escape(args[0], address=address)
                 except Exception as error:  # the user's step goes on
                     self.fail(error)
             return original(*args, **kwargs)
@@ -236,8 +236,8 @@ class ThrownWorkProbe(OperatorProbe):
     def _starting(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def started(*args: Any, **kwargs: Any) -> Any:
-            mode = self._mode
-            if mode is not None and not mode.flow.threads and args:
+            watch = self._watch
+            if watch is not None and not watch.flow.threads and args:
                 try:
                     what = args[1] if len(args) > 1 else getattr(args[0], "_target", None)
                     files = [
@@ -245,7 +245,7 @@ class ThrownWorkProbe(OperatorProbe):
                         for each in (getattr(args[0], "run", None), what)
                         if (file := _home(each))
                     ]
-                    mode.flow.threads = any(map(self.context.frames.is_user, files))
+                    watch.flow.threads = any(map(self.context.frames.is_user, files))
                 except Exception as error:  # the user's step goes on
                     self.fail(error)
             return original(*args, **kwargs)
@@ -253,14 +253,14 @@ class ThrownWorkProbe(OperatorProbe):
         return started
 
     def _look_for_threads(self) -> None:
-        mode = self._mode
-        if mode is None or mode.flow.threads or threading.active_count() == 1:
+        watch = self._watch
+        if watch is None or watch.flow.threads or threading.active_count() == 1:
             return
         own = threading.get_ident()
         for number, top in sys._current_frames().items():
             frame: FrameType | None = None if number == own else top
             while frame is not None:
-                mode.flow.threads |= self.context.frames.is_user(frame.f_code.co_filename)
+                watch.flow.threads |= self.context.frames.is_user(frame.f_code.co_filename)
                 frame = frame.f_back
 
     # -- backwards ---------------------------------------------------------------------------------
@@ -268,27 +268,27 @@ class ThrownWorkProbe(OperatorProbe):
     def backward_begins(self, call: Backward) -> None:
         """What runs from now on is its."""
         self._open += 1
-        mode = self._mode
-        if mode is None or self._open > 1:
+        watch = self._watch
+        if watch is None or self._open > 1:
             return
-        self._calls = mode.backwards = self._calls + 1
-        path = mode.stacks.here()[0] if self.context.in_step else ()
-        mode.backward = self._calls, path
+        self._calls = watch.backwards = self._calls + 1
+        path = watch.stacks.here()[0] if self.context.in_step else ()
+        watch.backward = self._calls, path
         for tensor in call.tensors:
-            mode.flow.kept.append(mode.value(tensor))
+            watch.flow.kept.append(watch.value(tensor))
 
     def backward_ends(self, call: Backward) -> None:
         """Note what it left in the parameters' gradients."""
         self._open -= 1
-        mode = self._mode
-        if mode is None or self._open or mode.backward is None:
+        watch = self._watch
+        if watch is None or self._open or watch.backward is None:
             return
-        number, path = mode.backward
-        mode.backward = None
+        number, path = watch.backward
+        watch.backward = None
         for owned, (ref, optimizer) in self._owners.items():
             parameter = ref()
             gradient = None if parameter is None else parameter.grad
-            value = None if gradient is None else mode.find(gradient)
+            value = None if gradient is None else watch.find(gradient)
             if value is not None and value.node is not None and value.node.backward == number:
                 self._gradients.append(
                     Gradient(number, self.context.step, path, optimizer, owned, value)

@@ -11,11 +11,9 @@ from typing import Any, Protocol
 
 import torch
 
-from auditor.capture.instruments.dispatch_modes import OperatorMode
 from auditor.capture.instruments.plain_tensor import plain
-from auditor.capture.instruments.torch_private.dispatch import schema_of
 from auditor.capture.probes.numerics.nonfinite_origin_log import Birth, NonfiniteOriginLog, Phase
-from auditor.capture.probes.sync.origin_modes import tensors
+from auditor.capture.probes.operator_stream import Call, Operator, Subscriber
 from auditor.recordings.schema import BirthInput
 
 # -- min max ---------------------------------------------------------------------------------------
@@ -106,7 +104,7 @@ def _real(tensor: torch.Tensor) -> torch.Tensor | None:
     )  # 8-bit floats have few operators
 
 
-# -- nonfinite origin mode -------------------------------------------------------------------------
+# -- nonfinite origin watch ------------------------------------------------------------------------
 
 MOST_BIRTHS = 20_000
 """Births that are remembered; once a NaN is loose nearly everything inherits it, so there are
@@ -143,44 +141,12 @@ class Where(Protocol):
         """Where the user's code called the outermost module that runs."""
 
 
-class Operator:
-    """What is constant about an operator."""
-
-    def __init__(self, func: Any) -> None:
-        schema = schema_of(func)
-        self.name: str = schema.name.partition("::")[2].strip("_")
-        self.unwritten = self.name.startswith(UNWRITTEN)
-        self.lifts = self.name == "lift_fresh"
-        self.attaches = self.name == ATTACHES
-        self.view = any(
-            r.alias_info is not None and not r.alias_info.is_write for r in schema.returns
-        )
-        self.pointwise = torch.Tag.pointwise in func.tags
-        self._writes = [
-            (i, a.name)
-            for i, a in enumerate(schema.arguments)
-            if a.alias_info is not None and a.alias_info.is_write
-        ]
-        self.overwrites = self.name in OVERWRITES or any(
-            getattr(a, "is_out", False) for a in schema.arguments
-        )
-
-    def written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
-        """Tensors that a call writes into."""
-        for index, name in self._writes:
-            yield from tensors((args[index] if index < len(args) else kwargs.get(name),))
-
-
 @dataclass
-class Call:
-    """One call of an operator: the ranges of its inputs before it ran, and the tensors that it
-    writes into.
-    """
+class Ranges:
+    """Of a call of an operator the ranges of its inputs before it ran."""
 
-    operator: Operator
+    call: Call
     inputs: list[tuple[torch.Tensor, Range]]
-    written: list[torch.Tensor]
-    arguments: tuple[Any, ...]
     holes: list[torch.Tensor]
     """Of an element-wise operator, where its inputs were not finite."""
 
@@ -192,18 +158,19 @@ class Call:
     @property
     def constants(self) -> list[float]:
         """Non-finite numbers that the source itself wrote as arguments."""
-        return [number for number in _numbers(self.arguments) if not math.isfinite(number)]
+        numbers = _numbers((*self.call.args, *self.call.kwargs.values()))
+        return [number for number in numbers if not math.isfinite(number)]
 
     def described(self) -> tuple[BirthInput, ...]:
         """The inputs as a birth tells them."""
-        written = {id(tensor) for tensor in self.written}
+        written = {id(tensor) for tensor in self.call.written}
         return tuple(
             describe(tensor, known, written=id(tensor) in written)
             for tensor, known in self.inputs[:MOST_INPUTS]
         )
 
 
-class NonfiniteOriginMode(OperatorMode):
+class NonfiniteOriginWatch(Subscriber):
     """Checks inputs and outputs of every operator.
 
     A producer makes a non-finite value of finite inputs. What inherits one inherits its birth, so
@@ -217,53 +184,48 @@ class NonfiniteOriginMode(OperatorMode):
         super().__init__(on_error)
         self._log = log
         self._where = where
-        self._operators: dict[Any, Operator] = {}
 
     # -- one call ----------------------------------------------------------------------------------
 
-    def before(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+    def before(self, call: Call) -> Ranges | None:
         """The ranges of the inputs; None of a view."""
-        operator = self._operators.get(func)
-        if operator is None:
-            operator = self._operators[func] = Operator(func)
-        arguments = (*args, *kwargs.values())
-        self._log.note_parameters(tensors(arguments))
-        if operator.view and not operator.lifts:
+        operator = call.operator
+        self._log.note_parameters(call.given)
+        if operator.view and operator.name != "lift_fresh":
             return None
-        written = list(operator.written(args, kwargs))
-        unread = {id(tensor) for tensor in written} if operator.overwrites else set()
+        unread = {id(tensor) for tensor in call.written} if _overwrites(operator) else set()
         inputs = []
-        for tensor in () if operator.unwritten else tensors(arguments):
+        for tensor in () if operator.name.startswith(UNWRITTEN) else call.given:
             known = None if id(tensor) in unread else measure(tensor)
             if known is not None:
                 inputs.append((tensor, known))
         holes = [
             ~torch.isfinite(plain(tensor))
             for tensor, known in inputs
-            if operator.pointwise and not known.finite
+            if _pointwise(operator) and not known.finite
         ]
-        return Call(operator, inputs, written, arguments, holes)
+        return Ranges(call, inputs, holes)
 
-    def after(self, call: Call, args: tuple[Any, ...], result: Any) -> None:
+    def after(self, call: Call, noted: Ranges) -> None:
         """A non-finite output is held with the birth that is to blame."""
-        outputs = {id(tensor): tensor for tensor in (*tensors((result,)), *call.written)}
+        outputs = {id(tensor): tensor for tensor in (*call.made, *call.written)}
         for output in outputs.values():
             known = measure(output)
             if known is None:
                 continue
             if known.finite:
                 self._log.finite(output)
-            elif call.operator.attaches:
-                self._foreign(call, output, known)
+            elif call.operator.name == ATTACHES:
+                self._foreign(noted, output, known)
             else:
-                self._log.hold(output, self._blame(call, output, known))
+                self._log.hold(output, self._blame(noted, output, known))
 
     # -- who did it --------------------------------------------------------------------------------
 
-    def _blame(self, call: Call, output: torch.Tensor, known: Range) -> Birth:
+    def _blame(self, ranges: Ranges, output: torch.Tensor, known: Range) -> Birth:
         inherited = [
-            self._log.of(tensor) or self._foreign(call, tensor, range_)
-            for tensor, range_ in call.bad
+            self._log.of(tensor) or self._foreign(ranges, tensor, range_)
+            for tensor, range_ in ranges.bad
         ]
         made = min(
             (birth for birth in inherited if not birth.fill),
@@ -272,30 +234,35 @@ class NonfiniteOriginMode(OperatorMode):
         )
         if made is not None:
             return made
-        if call.constants:
+        if ranges.constants:
             # 0 * inf is no constant that anybody wrote: its NaN was made.
-            fill = not known.nan or any(math.isnan(number) for number in call.constants)
-            return inherited[0] if inherited else self._born(call, known, fill=fill)
-        if call.operator.unwritten:
-            return self._born(call, known, fill=True)
+            fill = not known.nan or any(math.isnan(number) for number in ranges.constants)
+            return inherited[0] if inherited else self._born(ranges, known, fill=fill)
+        if ranges.call.operator.name.startswith(UNWRITTEN):
+            return self._born(ranges, known, fill=True)
         if (
             not inherited
-            or (known.nan and not any(range_.nan for _, range_ in call.bad))
-            or _afresh(call, output)
+            or (known.nan and not any(range_.nan for _, range_ in ranges.bad))
+            or _afresh(ranges, output)
         ):
-            return self._born(call, known)
+            return self._born(ranges, known)
         return inherited[0]
 
-    def _born(self, call: Call, known: Range, *, fill: bool = False) -> Birth:
+    def _born(self, ranges: Ranges, known: Range, *, fill: bool = False) -> Birth:
         if len(self._log.births) >= MOST_BIRTHS:
             return self._log.births[-1]
-        facts = {"op": call.operator.name, "value": known.value, "dtype": known.dtype, "fill": fill}
-        constants = tuple(str(number) for number in call.constants)
+        facts = {
+            "op": ranges.call.operator.name,
+            "value": known.value,
+            "dtype": known.dtype,
+            "fill": fill,
+        }
+        constants = tuple(str(number) for number in ranges.constants)
         return self._log.add(
-            **facts, **self._where.now(), constants=constants, inputs=call.described()
+            **facts, **self._where.now(), constants=constants, inputs=ranges.described()
         )
 
-    def _foreign(self, call: Call, tensor: torch.Tensor, known: Range) -> Birth:
+    def _foreign(self, ranges: Ranges, tensor: torch.Tensor, known: Range) -> Birth:
         """A non-finite value that no watched operator made: a parameter, a mask, optimizer state,
         or the data.
         """
@@ -303,9 +270,14 @@ class NonfiniteOriginMode(OperatorMode):
         phase: Phase = "state" if place["phase"] == "optimizer" else "input"
         if self._log.of_parameter(tensor):
             phase = "parameter"
-        written = any(tensor is other for other in call.written)
+        written = any(tensor is other for other in ranges.call.written)
         fill = not written and phase == "input" and _is_mask(tensor, known)
-        facts = {"op": call.operator.name, "value": known.value, "dtype": known.dtype, "fill": fill}
+        facts = {
+            "op": ranges.call.operator.name,
+            "value": known.value,
+            "dtype": known.dtype,
+            "fill": fill,
+        }
         birth = self._log.add(
             **facts,
             **{**place, "phase": phase},
@@ -316,15 +288,24 @@ class NonfiniteOriginMode(OperatorMode):
         return birth
 
 
-def _afresh(call: Call, output: torch.Tensor) -> bool:
+def _afresh(ranges: Ranges, output: torch.Tensor) -> bool:
     """True if an element-wise operator's output is non-finite where all its inputs were finite."""
     output = plain(output)
-    if not call.operator.pointwise or output.layout is not torch.strided:
+    if not _pointwise(ranges.call.operator) or output.layout is not torch.strided:
         return False
     inherited = torch.zeros(output.shape, dtype=torch.bool, device=output.device)
-    for hole in call.holes:
+    for hole in ranges.holes:
         inherited |= hole
     return bool((~torch.isfinite(output) & ~inherited).any())
+
+
+def _pointwise(operator: Operator) -> bool:
+    return torch.Tag.pointwise in operator.func.tags
+
+
+def _overwrites(operator: Operator) -> bool:
+    outs = (getattr(each, "is_out", False) for each in operator.schema.arguments)
+    return operator.name in OVERWRITES or any(outs)
 
 
 def _is_mask(tensor: torch.Tensor, known: Range) -> bool:

@@ -9,15 +9,13 @@ from types import CodeType, FrameType
 from typing import Any
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
-from auditor.capture.instruments.dispatch_modes import OperatorMode
 from auditor.capture.instruments.plain_tensor import bytes_of, content, plain
+from auditor.capture.instruments.storages import storage_bytes, storage_key
 from auditor.capture.instruments.torch_private.autograd import current_node, next_number, number_of
-from auditor.capture.instruments.torch_private.tensors import key_of
 from auditor.capture.instruments.user_frames import Frames
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.sync.origin_modes import tensors
+from auditor.capture.probes.operator_stream import Call, Operator, Subscriber
 from auditor.capture.probes.waste.flow import Flow, Held, Node, Path, Value
 from auditor.capture.probes.waste.flow_operators import FlowOperator
 
@@ -35,8 +33,7 @@ _SENDING = os.path.join("torch", "multiprocessing", "")
 
 _EVAL_FRAME = os.path.join("torch", "_dynamo", "eval_frame.py")
 
-storage_of = torch.Tensor.untyped_storage
-"""As it is before it is watched."""
+_NOWHERE: tuple[Path, Spots, set[str]] = (), (), set()
 
 
 class Stacks:
@@ -89,7 +86,7 @@ class Stacks:
         return "sending" if _SENDING in code.co_filename else ""
 
 
-class FlowMode(OperatorMode):
+class FlowWatch(Subscriber):
     """Follows values by their storages: views share them. Results are those of the operators."""
 
     def __init__(
@@ -101,7 +98,7 @@ class FlowMode(OperatorMode):
         super().__init__(on_error)
         self._context = context
         self.stacks = Stacks(context.frames, _upload() if context.device.shadow else None)
-        self._operators: dict[Any, FlowOperator] = {}
+        self._operators: dict[Operator, FlowOperator] = {}
         self._seen: dict[tuple[int, Any], dict[int, Node]] = {}
         self._types: dict[type, bool] = {torch.Tensor: True, torch.nn.Parameter: True}
         self.flow = Flow()
@@ -111,8 +108,6 @@ class FlowMode(OperatorMode):
         """The backward that runs: its number, and the lines that called it."""
         self.backwards = 0
         """How many have begun."""
-        self._keys: dict[int, int | None] | None = None
-        """Keys by ``id``, while what we look at is alive and its storage stays."""
         self._made = 0
         self._uploads = False
         for buffer in buffers:
@@ -120,38 +115,19 @@ class FlowMode(OperatorMode):
 
     # -- values ------------------------------------------------------------------------------------
 
-    def key(self, tensor: torch.Tensor) -> int | None:
-        """By which its storage is known; None of one without."""
-        known = self._keys
-        if known is not None and id(tensor) in known:
-            return known[id(tensor)]
-        try:
-            key = int(key_of(storage_of(plain(tensor))))
-        except (NotImplementedError, RuntimeError):  # sparse, wrapped
-            key = None
-        if known is not None:
-            known[id(tensor)] = key
-        return key
-
     def value(self, tensor: torch.Tensor) -> Value:
         """What a tensor's storage holds now."""
-        key = self.key(tensor)
-        held = None if key is None else self.flow.held.get(key)
+        held = self.flow.held.of(tensor)
         if held is not None:
             return held.value
         value = Value(None, self._new())
-        if key is not None:
-            self._hold(key, tensor, value, -1)
+        self.flow.held.lay(tensor, Held(value, -1))
         return value
 
     def find(self, tensor: torch.Tensor) -> Value | None:
         """The same, if it was seen."""
-        key = self.key(tensor)
-        held = None if key is None else self.flow.held.get(key)
+        held = self.flow.held.of(tensor)
         return None if held is None else held.value
-
-    def _hold(self, key: int, tensor: torch.Tensor, value: Value, step: int) -> None:
-        self.flow.held[key] = Held(StorageWeakRef(storage_of(plain(tensor))), value, step)
 
     def _new(self) -> int:
         self._made += 1
@@ -162,66 +138,51 @@ class FlowMode(OperatorMode):
         value = self.value(tensor)
         self.flow.kept.append(value)
         value.raw = False
-        key = self.key(tensor)
-        if address and key is not None:
-            self.flow.held[key].escaped = True
+        held = self.flow.held.of(tensor)
+        if address and held is not None:
+            held.escaped = True
 
     # -- one call ----------------------------------------------------------------------------------
 
-    def watches(self, func: Any) -> bool:
-        """Until it is known that nothing can be said."""
-        return super().watches(func) and not self.blind
+    def wants(self, operator: Operator) -> bool:
+        """All that compute, and what the host makes."""
+        known = self._operators[operator] = FlowOperator(operator)
+        return known.fresh or not known.view
 
-    def before(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What the call reads, as it is before the call writes."""
-        self._keys = {}
-        try:
-            return self._before(func, args, kwargs)
-        finally:
-            self._keys = None
-
-    def _before(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        operator = self._operators.get(func)
-        if operator is None:
-            operator = self._operators[func] = FlowOperator(func)
-        if operator.view and not operator.fresh:
+    def before(self, call: Call) -> Any:
+        """What the call reads, as it is before the call writes. Nothing once it is known that
+        nothing can be said.
+        """
+        operator, given, args = self._operators[call.operator], call.given, call.args
+        if self.blind or not all(self._plain(each) for each in given):
             return None
-        given = list(tensors((*args, *kwargs.values())))
-        if not all(self._plain(each) for each in given):
-            return None
-        written = list(operator.written(args, kwargs))
+        written = [*call.written, *operator.statistics(args)]
         over = {id(each) for each in written if operator.overwrites and _whole(each)}
         read = [each for each in given if id(each) not in over]
         inputs = [self.value(each) for each in read]
         if any(value.raw for value in inputs) and not (operator.overwrites or operator.raw):
             self._unseen(operator, read, written)
         over.update(id(each) for each in operator.statistics(args))
-        recipe = self._recipe(func, operator, (args, kwargs), over)
-        return operator, given, written, inputs, recipe, (args, kwargs)
+        recipe = self._recipe(call, operator, over)
+        return operator, written, inputs, recipe
 
-    def after(self, call: Any, args: tuple[Any, ...], result: Any) -> None:
+    def after(self, call: Call, noted: Any) -> None:
         """Note the call and what it made."""
-        self._keys = {}
-        try:
-            self._after(call, result)
-        finally:
-            self._keys = None
-
-    def _after(self, call: Any, result: Any) -> None:
-        operator, given, written, inputs, recipe, (args, kwargs) = call
+        operator, written, inputs, recipe = noted
+        given = call.given
         if operator.fresh:
             self._fresh(given[0])
             return
-        made = self._made_by(result, given)
+        made = self._made_by(call)
         if made is None:
             made, strange = [], True
         else:
             strange = False
-        node = self._node(operator, inputs, sink=operator.sink or strange)
+        node = self._node(call, operator, inputs, sink=operator.sink or strange)
         nbytes = sum(each.nbytes for each in made)
         node.nbytes = nbytes
         moved = nbytes + sum(bytes_of(each) for each in given if not operator.like)
-        node.work = operator.work(args, kwargs, result, moved)
+        node.work = operator.work(call, moved)
         node.recipe = self._new() if operator.random or recipe is None else recipe
         reads = [] if operator.like else inputs
         node.fixed = (
@@ -229,7 +190,7 @@ class FlowMode(OperatorMode):
             and recipe is not None
             and all(value.fixed for value in reads)
         )
-        self._place(node, operator, given, made)
+        self._place(node, call, operator, made)
         for tensor in made:
             self._lay(tensor, node, raw=operator.raw)
         for tensor in written:
@@ -247,18 +208,18 @@ class FlowMode(OperatorMode):
             self.blind = f"the step computes with {kind.__name__}, whose operators are not seen"
         return known
 
-    def _made_by(self, result: Any, given: list[torch.Tensor]) -> list[torch.Tensor] | None:
+    def _made_by(self, call: Call) -> list[torch.Tensor] | None:
         """New tensors; None where one of them has no storage to know it by."""
-        old = {self.key(each) for each in given}
-        made = [each for each in tensors((result,)) if self._plain(each)]
-        if any(self.key(each) is None for each in made):
+        old = {storage_key(each) for each in call.given}
+        made = [(each, storage_key(each)) for each in call.made if self._plain(each)]
+        if any(key is None for _, key in made):
             return None
-        return [each for each in made if self.key(each) not in old]
+        return [each for each, key in made if key not in old]
 
-    def _node(self, operator: FlowOperator, inputs: list[Value], *, sink: bool) -> Node:
+    def _node(self, call: Call, operator: FlowOperator, inputs: list[Value], *, sink: bool) -> Node:
         flow = self.flow
         in_step = self._context.in_step
-        path, spots, others = self.stacks.here() if in_step else ((), (), set[str]())
+        path, spots, others = self.stacks.here() if in_step else _NOWHERE
         self._uploads = "upload" in others
         running = self.backward
         if running is not None and not path:
@@ -285,16 +246,17 @@ class FlowMode(OperatorMode):
     def _place(
         self,
         node: Node,
+        call: Call,
         operator: FlowOperator,
-        given: list[torch.Tensor],
         made: list[torch.Tensor],
     ) -> None:
         """Where in the graph it stands, what it copies, and whether it was there before."""
+        given = call.given
         if node.backward is not None:
             here = current_node()
             node.forward = None if here is None else number_of(here)
             return
-        if torch.is_grad_enabled() and any(each.requires_grad for each in given):
+        if call.graph:
             node.graph, node.forward = True, next_number() - 1
             node.records = self._records(given)
         source = next((each for each in given if each.device.type == "cpu" and each.dim()), None)
@@ -314,29 +276,25 @@ class FlowMode(OperatorMode):
     def _records(self, given: list[torch.Tensor]) -> int:
         """A number that graphs share which go back to the same leaves."""
         leaves = {
-            hash(("leaf", self.key(each))) if each.is_leaf else self.value(each).records
+            hash(("leaf", storage_key(each))) if each.is_leaf else self.value(each).records
             for each in given
             if each.requires_grad
         }
         return leaves.pop() if len(leaves) == 1 else hash(frozenset(leaves))
 
     def _lay(self, tensor: torch.Tensor, node: Node, *, raw: bool) -> None:
-        key = self.key(tensor)
-        if key is None:
-            return
         value = Value(node, node.recipe, node.fixed, raw, node.records)
         node.made.append(value)
-        self._hold(key, tensor, value, self._context.step)
+        self.flow.held.lay(tensor, Held(value, self._context.step))
 
     def _write(self, tensor: torch.Tensor, node: Node) -> None:
-        key = self.key(tensor)
-        if key is None:
+        if storage_key(tensor) is None:
             return
-        held = self.flow.held.get(key)
+        held = self.flow.held.of(tensor)
         value = Value(node, node.recipe, node.fixed, records=node.records)
         node.made.append(value)
         if held is None:
-            self._hold(key, tensor, value, -1)
+            self.flow.held.lay(tensor, Held(value, -1))
             return
         before = held.value
         if before.fixed and before.node is not None and not node.fixed:
@@ -347,14 +305,13 @@ class FlowMode(OperatorMode):
 
     # -- recipes -----------------------------------------------------------------------------------
 
-    def _recipe(
-        self, func: Any, operator: FlowOperator, call: tuple[Any, Any], over: set[int]
-    ) -> int | None:
+    def _recipe(self, call: Call, operator: FlowOperator, over: set[int]) -> int | None:
         """A number that two calls share that make the same of the same; None where that is not
         known.
         """
         try:
-            return hash((func, self._frozen(call, operator, over), torch.is_autocast_enabled()))
+            given = self._frozen((call.args, call.kwargs), operator, over)
+            return hash((call.operator.func, given, torch.is_autocast_enabled()))
         except TypeError:
             return None
 
@@ -368,8 +325,8 @@ class FlowMode(OperatorMode):
                 where = (inner.storage_offset(), inner.stride())
             except (NotImplementedError, RuntimeError):
                 return self._new()
-            value, key = self.value(what), self.key(what)
-            if key is not None and self.flow.held[key].escaped:
+            value, held = self.value(what), self.flow.held.of(what)
+            if held is not None and held.escaped:
                 return self._new()  # whoever has its address may have written there
             return value.recipe, geometry, where
         if isinstance(what, (list, tuple)):
@@ -394,10 +351,15 @@ class FlowMode(OperatorMode):
         self, operator: FlowOperator, read: list[torch.Tensor], written: list[torch.Tensor]
     ) -> None:
         """Memory that nobody wrote is read: somebody did whose operators are not seen."""
-        targets = {self.key(each) for each in written}
+        targets = {storage_key(each) for each in written}
         for each in read:
             value = self.find(each)
-            if value is not None and value.raw and self.key(each) not in targets and each.numel():
+            if (
+                value is not None
+                and value.raw
+                and storage_key(each) not in targets
+                and each.numel()
+            ):
                 self.blind = (
                     f"something wrote into a tensor of torch.empty before {operator.name} read it, "
                     "past torch's operators"
@@ -424,10 +386,8 @@ def _repeated(node: Node, known: dict[int, Node]) -> Node | None:
 
 def _whole(tensor: torch.Tensor) -> bool:
     """It is all that there is in its storage."""
-    try:
-        return bool(plain(tensor).nbytes >= storage_of(plain(tensor)).nbytes())
-    except (NotImplementedError, RuntimeError):
-        return False
+    size = storage_bytes(tensor)
+    return size is not None and plain(tensor).nbytes >= size
 
 
 def _said(tensor: torch.Tensor) -> str:
