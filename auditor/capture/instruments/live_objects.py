@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import types
 import weakref
 from collections.abc import Iterable, Iterator
 from itertools import compress
@@ -24,18 +25,44 @@ T = TypeVar("T")
 _LEFT_OUT = (type, BaseException, torch.Tensor)
 
 
-_LOOKED: list[dict[type, list[Any]]] = []
-"""What was found since :func:`one_look` began; empty outside of it."""
+_COMMON = frozenset(
+    (
+        *(dict, tuple, list, set, frozenset, type, property, classmethod, staticmethod),
+        *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.CellType),
+        *(types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType),
+        *(types.MethodDescriptorType, types.ClassMethodDescriptorType, weakref.ReferenceType),
+    )
+)
+"""Classes of nine in ten objects, none of which is ever looked for; those derived from them are
+others."""
+
+_LOOKED: list[list[Any]] = []
+"""What :func:`_objects` found since :func:`one_look` began; empty outside of it."""
 
 
 @contextlib.contextmanager
 def one_look() -> Iterator[None]:
-    """Meanwhile each class is looked for once, however many ask: nothing of the program runs."""
-    _LOOKED.append({})
+    """Meanwhile all live objects are listed once, however many ask: nothing of the program runs."""
+    _LOOKED.append([])
     try:
         yield
     finally:
         _LOOKED.pop()
+
+
+def _objects() -> list[Any]:
+    """All live objects but those of the commonest classes."""
+    if _LOOKED and _LOOKED[-1]:
+        return _LOOKED[-1]
+    objects = gc.get_objects()
+    try:
+        rare = frozenset(map(type, objects)) - _COMMON
+        found = list(compress(objects, map(rare.__contains__, map(type, objects))))
+    except Exception:  # a metaclass without a hash
+        found = objects
+    if _LOOKED:
+        _LOOKED[-1] = found
+    return found
 
 
 def live_instances(base: type[T]) -> list[T]:
@@ -43,16 +70,7 @@ def live_instances(base: type[T]) -> list[T]:
     of which torch alone makes 300,000. So no line of Python runs for each, and no ``id()``, which
     tells the audit hooks of the process (PEP 578).
     """
-    if not _LOOKED:
-        return _live_instances(base)
-    found = _LOOKED[-1]
-    if base not in found:
-        found[base] = _live_instances(base)
-    return list(found[base])
-
-
-def _live_instances(base: type[T]) -> list[T]:
-    objects = gc.get_objects()
+    objects = _objects()
     try:
         kinds = frozenset(_with_subclasses(base))
         return list(compress(objects, map(kinds.__contains__, map(type, objects))))
@@ -78,7 +96,7 @@ def instances_of_user(modules: Iterable[ModuleType]) -> list[weakref.ref[Any]]:
     """
     homes = {module.__name__ for module in modules}
     theirs: dict[type, list[Any] | None] = {}
-    for each in gc.get_objects():
+    for each in _objects():
         kind = type(each)
         if kind not in theirs:
             theirs[kind] = [] if _is_defined_in(kind, homes) else None

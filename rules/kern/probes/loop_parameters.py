@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from auditor.capture.instruments.live_objects import live_instances
+from auditor.capture.instruments.live_objects import live_instances, one_look
 from auditor.capture.instruments.module_stack import live_modules
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.storages import storage_key
@@ -37,6 +37,12 @@ class ParametersNow:
 
     def look(self) -> None:
         """Ask for all parameters that there are. Slow: asks all live objects."""
+        with one_look():
+            found = self._found()
+        self._held = [weak for each in found.values() if (weak := _weakly(each)) is not None]
+        self.stale = True
+
+    def _found(self) -> dict[int, Any]:
         found = {
             id(each): each
             for module in live_modules()
@@ -50,8 +56,7 @@ class ParametersNow:
             found.update(
                 (id(each), each) for each in live_instances(torch.Tensor) if _trained(each)
             )
-        self._held = [weak for each in found.values() if (weak := _weakly(each)) is not None]
-        self.stale = True
+        return found
 
     def given_whole(self, given: list[torch.Tensor]) -> tuple[int, int] | None:
         """Which parameter an operator works on, one element for one: all that it is given has the
