@@ -16,6 +16,7 @@ _PASSES = {
     "loud": "diagnostic pass",
     "leaner": "what-if pass",
     "numbers": "precision pass",
+    "gradients": "gradient pass",
     "loops": "pass for loops",
     "memory": "memory pass",
     "origin": "data-flow pass",

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, cast
 from auditor.model import Finding, Remedy, Severity
 from auditor.permit import Permit
 
-FAMILIES = tuple("SYNC DATA GRAPH MEM NUM AMP CFG OPT CKPT KERN DIST TIME WASTE COMP".split())
+FAMILIES = tuple("SYNC DATA GRAPH MEM NUM AMP CFG OPT CKPT KERN DIST TIME WASTE COMP TRAIN".split())
 """Families of the codes of our rules, in the order of the manual."""
 
 

@@ -24,6 +24,7 @@ FAMILIES = {
     "TIME": "Step time",
     "WASTE": "Work thrown away",
     "COMP": "torch.compile",
+    "TRAIN": "Does it train what it says",
 }
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from auditor.model.devices import DeviceInfo
 from auditor.runs.plan import (
     DIAGNOSED_STEPS,
+    GRADIENT_STEPS,
     LEANER_STEPS,
     MEMORY_STEPS,
     NULL_MEMORY_STEPS,
@@ -66,6 +67,7 @@ def _wanted(plan: Plan, device: DeviceInfo, watched: frozenset[str]) -> dict[str
         "loud": passes.loud or min(plan.steps, DIAGNOSED_STEPS),
         "leaner": len(LEANER_STEPS),
         "numbers": NUMBERS_STEPS,
+        "gradients": 0 if device.shadow else GRADIENT_STEPS,
         "origin": 0 if device.accelerator else ORIGIN_STEPS,
     }
     causes = {name: steps for name, steps in causes.items() if name in watched}

@@ -267,8 +267,17 @@ def _edits(findings: Iterable[Finding], *, unsafe: bool) -> Iterable[Edit]:
 # -- what a stranger's report may not do -----------------------------------------------------------
 
 
-_REWRITES = frozenset({"nn.functional.logsigmoid", "log_softmax", "sqrt", "add"})
-"""Functions that rules put in the place of others, below ``torch`` or of a tensor."""
+_REWRITES = frozenset(
+    """
+    nn.functional.logsigmoid log_softmax sqrt add mse_loss l1_loss smooth_l1_loss huber_loss
+    poisson_nll_loss cross_entropy binary_cross_entropy_with_logits
+    """.split()
+)
+"""Functions that rules put in the place of others, or give other arguments, below ``torch`` or of a
+tensor.
+"""
+
+_RESHAPES = frozenset({"squeeze", "unsqueeze"})
 
 
 def require_plain_values(report: str, edits: Iterable[Edit]) -> None:
@@ -316,17 +325,18 @@ def _rewrites(call: ast.Call, text: str) -> bool:
 
 
 def _stands_in(text: str, node: ast.expr) -> bool:
-    """True for what the line holds already, cast to float32 or with a constant added or not."""
+    """True for what the line holds already, cast to float32, with a dimension of 1 more or less, or
+    with a constant added or not.
+    """
     if _plain(node) or "".join(ast.unparse(node).split()) in text:
         return True
     if isinstance(node, ast.BinOp):
         return isinstance(node.op, ast.Add) and _plain(node.right) and _stands_in(text, node.left)
-    cast = (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "float"
-    )
-    return cast and not node.args and not node.keywords and _stands_in(text, node.func.value)  # type: ignore[attr-defined]
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)) or node.keywords:
+        return False
+    reshaped = node.func.attr in _RESHAPES and len(node.args) == 1 and _plain(node.args[0])
+    cast = node.func.attr == "float" and not node.args
+    return (cast or reshaped) and _stands_in(text, node.func.value)
 
 
 def _plain(node: ast.AST) -> bool:

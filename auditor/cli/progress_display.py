@@ -24,7 +24,15 @@ nor in one pass than the third.
 STILL_S, STILL_STEPS = 15.0, 5
 """Without a step for so long, and for as long as so many steps take, nobody knows what is left."""
 
-COSTS = {"trace": 1.7, "loud": 1.2, "memory": 1.2, "numbers": 4.0, "origin": 6.0, "replay": 2.0}
+COSTS = {
+    "trace": 1.7,
+    "loud": 1.2,
+    "memory": 1.2,
+    "numbers": 4.0,
+    "gradients": 3.0,
+    "origin": 6.0,
+    "replay": 2.0,
+}
 """How many times as long a step takes with a pass's instruments, by docs/overhead.md; one of those
 not named takes as long as it is.
 """

@@ -30,6 +30,8 @@ PASSES = {
     "replay": "replay: the run repeated up to the step that went "
     "non-finite, its operators watched one by one",
     "numbers": "precision pass: in which dtype and range delicate operators ran",
+    "gradients": "gradient pass: the end of a loss is computed again with one thing repaired, and "
+    "both gradients are compared",
     "loops": "pass for loops: how long the Python loops take that were found; their lines are followed "
     "and nothing else",
     "origin": "data-flow pass: follows values from the model and the "

@@ -33,6 +33,11 @@ NUMBERS_STEPS = 3
 itself.
 """
 
+GRADIENT_STEPS = 2
+"""Steps of the gradients pass: what is said of a loss must be so in both, and the second gradient
+of a loss takes another step and a half.
+"""
+
 NUMBERS_SECONDS = 10.0
 """How long that pass goes on where steps alternate, until it has seen each kind of them twice."""
 
@@ -173,15 +178,23 @@ leaves, the trace and the memory pass a tenth each.
 LEAST_MEMORY = 3
 """Steps of the memory pass that a short target has all the same: they name the lines at the peak."""
 
-CAUSES = ("loud", "origin", "numbers", "memory", "quiet", "trace", "leaner", "values")
+CAUSES = tuple("loud origin numbers memory quiet gradients trace leaner values".split())
 """The order of passes in a second run of a target that failed: the most telling ones first."""
 
-AT_LEAST = {"loud": 3, "origin": 1, "quiet": 1, "numbers": 1, "memory": 1, "trace": 1}
+AT_LEAST = {
+    "loud": 3,
+    "origin": 1,
+    "quiet": 1,
+    "numbers": 1,
+    "memory": 1,
+    "trace": 1,
+    "gradients": 1,
+}
 """Steps that a pass gets before the ones named after it get any; below three diagnosed steps rules
 say nothing of a pattern.
 """
 
-FIXED = ("origin", "numbers", "memory", "trace")
+FIXED = ("origin", "numbers", "gradients", "memory", "trace")
 """Passes of a few steps, which more of them would tell no more."""
 
 TELLING = 8

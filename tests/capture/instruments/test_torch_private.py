@@ -412,6 +412,16 @@ def versions(t):
     assert (t.version_of(tensor), t.version_hint(tensor)) == (before[0] + 1, before[1] + 1)
 
 
+@promise("torch.Tensor._backward_hooks", without=gives("has_hooks", torch.ones(1), value=True))
+def hooks_of_a_leaf(t):
+    leaf = torch.ones(2, requires_grad=True)
+    assert not t.has_hooks(leaf)
+    handle = leaf.register_hook(lambda grad: None)
+    assert t.has_hooks(leaf)
+    handle.remove()
+    assert not t.has_hooks(leaf)
+
+
 @promise("torch.Tensor._fix_weakref", "torch.UntypedStorage._fix_weakref")
 def weak_references(t):
     tensor = torch.ones(2)
@@ -1024,7 +1034,7 @@ MAY_FAIL: dict[str, set[str]] = {
     **dict.fromkeys(("torch._C", *accessors().REHEARSAL_NEEDS), {"rehearsal"}),
     "torch._ops.OpOverload._schema": WATCHES | {"rehearsal"},
     f"{MODES}.TorchDispatchMode": WATCHES,
-    "torch.Tensor._version": {"strays", "uncleared"},
+    "torch.Tensor._version": {"strays", "uncleared", "loss_repairs"},
     ITERATOR: {"loader", "batch_digests"},
 }
 """Name -> the probes that cannot do without it, as its docstring says; no probe needs any other

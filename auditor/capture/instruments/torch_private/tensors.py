@@ -48,6 +48,11 @@ version_of: Callable[[Tensor], int] = _attribute(
 are those that failed.
 """
 
+has_hooks: Callable[[Tensor], Any] = _attribute("torch.Tensor._backward_hooks", lambda tensor: True)
+"""Whether hooks of the program run as a gradient reaches a leaf. Without it: they may, and
+gradients are compared at the model's outputs.
+"""
+
 version_hint: Callable[[Tensor], int] = _attribute("torch.Tensor._version", lambda tensor: 0)
 """The same for those who compare values as well. Without it: always 0."""
 

@@ -1,0 +1,1 @@
+"""Rules of the family TRAIN: does the step train what it says?"""

@@ -1,0 +1,365 @@
+"""TRAIN: losses whose gradient is not that of what they say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TypeVar
+
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.files import Source
+from auditor.evidence.table import Rows
+from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.permit import Permit
+from auditor.rule import Rule, knob
+
+from .rewriting import reshaped, rewritten, without_activation
+from .rows import RepairRow, TokenWeightsRow
+
+GradientsRow = RepairRow | TokenWeightsRow
+R = TypeVar("R", RepairRow, TokenWeightsRow)
+
+FUNCTIONAL = "torch.nn.functional."
+BROADCASTING = tuple(
+    FUNCTIONAL + name
+    for name in "mse_loss l1_loss smooth_l1_loss huber_loss poisson_nll_loss".split()
+)
+TWICE = (
+    *(FUNCTIONAL + name for name in ("cross_entropy", "binary_cross_entropy_with_logits")),
+    *("torch.log_softmax", f"{FUNCTIONAL}log_softmax"),
+)
+ANGLE = "Degrees between the step's gradient and the repaired one from which it is an error."
+FACTOR = "How many times longer or shorter the step's gradient is from which it is an error."
+LEAST = "Degrees below which nothing is reported, where the norm is right as well."
+SHARE = "How far the norm may be off for that, as a share of the repaired one."
+
+
+@dataclass(frozen=True)
+class GradientRule(Rule):
+    """Base of the rules that compare two gradients."""
+
+    angle: float = knob(30.0, ANGLE)
+    factor: float = knob(2.0, FACTOR)
+    least_angle: float = knob(1.0, LEAST)
+    least_share: float = knob(0.02, SHARE)
+
+    def differs(self, rows: Sequence[GradientsRow]) -> bool:
+        """In most of these the gradients are not the same."""
+        return _most(
+            rows,
+            lambda row: row.angle >= self.least_angle or abs(row.ratio - 1.0) >= self.least_share,
+        )
+
+    def weighed(self, rows: Sequence[GradientsRow]) -> Severity | None:
+        """An error where they are far apart in most of these; else the rule's own severity."""
+        far = _most(rows, lambda row: row.angle > self.angle or off(row.ratio) > self.factor)
+        return Severity.ERROR if far else None
+
+
+def off(ratio: float) -> float:
+    """2 of a half and of the double."""
+    return max(ratio, 1.0 / ratio)
+
+
+def _most(rows: Sequence[GradientsRow], says: Callable[[GradientsRow], bool]) -> bool:
+    return sum(map(says, rows)) * 2 > len(rows)
+
+
+def by_line(rows: Iterable[RepairRow], defect: str) -> Iterator[tuple[Site, list[RepairRow]]]:
+    """Rows of one kind, by the line of the loss."""
+    chosen = [row for row in rows if row.defect == defect]
+
+    def place(row: RepairRow) -> tuple[str, int]:
+        return row.site.file, row.site.line
+
+    for _, group in groupby(sorted(chosen, key=place), key=place):
+        here = list(group)
+        yield here[0].site, here
+
+
+def shown(rows: Sequence[R]) -> R:
+    """The one whose numbers are said: of parameters where there is one, in the middle."""
+    best = [row for row in rows if row.over == "parameters"] or list(rows)
+    return sorted(best, key=lambda row: row.angle)[(len(best) - 1) // 2]
+
+
+def gradient_said(row: GradientsRow) -> str:
+    """How the step's gradient lies to the repaired one."""
+    where = "" if row.over == "parameters" else " at the model's outputs"
+    return (
+        f"the step's gradient{where} is {_degrees(row.angle)} off the repaired one and "
+        f"{_times(row.ratio)} as long"
+    )
+
+
+def gradient_facts(row: GradientsRow) -> tuple[tuple[str, str], ...]:
+    """The same as facts."""
+    return (
+        ("angle to the repaired gradient", _degrees(row.angle)),
+        ("norm over that of the repaired gradient", f"{row.ratio:.3g}"),
+        ("gradients of", "parameters" if row.over == "parameters" else "the model's outputs"),
+    )
+
+
+def loss_facts(row: RepairRow) -> tuple[tuple[str, str], ...]:
+    """The loss as it is and repaired."""
+    return (("loss", f"{row.loss:.4g}"), ("loss, repaired", f"{row.repaired:.4g}"))
+
+
+def _degrees(angle: float) -> str:
+    return f"{angle:.0f} degrees" if angle >= 1.0 else "less than 1 degree"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2g} times"
+
+
+def _sizes(sizes: Sequence[int]) -> str:
+    return f"({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''})"
+
+
+def _steps(rows: Sequence[GradientsRow]) -> tuple[int, float]:
+    steps = len({row.step for row in rows})
+    return steps, len(rows) / steps
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the model gave, and how to write the loss."""
+
+    given: tuple[int, ...] = ()
+    edit: Edit | None = None
+
+
+@dataclass(frozen=True)
+class SilentBroadcast(GradientRule):
+    """A loss compares every prediction with every target."""
+
+    code = "TRAIN001"
+    severity = Severity.WARNING
+    since = "0.2"
+    edits = (Permit("rename_call", BROADCASTING, value=r"\w+\(.*squeeze\(-1\).*\)", made=reshaped),)
+
+    def detect(
+        self, repairs: Rows[RepairRow], machine: Machine, source: Source
+    ) -> Iterator[Finding]:
+        for site, rows in by_line(repairs, "broadcast"):
+            if not self.differs(rows):
+                continue
+            row = shown(rows)
+            steps, per_step = _steps(rows)
+            yield Finding(
+                site,
+                f"{row.function} broadcasts {_sizes(row.given)} from the model against "
+                f"{_sizes(row.other)}, so that every prediction meets every target; "
+                f"{gradient_said(row)}",
+                steps=steps,
+                per_step=per_step,
+                seen_on=machine.device,
+                severity=self.weighed(rows),
+                facts=(*gradient_facts(row), *loss_facts(row)),
+                hints=Sizes(tuple(row.given), _column_edit(source, site, row)),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        sizes = finding.hints_as(Sizes)
+        text = f"Give both the shape {_sizes(sizes.given)}, that of the model's output."
+        return Remedy(text, () if sizes.edit is None else (sizes.edit,))
+
+
+def _column_edit(source: Source, site: Site, row: RepairRow) -> Edit | None:
+    """Where the target is the second argument, and a last dimension of 1 is all that is wrong."""
+    if f"{FUNCTIONAL}{row.function}" not in BROADCASTING or not row.second:
+        return None
+    by = {1: "unsqueeze(-1)", -1: "squeeze(-1)"}.get(len(row.given) - len(row.other))
+    longer = max(row.given, row.other, key=len)
+    if by is None or longer[-1] != 1 or longer[:-1] != min(row.given, row.other, key=len):
+        return None
+    return rewritten(source, site, row.function, by, "the loss is another one: training changes")
+
+
+@dataclass(frozen=True)
+class Twice:
+    """The loss, what it was given, and the edit."""
+
+    function: str = ""
+    activation: str = ""
+    edit: Edit | None = None
+
+
+@dataclass(frozen=True)
+class ActivationAppliedTwice(GradientRule):
+    """A loss is given probabilities or scores in the place of what it asks for."""
+
+    code = "TRAIN002"
+    severity = Severity.WARNING
+    since = "0.2"
+    edits = (
+        Permit("rename_call", ("torch.softmax", f"{FUNCTIONAL}softmax"), value="log_softmax"),
+        Permit("rename_call", TWICE, value=r"\w+\(.*\)", made=without_activation),
+    )
+
+    def detect(
+        self, repairs: Rows[RepairRow], machine: Machine, source: Source
+    ) -> Iterator[Finding]:
+        for site, rows in by_line(repairs, "activation"):
+            if not self.differs(rows):
+                continue
+            row = shown(rows)
+            steps, per_step = _steps(rows)
+            yield Finding(
+                site,
+                f"{_fed(row)}; {gradient_said(row)}",
+                steps=steps,
+                per_step=per_step,
+                seen_on=machine.device,
+                severity=self.weighed(rows),
+                facts=(*gradient_facts(row), *loss_facts(row)),
+                hints=_hints(source, site, row),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        hints = finding.hints_as(Twice)
+        edits = () if hints.edit is None else (hints.edit,)
+        if hints.function in LOGARITHMS:
+            return Remedy(f"Give {hints.function} log_softmax of the scores.", edits)
+        return Remedy(
+            f"Give {hints.function} the scores, without {hints.activation}, which it applies "
+            "itself.",
+            edits,
+        )
+
+
+def _hints(source: Source, site: Site, row: RepairRow) -> Twice:
+    made = row.site_of(row.made_at)
+    reason = "the loss is another one: training changes"
+    if f"{FUNCTIONAL}{row.function}" in TWICE:
+        edit = rewritten(source, site, row.function, "", reason)
+    elif row.activation and made is not None and re.search(SOFTMAX, made.text):
+        reason = f"{reason}, and so does what else reads these probabilities"
+        edit = Edit(made, "rename_call", row.activation, value="log_softmax", reason=reason)
+    else:
+        edit = None
+    return Twice(row.function, row.activation, edit)
+
+
+SOFTMAX = r"\b(F|torch|functional)\.softmax\("
+LOGARITHMS = ("nll_loss", "kl_div")
+
+
+def _fed(row: RepairRow) -> str:
+    if row.function not in LOGARITHMS:
+        return f"{row.function} applies {row.activation} to the result of {row.activation}"
+    given = f"the result of {row.activation}" if row.activation else "scores"
+    return f"{row.function} asks for logarithms of probabilities and is given {given}"
+
+
+@dataclass(frozen=True)
+class MicroBatchesWeighedAlike(GradientRule):
+    """Micro-batches of unequal numbers of tokens weigh the same in an accumulated gradient."""
+
+    code = "TRAIN003"
+    severity = Severity.WARNING
+    since = "0.2"
+
+    note_below: float = knob(
+        5.0, "Degrees below which it is a note, where the norm is within a tenth as well."
+    )
+
+    def detect(self, weights: Rows[TokenWeightsRow], machine: Machine) -> Iterator[Finding]:
+        def place(row: TokenWeightsRow) -> tuple[str, int]:
+            return row.site.file, row.site.line
+
+        for _, group in groupby(sorted(weights, key=place), key=place):
+            rows = list(group)
+            if not self.differs(rows):
+                continue
+            row = shown(rows)
+            steps, per_step = _steps(rows)
+            slight = row.angle < self.note_below and abs(row.ratio - 1.0) < 0.1
+            yield Finding(
+                row.site,
+                f"{len(row.tokens)} micro-batches of {min(row.tokens)} to {max(row.tokens)} tokens "
+                "weigh the same in the gradient, so that a token counts up to "
+                f"{max(row.tokens) / min(row.tokens):.2g} times as much as another; "
+                f"{gradient_said(row)}",
+                steps=steps,
+                per_step=per_step,
+                seen_on=machine.device,
+                severity=Severity.NOTE if slight else self.weighed(rows),
+                facts=(
+                    *gradient_facts(row),
+                    ("tokens of the micro-batches", ", ".join(map(str, row.tokens[:16]))),
+                ),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            'Sum each loss (reduction="sum") and divide by the tokens of all micro-batches of the '
+            "step together."
+        )
+
+
+@dataclass(frozen=True)
+class Padding:
+    """The function at the line, and the target that only padding has."""
+
+    function: str = ""
+    value: int | None = None
+
+
+@dataclass(frozen=True)
+class PaddingTrained(GradientRule):
+    """The loss counts padding among its targets."""
+
+    code = "TRAIN004"
+    severity = Severity.WARNING
+    since = "0.2"
+    edits = (
+        Permit(
+            "set_keyword",
+            calls=(f"{FUNCTIONAL}cross_entropy", f"{FUNCTIONAL}nll_loss"),
+            keyword="ignore_index",
+            value=r"-?\d{1,9}",
+        ),
+    )
+
+    def detect(self, repairs: Rows[RepairRow], machine: Machine) -> Iterator[Finding]:
+        for site, rows in by_line(repairs, "padding"):
+            if not self.differs(rows):
+                continue
+            row = shown(rows)
+            steps, per_step = _steps(rows)
+            yield Finding(
+                site,
+                f"{row.padded} of {row.targets} targets of {row.function} are padding, as "
+                f"{row.by} says, and count as the others do; {gradient_said(row)}",
+                steps=steps,
+                per_step=per_step,
+                seen_on=machine.device,
+                severity=self.weighed(rows),
+                facts=(
+                    *gradient_facts(row),
+                    *loss_facts(row),
+                    ("share of padding", f"{row.padded / row.targets:.0%}"),
+                ),
+                hints=Padding(row.function, row.value),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        hints = finding.hints_as(Padding)
+        text = "Set the targets of padding to -100, or name their value as ignore_index."
+        site = finding.site
+        if hints.value is None or site is None or f"{hints.function}(" not in site.text:
+            return Remedy(text)
+        edit = Edit(
+            site,
+            "set_keyword",
+            call=hints.function,
+            keyword="ignore_index",
+            value=str(hints.value),
+            reason="padding no longer counts: the training result changes",
+        )
+        return Remedy(text, (edit,))

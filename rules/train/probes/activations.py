@@ -1,0 +1,126 @@
+"""Losses that were given the result of an activation which they apply themselves, or scores where
+they ask for logarithms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from .function_tape import Call, FunctionTape, replaced
+from .second_gradient import MIXES, Again, Change
+
+PASSED = frozenset(
+    """
+    view reshape squeeze unsqueeze permute transpose t T mT flatten unflatten contiguous float to
+    type double half bfloat16 getitem clone masked_select index_select movedim swapaxes
+    """.split()
+)
+"""What leaves numbers as they are."""
+
+TWICE = {
+    "cross_entropy": "softmax",
+    "log_softmax": "softmax",
+    "binary_cross_entropy_with_logits": "sigmoid",
+    "multilabel_soft_margin_loss": "sigmoid",
+}
+"""What each loss applies itself, or its logarithm."""
+
+ASKS_LOGARITHMS = frozenset({"nll_loss", "kl_div"})
+
+NAMES = frozenset(TWICE) | ASKS_LOGARITHMS
+ACTIVATIONS = frozenset(TWICE.values())
+
+SUM = 1e-2
+"""How far the sum of probabilities may be from 1: bfloat16 has 8 bits."""
+
+
+Made = Callable[[torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Misfed:
+    """A loss that was given something else than it asks for, and how to give it that."""
+
+    change: Change
+    activation: Call | None
+
+
+def misfed(tape: FunctionTape, call: Call) -> Misfed | None:
+    """What a loss was given in the place of what it asks for; None where that is right, or not
+    known.
+    """
+    given = call.argument(0, "input")
+    if call.name not in NAMES or call.at is None or not isinstance(given, torch.Tensor):
+        return None
+    if given.dim() == 0:
+        return None
+    path, maker = _behind(tape, call, given)
+    if maker is None or not maker.gives_gradient:
+        return None
+    axis = _class_axis(call, given)
+    if maker.name == "softmax" and not _is_distribution(given, axis):
+        return None
+    if maker.name == TWICE.get(call.name):
+        return Misfed(_without(maker, path), maker)
+    if call.name not in ASKS_LOGARITHMS:
+        return None
+    if maker.name == "softmax":
+        least = torch.finfo(given.dtype).tiny
+        return Misfed(_given(lambda shares: shares.clamp_min(least).log()), maker)
+    if maker.name in MIXES and bool((given > 0).any()):
+        return Misfed(_given(lambda scores: scores.log_softmax(axis)), None)
+    return None
+
+
+def _behind(tape: FunctionTape, call: Call, given: torch.Tensor) -> tuple[list[Call], Call | None]:
+    """What computed the numbers of a tensor, and the calls that only gave them another form."""
+    path: list[Call] = []
+    maker = tape.maker(given)
+    while maker is not None and maker.name in PASSED and maker.number < call.number:
+        path.insert(0, maker)
+        source = maker.argument(0, "input")
+        maker = tape.maker(source) if isinstance(source, torch.Tensor) else None
+    return path, maker
+
+
+def _class_axis(call: Call, given: torch.Tensor) -> int:
+    if call.name == "kl_div":
+        return -1
+    if call.name == "log_softmax":
+        dim = call.argument(1, "dim")
+        return dim if isinstance(dim, int) else -1
+    return 1 if given.dim() > 1 else 0
+
+
+def _is_distribution(given: torch.Tensor, axis: int) -> bool:
+    sums = given.detach().double().sum(axis)
+    return bool((given >= 0).all()) and bool(((sums - 1).abs() < SUM).all())
+
+
+def _given(made: Made) -> Change:
+    """The loss of what ``made`` makes of its input."""
+    return lambda again: again.with_input(made)
+
+
+def _without(activation: Call, path: list[Call]) -> Change:
+    """The loss of what the activation was given, in the same form."""
+
+    def change(again: Again) -> Any:
+        old, value = activation.result, again.now(activation.argument(0, "input"))
+        for call in path:
+            args, kwargs = (
+                replaced(each, partial(_swapped, old, value)) for each in (call.args, call.kwargs)
+            )
+            old, value = call.result, call.function(*args, **kwargs)
+        return again.with_input(lambda _: value)
+
+    return change
+
+
+def _swapped(old: torch.Tensor, new: torch.Tensor, each: torch.Tensor) -> torch.Tensor:
+    return new if each is old else each

@@ -1,0 +1,111 @@
+"""Broadcasts that nobody asked for: each prediction meets every target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from .function_tape import Call
+from .second_gradient import Change, Tail
+
+LOSSES = frozenset("mse_loss l1_loss smooth_l1_loss huber_loss poisson_nll_loss kl_div".split())
+"""Losses of torch's that broadcast. Others refuse."""
+
+OPERATORS = frozenset({"sub"})
+"""Of the operators the one that compares. A factor may be a weight for each class."""
+
+ONE_BY_ONE = frozenset(
+    """
+    pow square abs neg mul div add sub exp log log1p sqrt clamp clamp_min clamp_max clip where float
+    double half to type relu softplus sigmoid tanh cosh logcosh logsigmoid maximum minimum
+    nan_to_num positive contiguous clone lt gt le ge
+    """.split()
+)
+"""What a difference may go through, element by element, on its way to the sum."""
+
+SUMS = frozenset({"mean", "sum", "nanmean", "nansum"})
+RESHAPED = frozenset("view reshape flatten squeeze ravel".split())
+MADE_FOR_IT = frozenset("unsqueeze getitem expand expand_as repeat broadcast_to".split())
+"""What gives a tensor another dimension on purpose, where it stands in the same line."""
+
+
+NAMES = ("input", "target")
+"""Of a loss's first two arguments."""
+
+
+def may_broadcast(name: str, given: tuple[torch.Tensor, ...]) -> bool:
+    """True of a call that compares two tensors of as many numbers, and makes more of them."""
+    return (name in LOSSES or name in OPERATORS) and len(given) >= 2 and _spreads(*given[:2])
+
+
+def _spreads(one: torch.Tensor, two: torch.Tensor) -> bool:
+    if one.dim() == two.dim() or one.numel() != two.numel() or one.numel() < 2:
+        return False
+    if _long_sizes(one) != _long_sizes(two):
+        return False
+    try:
+        return bool(torch.broadcast_shapes(one.shape, two.shape).numel() > one.numel())
+    except RuntimeError:
+        return False
+
+
+def _long_sizes(tensor: torch.Tensor) -> list[int]:
+    return [size for size in tensor.shape if size != 1]
+
+
+def broadcast_in(tail: Tail, call: Call, others: Iterable[Call]) -> Change | None:
+    """How to compute a call of the tail whose operands were broadcast without need; None where the
+    program means it.
+
+    ``others`` are the calls of the tape that made no gradient, among them what the target came from.
+    """
+    if call.at is None or not may_broadcast(call.name, tuple(each for each, _ in call.parents)):
+        return None
+    one, two = (each for each, _ in call.parents[:2])
+    if one.requires_grad == two.requires_grad or _is_on_purpose(tail, call, one, two, others):
+        return None
+    constant, index = (two, 1) if one.requires_grad else (one, 0)
+    if call.argument(index, NAMES[index]) is not constant:  # ``__rsub__`` of something else
+        return None
+    shape = (one, two)[1 - index].shape
+    return lambda again: again.with_argument(
+        index, NAMES[index], lambda given: given.reshape(shape)
+    )
+
+
+def _is_on_purpose(
+    tail: Tail, call: Call, one: torch.Tensor, two: torch.Tensor, others: Iterable[Call]
+) -> bool:
+    if call.name in LOSSES and call.result.dim() == 0:
+        return False
+    beside = {id(one), id(two)}
+    if any(
+        each.name in MADE_FOR_IT and each.spot == call.spot and id(each.result) in beside
+        for each in (*tail.calls, *others)
+    ):
+        return True
+    return not _is_only_summed(tail, call, one.numel())
+
+
+def _is_only_summed(tail: Tail, call: Call, most: int) -> bool:
+    """All that becomes of the result is a sum or a mean over it, element by element before."""
+    waiting = [(call.result, call.number)]
+    seen: set[int] = set()
+    while waiting:
+        tensor, number = waiting.pop()
+        if number in seen:
+            continue
+        seen.add(number)
+        for user in tail.users(tensor, number):
+            if user.name in SUMS:
+                if user.result.numel() > 1:
+                    waiting.append((user.result, user.number))
+            elif user.name in ONE_BY_ONE or user.name in RESHAPED:
+                sized = (each for each, _ in user.parents if each is not tensor)
+                if any(each.numel() > most and not each.requires_grad for each in sized):
+                    return False  # a mask or weights for all pairs
+                waiting.append((user.result, user.number))
+            else:
+                return False
+    return True

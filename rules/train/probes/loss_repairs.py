@@ -1,0 +1,237 @@
+"""Losses of the step that were computed a second time with one thing repaired, and what that does
+to the gradient.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.optim.optimizer import Optimizer
+
+from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
+from auditor.capture.instruments.dispatch_modes import leave_function, run_compiled_code_eagerly
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.probes.base import Context
+from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
+
+from ..rows import RepairRow, TokenWeightsRow
+from . import activations, broadcasts, paddings
+from .function_tape import Call, FunctionTape, Wanted
+from .second_gradient import Change, NotRepeated, Tail, compare, tail_of
+from .token_weights import Sums, mean_of
+
+ROWS = 8
+"""Losses of one line that are compared in a step."""
+
+THOROUGH = 1
+"""Steps of the pass in which the gradients of parameters are compared, which takes two more
+backwards; in the others those of the model's outputs are.
+"""
+
+
+class LossRepairsProbe(OptimizerProbe):
+    """Writes ``repairs`` and ``token_weights``.
+
+    The functions that the step calls are kept until its backward begins, and looked at then: the
+    graph is still whole. What is computed again leaves nothing behind, and where it does not come
+    to the program's own loss, nothing is written.
+    """
+
+    name = "loss_repairs"
+    parts = ("repairs", "token_weights")
+    passes = frozenset({"gradients"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._patches = Patches(self.missed)
+        self._tape: FunctionTape | None = None
+        self._sums = Sums()
+        self._seen: Counter[tuple[str, int]] = Counter()
+        self._packs = False
+        self._inside = False
+
+    def start(self) -> None:
+        """Enter the tape in the calling thread, and watch the door."""
+        self.stop()
+        for part in self.parts:
+            self.context.writer.touch(part)
+        try:
+            self._watch()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _watch(self) -> None:
+        run_compiled_code_eagerly(self._patches)
+        self._patches.around(
+            torch.autograd.graph.saved_tensors_hooks, "__enter__", after=self._hooks_entered
+        )
+        tape = FunctionTape(
+            self.context, Wanted(_is_placed, broadcasts.MADE_FOR_IT, self._noted), self.missed
+        )
+        tape.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
+        self._patches.on_undo(lambda: leave_function(tape))
+        self._tape = tape
+        BACKWARD_HOOKS.add(self)
+
+    def stop(self) -> None:
+        """Leave the tape and the door. May be called twice."""
+        BACKWARD_HOOKS.remove(self)
+        self._patches.undo()
+        self._tape = None
+        self._sums.clear()
+
+    def step_end(self) -> None:
+        """Let go of what the step held."""
+        self._seen.clear()
+        self._packs = False
+        if self._tape is not None:
+            self._tape.clear()
+
+    def _hooks_entered(self, _: Any, hooks: Any) -> None:
+        self._packs = True
+
+    def _noted(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return paddings.beside(self.context) if name in paddings.NAMES else None
+
+    def backward_begins(self, call: Backward) -> None:
+        """Look at the loss while its graph is whole."""
+        tape = self._tape
+        if tape is None or self._inside or not self.context.in_step:
+            return
+        tape.paused = True
+        if call.nested:
+            return
+        if call.create_graph or len(call.tensors) != 1:
+            self._sums.broken = True
+            return
+        (loss,) = call.tensors
+        self._inside = True
+        try:
+            self._look(tape, loss, call)
+        finally:
+            self._inside = False
+            if not call.keep_graph:
+                tape.clear()
+
+    def backward_ends(self, call: Backward) -> None:
+        """See what it added to the gradients."""
+        if self._inside or self._tape is None or call.nested:
+            return
+        self._tape.paused = False
+        if call.failed or call.inputs:
+            self._sums.broken = True
+        else:
+            self._sums.ends()
+
+    def before_optimizer(self, optimizer: Optimizer) -> None:
+        """Write what was added up for this step."""
+        sums = self._sums
+        if self._tape is None:
+            return
+        if sums.unequal:
+            last = sums.means[-1]
+            try:
+                angle, ratio = sums.compared()
+            except NotRepeated:
+                angle = ratio = 0.0
+            if ratio:
+                self.context.add(
+                    TokenWeightsRow(
+                        at=last.at,
+                        angle=angle,
+                        ratio=ratio,
+                        over="parameters",
+                        tokens=[mean.tokens for mean in sums.means],
+                        function=last.function,
+                    )
+                )
+        sums.clear()
+
+    # -- one loss ----------------------------------------------------------------------------------
+
+    def _look(self, tape: FunctionTape, loss: torch.Tensor, call: Backward) -> None:
+        alone = not call.inputs and not _has_peers()
+        if alone:
+            leaves = [leaf.variable for leaf in call.walked.leaves]
+            self._sums.begins(mean_of(tape, loss), leaves)
+        tail = tail_of(tape, loss) if loss.numel() == 1 else None
+        if tail is None:
+            return
+        for suspect, change, row in self._suspects(tape, tail):
+            number = self._seen[row.defect, row.at]
+            if number >= ROWS:
+                continue
+            self._seen[row.defect, row.at] += 1
+            plain = not (tape.hooked or self._packs) and alone
+            thorough = plain and self.context.step < THOROUGH and number == 0
+            self._compare(tail, {suspect.number: change}, row, call if thorough else None)
+
+    def _compare(
+        self, tail: Tail, changes: dict[int, Change], row: RepairRow, call: Backward | None
+    ) -> None:
+        try:
+            both = compare(tail, changes, None if call is None else call.walked)
+        except (NotRepeated, RuntimeError, ValueError, TypeError, IndexError):
+            return  # a repair that the rest of the loss cannot take
+        row.angle, row.ratio, row.over = both.angle, both.ratio, both.over
+        row.loss, row.repaired = both.loss, both.repaired
+        self.context.add(row)
+
+    def _suspects(self, tape: FunctionTape, tail: Tail) -> Iterator[tuple[Call, Change, RepairRow]]:
+        for call in tail.calls:
+            if call.at is None:
+                continue
+            change = broadcasts.broadcast_in(tail, call, tape.calls.values())
+            if change is not None:
+                one, two = (each for each, _ in call.parents[:2])
+                given, other = (one, two) if one.requires_grad else (two, one)
+                row = _row(call, "broadcast")
+                row.given, row.other = list(given.shape), list(other.shape)
+                row.second = other is two
+                yield call, change, row
+            fed = activations.misfed(tape, call)
+            if fed is not None:
+                row = _row(call, "activation")
+                if fed.activation is not None:
+                    row.activation, row.made_at = fed.activation.name, fed.activation.at
+                yield call, fed.change, row
+            padded = paddings.padding_of(call)
+            if padded is not None:
+                row = _row(call, "padding")
+                row.padded, row.targets = padded.padded, padded.targets
+                row.value, row.by = padded.value, padded.by
+                yield call, padded.change, row
+
+
+def _row(call: Call, defect: str) -> RepairRow:
+    return RepairRow(
+        at=call.at or 0,
+        angle=0.0,
+        ratio=0.0,
+        over="",
+        defect=defect,
+        function=call.name,
+        loss=0.0,
+        repaired=0.0,
+    )
+
+
+PLACED = activations.NAMES | activations.ACTIVATIONS | paddings.NAMES | frozenset({"mean", "div"})
+
+
+def _is_placed(name: str, given: tuple[torch.Tensor, ...]) -> bool:
+    return name in PLACED or broadcasts.may_broadcast(name, given)
+
+
+def _has_peers() -> bool:
+    """Other ranks take part in the backward: a second one would wait for them."""
+    distributed = torch.distributed
+    return (
+        distributed.is_available()
+        and distributed.is_initialized()
+        and distributed.get_world_size() > 1
+    )

@@ -1,0 +1,217 @@
+"""Micro-batches whose gradients are added up, each a mean over its own number of tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from weakref import ref
+
+import torch
+
+from auditor.capture.instruments.weakrefs import alive
+
+from .function_tape import Call, FunctionTape
+from .paddings import ignored_by
+from .second_gradient import NUMBERS, NotRepeated, angle_and_ratio
+
+MEANS = frozenset({"cross_entropy", "nll_loss"})
+FORMS = frozenset("view reshape squeeze float to double contiguous clone".split())
+PICKS = frozenset({"getitem", "masked_select"})
+DEEP = 16
+"""Calls between a loss and the backward that are followed."""
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A loss that is a mean over tokens, times a factor."""
+
+    at: int
+    function: str
+    tokens: int
+    factor: float
+    ragged: bool
+    """Some of the targets were left out: their number is not that of the batch."""
+
+
+def mean_of(tape: FunctionTape, loss: torch.Tensor) -> Mean | None:
+    """Over how many tokens a loss is the mean; None where it is none, or that was not seen."""
+    factor, tensor = 1.0, loss
+    for _ in range(DEEP):
+        call = tape.maker(tensor)
+        if call is None:
+            return None
+        found = _mean(tape, call, factor)
+        if found is not None:
+            return found
+        following = _scaled(call, tensor)
+        if following is None:
+            return None
+        tensor, scale = following
+        factor *= scale
+    return None
+
+
+def _scaled(call: Call, made: torch.Tensor) -> tuple[torch.Tensor, float] | None:
+    """What a call only scales, and by how much."""
+    source = call.argument(0, "input")
+    if call.name in FORMS and isinstance(source, torch.Tensor):
+        return source, 1.0
+    if call.name not in ("mul", "div") or len(call.args) < 2:
+        return None
+    one, two = call.args[:2]
+    if call.name == "mul" and not _has_gradient(one):
+        one, two = two, one
+    by = _number(two)
+    if not _has_gradient(one) or by is None or by == 0.0:
+        return None
+    return one, by if call.name == "mul" else 1.0 / by
+
+
+def _mean(tape: FunctionTape, call: Call, factor: float) -> Mean | None:
+    if call.at is None:
+        return None
+    if call.name in MEANS and _reduction(call) == "mean":
+        target = call.argument(1, "target")
+        if call.argument(2, "weight") is not None or target.is_floating_point():
+            return None
+        kept = int((target != ignored_by(call)).sum())
+        return Mean(call.at, call.name, kept, factor, kept < target.numel())
+    if call.name == "mean" and len(call.args) == 1:
+        source = tape.maker(call.args[0])
+        if source is None or source.name not in PICKS:
+            return None
+        whole = source.args[0]
+        kept = int(call.args[0].numel())
+        if not isinstance(whole, torch.Tensor):
+            return None
+        return Mean(call.at, call.name, kept, factor, kept < whole.numel())
+    if call.name == "div" and len(call.args) > 1 and _has_gradient(call.args[0]):
+        return _own_mean(tape, call, factor)
+    return None
+
+
+def _own_mean(tape: FunctionTape, call: Call, factor: float) -> Mean | None:
+    """``(losses * mask).sum() / mask.sum()``."""
+    numerator, by = tape.maker(call.args[0]), call.args[1]
+    number = _number(by)
+    if numerator is None or number is None or number < 1.0 or not isinstance(by, torch.Tensor):
+        return None
+    is_sum = numerator.name == "sum" and len(numerator.args) == 1 and not numerator.kwargs
+    if is_sum:
+        whole = numerator.args[0].numel()
+    elif numerator.name in MEANS and _reduction(numerator) == "sum":
+        whole = numerator.argument(1, "target").numel()
+    else:
+        return None
+    if call.at is None or number != int(number):
+        return None
+    return Mean(call.at, call.name, int(number), factor, int(number) < whole)
+
+
+def _reduction(call: Call) -> str:
+    return str(call.kwargs.get("reduction", call.args[6] if len(call.args) > 6 else "mean"))
+
+
+def _has_gradient(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, (int, float)):
+        return float(value)
+    if isinstance(value, torch.Tensor) and value.numel() == 1 and not value.requires_grad:
+        return float(value)
+    return None
+
+
+@dataclass
+class Sums:
+    """What the micro-batches since the last step of the optimizer added to the gradients: as they
+    are, and times their tokens.
+    """
+
+    leaves: list[ref[torch.Tensor]] = field(default_factory=list)
+    before: list[torch.Tensor | None] = field(default_factory=list)
+    plain: list[torch.Tensor | None] = field(default_factory=list)
+    weighted: list[torch.Tensor | None] = field(default_factory=list)
+    means: list[Mean] = field(default_factory=list)
+    broken: bool = False
+
+    def clear(self) -> None:
+        """An optimizer stepped, or gradients were cleared."""
+        self.__dict__.update(Sums().__dict__)
+
+    def begins(self, mean: Mean | None, leaves: list[torch.Tensor]) -> None:
+        """A backward of this loss is about to add to the gradients of these leaves."""
+        if self.means and not any(_grad(alive(each)) is not None for each in self.leaves):
+            self.clear()
+        if mean is None or not leaves or sum(leaf.numel() for leaf in leaves) > NUMBERS:
+            self.broken = True
+            return
+        if not self.means:
+            self.leaves = [ref(leaf) for leaf in leaves]
+            self.broken |= any(_is_fed(leaf) for leaf in leaves)
+        elif not self.broken:
+            self.before = [_copied(alive(each)) for each in self.leaves]
+        if len(self.means) == 1:  # what the first one added is all that there is
+            self.plain = [_times(each, 1) for each in self.before]
+            self.weighted = [_times(each, self.means[0].tokens) for each in self.before]
+        self.means.append(mean)
+
+    def ends(self) -> None:
+        """It has."""
+        before, self.before = self.before, []
+        for index, old in enumerate(before):
+            now = _copied(alive(self.leaves[index]))
+            if now is None:
+                continue
+            added = now if old is None else now - old
+            self.plain[index] = _sum(self.plain[index], added)
+            self.weighted[index] = _sum(self.weighted[index], added * self.means[-1].tokens)
+
+    @property
+    def unequal(self) -> bool:
+        """All losses are of one line and weigh the same, and their tokens are not as many."""
+        means = self.means
+        if self.broken or len(means) < 2 or len({mean.at for mean in means}) > 1:
+            return False
+        factors = [mean.factor for mean in means]
+        same = max(factors) - min(factors) <= 1e-6 * abs(max(factors))
+        counts = {mean.tokens for mean in means}
+        return same and len(counts) > 1 and 0 not in counts and any(mean.ragged for mean in means)
+
+    def compared(self) -> tuple[float, float]:
+        """Angle and ratio of the norms. Raises NotRepeated where there is none."""
+        share = len(self.means) / sum(mean.tokens for mean in self.means)
+        pairs = [
+            (plain, weighted * share)
+            for plain, weighted in zip(self.plain, self.weighted, strict=True)
+            if plain is not None and weighted is not None
+        ]
+        if not pairs:
+            raise NotRepeated("no gradient")
+        return angle_and_ratio(pairs)
+
+
+def _sum(one: torch.Tensor | None, two: torch.Tensor) -> torch.Tensor:
+    return two if one is None else one + two
+
+
+def _times(one: torch.Tensor | None, factor: float) -> torch.Tensor | None:
+    return None if one is None else one * factor
+
+
+def _grad(leaf: torch.Tensor | None) -> torch.Tensor | None:
+    return None if leaf is None else leaf.grad
+
+
+def _is_fed(leaf: torch.Tensor) -> bool:
+    """It has a gradient of an earlier step, which is not 0."""
+    return leaf.grad is not None and bool(leaf.grad.any())
+
+
+def _copied(leaf: torch.Tensor | None) -> torch.Tensor | None:
+    grad = _grad(leaf)
+    if grad is None or grad.is_sparse:
+        return None
+    wide = torch.promote_types(grad.dtype, torch.float32)
+    return grad.detach().to(wide, copy=True)

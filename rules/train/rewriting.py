@@ -1,0 +1,74 @@
+"""Losses in the source, written as they should be."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection
+
+from auditor.evidence.source.files import Source, name_of, span_of, the_only
+from auditor.model import Edit, Site
+
+COLUMNS = ("unsqueeze(-1)", "squeeze(-1)")
+"""What gives a target the shape of the model's output."""
+
+
+def reshaped(tree: ast.Module | None, call: ast.Call | None) -> Collection[str]:
+    """``mse_loss(out, y)`` with either column form of its second argument."""
+    if call is None or len(call.args) < 2 or _is_kept(call):
+        return ()
+    target = ast.unparse(call.args[1])
+    if not isinstance(call.args[1], ast.Name | ast.Call | ast.Attribute | ast.Subscript):
+        target = f"({target})"
+    return tuple(_written(call, 1, f"{target}.{column}") for column in COLUMNS)
+
+
+def without_activation(tree: ast.Module | None, call: ast.Call | None) -> Collection[str]:
+    """``cross_entropy(torch.softmax(out, 1), y)`` as ``cross_entropy(out, y)``."""
+    inner = call.args[0] if call is not None and call.args else None
+    if call is None or not isinstance(inner, ast.Call) or _is_kept(call):
+        return ()
+    if name_of(inner.func) not in ("softmax", "sigmoid") or _is_kept(inner):
+        return ()
+    if isinstance(inner.func, ast.Attribute) and not _is_module(inner.func.value):
+        given: ast.expr | None = inner.func.value
+    else:
+        given = inner.args[0] if inner.args else None
+    return () if given is None else (_written(call, 0, ast.unparse(given)),)
+
+
+def rewritten(source: Source, site: Site, function: str, value: str, reason: str) -> Edit | None:
+    """The edit that writes a loss of the site's line in one of these forms: that which ends the
+    changed argument with ``value``, or the only one.
+    """
+    call = the_only(each for each in source.calls_at(site) if name_of(each.func) == function)
+    if call is None:
+        return None
+    forms = without_activation(None, call) if not value else reshaped(None, call)
+    index = COLUMNS.index(value) if value else 0
+    if len(forms) <= index:
+        return None
+    return Edit(
+        site, "rename_call", function, value=tuple(forms)[index], reason=reason, span=span_of(call)
+    )
+
+
+def _written(call: ast.Call, index: int, argument: str) -> str:
+    texts = [ast.unparse(each) for each in call.args]
+    texts[index] = argument
+    texts += [f"{each.arg}={ast.unparse(each.value)}" for each in call.keywords]
+    return f"{name_of(call.func)}({', '.join(texts)})"
+
+
+def _is_kept(call: ast.Call) -> bool:
+    """True of a call that is not written anew: it unpacks, or a text would get other quotes."""
+    given = [*call.args, *(each.value for each in call.keywords)]
+    return any(each.arg is None for each in call.keywords) or any(
+        isinstance(each, ast.Starred)
+        or (isinstance(each, ast.Constant) and isinstance(each.value, str))
+        for each in given
+    )
+
+
+def _is_module(node: ast.expr) -> bool:
+    """``torch``, ``F``, ``torch.nn.functional``: not a tensor."""
+    return ast.unparse(node) in ("torch", "F", "nn.functional", "torch.nn.functional", "functional")

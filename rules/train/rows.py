@@ -1,0 +1,56 @@
+"""What probes of TRAIN rules write, and these rules read."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from auditor.recordings.row import At, PassRow, doc, older
+
+ANGLE = doc("between the step's gradient and the repaired one, in degrees")
+RATIO = doc("norm of the step's gradient over that of the repaired one")
+OVER = doc("what the gradients are of: `parameters`, or `outputs` (the model's outputs)")
+
+
+class RepairRow(PassRow, kw_only=True):
+    """A loss of the step that was computed a second time with one thing changed."""
+
+    part = "repairs"
+    when = "gradients"
+    of_values = True
+
+    at: At
+    angle: Annotated[float, ANGLE]
+    ratio: Annotated[float, RATIO]
+    over: Annotated[str, OVER]
+    defect: Annotated[str, doc("`broadcast`, `activation` or `padding`")]
+    function: Annotated[str, doc("what was called at the line: `mse_loss`, `sub`")]
+    loss: Annotated[float, doc("what the backward began at")]
+    repaired: Annotated[float, doc("the same with the change")]
+    given: Annotated[list[int], doc("broadcast: sizes of what the model gave")] = older([])
+    other: Annotated[list[int], doc("broadcast: sizes of what it met")] = older([])
+    second: Annotated[bool, doc("broadcast: that is the second argument")] = older(False)
+    activation: Annotated[
+        str, doc("activation: `softmax`, `sigmoid`; empty for scores as they are")
+    ] = older("")
+    made_at: Annotated[int | None, doc("activation: its line, a number in `sites`")] = older(None)
+    padded: Annotated[int, doc("padding: targets that are padding")] = older(0)
+    targets: Annotated[int, doc("padding: all targets")] = older(0)
+    value: Annotated[
+        int | None, doc("padding: the target that only padding has; null: there is none")
+    ] = older(None)
+    by: Annotated[str, doc("padding: the variable that says which they are")] = older("")
+
+
+class TokenWeightsRow(PassRow, kw_only=True):
+    """An optimizer's step with gradients of several micro-batches, each a mean over its tokens."""
+
+    part = "token_weights"
+    when = "gradients"
+    of_values = True
+
+    at: At
+    angle: Annotated[float, ANGLE]
+    ratio: Annotated[float, RATIO]
+    over: Annotated[str, OVER]
+    tokens: Annotated[list[int], doc("over how many tokens each loss is the mean")]
+    function: Annotated[str, doc("what made the mean: `cross_entropy`, `div`")]

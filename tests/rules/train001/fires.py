@@ -1,0 +1,85 @@
+"""TRAIN001 must report exactly the marked lines."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+def _trained(loss_of, shape=(16,)):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def step():
+        x = torch.randn(16, 4)
+        optimizer.zero_grad()
+        loss_of(model(x), x.sum(1).view(shape)).backward()
+        optimizer.step()
+
+    return step
+
+
+def mse_of_a_column_and_a_row():
+    def loss_of(out, y):
+        return F.mse_loss(out, y)  # TRAIN001
+
+    return _trained(loss_of)
+
+
+def module_of_a_loss():
+    criterion = nn.L1Loss()
+
+    def loss_of(out, y):
+        return criterion(out, y)  # TRAIN001
+
+    return _trained(loss_of)
+
+
+def written_by_hand():
+    def loss_of(out, y):
+        return ((out - y) ** 2).mean()  # TRAIN001
+
+    return _trained(loss_of)
+
+
+def written_by_hand_target_first():
+    def loss_of(out, y):
+        error = y - out  # TRAIN001
+        return error.abs().sum() / len(y)
+
+    return _trained(loss_of)
+
+
+def smooth_loss_without_reduction():
+    def loss_of(out, y):
+        return F.smooth_l1_loss(out, y, reduction="none").mean()  # TRAIN001
+
+    return _trained(loss_of)
+
+
+def target_is_the_column():
+    def loss_of(out, y):
+        return F.mse_loss(out.squeeze(-1), y)  # TRAIN001
+
+    return _trained(loss_of, (16, 1))
+
+
+def value_loss_beside_another():
+    def loss_of(out, y):
+        value_loss = 0.5 * (y - out).pow(2).mean()  # TRAIN001
+        return value_loss + 0.01 * out.square().mean()
+
+    return _trained(loss_of)
+
+
+def channels_left_in_the_target():
+    torch.manual_seed(0)
+    model = nn.Linear(4, 5)
+
+    def step():
+        x = torch.randn(5, 4)
+        y = x.sum(1).view(5, 1, 1) * torch.ones(5, 1, 5)
+        model.zero_grad()
+        F.mse_loss(model(x), y).backward()  # TRAIN001
+
+    return step

@@ -1,0 +1,129 @@
+"""TRAIN001 must stay silent."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+def _trained(loss_of, out=1, rows=16):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, out))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def step():
+        x = torch.randn(rows, 4)
+        optimizer.zero_grad()
+        loss_of(model(x), x.sum(1)).backward()
+        optimizer.step()
+
+    return step
+
+
+def same_shape():
+    return _trained(lambda out, y: F.mse_loss(out.squeeze(-1), y))
+
+
+def a_batch_of_one():
+    return _trained(lambda out, y: ((out - y) ** 2).mean(), rows=1)
+
+
+def a_bias_of_each_row():
+    return _trained(lambda out, y: (out - y.view(-1, 1)).square().mean(), out=16)
+
+
+def quantiles_against_one_target():
+    def loss_of(out, y):
+        error = y.unsqueeze(1) - out
+        levels = torch.linspace(0.1, 0.9, 5)
+        return torch.maximum(levels * error, (levels - 1) * error).mean()
+
+    return _trained(loss_of, out=5)
+
+
+def as_many_quantiles_as_rows():
+    def loss_of(out, y):
+        error = y.unsqueeze(1) - out
+        return torch.maximum(0.9 * error, -0.1 * error).mean()
+
+    return _trained(loss_of, out=16)
+
+
+def all_pairs_with_two_dimensions_each():
+    def loss_of(out, y):
+        return ((out - out.T) - (y[:, None] - y[None, :])).square().mean()
+
+    return _trained(loss_of)
+
+
+def predictions_against_all_anchors_nearest_taken():
+    def loss_of(out, y):
+        return (out - y).abs().min(dim=1).values.mean()
+
+    return _trained(loss_of)
+
+
+def all_pairs_under_a_mask():
+    mask = torch.ones(16, 16).tril()
+
+    def loss_of(out, y):
+        return ((out - y).square() * mask).sum() / mask.sum()
+
+    return _trained(loss_of)
+
+
+def energy_of_samples_made_in_the_line():
+    return _trained(lambda out, y: (out.squeeze(-1)[:, None] - y).abs().mean())
+
+
+def diagonal_of_all_pairs():
+    return _trained(lambda out, y: torch.diagonal((out - y).square()).mean())
+
+
+def kernel_centers_inside_the_model():
+    torch.manual_seed(0)
+    first, last, centers = nn.Linear(4, 1), nn.Linear(16, 1), torch.linspace(-1, 1, 16)
+
+    def step():
+        x = torch.randn(16, 4)
+        spread = torch.exp(-((first(x) - centers) ** 2))
+        F.mse_loss(last(spread).squeeze(-1), x.sum(1)).backward()
+
+    return step
+
+
+def weights_of_classes():
+    weights = torch.rand(16)
+
+    def loss_of(out, y):
+        return -(weights * F.log_softmax(out, -1)).sum(-1).mean()
+
+    return _trained(loss_of, out=16)
+
+
+def metric_without_gradients():
+    def loss_of(out, y):
+        with torch.no_grad():
+            (out - y).square().mean()
+        return (out.squeeze(-1) - y).square().mean()
+
+    return _trained(loss_of)
+
+
+def difference_of_two_model_outputs():
+    return _trained(lambda out, y: (out - out.squeeze(-1)).square().mean())
+
+
+def targets_all_alike():
+    """Each meets the others, and they are the same."""
+    return _trained(lambda out, y: F.mse_loss(out * 0 + out.mean(), torch.ones_like(y)))
+
+
+def replays_a_dropout_only_if_it_must_not():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 1))
+
+    def step():
+        x = torch.randn(16, 4)
+        F.mse_loss(F.dropout(model(x), 0.5).squeeze(-1), x.sum(1)).backward()
+
+    return step
