@@ -9,6 +9,7 @@ import os
 import site as site_module
 import sys
 import sysconfig
+from collections import Counter
 from collections.abc import Iterator
 from types import CodeType, FrameType, ModuleType
 from typing import Any
@@ -104,6 +105,8 @@ class Frames:
         self._numbers: dict[tuple[Any, ...], int] = {}
         self.places: dict[int, tuple[CodeType, int]] = {}
         """Code and line of each site that was met in a frame, by its number."""
+        self.met = Counter[int]()
+        """How often each was met since this was cleared."""
 
     def spelled(self, file: str) -> str:
         """An absolute path as the recording writes it: of a program that runs in a copy, the
@@ -191,6 +194,7 @@ class Frames:
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = self._register(frame, via)
+        self.met[number] += 1
         return number
 
     def site(self, file: str, line: int, function: str) -> int:
