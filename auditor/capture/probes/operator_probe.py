@@ -99,10 +99,9 @@ def site_of_operator(context: Context) -> int | None:
         return None
     frames = context.frames
     frame, via = frames.user_frame()
-    while (
-        via is not None
-        and via is not frame
-        and (_is_wrapper(via.f_code.co_filename) or frames.is_own(via.f_code.co_filename))
-    ):
+    while via is not None and via is not frame:
+        file = via.f_code.co_filename
+        if not _is_wrapper(file) and not frames.is_own(file):
+            break
         via = via.f_back
     return None if frame is None else frames.number(frame, None if via is frame else via)

@@ -207,14 +207,13 @@ class ThrownWorkProbe(OperatorProbe):
         @functools.wraps(original)
         def taken(*args: Any, **kwargs: Any) -> Any:
             mode = self._mode
-            by = sys._getframe(1).f_code.co_filename
             if (
                 mode is not None
                 and mode.live
                 and not LOOKING.depth
                 and args
                 and isinstance(args[0], torch.Tensor)
-                and not by.startswith(OWN)
+                and not sys._getframe(1).f_code.co_filename.startswith(OWN)
             ):
                 try:
                     mode.escape(args[0], address=address)
