@@ -190,11 +190,16 @@ class Frames:
         A module's globals answer for all code that runs with those of a library: reading a frame's
         code is an audit event, and there are twenty frames of libraries around an operator.
         """
-        return not self.is_library_frame(frame) and self.is_user(frame.f_code.co_filename)
+        if id(frame.f_globals) in self._strangers:
+            return False
+        if self.is_user(frame.f_code.co_filename):
+            return True
+        self.is_library_frame(frame)  # known from now on
+        return False
 
     def is_library_frame(self, frame: FrameType) -> bool:
-        """True if its globals are those of a module that is not the user's. Code without a module's
-        file is not asked about.
+        """True if its globals are those of a module that is not the user's; they are remembered.
+        Code without a module's file is not asked about.
         """
         names = frame.f_globals
         if id(names) in self._strangers:

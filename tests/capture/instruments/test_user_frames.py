@@ -167,6 +167,7 @@ def test_code_with_a_librarys_names_is_not_the_users(stack, tmp_path):
     is passed over: nothing but a library's own tricks does that.
     """
     frames, user, library = stack
+    library["call"](functools.partial(frames.user_frame, 0))  # is known from now on
     moved = FunctionType(user["call"].__code__, library)
     found, _ = moved(functools.partial(frames.user_frame, 0))
     assert found.f_code.co_filename == __file__
