@@ -103,6 +103,9 @@ class Recorder:
                 "planned": [{"name": p.name, "steps": p.steps} for p in session.planned]
                 if session is not None
                 else [],
+                "spared": {p.name: p.spared for p in session.passes if p.spared}
+                if session is not None
+                else {},
                 "parts": list(self.plan.parts),
                 "probes": session.failed if session is not None else {},
                 "outcome": self.outcome,

@@ -32,6 +32,13 @@ class Pass:
     name: str
     steps: int
     done: int = 0
+    spared: int = 0
+    """Steps that it was to have, and that would have shown nothing new."""
+
+    def shorten(self) -> None:
+        """End after the steps that are done."""
+        self.spared += self.steps - self.done
+        self.steps = self.done
 
 
 def passes_of(plan: Plan, device: DeviceInfo, watched: frozenset[str]) -> list[Pass]:

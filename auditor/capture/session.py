@@ -20,64 +20,20 @@ from auditor.capture.probes.memory.snapshot import MemoryHistory, in_use
 from auditor.capture.probes.numerics.debug_modes import DebugModesProbe
 from auditor.capture.probes.step.clock import Clock
 from auditor.capture.probes.step.profiler_trace import Trace
+from auditor.capture.steady_steps import SteadySteps
 from auditor.capture.target.signal_handlers import ChildSignal
-from auditor.cycles import prolonged, whole_cycles
+from auditor.capture.warm_up import WarmUp
+from auditor.cycles import cycle_of, prolonged, whole_cycles
 from auditor.errors import fault
-from auditor.runs.plan import LOOP_STEPS, NUMBERS_SECONDS, VALUE_SECONDS, Passes, Plan, Trial
-
-# -- warm up ---------------------------------------------------------------------------------------
-# How long the warm-up of a program goes on that compiles: until it has compiled.
-
-CALM = 3
-"""Steps in a row in which nothing was compiled, after which the program is warm."""
-
-MOST_MORE = 20
-"""Steps that a warm-up gets at most beyond its own: a program that compiles on and on is never
-warm.
-"""
-
-
-class WarmUp:
-    """Says after each step of the warm-up whether it needs one more. Without the compiler it never
-    does.
-    """
-
-    def __init__(self, warn: Callable[[str], None]) -> None:
-        self._warn = warn
-        self._before = 0
-        self._calm = 0
-        self._more = 0
-
-    def begin(self) -> None:
-        """A step begins."""
-        self._before = COMPILED_CODE.compiles
-
-    def needs_more(self, done: int, steps: int) -> bool:
-        """After ``done`` of ``steps`` steps."""
-        self._calm = self._calm + 1 if self._before == COMPILED_CODE.compiles else 0
-        if done < steps:
-            return False
-        if COMPILED_CODE.compiles and self._calm < CALM and self._more < MOST_MORE:
-            self._more += 1
-            return True
-        if self._more:
-            self._say(done)
-        return False
-
-    def _say(self, done: int) -> None:
-        if self._calm < CALM:
-            self._warn(
-                f"torch.compile still compiled after {done} warm-up steps: the program does not "
-                "get warm"
-            )
-        else:
-            self._warn(
-                f"the warm-up took {done} steps, {self._more} more than planned: torch.compile "
-                "was still compiling"
-            )
-
-
-# -- session ---------------------------------------------------------------------------------------
+from auditor.runs.plan import (
+    LOOP_STEPS,
+    NUMBERS_SECONDS,
+    PRICED_STEPS,
+    VALUE_SECONDS,
+    Passes,
+    Plan,
+    Trial,
+)
 
 Progress = Callable[[str, int, int], None]
 
@@ -98,6 +54,7 @@ class Session:
         self._progress = progress
         self._clock = Clock(context)
         self._warm_up = WarmUp(context.warn)
+        self._steady = SteadySteps(context)
         self._held = HeldEager(context)
         self._trace: Trace | None = None
         self._history: MemoryHistory | None = None
@@ -182,6 +139,7 @@ class Session:
             self._trace.step_end()
         self._each(lambda probe: probe.step_end())
         self._pass.done += 1
+        self._steady.step_ends()
         if self._pass.name == "quiet":
             self._plain_us.append(self._clock.own_us)
         self._context.writer.flush()
@@ -210,6 +168,7 @@ class Session:
         self.passes.append(self._queue.pop(0))
         self._pass_began = monotonic()
         self._context.pass_name = self._pass.name
+        self._steady.begins()
         self._held.begins()
         self._running = [
             p for p in self._probes if self._pass.name in p.passes and p.name not in self.failures
@@ -291,7 +250,8 @@ class Session:
             steps = self._room_for(self._pass.done)
             self._queue[:0] = [Pass("eager_held", steps)] if steps else []
         if self._pass.name == "quiet" and self._modes is not None and self._modes.anomaly_seen:
-            steps = 0 if self._modes.name in self.failures else self._room_for(self._pass.done)
+            wanted = min(PRICED_STEPS, self._pass.done)
+            steps = 0 if self._modes.name in self.failures else self._room_for(wanted)
             self._queue[:0] = [Pass("anomaly_off", steps)] if steps else []
         longer = self._pass.name == "quiet" and self._prolong()
         if self._pass.name == "numbers" and self._may_time_loops():
@@ -330,6 +290,15 @@ class Session:
         many steps and no more.
         """
         return self._trial or self._plan.fit is not None or self._together
+
+    @property
+    def _may_shorten(self) -> bool:
+        """Not of a run that another one must equal in its steps, nor where the times of the steps
+        show phases: it may be that nothing else does.
+        """
+        passes = self._plan.purpose_as(Passes)
+        kept = passes is None or passes.loud or self._bound or self._on_null
+        return not kept and cycle_of(self._plain_us) is None
 
     def _watch_on(self) -> None:
         """One more step of the precision pass where its steps alternate."""
@@ -411,6 +380,8 @@ class Session:
             name == "eager_held" and self._held.enough(self._pass.done, seconds)
         ):
             self._pass.steps = self._pass.done
+        if name == "loud" and self._may_shorten and self._steady.enough:
+            self._pass.shorten()
 
     def _yield_to_user_profiler(self) -> None:
         if self._trace is not None:

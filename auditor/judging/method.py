@@ -10,6 +10,7 @@ from auditor import amounts
 from auditor.model.devices import DeviceInfo, Input, device_named, input_named
 from auditor.recordings.folder import Row
 from auditor.recordings.schema import StepRow
+from auditor.runs.plan import STEADY_STEPS
 
 TOLD = 0.02
 """Share of the quiet pass from which it is said that waiting for a processor was taken off."""
@@ -43,9 +44,13 @@ def method_of(manifest: Row, steps: list[StepRow], queued: float) -> Iterable[st
     """Of a manifest and the rows of its steps; ``queued`` is the share of the timing pass that
     waited for a processor.
     """
+    spared = manifest.get("spared", {})
     for each in manifest.get("passes", ()):
-        count = each["steps"]
-        yield f"{PASSES.get(each['name'], each['name'])} ({count} step{'s' * (count != 1)})"
+        name, count = each["name"], each["steps"]
+        said = f"{count} step{'s' * (count != 1)}"
+        if name in spared:
+            said += f" of {count + spared[name]}: the last {STEADY_STEPS} were alike"
+        yield f"{PASSES.get(name, name)} ({said})"
     quiet = [row for row in steps if row.pass_name == "quiet"]
     collected = sum(row.gc_us for row in quiet)
     if collected:

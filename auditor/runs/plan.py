@@ -23,6 +23,17 @@ DIAGNOSED_STEPS = 20
 counts for each step, and do not get surer with more of them; a step costs 1.2 times a plain one.
 """
 
+STEADY_STEPS = 12
+"""Steps in a row that look alike after which that pass ends: as many as a rehearsal has. What comes
+again after more than these is rate-limited, and named by no rule (from every 10th step on); of a
+growth a slope is known from 8.
+"""
+
+PRICED_STEPS = 20
+"""Most steps of the timing pass without anomaly mode, whose price is a difference of medians with an
+interval over batches (at least 5 steps): anomaly mode makes a step much slower.
+"""
+
 ORIGIN_STEPS = 3
 """Steps of the origin pass: it runs two Python dispatch modes, several times slower than the step
 itself.

@@ -15,6 +15,7 @@ from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.user_frames import Frames
 from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.numerics.debug_modes import DebugModesProbe
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
 from auditor.capture.probes.step import profiler_trace
 from auditor.capture.probes.step.clock import Clock
@@ -27,7 +28,7 @@ from auditor.model import Finding, Severity
 from auditor.model.devices import CPU, SHADOW
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 from auditor.rule import Rule
-from auditor.runs.plan import Fit, Passes, Plan
+from auditor.runs.plan import PRICED_STEPS, STEADY_STEPS, Fit, Passes, Plan
 
 TOO_MUCH = "the trace holds 2 of 3: more would take too much memory"
 
@@ -303,7 +304,7 @@ class Causes(Watching):
         ({}, 12, 24),
         ({}, 10, 20),  # twenty steps hold two of these
         ({}, 16, 20),  # two are more than --steps
-        ({}, 1, 20),
+        ({}, 1, STEADY_STEPS),
         ({"purpose": Passes(trace=0, loud=4)}, 12, 4),
         ({"fit": Fit(60)}, 12, 20),
         ({"world_size": 2}, 12, 20),
@@ -327,6 +328,31 @@ def test_the_diagnostic_pass_goes_on_for_whole_cycles(
         session.end()
     assert passes["loud"] == loud
     assert warnings == ([prolonged(loud)] if loud > 20 else [])
+
+
+class UnderAnomalyMode(DebugModesProbe):
+    @property
+    def anomaly_seen(self) -> bool:  # type: ignore[override]
+        return True
+
+    @anomaly_seen.setter
+    def anomaly_seen(self, seen: bool) -> None:
+        pass
+
+
+@pytest.mark.parametrize("steps", [PRICED_STEPS - 1, PRICED_STEPS, PRICED_STEPS + 1])
+def test_the_price_of_anomaly_mode_needs_no_more_steps_than_its_interval(
+    tmp_path: Path, steps: int
+) -> None:
+    writer, passes = RecordingWriter(tmp_path), Counter[str]()
+    context = Context(writer, Frames(writer), device=CPU)
+    plan = Plan("test:step", (), steps, 0, "cpu", str(tmp_path), (), purpose=Passes(trace=0))
+    session = Session(plan, context, [UnderAnomalyMode(context)], lambda name, done, total: None)
+    while not session.done:
+        session.begin()
+        passes[context.pass_name] += 1
+        session.end()
+    assert (passes["quiet"], passes["anomaly_off"]) == (steps, min(steps, PRICED_STEPS))
 
 
 class Wanting(Watching):

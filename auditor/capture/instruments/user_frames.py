@@ -9,6 +9,7 @@ import os
 import site as site_module
 import sys
 import sysconfig
+from collections import Counter
 from collections.abc import Iterator
 from types import CodeType, FrameType, ModuleType
 from typing import Any
@@ -100,11 +101,14 @@ class Frames:
         self._own_roots = tuple(sorted(real))
         self._libraries = _library_roots()
         self._is_user: dict[str, bool] = {}
+        self._strangers: dict[int, tuple[dict[str, Any], bool]] = {}
         self._spans: dict[CodeType, list[tuple[Any, ...]]] = {}
         self._opnames: dict[CodeType, dict[int, str]] = {}
         self._numbers: dict[tuple[Any, ...], int] = {}
         self.places: dict[int, tuple[CodeType, int]] = {}
         """Code and line of each site that was met in a frame, by its number."""
+        self.met = Counter[int]()
+        """How often each was met since this was cleared."""
 
     def spelled(self, file: str) -> str:
         """An absolute path as the recording writes it: of a program that runs in a copy, the
@@ -171,14 +175,54 @@ class Frames:
         """
         frame: FrameType | None = sys._getframe(depth + 1)
         via: FrameType | None = None
+        strangers = self._strangers  # hot: asked for each operator
         while frame is not None:
-            file = frame.f_code.co_filename
-            if self.is_user(file):
+            known = strangers.get(id(frame.f_globals))
+            if known is None and self.is_user_frame(frame):
                 return frame, via
-            if via is None and not self.is_own(file) and not file.startswith("<"):
-                via = frame
+            if via is None and not (known is not None and known[1]):
+                file = frame.f_code.co_filename
+                if not self.is_own(file) and not file.startswith("<"):
+                    via = frame
             frame = frame.f_back
         return None, via
+
+    def is_user_frame(self, frame: FrameType) -> bool:
+        """True if the code that runs in it is the user's.
+
+        A module's globals answer for all code that runs with those of a library: reading a frame's
+        code is an audit event, and there are twenty frames of libraries around an operator.
+        """
+        if id(frame.f_globals) in self._strangers:
+            return False
+        if self.is_user(frame.f_code.co_filename):
+            return True
+        self.is_library_frame(frame)  # known from now on
+        return False
+
+    def is_library_frame(self, frame: FrameType) -> bool:
+        """True if its globals are those of a module that is not the user's; they are remembered.
+        Code without a module's file is not asked about.
+        """
+        names = frame.f_globals
+        if id(names) in self._strangers:
+            return True
+        file = dict.get(names, "__file__")
+        if not (isinstance(file, str) and os.path.isabs(file)) or self.is_user(file):
+            return False
+        # Held, so that the number is one's; a library's names stay as long as the process.
+        self._strangers[id(names)] = names, self.is_own(file)
+        return True
+
+    def user_frames(self, frame: FrameType | None, most: int | None = None) -> list[FrameType]:
+        """The user's frames from ``frame`` outwards, ``most`` of them."""
+        found: list[FrameType] = []
+        strangers = self._strangers
+        while frame is not None and len(found) != most:
+            if id(frame.f_globals) not in strangers and self.is_user_frame(frame):
+                found.append(frame)
+            frame = frame.f_back
+        return found
 
     def here(self, depth: int = 1) -> int | None:
         """Site number of the innermost user frame of the caller's stack; None if no user frame is
@@ -194,6 +238,7 @@ class Frames:
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = self._register(frame, via)
+        self.met[number] += 1
         return number
 
     def site(self, file: str, line: int, function: str) -> int:

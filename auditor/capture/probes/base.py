@@ -4,6 +4,7 @@ simple as possible.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,12 +14,16 @@ from auditor.capture.instruments.user_frames import Frames
 from auditor.errors import fault
 from auditor.model.devices import DeviceInfo
 from auditor.recordings.folder import RecordingWriter
-from auditor.recordings.schema import Counters, LapseRow, PassRow
+from auditor.recordings.schema import Counters, LapseRow, PassRow, StepRow
 from auditor.runs.plan import Change, Drill
 
 if TYPE_CHECKING:
     from auditor.capture.instruments.autograd_graph import Backward
     from auditor.capture.probes.operator_stream import OperatorStream
+
+
+NUMBERS = ("step", "global_step")
+"""Fields of rows that number the step."""
 
 
 @dataclass
@@ -84,18 +89,33 @@ class Context:
     the end of the step.
     """
 
+    rows: Counter[tuple[object, ...]] = field(default_factory=Counter)
+    """The rows of this step, as they are compared with those of the next one."""
+
     def add(self, row: PassRow) -> None:
         """Add a row, stamped with the current pass and, where it names none, the current step."""
         row.pass_name = self.pass_name
         if row.step < 0:
             row.step = self.step
         self.writer.add(row)
+        if row.part != StepRow.part:  # what every step has: its times, and the memory of the host
+            self.rows[_lasting(row)] += 1
 
     def lapse(self, probe: str, parts: tuple[str, ...], error: Exception) -> None:
         """Write down that a probe of ours missed something, so that *nothing found* in these parts
         is not taken for clean.
         """
         self.add(LapseRow(probe=probe, parts=list(parts), error=fault(error)[:500]))
+
+
+def _lasting(row: PassRow) -> tuple[object, ...]:
+    """What a row has in common with that of an equal step: not the step's number nor its times."""
+    fields = ((name, getattr(row, name)) for name in row.__struct_fields__ if name not in NUMBERS)
+    return row.part, *(
+        (name, str(value) if isinstance(value, list | dict) else value)
+        for name, value in fields
+        if not isinstance(value, float)
+    )
 
 
 class Probe:

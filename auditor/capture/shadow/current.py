@@ -140,6 +140,6 @@ def must_be_the_process() -> None:
 def caller() -> FrameType | None:
     """The innermost frame that is not this room's."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_ROOM):
+    while frame is not None and frame.f_globals.get("__package__") == __package__:
         frame = frame.f_back
     return frame

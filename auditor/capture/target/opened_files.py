@@ -7,15 +7,13 @@ An event that is none of ours takes 60 ns; a small training step with a data loa
 from __future__ import annotations
 
 import os
-import sys
 
+from auditor.capture.target.audit_events import hear, ignore
 from auditor.syntax.config_files import MOST_FILES, suffix_of
 
 
 class OpenedConfigs:
-    """Files opened for reading while it watches. An audit hook cannot be taken back, so it is deaf
-    once :meth:`stop` was called.
-    """
+    """Files opened for reading while it watches."""
 
     def __init__(self) -> None:
         self.files: list[str] = []
@@ -24,16 +22,15 @@ class OpenedConfigs:
     def start(self) -> None:
         """Watch from now on."""
         self._watching = True
-        sys.addaudithook(self._heard)
+        hear(("open",), self._heard)
 
     def stop(self) -> None:
         """Hear nothing any more."""
         self._watching = False
+        ignore(self._heard)
 
     def _heard(self, event: str, args: tuple[object, ...]) -> None:
-        if (
-            not self._watching or event != "open" or len(args) < 2
-        ):  # anybody may raise an event of this name
+        if not self._watching or len(args) < 2:  # anybody may raise an event of this name
             return
         path, mode = args[0], args[1]
         if not isinstance(path, str) or (

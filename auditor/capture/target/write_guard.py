@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 from auditor.capture.instruments.import_hook import AfterImport
 from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.target.audit_events import hear
 from auditor.runs.plan import JOURNAL, Copied
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -119,8 +120,8 @@ class WriteGuard:
         self._thread = threading.local()
 
     def install(self) -> None:
-        """Begin, for the rest of this process: an audit hook cannot be removed."""
-        sys.addaudithook(self._heard)
+        """Begin, for the rest of this process."""
+        hear(("open", *_REPLACED, *_STARTED, "sqlite3.connect", *_CHANGED), self._heard)
         for module in WRITERS:
             AfterImport(module, partial(self._watch, module)).install()
 
@@ -140,7 +141,7 @@ class WriteGuard:
             self._starts(args[_STARTED[event]], args[2] if event == "subprocess.Popen" else None)
         elif event == "sqlite3.connect":
             self._changes(_database(args[0]))
-        elif event in _CHANGED:
+        else:
             if (
                 event == "shutil.rmtree"
             ):  # removes by open folders, whose names nobody can tell afterwards

@@ -55,6 +55,7 @@ class Manifest(TypedDict, total=False):
     device: str
     passes: list[_Pass]
     planned: list[_Pass]
+    spared: dict[str, int]
     parts: list[str]
     probes: dict[str, _Probe]
     outcome: Outcome | Literal["not run"]

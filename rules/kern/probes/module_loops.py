@@ -36,6 +36,7 @@ ITEMS = 64
 """Items of a container in a module that are compared."""
 
 _CALL = nn.Module.__call__.__code__
+_MODULES = nn.Module.__call__.__globals__
 
 CELLS = (nn.GRUCell, nn.LSTMCell, nn.RNNCell)
 
@@ -127,8 +128,8 @@ class ModuleLoopsProbe(ForwardsProbe[_Series]):
         frame: FrameType | None = sys._getframe(1)
         lines, calls = 0, 0
         while frame is not None and calls < 2:
-            calls += frame.f_code is _CALL
-            lines += self.context.frames.is_user(frame.f_code.co_filename)
+            calls += frame.f_globals is _MODULES and frame.f_code is _CALL
+            lines += self.context.frames.is_user_frame(frame)
             frame = frame.f_back
         return lines
 

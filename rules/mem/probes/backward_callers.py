@@ -5,7 +5,6 @@ can then be read in the source.
 from __future__ import annotations
 
 import sys
-from types import FrameType
 
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
 from auditor.capture.probes.base import Context, Probe
@@ -50,10 +49,5 @@ class BackwardCallersProbe(Probe):
             self.context.add(EnclosingRow(lines=list(lines)))
 
     def _lines(self) -> list[int]:
-        frame: FrameType | None = sys._getframe(1)
-        found = []
-        while frame is not None:
-            if self.context.frames.is_user(frame.f_code.co_filename):
-                found.append(self.context.frames.number(frame))
-            frame = frame.f_back
-        return found
+        frames = self.context.frames
+        return [frames.number(each) for each in frames.user_frames(sys._getframe(1))]

@@ -4,15 +4,17 @@ own package is the user's.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 import pytest
 import torch
 
 from auditor.capture.instruments.user_frames import Frames
+from auditor.capture.target import audit_events
 from auditor.recordings.folder import RecordingWriter
 
 
@@ -116,3 +118,108 @@ def test_a_truth_test_stands_at_its_operand(tmp_path, condition, operand):
     writer.close()
     rows = [json.loads(line) for line in (tmp_path / "r/sites.jsonl").read_text().splitlines()]
     assert {condition[row["col"] : row["end_col"]] for row in rows} == {operand}
+
+
+def _module(folder, name, source, file=None):
+    """A module's names, as they are after its source ran."""
+    path = folder / f"{name}.py"
+    path.write_text(source)
+    names = {"__name__": name, "__file__": str(path) if file is None else file}
+    exec(compile(source, str(path), "exec"), names)
+    return names
+
+
+@pytest.fixture
+def stack(tmp_path):
+    """Frames of a recording, a user's module and a library's: each calls what it is given."""
+    source = "def call(what):\n    return what()\n"
+    library = tmp_path / "site-packages" / "lib"
+    library.mkdir(parents=True)
+    frames = Frames(RecordingWriter(tmp_path / "recording"))
+    return frames, _module(tmp_path, "user", source), _module(library, "lib", source)
+
+
+def test_the_user_is_found_through_a_library(stack):
+    frames, user, library = stack
+    for _ in range(2):  # the second time from what is known of the modules
+        found, via = user["call"](lambda: library["call"](lambda: frames.user_frame(0)))
+        assert found.f_globals is globals()  # the function of this test, innermost
+        found, via = user["call"](
+            functools.partial(library["call"], functools.partial(frames.user_frame, 0))
+        )
+        assert found.f_globals is user and via.f_globals is library
+
+
+def test_the_users_frames_are_listed_from_the_innermost(stack):
+    frames, user, library = stack
+
+    def listed(most=None):
+        return [each.f_globals for each in frames.user_frames(sys._getframe(1), most)]
+
+    inner = functools.partial(user["call"], functools.partial(library["call"], listed))
+    assert library["call"](inner)[:1] == [user]
+    first = functools.partial(listed, 1)
+    assert user["call"](functools.partial(library["call"], first)) == [user]
+
+
+def test_code_with_a_librarys_names_is_not_the_users(stack, tmp_path):
+    """Its globals answer for it. Code that the user's file holds and that was given them by hand
+    is passed over: nothing but a library's own tricks does that.
+    """
+    frames, user, library = stack
+    library["call"](functools.partial(frames.user_frame, 0))  # is known from now on
+    moved = FunctionType(user["call"].__code__, library)
+    found, _ = moved(functools.partial(frames.user_frame, 0))
+    assert found.f_code.co_filename == __file__
+
+
+def test_names_of_a_user_that_is_gone_answer_for_nobody(stack, tmp_path):
+    """Only a library's names are remembered by their number, and they are held."""
+    frames, user, library = stack
+    known = dict(frames._strangers)
+    user["call"](functools.partial(library["call"], functools.partial(frames.user_frame, 0)))
+    new = [names for number, (names, _) in frames._strangers.items() if number not in known]
+    assert any(names is library for names in new)
+    assert not any(names is user for names in new)
+
+
+@pytest.mark.parametrize("file", [None, "relative.py", 7])
+def test_names_without_a_whole_path_are_judged_by_their_code(tmp_path, file):
+    frames = Frames(RecordingWriter(tmp_path / "recording"))
+    names = _module(tmp_path, "script", "def call(what):\n    return what()\n", file)
+    if file is None:
+        del names["__file__"]
+    found, _ = names["call"](functools.partial(frames.user_frame, 0))
+    assert found.f_globals is names
+
+
+def test_generated_code_among_the_users_names_is_neither(tmp_path):
+    frames = Frames(RecordingWriter(tmp_path / "recording"))
+    names = _module(tmp_path, "user", "def call(what):\n    return what()\n")
+    exec(compile("def made(what):\n    return what()\n", "<string>", "exec"), names)
+    found, via = names["call"](
+        functools.partial(names["made"], functools.partial(frames.user_frame, 0))
+    )
+    assert found.f_code.co_name == "call" and via is None
+
+
+def test_a_walk_reads_the_code_of_few_frames(stack):
+    """Each reading is an audit event, heard by every hook of the process."""
+    frames, user, library = stack
+
+    nested = functools.partial(frames.user_frame, 0)
+    for _ in range(50):
+        nested = functools.partial(library["call"], nested)
+    user["call"](nested)
+    read = []
+
+    def count(event, args):
+        read.append(args[1])
+
+    audit_events.hear(("object.__getattr__",), count)
+    try:
+        found, via = user["call"](nested)
+    finally:
+        audit_events.ignore(count)
+    assert found.f_globals is user and via.f_globals is library
+    assert read.count("f_code") <= 3

@@ -269,7 +269,6 @@ class CommunicationProbe(OperatorProbe):
         at = site_of_operator(self.context)
         if at is not None or threading.get_ident() == self._thread:
             return at
-        frame: FrameType | None = sys._current_frames().get(self._thread)
-        while frame is not None and not self.context.frames.is_user(frame.f_code.co_filename):
-            frame = frame.f_back
-        return None if frame is None else self.context.frames.number(frame)
+        frames = self.context.frames
+        found = frames.user_frames(sys._current_frames().get(self._thread), 1)
+        return frames.number(found[0]) if found else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from types import FrameType
 
 from auditor.capture.instruments.user_frames import Frames
 
@@ -14,13 +13,8 @@ Path = tuple[int, ...]
 
 def path_of(frames: Frames) -> Path:
     """The lines around the caller."""
-    frame: FrameType | None = sys._getframe(1)
-    found: list[int] = []
-    while frame is not None:
-        if frames.is_user(frame.f_code.co_filename):
-            found.append(frames.number(frame))
-        frame = frame.f_back
-    return tuple(reversed(found))
+    found = frames.user_frames(sys._getframe(1))
+    return tuple([frames.number(each) for each in reversed(found)])
 
 
 def needless(

@@ -9,7 +9,6 @@ import pickle
 import sys
 from collections import deque
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -155,13 +154,8 @@ class RehearsedMemory:
 
     def _stack(self) -> Stack:
         """The user's frames, innermost first; one object for each distinct stack."""
-        places: list[tuple[Any, int]] = []
-        frame: FrameType | None = sys._getframe(3)
-        while frame is not None and len(places) < STACK_DEPTH:
-            if self._frames.is_user(frame.f_code.co_filename):
-                places.append((frame.f_code, frame.f_lineno))
-            frame = frame.f_back
-        key = tuple(places)
+        frames = self._frames.user_frames(sys._getframe(3), STACK_DEPTH)
+        key = tuple([(each.f_code, each.f_lineno) for each in frames])
         stack = self._stacks.get(key)
         if stack is None:
             stack = self._stacks[key] = tuple(
@@ -170,6 +164,6 @@ class RehearsedMemory:
                     "line": line,
                     "name": code.co_name,
                 }
-                for code, line in places
+                for code, line in key
             )
         return stack

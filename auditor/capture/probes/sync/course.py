@@ -192,9 +192,7 @@ class CourseProbe(OperatorProbe):
         return None if frame is None else frames.number(frame)
 
     def _innermost(self, frame: FrameType | None) -> FrameType | None:
-        while frame is not None and not self.context.frames.is_user(frame.f_code.co_filename):
-            frame = frame.f_back
-        return frame
+        return next(iter(self.context.frames.user_frames(frame, 1)), None)
 
     def ran(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any

@@ -42,6 +42,8 @@ class Stacks:
     def __init__(self, frames: Frames, upload: CodeType | None) -> None:
         self._frames = frames
         self._kinds: dict[int, str] = {}
+        self._passed: dict[int, dict[str, Any]] = {}
+        self._upload = "" if upload is None else upload.co_filename
         self._codes: list[CodeType] = []  # alive, so that an id is one's; hashing them is slow
         if upload is not None:
             self._note(upload, "upload")
@@ -54,12 +56,17 @@ class Stacks:
         frame: FrameType | None = sys._getframe(2)
         users: list[FrameType] = []
         others: set[str] = set()
-        kinds = self._kinds
+        kinds, passed = self._kinds, self._passed
         while frame is not None:
+            if id(frame.f_globals) in passed:
+                frame = frame.f_back
+                continue
             code = frame.f_code
             kind = kinds.get(id(code))
             if kind is None:
                 kind = self._note(code, self._kind(code))
+            if not kind and self._may_pass(frame):
+                passed[id(frame.f_globals)] = frame.f_globals
             if kind == "user":
                 users.append(frame)
             elif kind:
@@ -76,6 +83,13 @@ class Stacks:
         self._codes.append(code)
         self._kinds[id(code)] = kind
         return kind
+
+    def _may_pass(self, frame: FrameType) -> bool:
+        """Whether it is of a library's module all of whose code is of no kind."""
+        if not self._frames.is_library_frame(frame):
+            return False
+        file = frame.f_globals["__file__"]
+        return not (file.endswith(_EVAL_FRAME) or _SENDING in file or file == self._upload)
 
     def _kind(self, code: CodeType) -> str:
         if self._frames.is_user(code.co_filename):

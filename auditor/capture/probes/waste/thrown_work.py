@@ -207,14 +207,13 @@ class ThrownWorkProbe(OperatorProbe):
         @functools.wraps(original)
         def taken(*args: Any, **kwargs: Any) -> Any:
             watch = self._watch
-            by = sys._getframe(1).f_code.co_filename
             if (
                 watch is not None
                 and self.watches_operators
                 and not LOOKING.depth
                 and args
                 and isinstance(args[0], torch.Tensor)
-                and not by.startswith(OWN)
+                and not sys._getframe(1).f_code.co_filename.startswith(OWN)
             ):
                 try:
                     watch.escape(args[0], address=address)

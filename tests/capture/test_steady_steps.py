@@ -1,0 +1,147 @@
+"""The diagnostic pass ends when its steps are alike, and only then."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from auditor.rules.num.rows import NormRow
+
+from auditor.capture.instruments.user_frames import Frames
+from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.step.clock import Clock
+from auditor.capture.session import Session
+from auditor.judging.method import method_of
+from auditor.model.devices import CPU
+from auditor.recordings.folder import RecordingWriter
+from auditor.recordings.schema import BatchRow, CallRow
+from auditor.runs.plan import DIAGNOSED_STEPS, STEADY_STEPS, Device, Fit, Passes, Plan
+
+Write = Callable[[Context, int], object]
+
+
+@pytest.fixture(autouse=True)
+def equal_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of a test take so little that what else runs would look like phases."""
+    monkeypatch.setattr(Clock, "own_us", property(lambda clock: 1e3, lambda clock, us: None), False)
+
+
+class Writing(Probe):
+    """Writes what a test says of each step."""
+
+    name = "writing"
+    parts = ("calls",)
+    passes = frozenset({"loud"})
+    write: Write
+
+    def step_end(self) -> None:
+        self.write(self.context, self.context.step)
+
+
+def session_of(tmp_path: Path, write: Write, kind: Device = "cpu", **more: Any) -> Session:
+    """A session whose passes are all done."""
+    writer = RecordingWriter(tmp_path)
+    context = Context(writer, Frames(writer), device=CPU)
+    probe = Writing(context)
+    probe.write = write
+    more = {"purpose": Passes(trace=0), **more}
+    plan = Plan("test:step", (), 40, 0, kind, str(tmp_path), (), **more)
+    session = Session(plan, context, [probe], lambda name, done, total: None)
+    while not session.done:
+        session.begin()
+        session.end()
+    return session
+
+
+def diagnosed(tmp_path: Path, write: Write, **more: Any) -> int:
+    passes = session_of(tmp_path, write, **more).passes
+    return Counter({each.name: each.done for each in passes})["loud"]
+
+
+def called(context: Context, n: int = 1) -> None:
+    context.add(CallRow(at=1, name="empty_cache", n=n, us=float(context.global_step)))
+
+
+def every(distance: int, first: int = 0) -> Write:
+    return lambda context, step: (step - first) % distance == 0 and called(context)
+
+
+@pytest.mark.parametrize(
+    ("write", "steps"),
+    [
+        (lambda context, step: called(context), STEADY_STEPS),
+        (lambda context, step: None, STEADY_STEPS),
+        (lambda context, step: called(context, 1 if step else 2), STEADY_STEPS + 1),
+        (lambda context, step: called(context, 1 + step % 2), DIAGNOSED_STEPS),
+        (every(2), DIAGNOSED_STEPS),
+        (every(9), DIAGNOSED_STEPS),
+        (every(STEADY_STEPS), DIAGNOSED_STEPS),
+        (every(STEADY_STEPS, STEADY_STEPS - 1), DIAGNOSED_STEPS),
+        (every(STEADY_STEPS + 1), STEADY_STEPS + 1),
+        (lambda context, step: called(context, 1 + step), DIAGNOSED_STEPS),
+    ],
+)
+def test_it_ends_when_so_many_steps_in_a_row_were_alike(
+    tmp_path: Path, write: Write, steps: int
+) -> None:
+    assert diagnosed(tmp_path, write) == steps
+
+
+def test_the_number_of_a_step_and_its_times_are_no_difference(tmp_path: Path) -> None:
+    def norms(context: Context, step: int) -> None:
+        context.add(
+            NormRow(
+                global_step=context.global_step,
+                optimizer=0,
+                at=1,
+                norm=1.0 / (1 + step),
+                clipped=False,
+            )
+        )
+
+    assert diagnosed(tmp_path, norms) == STEADY_STEPS
+
+
+@pytest.mark.parametrize(("grows", "steps"), [(0, STEADY_STEPS), (1, DIAGNOSED_STEPS)])
+def test_rows_may_hold_lists_and_maps(tmp_path: Path, grows: int, steps: int) -> None:
+    def batches(context: Context, step: int) -> None:
+        devices = {"cpu": 1 + grows * step}
+        context.add(BatchRow(loader=0, n=1, devices=devices, sample_devices=["cpu"]))
+
+    assert diagnosed(tmp_path, batches) == steps
+
+
+def test_a_line_that_is_met_on_some_steps_is_one(tmp_path: Path) -> None:
+    def met(context: Context, step: int) -> None:
+        if step % 5 == 0:
+            context.frames.met[7] += 1
+
+    assert diagnosed(tmp_path, met) == DIAGNOSED_STEPS
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"fit": Fit(80)},
+        {"world_size": 2},
+        {"purpose": Passes(trace=0, loud=DIAGNOSED_STEPS)},
+        {"kind": "null"},
+    ],
+)
+def test_steps_that_another_run_takes_as_well_are_all_taken(
+    tmp_path: Path, more: dict[str, Any]
+) -> None:
+    assert diagnosed(tmp_path, lambda context, step: called(context), **more) > STEADY_STEPS
+
+
+def test_the_report_says_how_many_were_spared(tmp_path: Path) -> None:
+    session = session_of(tmp_path, lambda context, step: called(context))
+    spared = {each.name: each.spared for each in session.passes if each.spared}
+    assert spared == {"loud": DIAGNOSED_STEPS - STEADY_STEPS}
+    passes = [{"name": each.name, "steps": each.done} for each in session.passes]
+    said = list(method_of({"passes": passes, "spared": spared}, [], 0.0))
+    assert any(f"({STEADY_STEPS} steps of {DIAGNOSED_STEPS}" in each for each in said)
+    assert not any(" of 40" in each for each in said)
