@@ -81,7 +81,7 @@ def judging_options(command: Any) -> Any:
             callback=parameter_types.formats,
             metavar="NAME[=FILE]",
             help="Also write the report as terminal, json, sarif, junit, "
-            "github, codequality or markdown (repeatable); to stdout without FILE.",
+            "github, codequality, markdown or agent (repeatable); to stdout without FILE.",
         ),
         click.option(
             "--baseline",

@@ -228,7 +228,7 @@ def _junk(path: Path) -> Path:
     return path
 
 
-FORMATS = ("terminal", "json", "sarif", "junit", "github", "codequality", "markdown")
+FORMATS = ("terminal", "json", "sarif", "junit", "github", "codequality", "markdown", "agent")
 
 WALKS = [
     *(
