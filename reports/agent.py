@@ -19,7 +19,7 @@ LIMIT = 6000
 """Characters of the whole text at most: about 1,500 tokens, at four characters each."""
 
 _SENTENCES, _FAMILIES = 2, 4
-_SENTENCE, _MESSAGE, _PLACE, _NAME = 220, 260, 160, 20
+_SENTENCE, _MESSAGE, _PLACE, _NAME = 240, 260, 160, 20
 _FOLDER = 100
 _FAMILY = re.compile(r"[A-Z]{2,12}")
 _PATCHES = {next_steps.SAFE: "safe patch", next_steps.UNSAFE: "patch needs judgement"}
@@ -31,20 +31,21 @@ _CUT = 200
 class Agent:
     """Outcome, what limits it, findings in the report's order, what was left out, next commands.
 
-    ``folder`` is that of the report, for the commands.
+    ``folder`` is that of the report, for the commands; ``limit`` in characters.
     """
 
     folder: str = next_steps.FOLDER
+    limit: int = LIMIT
 
     name = "agent"
     suffix = ".txt"
 
     def render(self, report: Report) -> str:
-        """The text, at most :data:`LIMIT` characters. Each line is begun by us: no text of a
+        """The text, at most ``limit`` characters. Each line is begun by us: no text of a
         stranger's has one of its own.
         """
         head, tail = list(_head(report)), list(_tail(report, self.folder))
-        room = LIMIT - _CUT - sum(len(line) + 1 for line in (*head, *tail))
+        room = self.limit - _CUT - sum(len(line) + 1 for line in (*head, *tail))
         shown = list(_fitting((_finding(each) for each in report.findings), room))
         rest = report.findings[len(shown) :]
         if rest:

@@ -181,6 +181,7 @@ MAY: dict[str, set[str]] = {
     },
     "drill": {"cli", "errors", "recordings", "runs"},
     "tensorboard_tab": {"amounts", "cli", "errors", "evidence", "judging", "model", "recordings"},
+    "mcp": {"cli", "errors", "judging", "runs"},
     "integrations": {
         "accelerate",
         "api",
@@ -373,6 +374,9 @@ def test_a_rule_reads_no_file_and_no_torch_even_inside_a_function(path: Path) ->
         ["explain", "SYNC001"],
         ["rules"],
         ["rules", "--json"],
+        ["agents"],
+        ["agents", "--skill"],
+        ["mcp", "--help"],
     ],
     ids=" ".join,
 )

@@ -361,6 +361,8 @@ for _door in (
     more_commands.attach,
     more_commands.rules,
     more_commands.explain,
+    more_commands.agents,
+    more_commands.mcp,
 ):
     main.add_command(_door)
 
