@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 import psutil
@@ -165,6 +165,8 @@ async def test_what_must_not_reach_the_command_line_is_refused(client, project):
     for tool, given in (
         ("audit", {"target": "--debug"}),
         ("audit", {"target": ""}),
+        ("audit", {"target": f"{'x' * 5000}.py:step"}),
+        ("audit", {"target": "trainer:step", "args": ["\0"]}),
         ("audit", {"target": "trainer:step", "select": "--fail-on=note"}),
         ("explain", {"code": "--json"}),
         ("explain", {"code": "NOPE999"}),
@@ -182,15 +184,16 @@ async def test_what_must_not_reach_the_command_line_is_refused(client, project):
 
 
 def descendants():
-    """Every process below this one that is an audit, by its identity."""
-    found = []
+    """The server among the processes below this one, and the audits that it started."""
+    own, audits = None, []
     for each in psutil.Process().children(recursive=True):
-        try:
-            if "auditor" in " ".join(each.cmdline()):
-                found.append(each)
-        except psutil.Error:
-            continue
-    return found
+        with suppress(psutil.Error):
+            words = each.cmdline()
+            if words[-1] == "mcp":
+                own = each
+            elif "auditor" in " ".join(words):
+                audits.append(each)
+    return own, audits
 
 
 def gone(processes, within_s=20.0):
@@ -208,9 +211,9 @@ async def asleep(client):
     assert answer["state"] == "running"
     for _ in range(600):
         answer = await called(client, "status", run=answer["run"], wait_s=0.2)
-        processes = descendants()
-        if len(processes) >= 3:
-            return answer, processes
+        own, audits = descendants()
+        if len(audits) >= 2:  # the command and its recording process
+            return answer, own, audits
     raise AssertionError(answer)
 
 
@@ -218,12 +221,11 @@ async def asleep(client):
 def test_a_run_ends_with_its_server(project, how):
     async def whole():
         async with connected(project) as client:
-            _, processes = await asleep(client)
+            _, own, audits = await asleep(client)
             if how == "closed":
-                return processes
-            (own,) = (p for p in processes if p.cmdline()[-1] == "mcp")
+                return [own, *audits]
             own.send_signal(getattr(signal, how))
-            assert gone(processes)
+            assert gone([own, *audits])
         return []
 
     assert gone(anyio.run(whole))
@@ -231,10 +233,10 @@ def test_a_run_ends_with_its_server(project, how):
 
 @in_session
 async def test_a_run_can_be_stopped(client, project):
-    answer, processes = await asleep(client)
+    answer, _, audits = await asleep(client)
     ended = await called(client, "status", run=answer["run"], wait_s=60, stop=True)
     assert ended.get("exit_code") == 130 or "interrupted" in ended["refused"]
-    assert gone([p for p in processes if p.cmdline()[-1:] != ["mcp"]])
+    assert gone(audits)
 
 
 def test_without_the_package_one_sentence_says_how_to_get_it(tmp_path):

@@ -39,7 +39,7 @@ def target(root: Path, given: str) -> str:
             "give package.module:callable, file.py:callable or file.py",
         )
     file = given.partition(":")[0]
-    if "/" in file or "\\" in file or file.endswith(".py") or (root / file).exists():
+    if "/" in file or "\\" in file or file.endswith(".py"):
         inside(root, file)
     return given
 
