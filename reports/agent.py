@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.model import Finding, Report, Severity
 
-from . import baselines, costs, families, next_steps, summary, text
+from . import baselines, costs, families, next_steps, summary, text, verified
 
 LIMIT = 6000
 """Characters of the whole text at most: about 1,500 tokens, at four characters each."""
@@ -103,7 +103,8 @@ def _finding(finding: Finding) -> tuple[str, ...]:
     code, message = text.one_line(finding.code, _NAME), text.one_line(finding.message, _MESSAGE)
     line = f"- {code} {level} {where} | {price} | {patch} | {message}"
     todo = finding.remedy.text if finding.remedy is not None else ""
-    return (line, f"  do: {text.one_line(todo, _MESSAGE)}") if todo else (line,)
+    more = (("do", todo), ("re-run", verified.line(finding)))
+    return (line, *(f"  {mark}: {text.one_line(said, _MESSAGE)}" for mark, said in more if said))
 
 
 def _tail(report: Report, folder: str) -> Iterator[str]:

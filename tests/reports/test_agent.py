@@ -16,7 +16,7 @@ from tests.reports import golden_attack
 from tests.reports import golden_report as golden
 
 OURS = re.compile(
-    r"(audit of|error:|caveat:|caution:|baseline:|result:|- |  do:|rules:|limit:|left out:|next:) ?"
+    r"(audit of|error:|caveat:|caution:|baseline:|result:|- |  do:|  re-run:|rules:|limit:|left out:|next:) ?"
 )
 DIFF = "--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-x\n+y\n"
 
@@ -67,6 +67,13 @@ def test_the_word_on_the_patch(remedy, verified, patch):
     tried = Verified(verified, 1.0, 1.0, 1.0, 0.9, 1.1) if verified else None
     (line,) = (x for x in lines(report(found(remedy=remedy, verified=tried))) if x[:2] == "- ")
     assert line.split(" | ")[2] == patch
+
+
+def test_what_a_re_run_measured_stands_below_its_finding():
+    better = Verified("better", 1200.0, 1000.0, 0.8, 0.7, 0.9)
+    shown = lines(report(found(verified=better), found(number=2)))
+    (told,) = (line for line in shown if line.startswith("  re-run: "))
+    assert "verified better: 1.25x faster" in told
 
 
 def test_commands_apply_safe_patches_one_family_at_a_time_then_audit_again():

@@ -225,9 +225,11 @@ class Tools:
         return Reply("done", bounded(text), MEANINGS[code], code, run=child.run, folder=folder)
 
     def _folder(self, child: Child) -> str:
-        """Where a command left a report: the last line that it printed."""
+        """Where a command left a report: in the last line that it printed, or where it was."""
         last = child.out.rstrip().rpartition("\n")[2]
-        if child.words[0] not in ("run", "analyze", "verify") or not last.endswith("report.html"):
+        if child.words[0] == "verify" and child.out:
+            return child.words[1]
+        if child.words[0] not in ("run", "analyze") or not last.endswith("report.html"):
             return ""
         try:
             return arguments.inside(self.root, str(Path(last).parent))
