@@ -99,7 +99,7 @@ def first_sentence(markdown: str) -> str:
     only lists, tables and blocks.
     """
     plain = re.sub(r"^```.*?^```$", "", markdown, flags=re.DOTALL | re.MULTILINE)
-    plain = re.sub(r"<!--.*?-->", "", plain, flags=re.DOTALL)
+    plain = re.sub(r"<!--.*?-->|^#.*?$", "", plain, flags=re.DOTALL | re.MULTILINE)
     for block in re.split(r"\n\s*\n", plain):
         words = " ".join(block.split())
         if not words or not (words[0].isalnum() or words[0] in '`"[') or words.startswith("!["):
