@@ -257,7 +257,7 @@ WALKS = [
         for more in ("", "--json", "--out out", "--config {}")
     ),
     *(("view", kind, "{} --no-browser") for kind in ("none", "junk")),
-    *((command, "none", "{}") for command in ("run", "rules", "explain")),
+    *((command, "none", "{}") for command in ("run", "rules", "explain", "agents", "mcp")),
     ("drill", "none", "{} --inject nan@3"),
 ]
 
