@@ -165,6 +165,7 @@ async def test_what_must_not_reach_the_command_line_is_refused(client, project):
     for tool, given in (
         ("audit", {"target": "--debug"}),
         ("audit", {"target": ""}),
+        ("audit", {"target": "torchrun", "args": [outside]}),
         ("audit", {"target": f"{'x' * 5000}.py:step"}),
         ("audit", {"target": "trainer:step", "args": ["\0"]}),
         ("audit", {"target": "trainer:step", "select": "--fail-on=note"}),

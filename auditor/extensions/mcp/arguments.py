@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from auditor.cli import launch
 from auditor.errors import AuditProblem
 
 _CODES = re.compile(r"[A-Za-z]{2,12}[0-9]{0,3}(,[A-Za-z]{2,12}[0-9]{0,3})*")
@@ -32,11 +33,16 @@ def inside(root: Path, given: str) -> str:
 
 
 def target(root: Path, given: str) -> str:
-    """A target: no option, and its file inside ``root``. Raises :class:`AuditProblem`."""
+    """A target: no option, no launcher, and its file inside ``root``. Raises :class:`AuditProblem`."""
     if not given.strip() or given.startswith("-"):
         raise AuditProblem(
             f"{given[:200]!r} is no target",
             "give package.module:callable, file.py:callable or file.py",
+        )
+    if launch.is_launcher(given):
+        raise AuditProblem(
+            f"{given[:80]} starts another program, which may lie anywhere",
+            f"give the program itself, or run audit run -- {given[:80]} ... in a shell",
         )
     file = given.partition(":")[0]
     if "/" in file or "\\" in file or file.endswith(".py"):
