@@ -102,6 +102,7 @@ async def test_a_broken_trainer_is_audited_repaired_and_clean(client, project):
     assert (first["state"], first["exit_code"]) == ("running", None)
     beside = await called(client, "audit", wait_s=0, **asked)
     assert "is in progress" in beside["refused"]
+    assert "is in progress" in (await called(client, "fix", folder="."))["refused"]
     broken = await called(client, "status", run=first["run"], wait_s=ENOUGH_S, progress=progress)
     assert (broken["state"], broken["exit_code"]) == ("done", 0)
     assert "- GRAPH002 warning trainer.py:13 | " in broken["text"]

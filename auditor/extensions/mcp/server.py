@@ -21,7 +21,7 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from auditor.cli import agents, open_input
-from auditor.cli.usage import EXIT_IMPOSSIBLE, EXIT_INTERRUPTED, EXIT_TARGET
+from auditor.cli.usage import EXIT_FOUND, EXIT_IMPOSSIBLE, EXIT_INTERRUPTED, EXIT_TARGET
 from auditor.errors import AuditProblem
 from auditor.extensions.mcp import arguments
 from auditor.extensions.mcp.children import Child, Children
@@ -35,7 +35,7 @@ _LINE = 200
 
 MEANINGS = {
     0: "done",
-    1: "a regression beyond the limit is proven",
+    EXIT_FOUND: "a finding or a regression reached its limit",
     EXIT_IMPOSSIBLE: "the audit could not be done, or the target trained nothing",
     EXIT_TARGET: "the target failed: this is on what was recorded before",
     EXIT_INTERRUPTED: "interrupted: this is on what was recorded before",
@@ -123,7 +123,7 @@ class Tools:
         Refuses files that changed since. Then run the tests, and audit again.
         """
         words = ["fix", self._inside(folder), "--apply", *_select(codes)]
-        return await self._run(ctx, words, 60)
+        return await self._alone(ctx, words, 60)
 
     async def verify(
         self,
@@ -187,11 +187,11 @@ class Tools:
     # -- how a command is run ----------------------------------------------------------------------
 
     async def _alone(self, ctx: Context, words: Sequence[str], wait_s: float) -> Reply:
-        """Refused beside another run: the times of both would be wrong."""
+        """Refused beside a run that times the program, or reads its files: both would go wrong."""
         for other in self.children.running():
             raise ToolError(
-                f"run {other.run} ({_command(other)}) is in progress and two would disturb each "
-                "other's times: wait for it with status"
+                f"run {other.run} ({_command(other)}) is in progress and would be disturbed: wait for "
+                "it with status"
             )
         return await self._run(ctx, words, wait_s)
 
