@@ -62,7 +62,7 @@ class Report(model.Report):
 
     def render(self, form: str) -> str | bytes:
         """The report as ``html``, ``json``, ``sarif``, ``junit``, ``github``, ``codequality``,
-        ``markdown`` or ``terminal``.
+        ``markdown``, ``agent`` or ``terminal``.
         """
         from auditor.judging import catalogue
 

@@ -1,6 +1,6 @@
 """What mkdocs adds to the pages in this folder (``make docs``): README as the first page, a page for
 each rule, the gallery of examples, the reference of commands and of Python, and the project's own
-documents.
+documents; and llms.txt, which lists the pages for agents.
 """
 
 from __future__ import annotations
@@ -63,6 +63,50 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if path == "finds.md":
         markdown = CODE.sub(lambda found: f"[{found[0]}](rules/{found[0].lower()}.md)", markdown)
     return linked(markdown, f"docs/{path}", path)
+
+
+_PAGES: dict[str, tuple[str, str]] = {}
+"""Title and first sentence of each page of this build, by its address."""
+
+
+def on_page_content(html: str, page: Any, **_: Any) -> None:
+    """Keep what llms.txt says of the page."""
+    _PAGES[page.url] = (str(page.title), first_sentence(page.markdown or ""))
+
+
+def on_post_build(config: Any) -> None:
+    """Write llms.txt, the table of contents for agents: pages with their first sentences."""
+    Path(config["site_dir"], "llms.txt").write_text(
+        contents(config["site_name"], config["site_description"], _PAGES), "utf-8"
+    )
+    _PAGES.clear()
+
+
+def contents(name: str, description: str, pages: dict[str, tuple[str, str]]) -> str:
+    """The text of llms.txt: a line for each page, those of rules and decisions after the others."""
+    groups: dict[str, list[str]] = {"Pages": [], "Rules": [], "Decisions": []}
+    for url in sorted(pages):
+        title, sentence = pages[url]
+        part = {"rules": "Rules", "decisions": "Decisions"}.get(url.partition("/")[0], "Pages")
+        groups[part].append(f"- [{title}]({url}){f': {sentence}' if sentence else ''}")
+    parts = [f"# {name}\n\n> {description}"]
+    parts += [f"## {part}\n\n" + "\n".join(lines) for part, lines in groups.items() if lines]
+    return "\n\n".join(parts) + "\n"
+
+
+def first_sentence(markdown: str) -> str:
+    """The first sentence of a page's first paragraph, without links and marks; empty where it has
+    only lists, tables and blocks.
+    """
+    plain = re.sub(r"^```.*?^```$", "", markdown, flags=re.DOTALL | re.MULTILINE)
+    plain = re.sub(r"<!--.*?-->|^#.*?$", "", plain, flags=re.DOTALL | re.MULTILINE)
+    for block in re.split(r"\n\s*\n", plain):
+        words = " ".join(block.split())
+        if not words or not (words[0].isalnum() or words[0] in '`"[') or words.startswith("!["):
+            continue
+        words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", words).replace("**", "")
+        return re.split(r"(?<=[.!?:]) (?=[A-Z`\[])", words)[0]
+    return ""
 
 
 def made_pages() -> Iterator[tuple[str, str]]:

@@ -33,6 +33,7 @@ _HOMES = {
     "github": ("github", "Github"),
     "codequality": ("code_quality", "CodeQuality"),
     "markdown": ("markdown", "Markdown"),
+    "agent": ("agent", "Agent"),
 }
 
 RENDERERS: tuple[str, ...] = tuple(_HOMES)

@@ -20,6 +20,8 @@ MOST = 3
 FOLDER = "FOLDER"
 """Stands for the folder of the report where it is not known: the page's script fills it in."""
 
+SAFE, UNSAFE = "safe patch", "patch that needs your judgement"
+
 _TEXT_LIMIT = 400
 
 
@@ -78,19 +80,20 @@ def _step(anchor: str, finding: Finding) -> Step:
         place=str(finding.site) if finding.site else "",
         price=costs.short(finding, "µs"),
         text=text.one_line(remedy.text or page.title(finding.name), _TEXT_LIMIT),
-        patch=(patch := _patch(finding)),
+        patch=(patch := patch_of(finding)),
         diff=tuple(diff_lines(remedy.diff or "")) if patch else (),
         proven=proof(finding.verified).words if finding.verified is not None else "",
     )
 
 
-def _patch(finding: Finding) -> str:
+def patch_of(finding: Finding) -> str:
+    """:data:`SAFE` or :data:`UNSAFE`; empty where it has none, or a re-run has shown it broken."""
     remedy = finding.remedy
     if remedy is None or not remedy.diff:
         return ""
     if finding.verified is not None and finding.verified.status == "broken":
         return ""
-    return "safe patch" if remedy.safe else "patch that needs your judgement"
+    return SAFE if remedy.safe else UNSAFE
 
 
 def commands(report: Report) -> tuple[Command, ...]:
@@ -99,8 +102,8 @@ def commands(report: Report) -> tuple[Command, ...]:
 
 
 def _commands(report: Report) -> Iterator[Command]:
-    patches = [patch for patch in map(_patch, report.findings) if patch]
-    safe = patches.count("safe patch")
+    patches = [patch for patch in map(patch_of, report.findings) if patch]
+    safe = patches.count(SAFE)
     if safe:
         yield Command("fix", "", f"prints {amounts.count(safe, 'safe patch', 'safe patches')}")
         yield Command("fix", "--apply", "makes these changes in your files")
@@ -121,7 +124,7 @@ def unmeasured(report: Report) -> str:
     """Why no command measures the patches, and what would; empty where one does, or there is
     none.
     """
-    if not report.run.in_process or not any(map(_patch, report.findings)):
+    if not report.run.in_process or not any(map(patch_of, report.findings)):
         return ""
     return (
         "This was audited in its own process, so audit verify cannot measure the patches: put the "

@@ -183,6 +183,7 @@ MAY: dict[str, set[str]] = {
     "check": {"amounts", "cli", "errors", "judging", "model", "recordings", "syntax"},
     "drill": {"cli", "errors", "recordings", "runs"},
     "tensorboard_tab": {"amounts", "cli", "errors", "evidence", "judging", "model", "recordings"},
+    "mcp": {"cli", "errors", "judging", "runs"},
     "integrations": {
         "accelerate",
         "api",
@@ -375,6 +376,9 @@ def test_a_rule_reads_no_file_and_no_torch_even_inside_a_function(path: Path) ->
         ["explain", "SYNC001"],
         ["rules"],
         ["rules", "--json"],
+        ["agents"],
+        ["agents", "--skill"],
+        ["mcp", "--help"],
     ],
     ids=" ".join,
 )

@@ -30,7 +30,13 @@ MAPS = [page for page in PAGES if page.parent == ROOT or ROOT / "docs" in page.p
 """Pages that speak of the repository itself: the examples' speak of their own folders."""
 
 OTHERS_PROGRAMS = {"docs/public-programs.md"}
-PLACEHOLDERS = {"path/to/script.py", "sync042_what_is_wrong.py", "CODE.md"}
+PLACEHOLDERS = {
+    "path/to/script.py",
+    "sync042_what_is_wrong.py",
+    "CODE.md",
+    "AGENTS.md",  # files of users
+    "SKILL.md",
+}
 
 NAMES = {
     path.name

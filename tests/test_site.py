@@ -126,6 +126,32 @@ def test_issue_forms_are_forms():
             assert field["attributes"]["label"]
 
 
+@pytest.mark.parametrize(
+    ("page", "sentence"),
+    [
+        ("# A\n\nOne line. Another.\n", "One line."),
+        ("# A\n\nIn v1.2 it\nwraps, e.g. here. Then.\n", "In v1.2 it wraps, e.g. here."),
+        ("# A\n\n```console\n$ audit. Run\n```\n\n[Its](x.md) **words**.\n", "Its words."),
+        ("# A\n\n| a | b |\n|---|---|\n\n- an item.\n\nAt last.\n", "At last."),
+        ("# A\n\n![a picture](x.png)\n\n<div>x</div>\n", ""),
+        ("# A\n\n*note*\n\n## Finds\nA line. More.\n", "A line."),
+        ("", ""),
+    ],
+)
+def test_the_first_sentence_of_a_page(site, page, sentence):
+    assert site.first_sentence(page) == sentence
+
+
+def test_llms_txt_names_every_page_of_the_site_and_leads_to_it(built):
+    text = (built / "llms.txt").read_text("utf-8")
+    assert text.startswith("# torch-step-audit\n\n> Audits a PyTorch training step.")
+    named = re.findall(r"^- \[[^\n]+\]\(([^)]*)\)", text, re.MULTILINE)
+    pages = {path.relative_to(built).as_posix() for path in built.rglob("*.html")}
+    assert set(named) == {page for page in pages if not page.endswith(("404.html", "/report.html"))}
+    assert len(named) == len(set(named))
+    assert "(agents.html): " in text and "(rules/sync001.html)" in text
+
+
 # -- the gallery -----------------------------------------------------------------------------------
 
 

@@ -79,7 +79,7 @@ def judging_options(command: Any) -> Any:
             callback=parameter_types.formats,
             metavar="NAME[=FILE]",
             help="Also write the report as terminal, json, sarif, junit, "
-            "github, codequality or markdown (repeatable); to stdout without FILE.",
+            "github, codequality, markdown or agent (repeatable); to stdout without FILE.",
         ),
         click.option(
             "--baseline",
@@ -364,6 +364,8 @@ for _door in (
     more_commands.attach,
     more_commands.rules,
     more_commands.explain,
+    more_commands.agents,
+    more_commands.mcp,
 ):
     main.add_command(_door)
 

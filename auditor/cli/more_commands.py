@@ -1,4 +1,4 @@
-"""More of the command line: checkpoints, drills, the viewer and the manual. Heavy imports stay
+"""More of the command line: checkpoints, drills, the viewer, the manual and agents. Heavy imports stay
 inside the command that needs them.
 """
 
@@ -360,6 +360,35 @@ def explain(code: str, as_json: bool, debug: bool) -> None:
         return
     _list(family)
     console.say(f"audit explain {family[0].code} shows the manual page of one.")
+
+
+@click.command(cls=PlainCommand, short_help="Print what a coding agent should know of audit.")
+@click.option("--skill", is_flag=True, help="As a SKILL.md, with its front matter.")
+def agents(*, skill: bool) -> None:
+    """Print a section for a repository's AGENTS.md: how to audit, fix and check, and what to avoid.
+
+    \b
+      audit agents >> AGENTS.md
+      mkdir -p .claude/skills/audit-training-step
+      audit agents --skill > .claude/skills/audit-training-step/SKILL.md
+    """
+    from auditor.cli import agents as texts
+    from auditor.cli import console
+
+    console.hand_over(texts.skill() if skill else texts.section())
+
+
+@click.command(cls=PlainCommand, short_help="Serve audits to a coding agent over MCP.")
+@DEBUG
+def mcp(debug: bool) -> None:
+    """Serve audits to a coding agent over the Model Context Protocol, on stdin and stdout.
+
+    The agent's program starts it in the folder of the project and ends it; files outside of that
+    folder are refused (docs/agents.md). Needs the package mcp: pip install 'torch-step-audit[mcp]'.
+
+    Exit code: 0 the client went away, 2 the package mcp is not installed.
+    """
+    sys.exit(extension("mcp.command").serve())
 
 
 def _list(rules: Iterable[type[Rule]]) -> None:

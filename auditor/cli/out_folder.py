@@ -98,10 +98,8 @@ def point_last(folder: Path) -> None:
     """Make ``audits/last`` lead to a folder of ``audits``, for scripts and hooks. A file system
     without links has none, and what somebody else put there stays.
     """
-    last = Path(PARENT) / LAST
-    if folder.parent.resolve() != last.parent.resolve() or (
-        last.exists() and not last.is_symlink()
-    ):
+    last, folder = Path(PARENT) / LAST, folder.resolve()  # it may be named by the link itself
+    if folder.parent != last.parent.resolve() or (last.exists() and not last.is_symlink()):
         return
     fresh = last.with_name(f".{LAST}-{os.getpid()}")
     with suppress(OSError):

@@ -93,6 +93,8 @@ def test_last_leads_to_the_newest_results_and_replaces_nothing_of_others(
     assert last.is_symlink() and last.resolve() == tmp_path / "audits" / "second"
     assert audit("analyze", str(trace), "--out", "elsewhere") == 0
     assert last.resolve().name == "second"
+    assert audit("analyze", str(trace), "--out", "audits/last") == 0
+    assert last.resolve() == tmp_path / "audits" / "second", "a link to itself leads nowhere"
     last.unlink()
     last.mkdir()
     assert audit("analyze", str(trace), "--out", "audits/third") == 0

@@ -73,7 +73,7 @@ def test_an_unknown_format_is_told_the_known_ones(folder, audit):
     done = audit("analyze", "step.json", "--format", "pdf", cwd=folder)
     assert done.returncode == 2
     assert (
-        "'pdf' is not one of terminal, json, sarif, junit, github, codequality, markdown"
+        "'pdf' is not one of terminal, json, sarif, junit, github, codequality, markdown, agent"
         in done.stderr
     )
 

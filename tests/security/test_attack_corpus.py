@@ -228,7 +228,7 @@ def _junk(path: Path) -> Path:
     return path
 
 
-FORMATS = ("terminal", "json", "sarif", "junit", "github", "codequality", "markdown")
+FORMATS = ("terminal", "json", "sarif", "junit", "github", "codequality", "markdown", "agent")
 
 WALKS = [
     *(
@@ -259,6 +259,7 @@ WALKS = [
     *(("view", kind, "{} --no-browser") for kind in ("none", "junk")),
     *((command, "none", "{}") for command in ("run", "rules", "explain")),
     ("drill", "none", "{} --inject nan@3"),
+    ("agents", "none", "--skill"),
 ]
 
 
@@ -286,7 +287,7 @@ def _made(make: Callable[[Path], Path], root: Path) -> Path:
 
 def test_every_command_is_walked() -> None:
     assert {command for command, _, _ in WALKS} >= {
-        name for name in main.commands if name not in ("plan", "doctor", "attach")
+        name for name in main.commands if name not in ("plan", "doctor", "attach", "mcp")
     }
 
 

@@ -1,0 +1,136 @@
+"""A report for a coding agent: a line for each finding and one for what to do, within a bound on its
+length.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.model import Finding, Report, Severity
+
+from . import baselines, costs, families, next_steps, summary, text, verified
+
+LIMIT = 6000
+"""Characters of the whole text at most: about 1,500 tokens, at four characters each."""
+
+_SENTENCES, _FAMILIES = 2, 4
+_SENTENCE, _MESSAGE, _PLACE, _NAME = 240, 260, 160, 20
+_FOLDER = 100
+_FAMILY = re.compile(r"[A-Z]{2,12}")
+_PATCHES = {next_steps.SAFE: "safe patch", next_steps.UNSAFE: "patch needs judgement"}
+_CUT = 200
+"""Characters that stay free for what was left out."""
+
+
+@dataclass(frozen=True)
+class Agent:
+    """Outcome, what limits it, findings in the report's order, what was left out, next commands.
+
+    ``folder`` is that of the report, for the commands; ``limit`` in characters.
+    """
+
+    folder: str = next_steps.FOLDER
+    limit: int = LIMIT
+
+    name = "agent"
+    suffix = ".txt"
+
+    def render(self, report: Report) -> str:
+        """The text, at most ``limit`` characters. Each line is begun by us: no text of a
+        stranger's has one of its own.
+        """
+        head, tail = list(_head(report)), list(_tail(report, self.folder))
+        room = self.limit - _CUT - sum(len(line) + 1 for line in (*head, *tail))
+        shown = list(_fitting((_finding(each) for each in report.findings), room))
+        rest = report.findings[len(shown) :]
+        if rest:
+            tail.insert(0, f"left out: {_counted(rest)}; report.json has all")
+        return "".join(
+            f"{line}\n" for line in (*head, *(each for both in shown for each in both), *tail)
+        )
+
+
+def _fitting(parts: Iterable[Sequence[str]], room: int) -> Iterator[Sequence[str]]:
+    for lines in parts:
+        room -= sum(len(line) + 1 for line in lines)
+        if room < 0:
+            return
+        yield lines
+
+
+def _counted(findings: Iterable[Finding]) -> str:
+    counted = Counter(summary.severity(each) for each in findings)
+    return summary.joined(
+        amounts.count(counted[level], level.value) for level in Severity if counted[level]
+    )
+
+
+def _head(report: Report) -> Iterator[str]:
+    run = report.run
+    target, place = text.one_line(run.target, _PLACE), text.one_line(summary.place(report), _PLACE)
+    where = f"{summary.steps(report)} {place}{summary.processes(report)}".strip()
+    words = [f"{target}: {summary.outcome(report)}", where]
+    if times := summary.step_time(report):
+        words.append(f"step time {times}")
+    yield f"audit of {', '.join(words)}"
+    if run.error is not None:
+        said = text.one_line(f"{run.error.type}: {run.error.message}", _SENTENCE)
+        place = f" at {text.one_line(str(run.error.site), _PLACE)}" if run.error.site else ""
+        yield f"error: {said}{place}"
+    yield from _sentences("caveat", report.caveats)
+    yield from _sentences("caution", report.cautions)
+    yield from _sentences("baseline", baselines.sentences(report))
+    yield from _sentences("result", summary.headline(report))
+
+
+def _sentences(mark: str, sentences: Sequence[str]) -> Iterator[str]:
+    for sentence in sentences[:_SENTENCES]:
+        yield f"{mark}: {text.one_line(sentence, _SENTENCE)}"
+    if len(sentences) > _SENTENCES:
+        yield f"{mark}: {len(sentences) - _SENTENCES} more in report.json"
+
+
+def _finding(finding: Finding) -> tuple[str, ...]:
+    where = text.one_line(str(finding.site), _PLACE) if finding.site else "(no place)"
+    patch = _PATCHES.get(next_steps.patch_of(finding), "no patch")
+    level = " ".join(filter(None, (baselines.word(finding), summary.severity(finding).value)))
+    price = costs.price(finding) or "not priced"
+    code, message = text.one_line(finding.code, _NAME), text.one_line(finding.message, _MESSAGE)
+    line = f"- {code} {level} {where} | {price} | {patch} | {message}"
+    todo = finding.remedy.text if finding.remedy is not None else ""
+    more = (("do", todo), ("re-run", verified.line(finding)))
+    return (line, *(f"  {mark}: {text.one_line(said, _MESSAGE)}" for mark, said in more if said))
+
+
+def _tail(report: Report, folder: str) -> Iterator[str]:
+    yield f"rules: {summary.looked(report)}"
+    warnings = summary.limits(report)
+    yield from _sentences("limit", warnings)
+    commands = next_steps.commands(report)
+    if not commands:
+        return
+    place = shlex.quote(folder) if len(folder) <= _FOLDER else next_steps.FOLDER
+    safe = _safe_families(report)
+    for family in safe[:_FAMILIES]:
+        yield f"next: audit fix {place} --select {family} | git apply"
+    if safe[_FAMILIES:]:
+        yield f"next: the same for {amounts.count(len(safe) - _FAMILIES, 'more family', 'more families')}"
+    if safe:
+        yield "next: the same audit again; its findings say what is left"
+    for command in commands:
+        if command.before != "fix" or command.behind == "--unsafe":
+            yield f"next: {command.line(place)}  # {command.does}"
+
+
+def _safe_families(report: Report) -> tuple[str, ...]:
+    """Families with a safe patch, that of the highest price first. They go into commands: what a
+    forged report names otherwise is none.
+    """
+    safe = (each for each in report.findings if next_steps.patch_of(each) == next_steps.SAFE)
+    named = (families.family_of(each.code) for each in safe)
+    return tuple(dict.fromkeys(name for name in named if _FAMILY.fullmatch(name)))
