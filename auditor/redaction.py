@@ -280,7 +280,7 @@ def _all_alike(there: Sequence[bytes], masked: bytes) -> Iterator[bytes]:
 Span = tuple[int, int, str]
 
 _WORD = re.compile(rb"[^\s\"'(),;<>\[\]{}]{20,2000}")
-"""Some detectors know a key only if nothing else stands in its line."""
+"""Some detectors know a key only if nothing else is in its line."""
 _DIGIT = re.compile(rb"[0-9]")
 
 

@@ -157,7 +157,7 @@ def host(found: DeviceTime, micro: str = "us") -> str:
 
 
 def kernels(found: DeviceTime, width: int, micro: str = "us") -> list[Row]:
-    """The dearest kernels, their names no longer than about ``width``."""
+    """The costliest kernels, their names no longer than about ``width``."""
     return [
         Row(
             kernel_name(one.name, width),
@@ -202,11 +202,11 @@ def lines(report: Report, width: int) -> Iterator[str]:
         for row in rows:
             name = f"{'  ' if title else ''}{row.name}"
             yield f"  {name:<{names}}  {row.time:>8}  {row.percent:>5}  {row.said}".rstrip()
-    dearest = kernels(found, max(24, width - 36))
-    if dearest:
-        yield "  dearest kernels:"
-    calls = max((len(row.said) for row in dearest), default=0)
-    for row in dearest:
+    costliest = kernels(found, max(24, width - 36))
+    if costliest:
+        yield "  costliest kernels:"
+    calls = max((len(row.said) for row in costliest), default=0)
+    for row in costliest:
         yield f"    {row.time:>8}  {row.percent:>5}  {row.said:>{calls}}  {row.name}"
     for said in (f"launch queue: {queue(found.queue)}" if found.queue else "", host(found)):
         yield from textwrap.wrap(said, width, initial_indent="  ", subsequent_indent="    ")

@@ -47,7 +47,7 @@ class Link:
 
 
 def groups(cards: Sequence[Card]) -> tuple[tuple[Row, ...], ...]:
-    """Findings of one cause or one statement together, in the order of the dearest of each."""
+    """Findings of one cause or one statement together, in the order of the costliest of each."""
     heads: list[list[Row]] = []
     for card in cards:
         behind, head = _head(card, heads)

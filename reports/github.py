@@ -14,7 +14,7 @@ _MESSAGE_LIMIT = 2000
 
 class Github:
     """One command a finding, in the report's order: GitHub shows ten of each level in a step, so
-    the dearest come first.
+    the costliest come first.
     """
 
     name = "github"

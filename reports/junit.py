@@ -17,7 +17,7 @@ class Junit:
     """``found`` is a failure, ``skipped`` skipped, a rule that broke an error, ``clean`` passed. So
     is the target itself a case.
 
-    Rules that found something come first, in the order of their dearest finding.
+    Rules that found something come first, in the order of their costliest finding.
     """
 
     name = "junit"

@@ -22,7 +22,7 @@ _FILLED = 0.78
 """Share of a lane's height that its bars take."""
 
 _HINTS = "findings"
-_GAP = "the dearest gap"
+_GAP = "the costliest gap"
 
 
 def pictures(lanes: Sequence[Lanes], anchors: Mapping[str, tuple[str, str]]) -> tuple[Picture, ...]:
@@ -50,7 +50,7 @@ def _valid(chart: Lanes) -> list[Bar]:
 def _picture(
     name: str, chart: Lanes, bars: Sequence[Bar], anchors: Mapping[str, tuple[str, str]]
 ) -> Picture:
-    gap = dearest(chart, anchors)
+    gap = costliest(chart, anchors)
     right = max(bar.start + bar.length for bar in bars)
     if chart.gap is not None and gap is not None:
         right = max(right, chart.gap.start + chart.gap.length)
@@ -127,8 +127,8 @@ def _pointed(pointed: Pointed, scale: float) -> Body:
     return ("pointed", _HINTS, 0, _short(start / scale), _short(length / scale), where)
 
 
-def dearest(chart: Lanes, anchors: Mapping[str, tuple[str, str]]) -> Marked | None:
-    """What is said of the dearest gap; None where there is none that can be drawn."""
+def costliest(chart: Lanes, anchors: Mapping[str, tuple[str, str]]) -> Marked | None:
+    """What is said of the costliest gap; None where there is none that can be drawn."""
     gap = chart.gap
     if gap is None or not math.isfinite(gap.start + gap.length + gap.share):
         return None

@@ -48,7 +48,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Marked:
-    """The dearest gap of a step: what is said of it, and link and code of the finding that explains
+    """The costliest gap of a step: what is said of it, and link and code of the finding that explains
     it (empty where none does).
     """
 
@@ -98,7 +98,7 @@ class Picture:
 
 
 def by_subject(pictures: Sequence[Picture]) -> tuple[tuple[Picture, ...], ...]:
-    """Neighbours that show the same subject together, every other picture by itself."""
+    """Neighbours that show the same subject together, every other picture alone."""
     groups: list[tuple[Picture, ...]] = []
     for picture in pictures:
         if picture.subject and groups and groups[-1][0].subject == picture.subject:

@@ -25,7 +25,7 @@ A field marked *optional* may be absent in reports of other versions. Times are 
 
 
 def schema() -> Node:
-    """The schema as it stands in ``report.schema.json``."""
+    """The schema as it is in ``report.schema.json``."""
     loaded: Node = json.loads(_FILE.read_text("utf-8"))
     return loaded
 

@@ -309,7 +309,7 @@ def _steps(finding: Finding, report: Report) -> str:
 
 def headline(report: Report) -> tuple[str, ...]:
     """The report's first words, without a verb of promise: what was verified, then each basis of
-    price by itself.
+    price alone.
     """
     if not report.findings:
         return (nothing_found(report),)

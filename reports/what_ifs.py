@@ -71,7 +71,7 @@ def _sentences(report: Report, found: WhatIf, micro: str) -> Iterator[str]:
     if found.reason:
         yield (
             f"No what-if by a replay of the trace: {text.one_line(found.reason, 300)}. Each price "
-            "looks at its finding by itself, and they may overlap."
+            "looks at its finding alone, and they may overlap."
         )
         return
     if len(found.fixes) > 1 and found.overlap:

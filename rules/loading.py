@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence.recorded.batches import Loader, Starts
-from auditor.evidence.recorded.loading import Dearest, Loading
+from auditor.evidence.recorded.loading import Costliest, Loading
 from auditor.model import Site
 
 ONE = 1.5
@@ -31,15 +31,15 @@ class Slow:
 
 
 def cause(
-    loader: Loader, starts: Starts, loading: Loading, *, dearest: float, restarts: float
+    loader: Loader, starts: Starts, loading: Loading, *, costliest: float, restarts: float
 ) -> Slow | None:
     """The first of: an iterator begun for each batch, workers started for each short epoch, a dear
-    line. ``dearest`` and ``restarts`` are the shares from which a line and starting are named.
+    line. ``costliest`` and ``restarts`` are the shares from which a line and starting are named.
     """
     return (
         begun_for_each_batch(loader, starts, loading, restarts)
         or started_for_each_epoch(loader, starts, restarts)
-        or dear_line(loader, loading, dearest)
+        or costliest_line(loader, loading, costliest)
     )
 
 
@@ -111,9 +111,9 @@ WORDS = re.compile(r"\bre\.\w+\(|\btoken\w*|\bsplit\(|\bfindall\(|\bencode\(")
 TENSORS = re.compile(r"\btorch\.(?:tensor|as_tensor|FloatTensor|LongTensor)\(|\.tolist\(")
 
 
-def dear_line(loader: Loader, loading: Loading, least: float) -> Slow | None:
+def costliest_line(loader: Loader, loading: Loading, least: float) -> Slow | None:
     """The line that takes at least this share of the loading time; None where none does."""
-    found = loading.dearest(loader.number, least)
+    found = loading.costliest(loader.number, least)
     if found is None:
         return None
     made = loader.made_at if loader.made_at != found.site else None
@@ -143,7 +143,7 @@ def _made(loader: Loader, site: Site) -> tuple[tuple[str, str], ...]:
     return (("loader", str(loader.made_at)),)
 
 
-def _advice(found: Dearest) -> str:
+def _advice(found: Costliest) -> str:
     text = found.site.text
     if found.phase == "sampler":
         return (

@@ -264,7 +264,7 @@ def _values(index: Index, place: Place) -> frozenset[str]:
 
 def _patched(source: Source, site: Site, *, once: bool) -> tuple[str | None, Span | None]:
     """Where a line that only logs does so, and where the read of a running sum stands: each has a
-    patch. A line that runs several times in a step stands in a loop of its own, which no counter of
+    patch. A line that runs several times in a step is in a loop of its own, which no counter of
     the steps is for.
     """
     logs = source.logs_at(site) if once else None

@@ -152,9 +152,9 @@ def every_edit_is_declared() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def _no_process_group_is_left() -> Iterator[None]:
-    """Workers run many files in one process, and some of them ask whether it is a rank."""
+    """Workers run many tests in one process, and some of them ask whether it is a rank."""
     yield
     dist = sys.modules.get("torch.distributed")
     if dist is not None and dist.is_available() and dist.is_initialized():

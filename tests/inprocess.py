@@ -214,7 +214,7 @@ def judge(
 def require_own(
     findings: Iterable[Finding], rules: Iterable[type[Rule]], recording: Recording | None = None
 ) -> None:
-    """Raises where ``audit fix`` would refuse what these rules propose, once it stands in a report:
+    """Raises where ``audit fix`` would refuse what these rules propose, once it is in a report:
     each edit is held against what its rule declares and, where the source was recorded, against
     that.
     """

@@ -370,6 +370,6 @@ NO_NAMES = {
     "FOREACH_DEFAULT",
     "CLIP_BY_NORM",
 }
-"""What stands in the place of others there, and how functions are called whose accessor stands
+"""What takes the place of others there, and how functions are called whose accessor stands
 beside.
 """

@@ -27,7 +27,7 @@ INSTEAD = {
     "mpirun": "mpirun python -m auditor run train.py -- ARGS",
     "mpiexec": "mpiexec python -m auditor run train.py -- ARGS",
 }
-"""Launchers that are not started by us, and how audit stands in the place of the script."""
+"""Launchers that are not started by us, and how audit takes the place of the script."""
 
 EXIT_FILE = "TORCH_STEP_AUDIT_EXIT_FILE"
 """Variable that names the file for rank 0's exit code: torchrun makes 1 of every other than 0, and

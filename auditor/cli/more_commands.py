@@ -115,7 +115,7 @@ def drill(**options: Any) -> None:
       audit drill trainer:step --inject oom@12 --where activation
       audit drill train.py --inject kill@30 --steps 60 -- --resume
 
-    Exit code: 0 survived, 1 failed, 2 the drill could not be done, 3 the target failed by itself.
+    Exit code: 0 survived, 1 failed, 2 the drill could not be done, 3 the target failed on its own.
     """
     options["target"] = parameter_types.target(options["target"], as_module=options.pop("module"))
     sys.exit(extension("drill.command").drill(**options))
@@ -184,7 +184,7 @@ def plan(**options: Any) -> None:
       audit plan train.py --gpu T4 --gpu L4 --world 8 -- --config small.yaml
       audit plan trainer:step --batch trainer.py:BATCH
 
-    Exit code: 0 done, 2 nothing can be planned, 3 the target failed by itself, 130 interrupted
+    Exit code: 0 done, 2 nothing can be planned, 3 the target failed on its own, 130 interrupted
     (what is known by then is printed).
     """
     options["target"] = parameter_types.target(options["target"], as_module=options.pop("module"))

@@ -155,7 +155,7 @@ class Seconds(_SecondsType):
 
 
 class Device(_DeviceType):
-    """What the step may use. Which GPU it is stands in the environment."""
+    """What the step may use. The environment says which GPU it is."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """One of the choices. Raises :class:`click.BadParameter` that says how one GPU of several
@@ -218,7 +218,7 @@ def formats(
 
 
 def require_place(option: str, file: Path) -> None:
-    """Raise :class:`AuditProblem` where ``file`` could not be made for what stands in its way, or
+    """Raise :class:`AuditProblem` where ``file`` could not be made for what is in its way, or
     may not be written.
     """
     for parent in file.parents:

@@ -221,7 +221,7 @@ TRAINER = (
 
 _ARRAY = "a numpy array, number or dtype: it is made of bytes and numbers"
 _RANDOM = "the state of a numpy generator, which trainers save for an exact resumption"
-_PLAIN = "a container or value of Python, made of what stands in the file"
+_PLAIN = "a container or value of Python, made of what is in the file"
 _PATH = "a path: nothing is opened"
 _OPTIONS = "options of a command line or configuration: a class that only holds its attributes"
 _LIGHTNING = "hyper-parameters of Lightning: a dict with attributes"

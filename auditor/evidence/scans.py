@@ -48,7 +48,7 @@ class TensorFacts:
     counted in it.
 
     ``tally`` is None where the values were not looked at (integers, unknown dtypes, data that is
-    missing). ``place`` is the path as it stands in the file.
+    missing). ``place`` is the path as it is in the file.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Prices of a trace's findings by its replay, in the place of those that look at each by itself."""
+"""Prices of a trace's findings by its replay, in the place of those that look at each alone."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def repriced(evidence: Evidence, findings: tuple[Finding, ...], faults: list[str
 
 def _repriced(evidence: Evidence, findings: tuple[Finding, ...]) -> Repriced:
     """Unchanged where none says what a replay should leave out, or the replay is not trusted: then
-    the reason stands in its place. A consequence of another finding is priced, and in no table.
+    the reason takes its place. A consequence of another finding is priced, and in no table.
     """
     asked = [row for row, each in enumerate(findings) if each.changes and each.basis == "estimated"]
     if not asked:

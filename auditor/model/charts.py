@@ -185,6 +185,6 @@ class Lanes:
     total: int = 0
     codes: tuple[str, ...] = ()
     gap: Gap | None = None
-    """The dearest one; None where none has weight."""
+    """The costliest one; None where none has weight."""
     origin: float | None = None
     """Time stamp (us) at which a timeline begins in the trace that it was drawn from."""

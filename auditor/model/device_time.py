@@ -37,7 +37,7 @@ class CopyUse:
 
 @dataclass(frozen=True)
 class KernelUse:
-    """One of the dearest kernels: calls and time of each step, and its share of the step
+    """One of the costliest kernels: calls and time of each step, and its share of the step
     (concurrent runs count twice).
     """
 

@@ -1,4 +1,4 @@
-"""Where each argument of one call stands in the text, found from its tokens and checked against its
+"""Where each argument of one call is in the text, found from its tokens and checked against its
 syntax.
 """
 

@@ -102,7 +102,7 @@ def _places(text: str, suffix: str, key: str, value: object) -> Iterator[Splice]
     )
     for number, match in enumerate(pattern.finditer(text)):
         if number == _MOST_PLACES:
-            raise Refused(f"`{key}` stands in too many places")
+            raise Refused(f"`{key}` is in too many places")
         yield Splice(*match.span("value"), _written(value, like=match["value"]))
 
 

@@ -49,7 +49,7 @@ def expect_no_interval(module: Module, statement: ast.stmt) -> None:
     conditions: list[ast.expr] = []
     for up in module.ancestors(statement):
         if isinstance(up, (ast.AsyncFor, ast.AsyncFunctionDef)):
-            raise Refused("the statement stands in asynchronous code")
+            raise Refused("the statement is in asynchronous code")
         if isinstance(up, _SCOPES):
             break
         if isinstance(up, ast.If):

@@ -85,7 +85,7 @@ class Module:
         )
 
     def replace(self, old: ast.expr, new: ast.expr) -> None:
-        """Put ``new`` where ``old`` stands in the tree; ``new`` may hold ``old``."""
+        """Put ``new`` where ``old`` is in the tree; ``new`` may hold ``old``."""
         parent = self.parents[old]
         for name, value in ast.iter_fields(parent):
             if value is old:

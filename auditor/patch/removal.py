@@ -272,7 +272,7 @@ def _clause(source: SourceText, above: ast.stmt, below: ast.stmt, word: str) -> 
 
 
 def _drop_clause(source: SourceText, block: Block, statements: list[ast.stmt]) -> Change:
-    """The change that drops an ``else`` or ``finally`` with all that stands in it."""
+    """The change that drops an ``else`` or ``finally`` with all that is in it."""
     owner = block.owner
     if block.field == "finalbody" and not getattr(owner, "handlers", []):
         raise Refused("the `try` around the statement would be left without a clause")

@@ -45,4 +45,4 @@ def block_of(module: Module, statement: ast.stmt) -> Block:
     for name, value in ast.iter_fields(owner):
         if isinstance(value, list) and any(item is statement for item in value):
             return Block(owner, name)
-    raise AssertionError("a statement stands in no block of its parent")
+    raise AssertionError("a statement is in no block of its parent")

@@ -1,4 +1,4 @@
-"""What stands in the place of a recording: a file from wherever, judged by itself."""
+"""What takes the place of a recording: a file from wherever, judged alone."""
 
 from __future__ import annotations
 

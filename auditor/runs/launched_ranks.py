@@ -90,7 +90,7 @@ class LaunchedRanks:
 
     def follow(self, plan: Plan, deadline: float | None, echo: Callable[[str], None]) -> None:
         """Do what rank 0 decides, until nothing follows. Says nothing: what happens to this rank
-        stands in its recording, and rank 0 tells of it.
+        is in its recording, and rank 0 tells of it.
         """
         try:
             while True:

@@ -199,13 +199,15 @@ AT_LEAST = {
     "numbers": 1,
     "memory": 1,
     "trace": 1,
-    "gradients": 1,
 }
 """Steps that a pass gets before the ones named after it get any; below three diagnosed steps rules
 say nothing of a pattern.
 """
 
-FIXED = ("origin", "numbers", "gradients", "memory", "trace")
+LEAST_TIMED = 3
+"""Steps of the timing pass that come before the gradient pass: a median of fewer is one step."""
+
+FIXED = ("origin", "numbers", "memory", "trace")
 """Passes of a few steps, which more of them would tell no more."""
 
 TELLING = 8
@@ -253,6 +255,8 @@ class Fit:
         give("loud", TELLING - given["loud"])
         for name in FIXED:
             give(name, most[name])
+        give("quiet", LEAST_TIMED - given["quiet"])
+        give("gradients", most["gradients"])
         if left >= most["leaner"] + most["loud"] - given["loud"]:
             give("leaner", most["leaner"])
         give("quiet", max(round(TIMED_SHARE * left), left - (most["loud"] - given["loud"])))

@@ -125,7 +125,7 @@ def rerun(
 
 
 def _first_failed(recordings: Sequence[Recording]) -> Recording:
-    """The rank that failed by itself, and first; the others lose their connection to it."""
+    """The rank that failed on its own, and first; the others lose their connection to it."""
     errors = {number: each.manifest.get("error") or {} for number, each in enumerate(recordings)}
     failed = [
         number for number, each in enumerate(recordings) if each.manifest["outcome"] in FAILED

@@ -135,7 +135,7 @@ def record(
     deadline = None if timeout is None else time.monotonic() + timeout
     if audit.run.world_size > 1:
         return ranks.record(audit.run, deadline, progress, echo, launched)
-    course = Course(audit, deadline, progress, echo, announce)
+    course = Course(audit, deadline, progress, echo, announce=announce)
     for stage in STAGES:
         if stage.needs(course):
             stage.run(course)

@@ -1,4 +1,4 @@
-"""Configuration files as data: which files are such, what stands in them, and which ones are better
+"""Configuration files as data: which files are such, what is in them, and which ones are better
 not copied.
 """
 

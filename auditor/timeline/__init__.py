@@ -4,7 +4,7 @@ looks at a trace (numpy).
 ``Timeline.of(path)`` reads one file; its properties are the evidence, each computed when first
 asked for. ``read(path)`` gives the columns alone, ``read_once(path)`` from the copy that it keeps.
 ``fleet(trace_files(folder))`` takes a folder of ranks. All raise only ``AuditProblem`` on what a
-file may hold; what was lost on the way stands in ``trace.warnings``.
+file may hold; what was lost on the way is in ``trace.warnings``.
 """
 
 from __future__ import annotations

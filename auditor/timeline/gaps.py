@@ -52,7 +52,7 @@ class StepGap:
     doing: str = ""
 
 
-def dearest_gap(line: Timeline, chosen: Window) -> StepGap | None:
+def costliest_gap(line: Timeline, chosen: Window) -> StepGap | None:
     """The longest gap of the device with most work, or of the host where no device worked; None
     where it has no weight, or nobody could have filled it.
     """

@@ -63,7 +63,7 @@
     unfolded = [];
   }
 
-  // In audit view the page around this one says which findings, and whether the dearest gap, can be seen in its trace; it
+  // In audit view the page around this one says which findings, and whether the costliest gap, can be seen in its trace; it
   // shows what is asked for.
   function showTraced(told) {
     if (parent === window || told.source !== parent || !Array.isArray(told.data?.traced)) return;

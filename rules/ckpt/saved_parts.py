@@ -37,7 +37,7 @@ class Save:
 
 
 HOLDS = frozenset({"state_dict", "cpu", "detach", "stack", "cat", "tensor"})
-"""Calls whose result is tensors, or a state whose owner stands in the source."""
+"""Calls whose result is tensors, or a state whose owner is in the source."""
 
 DEEP = 2
 """Names that are followed from one to the next."""
@@ -68,7 +68,7 @@ def is_save(call: ast.Call) -> bool:
 
 
 def function_around(index: Index, call: ast.Call) -> Function | None:
-    """The innermost function around a call; None where it stands in none."""
+    """The innermost function around a call; None where it is in none."""
     scope = index.scope_of(call)
     return scope if isinstance(scope, Function) else None
 

@@ -21,7 +21,7 @@ from auditor.model.what_if import Change
 from auditor.permit import COUNT, FLAG, LOADER, Permit
 from auditor.rule import NotLooked, Rule, knob
 
-from ..loading import Slow, begun_for_each_batch, cause, dear_line, started_for_each_epoch
+from ..loading import Slow, begun_for_each_batch, cause, costliest_line, started_for_each_epoch
 from ..pricing import between
 
 ALONE = "loader_alone_us"
@@ -85,7 +85,7 @@ class StepWaitsForInput(Rule):
     several: int = knob(
         5, "Steps that waited from which it is proven though the price's interval reaches zero."
     )
-    dearest: float = knob(
+    costliest: float = knob(
         0.5, "Share of the loading time in one line of yours from which that line is the place."
     )
     restarts: float = knob(
@@ -152,7 +152,9 @@ class StepWaitsForInput(Rule):
 
     def _why(self, waiting: Waiting, batches: Batches, loading: Loading) -> Slow | None:
         starts = batches.starts(waiting.loader.number)
-        return cause(waiting.loader, starts, loading, dearest=self.dearest, restarts=self.restarts)
+        return cause(
+            waiting.loader, starts, loading, costliest=self.costliest, restarts=self.restarts
+        )
 
     def _waits(self, waiting: Waiting, why: Slow | None) -> bool:
         share = self.restarted if why is not None and why.kind == "epoch" else self.share
@@ -199,7 +201,7 @@ class StepWaitsForInput(Rule):
             if fetched is None or fetched.each_us < self.handed_us or step_us <= 0:
                 continue
             busy = fetched.each_us * batches.taken_each(loader.number) / step_us
-            why = dear_line(loader, loading, self.dearest)
+            why = costliest_line(loader, loading, self.costliest)
             if why is None or busy < self.busy * (loader.workers if machine.cuda else 1):
                 continue
             yield Finding(
@@ -349,7 +351,7 @@ def _price(waiting: Waiting, starts: Starts, why: Slow | None) -> Estimate | Non
 
 
 def _places(why: Slow | None, loader: Site | None) -> tuple[FoundAt, ...]:
-    """The line, the loops around it, the dearest line inside it, those of the functions that led to
+    """The line, the loops around it, the costliest line inside it, those of the functions that led to
     it, and the loader's where workers could load beside the step, in the order of lines; none where
     there is but the line.
     """

@@ -17,7 +17,7 @@ from auditor.evidence.trace.steps import TraceSteps
 from auditor.model import Finding, Remedy, SeenOn, Severity
 from auditor.rule import NotLooked, Rule, knob
 
-from ..loading import dear_line
+from ..loading import costliest_line
 from ..placing import places_of
 from ..pricing import between
 
@@ -78,7 +78,7 @@ class StepOutliers(Rule):
     )
     enough: int = knob(10, "With fewer steps nothing is reported.")
     explained: float = knob(0.5, "Share of the outliers' extra time that a cause must explain.")
-    dearest: float = knob(
+    costliest: float = knob(
         0.5, "Share of the loading time in one line of yours from which that line is the place."
     )
 
@@ -104,7 +104,9 @@ class StepOutliers(Rule):
     def _placed(self, found: Finding, batches: Batches, loading: Loading) -> Finding:
         """At the line that takes the loading time, if loading explains the slow steps and one does."""
         waiting = batches.waiting() if found.hints_as(Hints).cause == LOADER else None
-        why = dear_line(waiting.loader, loading, self.dearest) if waiting is not None else None
+        why = (
+            costliest_line(waiting.loader, loading, self.costliest) if waiting is not None else None
+        )
         if why is None:
             return found
         return replace(

@@ -29,7 +29,7 @@ def audited(folder: Path) -> Path:
 
 
 def files(run: Path) -> list[str]:
-    """What stands in its folder for TensorBoard, by the first word of the names."""
+    """What is in its folder for TensorBoard, by the first word of the names."""
     return sorted(
         path.name.partition(".")[0] for path in (run / "tensorboard").rglob("*") if path.is_file()
     )

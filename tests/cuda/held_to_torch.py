@@ -179,7 +179,7 @@ def explained(piece: str) -> str:
 
 
 def held(one: Compared, verdict: str) -> str:
-    """What stands in the tables for a verdict, and why it is not "agree"."""
+    """What is in the tables for a verdict, and why it is not "agree"."""
     if verdict == "agree":
         return verdict
     why = explained(one.piece)

@@ -27,7 +27,7 @@ PLAYED = {"device": "NVIDIA H100 80GB HBM3 (rehearsed on the CPU)"}
 
 
 def recorded(folder: Path, *rows: dict[str, Any], **more: Any) -> Evidence:
-    """Two steps with these rows in each; the description stands in the first."""
+    """Two steps with these rows in each; the description is in the first."""
     writer = RecordingWriter(folder)
     for part in ("operators", "device_use"):
         writer.touch(part)

@@ -1,4 +1,4 @@
-"""Plotly stands in a page only where somebody asked for it on this machine."""
+"""Plotly is in a page only where somebody asked for it on this machine."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def _tests(file: str, record: dict[str, Any]) -> Iterator[KnownTest]:
 
 
 def carried(module: str, digest: str, lines: tuple[int, ...]) -> set[int]:
-    """These lines of a module as it was recorded, in the module as it is. What stands in the place
+    """These lines of a module as it was recorded, in the module as it is. What takes the place
     of changed lines counts as executed where one of them was.
     """
     return {line for each in lines for line in _moved(module, digest).get(each, (each,))}
@@ -313,7 +313,7 @@ def statements(text: str) -> dict[int, frozenset[int]]:
 
 
 def users(text: str, line: int) -> frozenset[int]:
-    """Lines whose execution shows a change of this line: of its statement if that stands in a
+    """Lines whose execution shows a change of this line: of its statement if that is in a
     function; else those of functions that name what the statement defines; else of all functions.
     """
     inside = in_functions(text)

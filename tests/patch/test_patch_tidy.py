@@ -391,7 +391,7 @@ def run(tree: ast.Module, *, without: bool, choices: list[bool]) -> list[str]:
 
 
 def does_something(statements: list[ast.stmt]) -> bool:
-    """True if anything but the marked statements stands in a block: else its ``except`` cannot
+    """True if anything but the marked statements is in a block: else its ``except`` cannot
     run.
     """
     return any(

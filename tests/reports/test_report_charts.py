@@ -141,10 +141,10 @@ def _with_gap(gap: Gap | None) -> str:
     return figure[: figure.index("</figure>")]
 
 
-def test_the_dearest_gap_is_drawn_told_and_leads_to_its_finding() -> None:
+def test_the_costliest_gap_is_drawn_told_and_leads_to_its_finding() -> None:
     figure = _with_gap(GAP)
     told = (
-        "<b>Dearest gap:</b> 4.5 ms of this step (13%) without work on the device, from 30.5 ms on: "
+        "<b>Costliest gap:</b> 4.5 ms of this step (13%) without work on the device, from 30.5 ms on: "
         "the host was in <code>aten::sort</code>."
     )
     assert told in figure
@@ -154,12 +154,12 @@ def test_the_dearest_gap_is_drawn_told_and_leads_to_its_finding() -> None:
     assert [float(part) for part in path] == pytest.approx(
         [30.5 / 35 * 1000, 4.5 / 35 * 1000], abs=0.1
     )
-    assert "the dearest gap" in figure
+    assert "the costliest gap" in figure
 
 
 def test_a_gap_without_a_finding_is_told_and_leads_nowhere() -> None:
     figure = _with_gap(replace(GAP, key="nobody's"))
-    assert "Dearest gap:" in figure
+    assert "Costliest gap:" in figure
     assert "explains it" not in figure
 
 

@@ -250,7 +250,7 @@ GAP = (
 """Length of the marked gap, and of the kernels at its borders (ms)."""
 
 
-def test_the_dearest_gap_of_the_report_shows_in_the_trace(opened: Callable[..., Any]) -> None:
+def test_the_costliest_gap_of_the_report_shows_in_the_trace(opened: Callable[..., Any]) -> None:
     browser = opened("run=gap&view=report")
     _enter(browser, "Report")
     button = wait(browser, "return document.querySelector('.gap-said button:not([hidden])')")
@@ -274,7 +274,7 @@ def test_findings_of_idle_time_go_from_gap_to_gap(opened: Callable[..., Any]) ->
     _trace(browser)
     items = wait(browser, "return document.querySelectorAll('#findings li')")
     assert [item.text.split("\n")[0] for item in items] == [
-        "Dearest gap",
+        "Costliest gap",
         "KERN001",
         "KERN002",
         "MEM003",

@@ -29,7 +29,7 @@ def _storage_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
 def _word_by_word(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
-    """Of what the test is told, each finding stands in ``heard.json``."""
+    """Of what the test is told, each finding is in ``heard.json``."""
     if request.path.name in LIVE:
         yield
         return

@@ -61,7 +61,7 @@ def test_a_line_is_the_place_from_half_of_the_loading_time(share, site):
     assert ("of the loading time of the loader made at train.py:1" in one.message) is (site is DEAR)
     assert ("read it once" in remedy.text) is (site is DEAR)
     assert (dict(one.facts).get("loader") == "train.py:1") is (site is DEAR)
-    assert found(seen=line(share), dearest=0.3)[0].site == DEAR
+    assert found(seen=line(share), costliest=0.3)[0].site == DEAR
 
 
 EACH = {"made": (1,) * 6, "started": 1.0}
@@ -234,7 +234,7 @@ def test_loops_around_the_line_are_places_too():
         (0, 8, 50, 0.4, []),
     ],
 )
-def test_a_loader_without_workers_is_a_place_beside_the_dear_line(
+def test_a_loader_without_workers_is_a_place_beside_the_costliest_line(
     workers, cpus, length, share, lines
 ):
     own = replace(LOADER, workers=workers, length=length)
@@ -407,7 +407,7 @@ def test_slow_steps_have_the_line_that_takes_half_of_the_loading_time(share, sit
     assert "waiting for the loader explains it" in one.message
     assert ("of the loading time of the loader made at train.py:1" in one.message) is (site is DEAR)
     assert ("read it once" in remedy.text) is (site is DEAR)
-    assert outliers(share, dearest=0.3)[0].site == DEAR
+    assert outliers(share, costliest=0.3)[0].site == DEAR
 
 
 def test_slow_steps_of_the_collector_have_no_line_of_the_loader():

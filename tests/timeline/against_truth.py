@@ -220,7 +220,7 @@ def beside_peers(all_judged: list[Judged], said: dict[str, dict[str, str]]) -> s
         "numbers, no judgement) and\n"
         "torch-tb-profiler 0.4.3 (first sentences of its recommendations) on the same files. An "
         "error of\n"
-        "theirs stands in brackets.\n\n"
+        "theirs is in brackets.\n\n"
         "| trace | ours, louder than a note | HTA | torch-tb-profiler |\n|---|---|---|---|\n"
         f"{rows}\n"
     )

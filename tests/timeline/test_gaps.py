@@ -1,4 +1,4 @@
-"""The dearest gap of a step: the longest, whose it was, and silence where it has no weight."""
+"""The costliest gap of a step: the longest, whose it was, and silence where it has no weight."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Store:
     the old one, in one statement or by way of other variables of the function.
     """
     looped: bool = False
-    """It stands in a loop of its function."""
+    """It is in a loop of its function."""
     in_place: bool = False
     """It writes into a tensor that is there: ``shadow.lerp_(weight, 0.1)``."""
 

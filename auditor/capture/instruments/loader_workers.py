@@ -47,7 +47,7 @@ Frame = tuple[str, int, str]
 
 @dataclass
 class WatchedLoop:
-    """Stands in the place of torch's worker loop. What workers see goes to files of ``folder``,
+    """Takes the place of torch's worker loop. What workers see goes to files of ``folder``,
     under the number of the loader that is starting them.
     """
 

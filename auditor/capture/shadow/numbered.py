@@ -2,7 +2,7 @@
 with CUDA.
 
 A build without CUDA refuses the number inside C. ``torch.device`` is a class there that takes no
-subclass, so that another one stands in its place: it makes torch's own devices, and is torch's own
+subclass, so that another one takes its place: it makes torch's own devices, and is torch's own
 for ``isinstance`` and ``==``.
 """
 

@@ -19,7 +19,7 @@ from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.distributed import fake_group
 
 PLAYED = "played"
-"""Name of the backend that stands in the place of gloo."""
+"""Name of the backend that takes the place of gloo."""
 
 UNSAID = bytes(128)
 """What a key holds that another rank would have set: as long as NCCL's id of a communicator."""
@@ -93,7 +93,7 @@ class PlayedWorld:
 
     def _without_gloo(self) -> None:
         """A group of gloo connects to all other ranks as it is made: one of torch's ``fake`` backend
-        stands in its place, under a name of its own. (DDP takes what is called gloo for the C++
+        takes its place, under a name of its own. (DDP takes what is called gloo for the C++
         class.)
         """
         usual = dist.Backend.default_device_backend_map

@@ -23,7 +23,7 @@ it alone is less than the share asked for.
 """
 
 DEAR = 0.2
-"""Share of a function's time from which one of its lines is named beside the dearest."""
+"""Share of a function's time from which one of its lines is named beside the costliest."""
 
 LEAST_LOOKS = 12
 """Looks at a loader from which a share is said: of 12, one more or less is 8 %."""
@@ -72,11 +72,11 @@ class Fetched:
 
 
 @dataclass(frozen=True)
-class Dearest:
+class Costliest:
     """The line that the loading takes most of its time in, and its share. ``via`` is what it calls
     of a library; ``loop``: the line begins a loop, over whose lines the time is spread. ``loops``
     are those of the same function around it, outermost first. ``function``: the share is that of
-    all of its lines, of which the site is the dearest. ``inside``: the dearest line of the loop, or
+    all of its lines, of which the site is the costliest. ``inside``: the costliest line of the loop, or
     the dear ones of the function. ``path``: lines of other functions that led to it, outermost first.
     """
 
@@ -124,9 +124,9 @@ class Loading(Table):
         counted = self._loading(loader)
         return _us(each for each in counted if each.phase == phase) / (_us(counted) or 1.0)
 
-    def dearest(self, loader: int, share: float) -> Dearest | None:
+    def costliest(self, loader: int, share: float) -> Costliest | None:
         """The innermost line with at least this share of the loading time, or the innermost loop
-        around lines that together have it, or the dearest line of a function that has it; None
+        around lines that together have it, or the costliest line of a function that has it; None
         where it is spread, or too little was seen.
         """
         inside = self._loading(loader)
@@ -146,10 +146,10 @@ class Loading(Table):
                 return self._in_loops(named and replace(named, path=path))
             inside = lines[here]
             path = (*path, found.site) if found is not None else ()
-            found = Dearest(here, _us(inside) / total, _most(inside).phase, path=path)
+            found = Costliest(here, _us(inside) / total, _most(inside).phase, path=path)
         return self._in_loops(found and replace(found, via=_called(inside, found.site)))
 
-    def _in_loops(self, found: Dearest | None) -> Dearest | None:
+    def _in_loops(self, found: Costliest | None) -> Costliest | None:
         """With the lines at which the loops around it begin."""
         if found is None or found.site.file not in self.source.texts:
             return found
@@ -174,11 +174,11 @@ class Loading(Table):
         late = looks >= LEAST_LATE and _us(counted) >= LEAST_LATE_US
         return counted if looks >= LEAST_LOOKS or late else ()
 
-    def _loop(self, lines: Mapping[Site, list[Seen]], least: float) -> Dearest | None:
+    def _loop(self, lines: Mapping[Site, list[Seen]], least: float) -> Costliest | None:
         """The innermost loop around lines of one function that take at least so many us; its
         ``share`` is that time.
         """
-        best: tuple[int, Dearest] | None = None
+        best: tuple[int, Costliest] | None = None
         for file, function in dict.fromkeys((site.file, site.function) for site in lines):
             mine = [site for site in lines if (site.file, site.function) == (file, function)]
             for node in self.source.nodes(file) if file in self.source.texts else ():
@@ -190,12 +190,12 @@ class Loading(Table):
                     site = replace(self.source.site_of(file, node), function=function)
                     phase = _most(lines[inside[0]]).phase
                     most = max(inside, key=lambda each: _us(lines[each]))
-                    best = node.lineno, Dearest(site, us, phase, loop=True, inside=(most,))
+                    best = node.lineno, Costliest(site, us, phase, loop=True, inside=(most,))
         return best[1] if best is not None else None
 
 
-def _function(lines: Mapping[Site, list[Seen]], least: float) -> Dearest | None:
-    """The dearest line of a function whose lines take at least so many us together; its ``share``
+def _function(lines: Mapping[Site, list[Seen]], least: float) -> Costliest | None:
+    """The costliest line of a function whose lines take at least so many us together; its ``share``
     is their time.
     """
     by_function: defaultdict[tuple[str, str], list[Site]] = defaultdict(list)
@@ -207,7 +207,7 @@ def _function(lines: Mapping[Site, list[Seen]], least: float) -> Dearest | None:
             most = max(mine, key=lambda site: _us(lines[site]))
             dear = tuple(site for site in mine if site != most and _us(lines[site]) >= DEAR * us)
             phase = _most(lines[most]).phase
-            return Dearest(most, us, phase, inside=dear, function=function)
+            return Costliest(most, us, phase, inside=dear, function=function)
     return None
 
 

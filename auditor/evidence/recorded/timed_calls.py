@@ -35,7 +35,7 @@ class LedCall(TimedCall, Protocol):
 
     @property
     def called(self) -> Site | None:
-        """That call; None where the line itself stands in the loop."""
+        """That call; None where the line itself is in the loop."""
 
 
 C = TypeVar("C", bound=TimedCall)

@@ -110,7 +110,7 @@ def _save(evidence: Evidence, row: SaveRow) -> Save:
 
 def call_in_loop(evidence: Evidence, calls: Sequence[Site]) -> Site | None:
     """Of the calls around a line, outermost first, the one that the training loop makes: of a
-    callable that is one step the outermost, else the innermost that stands in a loop.
+    callable that is one step the outermost, else the innermost that is in a loop.
     """
     if evidence.recording.manifest.get("kind") == "callable":
         return calls[0] if calls else None

@@ -154,7 +154,7 @@ def _idle(line: Timeline, finding: Finding, chosen: Window) -> list[tuple[int, i
     return sorted(zip(low[longest].tolist(), high[longest].tolist(), strict=True))
 
 
-# -- dearest gap -----------------------------------------------------------------------------------
+# -- costliest gap -----------------------------------------------------------------------------------
 # The longest gap of the drawn step for the report: where it is, whose it was, and the finding that
 # explains it.
 
@@ -192,9 +192,9 @@ def gap_of(
     """The gap as the chart has it; ``waits`` are the host waits (rows) of findings by their key.
     None where no gap has weight.
     """
-    from auditor.timeline.gaps import dearest_gap
+    from auditor.timeline.gaps import costliest_gap
 
-    found = dearest_gap(line, chosen)
+    found = costliest_gap(line, chosen)
     if found is None:
         return None
     begins = "main thread" if found.device < 0 else f"gpu {found.device} "

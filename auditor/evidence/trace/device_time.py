@@ -1,5 +1,5 @@
 """Where the time of a trace's device went: compute, communication, copies and idle time, the queue,
-the dearest kernels.
+the costliest kernels.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from auditor.timeline.trace import Ints
 
 KERNELS, COPIES = 5, 6
-"""Dearest kernels, and kinds of copies with most time, that are told."""
+"""Costliest kernels, and kinds of copies with most time, that are told."""
 
 
 def device_time(evidence: Evidence) -> DeviceTime | None:
@@ -141,7 +141,7 @@ def _kernels(line: Timeline, steps: int) -> tuple[KernelUse, ...]:
     ns = np.bincount(
         work.name[rows], weights=work.end[rows] - work.start[rows], minlength=len(names)
     )
-    dearest = sorted(np.flatnonzero(calls).tolist(), key=lambda code: (-ns[code], names[code]))[
+    costliest = sorted(np.flatnonzero(calls).tolist(), key=lambda code: (-ns[code], names[code]))[
         :KERNELS
     ]
     total = line.idle.windows.length
@@ -152,5 +152,5 @@ def _kernels(line: Timeline, steps: int) -> tuple[KernelUse, ...]:
             float(ns[code]) / 1e3 / steps,
             float(ns[code]) / total,
         )
-        for code in dearest
+        for code in costliest
     )

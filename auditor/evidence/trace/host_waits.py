@@ -191,7 +191,7 @@ class TraceWaits(Table):
         )
 
     def of(self, *causes: Cause, asynchronous: bool = False) -> list[WaitPlace]:
-        """Places with one of these causes, the dearest first; copies that were asked not to wait
+        """Places with one of these causes, the costliest first; copies that were asked not to wait
         are told apart.
         """
         chosen = (

@@ -1,1 +1,1 @@
-"""``audit check``: what the source of a file proves by itself."""
+"""``audit check``: what the source of a file proves without a run."""

@@ -81,7 +81,7 @@ class Storage:
     within the file.
 
     ``shift`` is where a storage that is part of another one begins, and ``part`` its number of
-    elements (files before torch 1.6). ``raw`` are the bytes of one that stands in the pickle.
+    elements (files before torch 1.6). ``raw`` are the bytes of one that is in the pickle.
     """
 
     key: str

@@ -22,7 +22,7 @@ END_MAGIC, END64_MAGIC, LOCATOR_MAGIC = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x
 ENTRY_MAGIC, HEADER_MAGIC = b"PK\x01\x02", b"PK\x03\x04"
 
 FULL = 0xFFFFFFFF
-"""In the place of a number that stands in the extra field for 64 bits."""
+"""In the place of a number that is in the extra field for 64 bits."""
 EXTRA64 = 1
 """Tag of that extra field."""
 LATER, UTF8, LEVELS = 8, 0x800, 6
@@ -90,8 +90,7 @@ def records_of(
         raise Malformed("its records overlap")
     if places and places[0][0]:
         raise Malformed(
-            f"its first record begins at byte {places[0][0]}: something stands in front of the "
-            "archive"
+            f"its first record begins at byte {places[0][0]}: something is in front of the archive"
         )
     return records
 
@@ -115,8 +114,7 @@ def _end(file: IO[bytes], size: int) -> tuple[int, int, int]:
         end, told = _end64(file, end - LOCATOR.size, LOCATOR.unpack(locator)[2], told)
     if told[0] + told[1] != end:
         raise Malformed(
-            "its directory is not where it says: something stands in front of the archive or "
-            "inside it"
+            "its directory is not where it says: something is in front of the archive or inside it"
         )
     return told
 

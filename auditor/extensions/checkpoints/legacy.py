@@ -17,7 +17,7 @@ COUNT = 8
 """Bytes of the number of elements in front of each storage."""
 
 TAR_HEADER, TAR_SUM = 512, slice(148, 156)
-"""Bytes of the first block of a tar archive, and where in it its checksum stands in octal
+"""Bytes of the first block of a tar archive, and where in it its checksum is in octal
 (POSIX.1-1988, ustar).
 """
 

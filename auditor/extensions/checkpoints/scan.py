@@ -85,7 +85,7 @@ def scan(path: Path) -> Scan:
 
 
 def _misnamed(found: Scan) -> bool:
-    """torch.load and others go by this ending, whatever stands in the file."""
+    """torch.load and others go by this ending, whatever is in the file."""
     return found.path.endswith(".safetensors") and found.format != "safetensors"
 
 
@@ -216,7 +216,7 @@ def _check(container: Container, found: structure.Structure) -> None:
 
 
 def _reader(container: Container, stored: Stored) -> values.Read:
-    """Reads its storage, which stands in the file or in the pickle itself."""
+    """Reads its storage, which is in the file or in the pickle itself."""
     raw = stored.storage.raw
     if raw is not None:
         return lambda first, size: raw[first : first + size]

@@ -28,7 +28,7 @@ Say = Callable[[str], None]
 
 
 class TargetFailed(Exception):
-    """The target failed by itself: without the fault, or before it. The message is one sentence."""
+    """The target failed on its own: without the fault, or before it. The message is one sentence."""
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ class Tools:
         return await self._alone(ctx, [*words, *_after(args)], wait_s)
 
     async def findings(self, folder: Folder) -> Reply:
-        """The findings of an audit that was made before, dearest first, and the next commands."""
+        """The findings of an audit that was made before, costliest first, and the next commands."""
         place = self._inside(folder)
         return Reply("done", await self._report(place), MEANINGS[0], 0, folder=place)
 

@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _site_of(program: str) -> Path | None:
-    """Where another Python than ours finds torch: what stands in for one build's libraries has
+    """Where another Python than ours finds torch: what replaces one build's libraries has
     other layouts than the next one needs. None for our own Python, and for what is none.
     """
     found = shutil.which(program)

@@ -18,7 +18,7 @@ REPLACED = re.compile(
     r"lib(cudart|cublas|cublasLt|cudnn|cusolver|cusolverMg|cusparse|cusparseLt|cufft|curand|nccl|cupti|cufile|nvshmem_host)"
     r"([-.][0-9a-f]{8})?\.so[.\d]*\Z"
 )
-"""Libraries that the null device stands in for, also as wheels bring copies of them
+"""Libraries that the null device replaces, also as wheels bring copies of them
 (``libcudart.faf08d9a.so.13``).
 
 NVRTC and nvJitLink compile, and do that without a GPU: they stay."""
@@ -123,7 +123,7 @@ def _headers(site: Path, major: int) -> list[Path]:
 
 
 def libraries_beside(build: CudaBuild) -> list[Path]:
-    """NVIDIA's real libraries that the null device stands in for, where they are installed: their
+    """NVIDIA's real libraries that the null device replaces, where they are installed: their
     exports are read.
     """
     places = [

@@ -102,7 +102,7 @@ class Pages:
         costs, summary, text = (catalogue.reports(name) for name in ("costs", "summary", "text"))
         return _json(
             {
-                "gap": dearest(report),
+                "gap": costliest(report),
                 "findings": [
                     {
                         "key": finding.key,
@@ -272,12 +272,12 @@ def of(report: Report, finding: Finding) -> list[Stretch]:
     ]
 
 
-def dearest(report: Report) -> dict[str, Any] | None:
+def costliest(report: Report) -> dict[str, Any] | None:
     """The gap that the report marks in its step: what is said of it, and where it is. None where
     it marks none.
     """
     for origin, chart in _timelines(report):
-        told = catalogue.reports("lanes").dearest(chart, {})
+        told = catalogue.reports("lanes").costliest(chart, {})
         if told is not None and chart.gap is not None:
             return {"said": told.said, "at": [origin + chart.gap.start, chart.gap.length]}
     return None

@@ -268,7 +268,7 @@ class _Uses:
                 self._shown(file, node, name)
 
     def _shown(self, file: str, node: ast.AST, name: str) -> None:
-        """The counter stands in its own test, counts on, or decides when something is logged."""
+        """The counter is in its own test, counts on, or decides when something is logged."""
         if (
             self._in(file, node, self.turn.test)
             or self._in_a_log(file, node)

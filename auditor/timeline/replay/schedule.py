@@ -69,7 +69,7 @@ class Schedule:
     """Number of the boundary (two a step: its begin and its end), else -1."""
     thread: Ints
     own: Ints
-    """Time that the call takes by itself: without what it waited for, or a full queue."""
+    """Time that the call takes alone: without what it waited for, or a full queue."""
     before: Ints
     """The event of the same thread that ended last before this one began, -1 without."""
     after: Ints
@@ -248,7 +248,7 @@ def _busy_since(sources: Sources, call: Ints, start: Ints) -> Ints:
 def _own(
     sources: Sources, call: Ints, start: Ints, end: Ints, streams: Streams
 ) -> tuple[Ints, int]:
-    """What each call takes by itself, and how many launches a stream holds."""
+    """What each call takes alone, and how many launches a stream holds."""
     own, trace = end - start, sources.trace
     depth = streams.depth(start)
     launching = np.zeros(len(call), np.bool_)
@@ -320,7 +320,7 @@ class Waited:
     copy is done (the last piece is staged).
     """
     own: Ints
-    """What the call takes by itself; -1 for events that are no waits."""
+    """What the call takes alone; -1 for events that are no waits."""
 
 
 def waited_for(

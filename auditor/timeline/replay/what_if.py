@@ -71,7 +71,7 @@ class Replays:
 
     @cached_property
     def step_errors(self) -> list[float]:
-        """The same of each step by itself, from boundary to boundary on the host."""
+        """The same of each step alone, from boundary to boundary on the host."""
         said, seen = self.unchanged.boundaries, recorded(self.plan).boundaries
         return [
             (said[place + 1] - said[place]) / max(1, seen[place + 1] - seen[place]) - 1
@@ -206,7 +206,7 @@ class Edits:
     """What a replay changes of a schedule."""
 
     own: Ints
-    """What each call takes by itself."""
+    """What each call takes alone."""
     gap: Ints
     """The host's time before each event."""
     length: Ints

@@ -27,7 +27,7 @@ ONE_BY_ONE = frozenset(
 SUMS = frozenset({"mean", "sum", "nanmean", "nansum"})
 RESHAPED = frozenset("view reshape flatten squeeze ravel".split())
 MADE_FOR_IT = frozenset("unsqueeze getitem expand expand_as repeat broadcast_to".split())
-"""What gives a tensor another dimension on purpose, where it stands in the same line."""
+"""What gives a tensor another dimension on purpose, where it is in the same line."""
 
 
 NAMES = ("input", "target")

@@ -31,8 +31,8 @@ def at(*lines, us=100.0, looks=100, phase="dataset", where="step", via=""):
     return Seen(sites, phase, us, looks, where, via)
 
 
-def dearest(*seen, share=0.5):
-    found = Loading(Source({"train.py": TEXT}), {0: seen}).dearest(0, share)
+def costliest(*seen, share=0.5):
+    found = Loading(Source({"train.py": TEXT}), {0: seen}).costliest(0, share)
     return found and (found.site.line, round(found.share, 3))
 
 
@@ -70,7 +70,7 @@ def dearest(*seen, share=0.5):
     ],
 )
 def test_the_innermost_line_with_enough_of_the_time(seen, line):
-    assert dearest(*seen) == line
+    assert costliest(*seen) == line
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_the_innermost_line_with_enough_of_the_time(seen, line):
     ],
 )
 def test_loops_of_the_same_function_around_it(seen, loops):
-    found = Loading(Source({"train.py": TEXT}), {0: seen}).dearest(0, 0.6)
+    found = Loading(Source({"train.py": TEXT}), {0: seen}).costliest(0, 0.6)
     assert [site.line for site in found.loops] == loops
     assert {site.function for site in found.loops} <= {"Data.__getitem__"}
 
@@ -91,19 +91,19 @@ def test_loops_of_the_same_function_around_it(seen, loops):
 def test_a_loop_around_the_function_is_not_meant():
     text = "for each in data:\n    def fetched(i):\n        return opened(i)\n"
     seen = Seen((Site("train.py", 3, "fetched"),), "dataset", 10.0, 100)
-    assert Loading(Source({"train.py": text}), {0: (seen,)}).dearest(0, 0.5).loops == ()
+    assert Loading(Source({"train.py": text}), {0: (seen,)}).costliest(0, 0.5).loops == ()
 
 
 def test_the_share_asked_for():
     seen = at(6, us=49), at(11, us=51)
-    assert dearest(*seen, share=0.5) == (11, 0.51)
-    assert dearest(*seen, share=0.52) == (11, 1.0)  # of the function
-    assert dearest(*seen, share=0.51) == (11, 0.51)
+    assert costliest(*seen, share=0.5) == (11, 0.51)
+    assert costliest(*seen, share=0.52) == (11, 1.0)  # of the function
+    assert costliest(*seen, share=0.51) == (11, 0.51)
 
 
-def test_the_dear_lines_of_a_function():
+def test_the_costliest_lines_of_a_function():
     def found(*seen):
-        return Loading(Source({"train.py": TEXT}), {0: seen}).dearest(0, 0.5)
+        return Loading(Source({"train.py": TEXT}), {0: seen}).costliest(0, 0.5)
 
     one = found(at(6, us=45), at(10, us=20), at(11, us=35))
     assert (one.function, one.site.line, [each.line for each in one.inside]) == (
@@ -116,29 +116,29 @@ def test_the_dear_lines_of_a_function():
 
 
 def test_too_few_looks_say_nothing():
-    assert dearest(at(6, looks=LEAST_LOOKS)) == (6, 1.0)
-    assert dearest(at(6, looks=LEAST_LOOKS - 1)) is None
+    assert costliest(at(6, looks=LEAST_LOOKS)) == (6, 1.0)
+    assert costliest(at(6, looks=LEAST_LOOKS - 1)) is None
 
 
 def test_fewer_looks_do_where_each_stands_for_long():
     """C code that keeps the interpreter to itself is seen once, when it returns."""
-    assert dearest(at(6, us=LEAST_LATE_US, looks=LEAST_LATE)) == (6, 1.0)
-    assert dearest(at(6, us=LEAST_LATE_US - 1, looks=LEAST_LATE)) is None
-    assert dearest(at(6, us=LEAST_LATE_US, looks=LEAST_LATE - 1)) is None
+    assert costliest(at(6, us=LEAST_LATE_US, looks=LEAST_LATE)) == (6, 1.0)
+    assert costliest(at(6, us=LEAST_LATE_US - 1, looks=LEAST_LATE)) is None
+    assert costliest(at(6, us=LEAST_LATE_US, looks=LEAST_LATE - 1)) is None
 
 
 def test_workers_count_where_there_are_any_unless_indices_are_dear():
     worker = at(6, us=50, where="worker")
     waits, draws = at(us=60, phase="other"), at(11, us=40, phase="sampler")
-    assert dearest(worker, waits, draws) == (6, 1.0)
-    assert dearest(worker, waits, at(11, us=60, phase="sampler")) == (11, 0.5)
+    assert costliest(worker, waits, draws) == (6, 1.0)
+    assert costliest(worker, waits, at(11, us=60, phase="sampler")) == (11, 0.5)
     table = Loading(Source({}), {0: (waits, draws)})
     assert table.phase_share(0, "sampler") == 0.4 and table.phase_share(1, "sampler") == 0.0
 
 
 def test_what_it_calls_of_a_library_is_said_where_that_takes_the_time():
     def via(*seen):
-        return Loading(Source({}), {0: seen}).dearest(0, 0.5).via
+        return Loading(Source({}), {0: seen}).costliest(0, 0.5).via
 
     assert via(at(6, us=60, via="json:load"), at(6, us=40)) == "json:load"
     assert via(at(6, us=40, via="json:load"), at(6, us=60)) == ""
@@ -153,7 +153,7 @@ def test_rows_of_the_diagnostic_pass(seen):
     worker, waiting = table.seen[1]
     assert [site.line for site in worker.at] == [6, 2] and waiting.at == ()
     assert (worker.us, worker.looks, worker.where, worker.phase) == (9.0, 20, "worker", "dataset")
-    assert worker.via == "a:b" and table.dearest(1, 0.5).site.line == 2
+    assert worker.via == "a:b" and table.costliest(1, 0.5).site.line == 2
 
 
 def test_a_recording_from_before_there_were_stacks(seen):
@@ -183,5 +183,5 @@ def test_how_iterators_begin(seen):
     ],
 )
 def test_lines_that_led_to_it(seen, lines):
-    found = Loading(Source({"train.py": TEXT}), {0: seen}).dearest(0, 0.5)
+    found = Loading(Source({"train.py": TEXT}), {0: seen}).costliest(0, 0.5)
     assert [each.line for each in found.path] == lines

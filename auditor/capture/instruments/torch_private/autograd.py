@@ -18,7 +18,7 @@ from auditor.capture.instruments.torch_private.look_up import on_instances, priv
 # -- the engine ------------------------------------------------------------------------------------
 
 ENGINE: Final = "_engine_run_backward"
-"""The name of the Python function through which torch enters its engine, as it stands in call
+"""The name of the Python function through which torch enters its engine, as it is in call
 stacks. Without it: the user's line in a backward is that of the call of ``backward``, and reads
 inside the engine count as the user's."""
 

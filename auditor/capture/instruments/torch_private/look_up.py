@@ -1,4 +1,4 @@
-"""How a private name is found, and what stands in its place where this torch has none."""
+"""How a private name is found, and what takes its place where this torch has none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Missing(RuntimeError):
 
 
 class Absent:
-    """Stands in the place of a function, a class or a constant: :class:`Missing` whenever it is
+    """Takes the place of a function, a class or a constant: :class:`Missing` whenever it is
     used.
     """
 

@@ -85,7 +85,7 @@ COUNTER_READ: Final[CodeType | None] = getattr(_get_value, "__code__", None)
 Without it: None, so those count as reads of the step."""
 
 GET_VALUE: Final = "_get_value"
-"""Its name, as it stands in call stacks."""
+"""Its name, as it is in call stacks."""
 
 foreach_types: list[Any] | None = private("torch.utils._foreach_utils._foreach_supported_types")
 """Classes of tensors that clipping takes many at once. Without it: a rehearsal clips one by one,

@@ -25,7 +25,7 @@ _set_anomaly, _anomaly_on, _anomaly_checks_nan = (
     torch.is_anomaly_enabled,
     torch.is_anomaly_check_nan_enabled,
 )
-"""Torch's own, whatever stands in their place in the pass ``anomaly_off``."""
+"""Torch's own, whatever takes their place in the pass ``anomaly_off``."""
 
 
 class DebugModesProbe(Probe):

@@ -143,7 +143,7 @@ class DeviceCopiesProbe(Probe):
 
 
 def _indexes(made: Expression | None, target: torch.Tensor, source: torch.Tensor) -> bool:
-    """True if what is copied stands in brackets: then it goes to memory of its own, not into a part
+    """True if what is copied is in brackets: then it goes to memory of its own, not into a part
     of the tensor that is assigned to.
     """
     return (
