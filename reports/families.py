@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args
 
-from auditor.model import Report, Status, Verdict
+from auditor.model import Finding, Report, Severity, Status, Verdict
 
 STATUSES: tuple[Status, ...] = get_args(Status)
 
@@ -44,6 +44,11 @@ class Family:
 def family_of(code: str) -> str:
     """The letters of a rule's code: ``SYNC`` of ``SYNC001``."""
     return code.rstrip("0123456789") or code
+
+
+def is_untrue(finding: Finding) -> bool:
+    """True of an error of TRAIN: what the step learns matters before what it costs."""
+    return finding.severity is Severity.ERROR and family_of(finding.code) == "TRAIN"
 
 
 def families(report: Report) -> tuple[Family, ...]:

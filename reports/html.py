@@ -63,6 +63,7 @@ highest.
 _PATH = re.compile(r"[MLHVhvz\d .-]+")
 _EXCHANGES_LISTED = 100
 _RANKS_LISTED = 512
+_TRAINING_LISTED = 8
 
 
 class Html:
@@ -154,6 +155,9 @@ def _listed(report: Report, shown: Sequence[page.Shown]) -> dict[str, Any]:
     groups = finding_rows.groups(cards)
     return {
         "cards": cards,
+        "training": tuple(card for card in cards if families.is_untrue(card.finding)),
+        "training_title": families.FAMILIES["TRAIN"],
+        "listed": _TRAINING_LISTED,
         "groups": groups,
         "choices": finding_rows.choices(groups),
         "finding_order": finding_rows.order(cards),

@@ -15,7 +15,7 @@ from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
-from .rewriting import reshaped, rewritten, without_activation
+from .rewriting import of_logarithm, reshaped, rewritten, without_activation
 from .rows import RepairRow, TokenWeightsRow
 
 GradientsRow = RepairRow | TokenWeightsRow
@@ -32,6 +32,7 @@ TWICE = (
 )
 ANGLE = "Degrees between the step's gradient and the repaired one from which it is an error."
 FACTOR = "How many times longer or shorter the step's gradient is from which it is an error."
+CHANGES = "the loss is another one: training changes"
 LEAST = "Degrees below which nothing is reported, where the norm is right as well."
 SHARE = "How far the norm may be off for that, as a share of the repaired one."
 
@@ -173,11 +174,11 @@ def _column_edit(source: Source, site: Site, row: RepairRow) -> Edit | None:
     """Where the target is the second argument, and a last dimension of 1 is all that is wrong."""
     if f"{FUNCTIONAL}{row.function}" not in BROADCASTING or not row.second:
         return None
-    by = {1: "unsqueeze(-1)", -1: "squeeze(-1)"}.get(len(row.given) - len(row.other))
+    missing = len(row.given) - len(row.other)
     longer = max(row.given, row.other, key=len)
-    if by is None or longer[-1] != 1 or longer[:-1] != min(row.given, row.other, key=len):
+    if abs(missing) != 1 or longer[-1] != 1 or longer[:-1] != min(row.given, row.other, key=len):
         return None
-    return rewritten(source, site, row.function, by, "the loss is another one: training changes")
+    return rewritten(source, site, row.function, reshaped, CHANGES, index=int(missing < 0))
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,12 @@ class ActivationAppliedTwice(GradientRule):
     severity = Severity.WARNING
     since = "0.2"
     edits = (
-        Permit("rename_call", ("torch.softmax", f"{FUNCTIONAL}softmax"), value="log_softmax"),
+        Permit(
+            "rename_call",
+            ("torch.softmax", f"{FUNCTIONAL}softmax"),
+            value=r"log_softmax\(.*\)",
+            made=of_logarithm,
+        ),
         Permit("rename_call", TWICE, value=r"\w+\(.*\)", made=without_activation),
     )
 
@@ -234,14 +240,12 @@ class ActivationAppliedTwice(GradientRule):
 
 def _hints(source: Source, site: Site, row: RepairRow) -> Twice:
     made = row.site_of(row.made_at)
-    reason = "the loss is another one: training changes"
+    edit = None
     if f"{FUNCTIONAL}{row.function}" in TWICE:
-        edit = rewritten(source, site, row.function, "", reason)
-    elif row.activation and made is not None and re.search(SOFTMAX, made.text):
-        reason = f"{reason}, and so does what else reads these probabilities"
-        edit = Edit(made, "rename_call", row.activation, value="log_softmax", reason=reason)
-    else:
-        edit = None
+        edit = rewritten(source, site, row.function, without_activation, CHANGES)
+    elif row.activation == "softmax" and made is not None and re.search(SOFTMAX, made.text):
+        reason = f"{CHANGES}, and so does what else reads these probabilities"
+        edit = rewritten(source, made, row.activation, of_logarithm, reason)
     return Twice(row.function, row.activation, edit)
 
 
@@ -310,6 +314,12 @@ class Padding:
     value: int | None = None
 
 
+def _the_same(values: Iterable[int | None]) -> int | None:
+    """The one value that they all are: what is padding in one batch may be a target in another."""
+    known = set(values)
+    return known.pop() if len(known) == 1 else None
+
+
 @dataclass(frozen=True)
 class PaddingTrained(GradientRule):
     """The loss counts padding among its targets."""
@@ -345,7 +355,7 @@ class PaddingTrained(GradientRule):
                     *loss_facts(row),
                     ("share of padding", f"{row.padded / row.targets:.0%}"),
                 ),
-                hints=Padding(row.function, row.value),
+                hints=Padding(row.function, _the_same(each.value for each in rows)),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:

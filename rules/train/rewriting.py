@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from auditor.evidence.source.files import Source, name_of, span_of, the_only
 from auditor.model import Edit, Site
+from auditor.permit import Texts
 
 COLUMNS = ("unsqueeze(-1)", "squeeze(-1)")
 """What gives a target the shape of the model's output."""
@@ -29,34 +30,51 @@ def without_activation(tree: ast.Module | None, call: ast.Call | None) -> Collec
         return ()
     if name_of(inner.func) not in ("softmax", "sigmoid") or _is_kept(inner):
         return ()
-    if isinstance(inner.func, ast.Attribute) and not _is_module(inner.func.value):
-        given: ast.expr | None = inner.func.value
-    else:
+    own = inner.func.value if isinstance(inner.func, ast.Attribute) else None
+    if own is None or _is_module(own):
         given = inner.args[0] if inner.args else None
+    else:
+        given = own if all(map(_is_number, inner.args)) else None  # not ``self.softmax(out)``
     return () if given is None else (_written(call, 0, ast.unparse(given)),)
 
 
-def rewritten(source: Source, site: Site, function: str, value: str, reason: str) -> Edit | None:
-    """The edit that writes a loss of the site's line in one of these forms: that which ends the
-    changed argument with ``value``, or the only one.
+def of_logarithm(tree: ast.Module | None, call: ast.Call | None) -> Collection[str]:
+    """``torch.softmax(out, 1)`` as ``log_softmax(out, 1)``."""
+    if call is None or not call.args or _is_kept(call):
+        return ()
+    return (_written(call, 0, ast.unparse(call.args[0]), "log_softmax"),)
+
+
+def rewritten(
+    source: Source, site: Site, function: str, forms: Texts, reason: str, *, index: int = 0
+) -> Edit | None:
+    """The edit that writes the one call of ``function`` on the site's line in one of its ``forms``.
+
+    None where part of it stands on another line, or in other words than ``ast`` gives it: ``audit
+    fix`` holds what an edit writes against the text of the line.
     """
     call = the_only(each for each in source.calls_at(site) if name_of(each.func) == function)
-    if call is None:
+    texts = () if call is None else tuple(forms(ast.Module([], []), call))
+    if call is None or len(texts) <= index:
         return None
-    forms = without_activation(None, call) if not value else reshaped(None, call)
-    index = COLUMNS.index(value) if value else 0
-    if len(forms) <= index:
+    line = _packed(site.text)
+    given = [*call.args, *(each.value for each in call.keywords)]
+    if not all(_packed(ast.unparse(each)) in line for each in given):
         return None
     return Edit(
-        site, "rename_call", function, value=tuple(forms)[index], reason=reason, span=span_of(call)
+        site, "rename_call", function, value=texts[index], reason=reason, span=span_of(call)
     )
 
 
-def _written(call: ast.Call, index: int, argument: str) -> str:
+def _packed(text: str) -> str:
+    return "".join(text.split())
+
+
+def _written(call: ast.Call, index: int, argument: str, name: str = "") -> str:
     texts = [ast.unparse(each) for each in call.args]
     texts[index] = argument
     texts += [f"{each.arg}={ast.unparse(each.value)}" for each in call.keywords]
-    return f"{name_of(call.func)}({', '.join(texts)})"
+    return f"{name or name_of(call.func)}({', '.join(texts)})"
 
 
 def _is_kept(call: ast.Call) -> bool:
@@ -67,6 +85,10 @@ def _is_kept(call: ast.Call) -> bool:
         or (isinstance(each, ast.Constant) and isinstance(each.value, str))
         for each in given
     )
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node.operand if isinstance(node, ast.UnaryOp) else node, ast.Constant)
 
 
 def _is_module(node: ast.expr) -> bool:

@@ -33,7 +33,10 @@ NUMBERS = (
     "steps",
 )
 KEPT = pytest.StashKey[dict[str, list[dict[str, Any]]]]()
-LIVE = ("test_rules.py", "test_said.py", "test_compile_patches.py", "test_moved_waits.py")
+LIVE = (
+    *("test_rules.py", "test_said.py", "test_compile_patches.py", "test_moved_waits.py"),
+    "test_train_patched.py",
+)
 """Tests that run programs, whose times differ, or have their own file."""
 
 

@@ -24,6 +24,11 @@ MOST = 400
 
 DEVICES = ("cpu", "cuda")
 
+HOLDING = (torch.Tensor, tuple, list, dict)
+"""What a result is that may hold tensors."""
+
+HOOKING = frozenset({"register_hook", "retain_grad"})
+
 
 @dataclass(slots=True, eq=False)
 class Call:
@@ -108,6 +113,9 @@ class FunctionTape(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
+        kept = type(result) is not torch.Size and isinstance(result, HOLDING)
+        if not (kept and torch.is_grad_enabled()) and getattr(func, "__name__", "") not in HOOKING:
+            return result  # most calls of a step: sizes, and what the optimizer does
         idle = not self.live or self.paused or not self._context.in_step
         if LOOKING.depth or idle or os.getpid() != self._process:
             return result
@@ -120,7 +128,7 @@ class FunctionTape(TorchFunctionMode):
 
     def _keep(self, func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> None:
         name = plain_name(func)
-        if name in ("register_hook", "retain_grad"):
+        if name in HOOKING:
             self.hooked = True
         results = tuple(tensors_in((result,)))
         if not results or not torch.is_grad_enabled():

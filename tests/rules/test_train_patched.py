@@ -1,0 +1,85 @@
+"""Programs that a patch of TRAIN001, TRAIN002 or TRAIN004 was applied to have no finding."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+from auditor.rules.train.losses import ActivationAppliedTwice, PaddingTrained, SilentBroadcast
+
+from auditor.patch import apply_edits
+from auditor.permit import outside
+from tests.inprocess import judge
+from tests.rules.test_rules import load
+
+COLUMN_TARGET = """
+import torch
+from torch.nn import functional as F
+
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 1)
+
+def step():
+    x = torch.randn(16, 4)
+    model.zero_grad()
+    F.mse_loss(model(x), x.sum(1)).backward()
+"""
+SHARES = """
+import torch
+from torch.nn import functional as F
+
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 5)
+
+def step():
+    x = torch.randn(16, 4)
+    model.zero_grad()
+    F.cross_entropy(model(x).softmax(-1), (x.sum(1) > 0).long()).backward()
+"""
+NO_LOGARITHM = SHARES.replace("cross_entropy", "nll_loss").replace(
+    "model(x).softmax(-1)", "F.softmax(model(x), dim=-1)"
+)
+PADDED_TOKENS = """
+import torch
+from torch.nn import functional as F
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Embedding(9, 8), torch.nn.Linear(8, 9))
+
+def step():
+    tokens = torch.randint(1, 8, (4, 12))
+    for row, length in enumerate((12, 3, 6, 2)):
+        tokens[row, length:] = 8
+    pad_mask = tokens == 8
+    model.zero_grad()
+    F.cross_entropy(
+        model(tokens).transpose(1, 2),
+        tokens,
+    ).backward()
+    return pad_mask
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (SilentBroadcast, COLUMN_TARGET),
+        (ActivationAppliedTwice, SHARES),
+        (ActivationAppliedTwice, NO_LOGARITHM),
+        (PaddingTrained, PADDED_TOKENS),
+    ],
+    ids=["column", "softmax", "logarithm", "padding"],
+)
+def test_a_patched_program_has_no_finding(tmp_path, rule, text):
+    def found(text, name):
+        file = tmp_path / f"{name}.py"
+        file.write_text(text)
+        make = functools.partial(lambda path: load(path).step, file)
+        findings, (verdict,) = judge(tmp_path / name, make, (rule,), roots=[file], steps=4)
+        assert verdict.status == ("found" if findings else "clean")
+        return findings
+
+    (before,) = found(text, "broken")
+    edits = list(before.remedy.edits)
+    assert edits and outside(rule.edits, edits) is None
+    assert found(apply_edits(text.encode(), edits).decode(), "patched") == []

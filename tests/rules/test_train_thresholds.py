@@ -1,0 +1,129 @@
+"""TRAIN001 to TRAIN004 at both sides of their thresholds."""
+
+from __future__ import annotations
+
+import pytest
+from auditor.rules.train.losses import (
+    ActivationAppliedTwice,
+    MicroBatchesWeighedAlike,
+    PaddingTrained,
+    SilentBroadcast,
+)
+from auditor.rules.train.rows import RepairRow, TokenWeightsRow
+
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.files import Source
+from auditor.model import Severity, Site
+from tests.rules.asking import ask, rows
+
+SITE = Site("t.py", 3, "step", "loss_of(out, y).backward()")
+OTHER = Site("t.py", 7, "step", "other_of(out, y).backward()")
+RULES = {
+    "broadcast": SilentBroadcast,
+    "activation": ActivationAppliedTwice,
+    "padding": PaddingTrained,
+    "tokens": MicroBatchesWeighedAlike,
+}
+FACTS = {
+    "broadcast": {"function": "mse_loss", "given": [16, 1], "other": [16], "second": True},
+    "activation": {"function": "cross_entropy", "activation": "softmax"},
+    "padding": {"function": "cross_entropy", "padded": 3, "targets": 12, "by": "mask"},
+}
+
+
+def row(kind, angle=0.0, ratio=1.0, *, over="parameters", step=0, at=0):
+    numbers = {"angle": angle, "ratio": ratio, "over": over, "step": step, "at": at}
+    if kind == "tokens":
+        return TokenWeightsRow(**numbers, tokens=[12, 3], function="cross_entropy")
+    return RepairRow(**numbers, defect=kind, loss=1.0, repaired=2.0, **FACTS[kind])
+
+
+def found(kind, *given, **knobs):
+    """What the rule of a kind says of rows; of no program, so that there is no patch."""
+    source = () if kind in ("padding", "tokens") else (Source({}),)
+    tables = rows(*given, sites=(SITE, OTHER)), Machine(), *source
+    return list(ask(RULES[kind](**knobs), *tables))
+
+
+@pytest.mark.parametrize("kind", RULES)
+@pytest.mark.parametrize(
+    ("angle", "ratio", "number"),
+    [
+        (0.99, 1.019, 0),
+        (0.99, 0.981, 0),
+        (1.0, 1.0, 1),
+        (0.0, 1.02, 1),
+        (0.0, 0.98, 1),
+    ],
+)
+def test_gradients_that_are_the_same_are_no_finding(kind, angle, ratio, number):
+    assert len(found(kind, row(kind, angle, ratio))) == number
+
+
+@pytest.mark.parametrize("kind", RULES)
+@pytest.mark.parametrize(
+    ("angle", "ratio", "severity"),
+    [
+        (30.0, 1.0, None),
+        (30.1, 1.0, Severity.ERROR),
+        (10.0, 2.0, None),
+        (10.0, 2.01, Severity.ERROR),
+        (10.0, 0.5, None),
+        (10.0, 0.49, Severity.ERROR),
+    ],
+)
+def test_gradients_that_are_far_apart_are_an_error(kind, angle, ratio, severity):
+    (finding,) = found(kind, row(kind, angle, ratio))
+    assert finding.severity is severity
+    assert RULES[kind].severity is Severity.WARNING
+
+
+@pytest.mark.parametrize("kind", RULES)
+def test_every_knob_can_be_set(kind):
+    far = row(kind, 20.0, 1.5)
+    assert found(kind, far)[0].severity is None
+    assert found(kind, far, angle=19.0)[0].severity is Severity.ERROR
+    assert found(kind, far, factor=1.4)[0].severity is Severity.ERROR
+    assert found(kind, far, least_angle=21.0, least_share=0.51) == []
+    assert len(found(kind, far, least_angle=21.0, least_share=0.49)) == 1
+
+
+@pytest.mark.parametrize("kind", RULES)
+def test_most_of_the_rows_of_a_line_decide(kind):
+    far, near = row(kind, 40.0), row(kind, 40.0, step=1)
+    same = [row(kind, step=step) for step in (1, 2)]
+    assert found(kind, far, *same) == found(kind, far, same[0]) == []
+    assert len(found(kind, far, near, same[1])) == 1
+    (finding,) = found(kind, far, row(kind, 10.0, step=1))
+    assert (finding.severity, finding.steps) == (None, 2)
+
+
+@pytest.mark.parametrize("kind", RULES)
+def test_lines_are_findings_of_their_own(kind):
+    one, two = found(kind, row(kind, 10.0), row(kind, 10.0), row(kind, 40.0, at=1))
+    assert (one.site, one.per_step, one.severity) == (SITE, 2, None)
+    assert (two.site, two.per_step, two.severity) == (OTHER, 1, Severity.ERROR)
+
+
+@pytest.mark.parametrize("kind", RULES)
+def test_the_numbers_shown_are_those_of_parameters_and_in_the_middle(kind):
+    given = [row(kind, angle) for angle in (25.0, 11.0, 12.0)]
+    (finding,) = found(kind, *given, row(kind, 5.0, over="outputs"))
+    assert finding.facts[0][1] == "12 degrees" and finding.facts[2][1] == "parameters"
+    (finding,) = found(kind, row(kind, 5.0, over="outputs"))
+    assert finding.facts[2][1] == "the model's outputs"
+
+
+@pytest.mark.parametrize(
+    ("angle", "ratio", "knobs", "severity"),
+    [
+        (4.9, 1.09, {}, Severity.NOTE),
+        (5.0, 1.0, {}, None),
+        (4.9, 1.1, {}, None),
+        (4.9, 0.89, {}, None),
+        (4.9, 1.0, {"note_below": 4.9}, None),
+    ],
+)
+def test_micro_batches_that_are_nearly_even_are_a_note(angle, ratio, knobs, severity):
+    (finding,) = found("tokens", row("tokens", angle, ratio), **knobs)
+    assert finding.severity is severity
