@@ -8,12 +8,13 @@ import contextlib
 import ctypes
 import dis
 import functools
+import gc
 import itertools
 import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from types import CodeType, FrameType
 from typing import NamedTuple
 
@@ -147,17 +148,18 @@ class StackSampler:
         if watched is None:
             return None
         door, thread, key, since_ns = watched
-        top = sys._current_frames().get(thread)
-        frames = _chain(top)
+        with _no_collection():
+            top = sys._current_frames().get(thread)
+            frames = _chain(top)
         since_ns, now_ns = max(since_ns, self._looked_ns), time.perf_counter_ns()
         inside = list(itertools.takewhile(lambda each: each is not door, frames))
         if len(inside) == len(frames):
             return None
         self._looked_ns = now_ns
         met = [(each, line_of(each), each.f_lasti) for each in inside]
-        if sys._current_frames().get(thread) is not top or any(
-            each.f_lasti != at for each, _, at in met
-        ):
+        with _no_collection():
+            now = sys._current_frames().get(thread)
+        if now is not top or any(each.f_lasti != at for each, _, at in met):
             return None
         places = tuple((each.f_code, line, at) for each, line, at in met)
         return Met(key, since_ns, now_ns, places)
@@ -184,6 +186,22 @@ class Met(NamedTuple):
     since_ns: int
     now_ns: int
     places: tuple[tuple[CodeType, int, int], ...]
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Python before 3.12 may collect garbage wherever an object is made, also while frames of another
+    thread are listed: what is collected runs code, threads take turns, a frame that is being read
+    ends, and the process crashes (python/cpython#106883).
+    """
+    collects = sys.version_info < (3, 12) and gc.isenabled()
+    if collects:
+        gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _chain(top: FrameType | None) -> list[FrameType]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dis
+import gc
 import sys
 import threading
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -219,3 +221,32 @@ def test_time_in_a_loop_of_pixels_goes_to_its_lines() -> None:
     seen = [stack[-1] for _, stack in sampler.taken() if stack]
     sampler.rest()
     assert seen and all(first <= line <= first + 9 for _, line in seen)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_nothing_is_collected_while_frames_are_listed(
+    monkeypatch: pytest.MonkeyPatch, enabled: bool
+) -> None:
+    states: set[bool] = set()
+    frames = sys._current_frames
+
+    def listed() -> Any:
+        states.add(gc.isenabled())
+        return frames()
+
+    monkeypatch.setattr(sys, "_current_frames", listed)
+    was = gc.isenabled()
+    sampler = StackSampler()
+    try:
+        (gc.enable if enabled else gc.disable)()
+        sampler.begin("key")
+        until = time.perf_counter() + 5
+        while not states and time.perf_counter() < until:
+            time.sleep(0.001)
+        sampler.end()
+        sampler.rest()
+        after = gc.isenabled()
+    finally:
+        (gc.enable if was else gc.disable)()
+    assert states == {enabled and sys.version_info >= (3, 12)}
+    assert after is enabled
