@@ -77,7 +77,7 @@ def times_of(times):
     return round(sum(each.calls for each in times.kernels))
 
 
-def test_loops_come_dearest_first():
+def test_loops_come_costliest_first():
     def run(cycle, ns, repeats=5, start=0):
         return SimpleNamespace(
             cycle=(cycle,), parent="", ns=ns, repeats=repeats, start=start, first=0

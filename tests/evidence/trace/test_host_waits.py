@@ -82,7 +82,7 @@ def test_a_place_that_is_only_a_function(change, where):
     assert replace(PLACE, **change).where == where
 
 
-def test_places_by_cause_the_dearest_first():
+def test_places_by_cause_the_costliest_first():
     cheap, dear = replace(PLACE, won_us=1.0), replace(PLACE, won_us=9.0, cause="copy")
     later, other = replace(PLACE, asynchronous=True), replace(PLACE, cause="scalar")
     table = TraceWaits(places=(cheap, dear, later, other))

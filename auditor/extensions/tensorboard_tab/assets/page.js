@@ -8,7 +8,7 @@
   const chosen = () => new URLSearchParams(location.hash.slice(1));
   const go = (run, view, more = {}) => { location.hash = new URLSearchParams({run, view, ...more}); };
 
-  // A report is told which of its findings have slices or gaps in the trace beside it, and whether its dearest gap is there;
+  // A report is told which of its findings have slices or gaps in the trace beside it, and whether its costliest gap is there;
   // it may then ask for one to be shown.
   const tell = async (run, frame) => {
     const reply = await fetch(`findings?${new URLSearchParams({run})}`);

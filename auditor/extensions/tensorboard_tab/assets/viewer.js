@@ -150,7 +150,7 @@
     if (marked.length) {
       const item = make("li", items);
       item.dataset.gap = "";
-      make("b", item, "Dearest gap");
+      make("b", item, "Costliest gap");
       told(make("small", item), gap.said);
       showing(view, item, "gap", marked, "");
     }
