@@ -5,8 +5,8 @@ inside the command that needs them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,6 +17,8 @@ from auditor.extensions import extension
 if TYPE_CHECKING:
     from auditor.rule import Rule
 
+_F = TypeVar("_F", bound=Callable[..., Any])
+
 DEBUG = click.option("--debug", is_flag=True, help="Show tracebacks of the auditor itself.")
 MODULE = click.option(
     "-m",
@@ -24,6 +26,20 @@ MODULE = click.option(
     is_flag=True,
     help="TARGET is a module that runs as a program, as with python -m.",
 )
+
+
+def _format(*names: str) -> Callable[[_F], _F]:
+    """The option for the format of the result; the first is the default."""
+    return click.option(
+        "--format",
+        "form",
+        type=click.Choice(names),
+        default=names[0],
+        show_default=True,
+        help="Format of the result.",
+    )
+
+
 ALLOW_BROKEN_RULES = click.option(
     "--allow-broken-rules",
     is_flag=True,
@@ -159,14 +175,7 @@ def drill(**options: Any) -> None:
     show_default=True,
     help="Seconds to spend: no re-run begins that is not expected to end in time.",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["terminal", "json"]),
-    default="terminal",
-    show_default=True,
-    help="Format of the result.",
-)
+@_format("terminal", "json")
 @click.option("--out", type=click.Path(), metavar="FILE", help="Also write it to this file.")
 @click.option("--quiet", is_flag=True, help="No progress, no advice.")
 @DEBUG
@@ -223,14 +232,7 @@ def view(**options: Any) -> None:
 @click.command(
     cls=PlainCommand, short_help="Say what can be looked at here, and what adds the rest."
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["terminal", "json"]),
-    default="terminal",
-    show_default=True,
-    help="Format of the result.",
-)
+@_format("terminal", "json")
 @click.option(
     "--clean",
     is_flag=True,
@@ -259,14 +261,7 @@ def doctor(form: str, clean: bool, debug: bool) -> None:
     show_default=True,
     help="Exit code 1 where something so severe is found.",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "sarif"]),
-    default="text",
-    show_default=True,
-    help="Format of the result.",
-)
+@_format("text", "sarif")
 @DEBUG
 def check(debug: bool, **options: Any) -> None:
     """Look at Python files, and at those in folders, without running them: what their source alone

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from auditor.model import Severity
-from auditor.syntax.index import LOOPS, Index, index_of
+from auditor.syntax.index import LOOPS, Index
 
 
 class Proof(NamedTuple):
@@ -76,8 +76,7 @@ class Source:
 
 def proofs(text: str) -> list[Proof]:
     """All that a file's text proves, in the order of its lines. Raises ``SyntaxError``."""
-    ast.parse(text)
-    source = Source(index_of(text))
+    source = Source(Index(ast.parse(text)))
     found = (each for look in LOOKS for each in look(source))
     return sorted(found, key=lambda each: (each.line, each.column, each.code))
 

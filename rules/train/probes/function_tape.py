@@ -5,9 +5,8 @@ more.
 from __future__ import annotations
 
 import os
-import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -16,6 +15,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from auditor.capture.instruments.monkeypatch import LOOKING
+from auditor.capture.instruments.plain_tensor import tensors
 from auditor.capture.instruments.torch_private.tensors import version_of
 from auditor.capture.probes.base import Context
 
@@ -130,11 +130,11 @@ class FunctionTape(TorchFunctionMode):
         name = plain_name(func)
         if name in HOOKING:
             self.hooked = True
-        results = tuple(tensors_in((result,)))
+        results = tuple(tensors((result,)))
         if not results or not torch.is_grad_enabled():
             return
         self._count += 1
-        given = tuple(tensors_in((args, kwargs)))
+        given = tuple(tensors((args, kwargs)))
         placed = self._wanted.placed(name, given)
         frame, via = (
             self._context.frames.user_frame()
@@ -201,15 +201,6 @@ def version(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else version_of(tensor)
 
 
-def tensors_in(values: Any, depth: int = 3) -> Iterator[torch.Tensor]:
-    """Tensors in nested lists, tuples and dictionaries."""
-    for value in values.values() if isinstance(values, dict) else values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif depth and isinstance(value, (list, tuple, dict)):
-            yield from tensors_in(value, depth - 1)
-
-
 def replaced(value: Any, by: Callable[[torch.Tensor], Any], depth: int = 4) -> Any:
     """The same value with other tensors in it."""
     if isinstance(value, torch.Tensor):
@@ -227,13 +218,3 @@ def _autocast() -> tuple[tuple[str, torch.dtype], ...]:
         for device in DEVICES
         if torch.is_autocast_enabled(device)
     )
-
-
-def user_frames(context: Context, most: int = 3) -> Iterator[Any]:
-    """The user's innermost frames."""
-    frame, seen = sys._getframe(1), 0
-    while frame is not None and seen < most:
-        if context.frames.is_user(frame.f_code.co_filename):
-            seen += 1
-            yield frame
-        frame = frame.f_back  # type: ignore[assignment]

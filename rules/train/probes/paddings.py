@@ -4,10 +4,12 @@ out.
 
 from __future__ import annotations
 
-import inspect
+import sys
 from collections import UserDict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
+from types import FrameType
 from typing import Any
 
 import torch
@@ -15,7 +17,7 @@ import torch
 from auditor.capture.instruments.object_search import frame_locals
 from auditor.capture.probes.base import Context
 
-from .function_tape import Call, user_frames
+from .function_tape import Call
 from .second_gradient import Change
 
 NAMES = frozenset({"cross_entropy", "nll_loss"})
@@ -23,6 +25,9 @@ MASKS = ("attention_mask", "padding_mask", "pad_mask", "mask")
 LENGTHS = ("lengths", "lens", "seq_lens", "seq_lengths", "lengths_", "length", "num_tokens")
 HELD = 256
 """Variables of a frame that are looked at."""
+
+NEAR = 3
+"""The user's frames around the loss that are looked at."""
 
 IGNORED = -100
 """What torch leaves out by default."""
@@ -42,7 +47,7 @@ def beside(context: Context) -> list[Beside]:
     batch.
     """
     found: list[Beside] = []
-    for frame in user_frames(context):
+    for frame in context.frames.user_frames(sys._getframe(1), NEAR):
         for name, value in _variables(frame):
             inner = (
                 list(value.items())[:HELD]
@@ -55,13 +60,8 @@ def beside(context: Context) -> list[Beside]:
     return found
 
 
-def _variables(frame: Any) -> Iterator[tuple[str, Any]]:
-    """Of a function its own ones. Those of a module are its globals: to ask its frame for locals
-    and to empty the answer would empty the module (before Python 3.13).
-    """
-    is_function = frame.f_code.co_flags & inspect.CO_OPTIMIZED
-    held = frame_locals(frame) if is_function else dict(frame.f_globals)
-    return iter(list(held.items())[:HELD])
+def _variables(frame: FrameType) -> Iterator[tuple[str, Any]]:
+    return islice(frame_locals(frame).items(), HELD)
 
 
 def _named(name: str, tensor: torch.Tensor) -> Iterator[Beside]:

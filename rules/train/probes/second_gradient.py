@@ -17,9 +17,10 @@ from typing import Any
 import torch
 
 from auditor.capture.instruments.autograd_graph import Walk
+from auditor.capture.instruments.plain_tensor import tensors
 from auditor.capture.instruments.torch_private.tensors import has_hooks
 
-from .function_tape import Call, FunctionTape, replaced, tensors_in, version
+from .function_tape import Call, FunctionTape, replaced, version
 
 CLOSE = 1e-4
 """How far the repeated loss may be from the program's, as a share: operators that are not
@@ -184,7 +185,7 @@ def repeat(tail: Tail, changes: dict[int, Change]) -> Repeated:
             if id(tensor) not in held and version(tensor) != before:
                 raise NotRepeated("something was written over")
         made = _called(call, changes.get(call.number), now)
-        for old, each in zip(call.results, tensors_in((made,)), strict=False):
+        for old, each in zip(call.results, tensors((made,)), strict=False):
             held[id(old)] = each
     loss = held[id(tail.loss)]
     if loss.numel() != 1 or not loss.requires_grad:
