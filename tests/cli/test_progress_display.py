@@ -269,3 +269,20 @@ def test_a_hanging_step_is_given_up_while_the_others_can_be_run_again(
         pace.read(f"quiet {step + 1} 50")
     time.now += waited
     assert pace.hangs(left) is hangs
+
+
+def test_a_bar_says_so_too_where_no_step_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    class Drawn:
+        def add_task(self, *_: Any, **__: Any) -> int:
+            return 1
+
+        def update(self, task: int, **what: Any) -> None:
+            said.append(what["description"])
+
+    bar = shown.Bar(Drawn())
+    bar("quiet", 1, 30)
+    monkeypatch.setattr(bar._estimate, "_now", lambda: bar._estimate._seen + 60.0)
+    bar.tick()
+    assert said[-1].endswith("no step for about 60 s")

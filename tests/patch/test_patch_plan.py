@@ -7,6 +7,7 @@ import stat
 
 import pytest
 
+from auditor.model import Edit, Site
 from auditor.patch import PatchedFile, Plan, Refused, plan, write
 
 LOADER = b"import x\nd = DataLoader(ds)\nempty_cache()\n"
@@ -142,3 +143,12 @@ def test_a_failed_write_leaves_the_file_and_no_rubbish(wanted, root, monkeypatch
         write(made, root)
     assert (root / "step.py").read_bytes() == STEP
     assert sorted(os.listdir(root)) == ["data", "step.py"]
+
+
+@pytest.mark.parametrize(("file", "refused"), [("In[2]", True), ("In[2].py", False)])
+def test_a_notebooks_cell_is_no_file_to_patch(file: str, refused: bool) -> None:
+    source = b"import torch\ntorch.autograd.set_detect_anomaly(True)\n"
+    call = "torch.autograd.set_detect_anomaly"
+    wanted = Edit(Site(file, 2, "", ""), "drop_statement", call)
+    made = plan([wanted], lambda _: source)
+    assert bool(made.refused) is refused and bool(made.files) is not refused

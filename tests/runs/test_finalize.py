@@ -57,3 +57,18 @@ def test_only_a_run_that_ran_out_of_time_says_so(tmp_path: Path) -> None:
     recorded(tmp_path, ("compile", 15e6))
     assert "torch.compile" not in said(tmp_path, "interrupted", 20.0)
     assert finalize.compiled_for(Recording(tmp_path), 31.0) == ""
+
+
+def test_where_it_hung_names_no_frame_of_ours(tmp_path: Path) -> None:
+    root = Path(finalize.__file__).resolve().parents[2]
+    frames = [
+        f'  File "{root / "rules/dist/probes/collectives.py"}", line 109 in counted',
+        f'  File "{root / "auditor/capture/child.py"}", line 1 in main',
+        f'  File "{tmp_path / "rules/train.py"}", line 9 in exchange',
+    ]
+    recorded(tmp_path)
+    (tmp_path / finalize.STACKS_FILE).write_text("\n".join(frames))
+    plan = Plan("t:s", (), 1, 0, "cpu", str(tmp_path), ())
+    child = SimpleNamespace(unwritten="", left=[], output=b"", seconds=1.0)
+    error = finalize.seal(plan, "timeout", child).manifest["error"]  # type: ignore[arg-type]
+    assert error["traceback"].strip() == frames[2].strip()

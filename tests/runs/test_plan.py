@@ -122,3 +122,9 @@ def test_a_plan_survives_the_process_seam(purpose: Purpose) -> None:
 def test_the_value_pass_has_what_the_others_leave(steps: int, expected: dict[str, int]) -> None:
     wanted = {"loud": 12, "leaner": 5, "numbers": 3, "values": 38}
     assert Fit(steps).share_out(2, wanted) == expected
+
+
+@pytest.mark.parametrize("steps", range(18, 40, 3))
+def test_a_median_comes_before_the_second_gradient(steps: int) -> None:
+    shared = Fit(steps).share_out(5, {**WANTED, "numbers": 3, "gradients": 2})
+    assert shared["quiet"] >= 3 or "gradients" not in shared

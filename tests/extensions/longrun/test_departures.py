@@ -19,6 +19,7 @@ from auditor.extensions.longrun.observer import (
     SIGMA,
     STEP_TIME,
     Course,
+    Growth,
     Observer,
     Samples,
     Threshold,
@@ -332,3 +333,12 @@ def test_who_asks_gets_a_look_at_once_and_nobody_pays_for_it():
     assert rota.depart("step time", "slow", 103.0), (
         "the look that was asked for was none for a departure"
     )
+
+
+@pytest.mark.parametrize(("told_mib", "again"), [(100, True), (200, False)])
+def test_growth_that_was_told_is_told_again_when_it_has_doubled(told_mib, again):
+    samples = Samples()
+    samples.was_told(Growth(told_mib * MIB, 60.0, 0.0))
+    for number, value in enumerate(rising(101, 3 * MIB, noise=MIB)):
+        samples.add(value, 5.0 * number)
+    assert (samples.grown() is not None) is again

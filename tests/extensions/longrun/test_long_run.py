@@ -155,6 +155,7 @@ def test_slower_steps_begin_a_look(tmp_path, unjudged, often, monkeypatch):
         for number in range(100):
             now[0] += 0.01 if number < 60 else 0.02
             step()
+    assert seen._observer.beats.times.n > 60, "each step's time is kept, not that of a beat's last"
     (told,) = rows(tmp_path / "out", "step time")
     assert told["before"] == pytest.approx(0.01) and told["now"] == pytest.approx(0.02)
     assert told["step"] == 68

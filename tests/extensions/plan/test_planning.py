@@ -47,6 +47,7 @@ def test_the_largest_batch_is_rehearsed():
 def test_each_change_is_a_row_with_a_larger_batch_where_it_saves():
     result = planned(formula(linear))
     told = rows(result)
+    assert list(told)[:4] == [AS_IT_IS, "batch x2", "batch x4", changes.CHECKPOINTED]
     assert told[changes.CHECKPOINTED].largest["T4"].batch == 720
     assert told[changes.TOGETHER].largest["T4"].batch == 1208
     assert told[changes.ONE_BY_ONE].why == "the peak is not in the optimizer's step"
