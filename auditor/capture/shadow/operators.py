@@ -21,6 +21,7 @@ from auditor.capture.instruments.torch_private.dispatch import (
 from auditor.capture.shadow.copies import copied
 from auditor.capture.shadow.crossing import Ran
 from auditor.capture.shadow.current import CPU, HERE, PLAYING, Current, caller, refuse, tell
+from auditor.capture.shadow.dropout import PLAYED
 from auditor.capture.shadow.halves import in_float32, slow_dtype, through_float32
 from auditor.capture.shadow.streams import current_stream
 from auditor.capture.shadow.tensor import Rooms, ShadowTensor, wrap
@@ -238,6 +239,7 @@ class _Plan:
         "host_result",
         "look",
         "name",
+        "played",
         "product",
         "resync",
         "view",
@@ -248,6 +250,7 @@ class _Plan:
         name = self.name.removeprefix("aten::")
         self.view = _is_view(schema_of(func))
         self.product = name if through_float32(name) and overload_of(func) == "default" else None
+        self.played = PLAYED.get(name, func) if overload_of(func) == "default" else func
         self.blas = name if name in PRODUCTS else None
         self.host_result = HOST_RESULTS.get(name)
         self.look = LOOKS.get(name) or _always(name)
@@ -327,7 +330,7 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             playing.operators += 1
         bare = [_bare(arg) for arg in args]
         named = {key: _bare(value) for key, value in kwargs.items()}
-        result = _compute(func, plan.product, bare, named)
+        result = _compute(plan.played, plan.product, bare, named)
         if playing is not None and playing.listener.watches_operators and not plan.view:
             _tell_ran(playing, plan, args, bare, result)
         found = _given(plan, args, kwargs, result)

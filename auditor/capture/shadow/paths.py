@@ -39,6 +39,7 @@ from auditor.capture.instruments.torch_private.dispatch import (
     tree_leaves,
     tree_map_only,
 )
+from auditor.capture.shadow import dropout
 from auditor.capture.shadow.current import PLAYING, refuse, tell
 from auditor.capture.shadow.operators import look, run, weighted_and_smoothed
 from auditor.capture.shadow.registering import overload, register
@@ -75,6 +76,7 @@ def install(patches: Patches) -> None:
         register(library, name, _kernel_at_cuda(overload(name)), "CUDA")
     for name in ASK:
         _ask_the_host(library, name)
+    dropout.install(library)
     asked: list[str] = []
 
     def enter_dual_level(original: Callable[..., Any]) -> Any:
