@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
@@ -78,12 +78,24 @@ class PeakHeldByFewLines(Rule):
 # Who held the memory at its peak: live blocks then, by the line that allocated them.
 
 
+Row = tuple[str, str]
+
+
+class Replays(NamedTuple):
+    """What the same history can be replayed from."""
+
+    evidence: Evidence
+    course: Course
+    owners: Owners
+
+
 @dataclass(frozen=True)
 class Peak:
     """The peak of one device in bytes, the largest holder first. Without a history it is the moment
     of the snapshot.
 
-    ``cards`` are rows of facts: what the same history would come to on cards of other sizes.
+    ``replays`` gives what a finding adds: it takes longer than all else here, and most peaks are too
+    small for one.
     """
 
     device: int
@@ -91,11 +103,21 @@ class Peak:
     reserved: int
     holders: tuple[Holder, ...]
     timed: bool
-    cards: tuple[tuple[str, str], ...] = ()
-    halved: tuple[tuple[str, str], ...] = ()
-    """A row of facts: what it would come to with half the batch."""
     categories: tuple[Category, ...] = ()
     """What the memory was for; known of recordings in which an optimizer stepped."""
+    replays: Replays | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def cards(self) -> tuple[Row, ...]:
+        """Rows of facts: what the same history would come to on cards of other sizes."""
+        return on_cards(self.replays.evidence, self.replays.course) if self.replays else ()
+
+    @property
+    def halved(self) -> tuple[Row, ...]:
+        """A row of facts: what it would come to with half the batch."""
+        if self.replays is None or self.replays.course.ooms:
+            return ()
+        return with_half_the_batch(*self.replays)
 
     @property
     def purposes(self) -> tuple[tuple[str, str], ...]:
@@ -162,7 +184,6 @@ def _peak(evidence: Evidence, course: Course | None, device: int, owners: Owners
         course.reserved_at_peak,
         by_line(blocks, origins),
         timed=True,
-        cards=on_cards(evidence, course),
-        halved=with_half_the_batch(evidence, course, owners) if not course.ooms else (),
         categories=by_category(blocks, data.trace(device), max(at, 0), course.time_us, owners),
+        replays=Replays(evidence, course, owners),
     )
