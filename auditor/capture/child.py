@@ -106,6 +106,9 @@ class Recorder:
                 "spared": {p.name: p.spared for p in session.passes if p.spared}
                 if session is not None
                 else {},
+                "cut": {p.name: p.cut for p in session.passes if p.cut}
+                if session is not None
+                else {},
                 "parts": list(self.plan.parts),
                 "probes": session.failed if session is not None else {},
                 "outcome": self.outcome,

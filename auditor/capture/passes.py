@@ -9,12 +9,15 @@ from auditor.runs.plan import (
     DIAGNOSED_STEPS,
     GRADIENT_STEPS,
     LEANER_STEPS,
+    LEAST_MEMORY,
+    LEAST_REHEARSED,
     MEMORY_STEPS,
     NULL_MEMORY_STEPS,
     NULL_TIMED_STEPS,
     NUMBERS_STEPS,
     ORIGIN_STEPS,
     SYNC_STEPS,
+    TELLING,
     Change,
     Drill,
     Passes,
@@ -34,11 +37,41 @@ class Pass:
     done: int = 0
     spared: int = 0
     """Steps that it was to have, and that would have shown nothing new."""
+    cut: int = 0
+    """Those for which there was no time."""
 
     def shorten(self) -> None:
         """End after the steps that are done."""
         self.spared += self.steps - self.done
         self.steps = self.done
+
+    def goes_beyond(self, seconds: float, overhead_s: float, *, shadow: bool) -> bool:
+        """Whether another step takes it beyond its share of ``overhead_s``; never before it has the
+        steps that it needs. ``seconds`` is what it took so far.
+        """
+        least, share = (REHEARSED_SHARES if shadow else SHARES).get(self.name, (self.steps, 1.0))
+        return self.done >= least and seconds / self.done * (self.done + 1) > share * overhead_s
+
+
+SHARES = {
+    "trace": (1, 0.05),
+    "loud": (TELLING, 0.2),
+    "numbers": (1, 0.1),
+    "origin": (1, 0.1),
+    "memory": (LEAST_MEMORY, 0.05),
+}
+"""Steps that a pass needs, and its share of the time that is given where steps are long."""
+
+REHEARSED_SHARES = {"loud": (LEAST_REHEARSED, 0.3), "numbers": (1, 0.1)}
+"""The same in a rehearsal."""
+
+LONG_STEPS = (
+    "steps are long: passes with instruments had fewer of them, as the report's method lists; "
+    "--overhead S gives them more time"
+)
+
+LEANER_SHARE = 0.1
+"""What its what-if pass may take, which is whole or left out."""
 
 
 def passes_of(plan: Plan, device: DeviceInfo, watched: frozenset[str]) -> list[Pass]:

@@ -14,7 +14,7 @@ from auditor.capture.held_eager import HeldEager
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.instruments.live_objects import one_look
 from auditor.capture.instruments.monkeypatch import LOOKING
-from auditor.capture.passes import Pass, passes_of
+from auditor.capture.passes import LEANER_SHARE, LONG_STEPS, Pass, passes_of
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.memory.snapshot import MemoryHistory, in_use
 from auditor.capture.probes.numerics.debug_modes import DebugModesProbe
@@ -25,6 +25,7 @@ from auditor.capture.target.signal_handlers import ChildSignal
 from auditor.capture.warm_up import WarmUp
 from auditor.cycles import cycle_of, prolonged, whole_cycles
 from auditor.errors import fault
+from auditor.recordings.schema import CourseRow
 from auditor.runs.plan import (
     LOOP_STEPS,
     NUMBERS_SECONDS,
@@ -258,6 +259,9 @@ class Session:
             self._queue[:0] = [Pass("loops", LOOP_STEPS)]
         if self._queue and self._queue[0].name == "trace" and not self._may_trace():
             del self._queue[0]
+        if self._queue and self._queue[0].name == "leaner" and self._is_long(self._queue[0].steps):
+            self._context.warn(LONG_STEPS)
+            del self._queue[0]
         if longer or len(self._queue) != known:
             self._tell_outline()
 
@@ -290,6 +294,18 @@ class Session:
         many steps and no more.
         """
         return self._trial or self._plan.fit is not None or self._together
+
+    @property
+    def _compared(self) -> bool:
+        """Another run takes the same steps, and is laid beside this one."""
+        return self._on_null or CourseRow.part in self._plan.parts
+
+    def _is_long(self, steps: int) -> bool:
+        """Whether so many steps like those of the pass that is over are more than there is time
+        for.
+        """
+        each_s = (monotonic() - self._pass_began) / max(1, self._pass.done)
+        return not self._compared and steps * each_s > LEANER_SHARE * self._plan.overhead_s
 
     @property
     def _may_shorten(self) -> bool:
@@ -382,6 +398,17 @@ class Session:
             self._pass.steps = self._pass.done
         if name == "loud" and self._may_shorten and self._steady.enough:
             self._pass.shorten()
+        self._end_beyond_share(seconds)
+
+    def _end_beyond_share(self, seconds: float) -> None:
+        """Steps are so long that all of the pass would take more than is given to it."""
+        at, overhead_s = self._pass, self._plan.overhead_s
+        judged = self._plan.purpose_as(Passes) is not None
+        if self._bound or not judged or self._compared or at.done >= at.steps:
+            return
+        if at.goes_beyond(seconds, overhead_s, shadow=self._plan.rehearses):
+            self._context.warn(LONG_STEPS)
+            at.cut, at.steps = at.cut + at.steps - at.done, at.done
 
     def _yield_to_user_profiler(self) -> None:
         if self._trace is not None:

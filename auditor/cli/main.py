@@ -166,6 +166,14 @@ def judging_options(command: Any) -> Any:
     "raises the real out-of-memory error.",
 )
 @click.option(
+    "--overhead",
+    type=parameter_types.Seconds(),
+    default=60.0,
+    show_default=True,
+    help="Seconds that the passes after the timing pass and the rehearsal may take together where "
+    "steps are long: they then have fewer steps.",
+)
+@click.option(
     "--timeout",
     type=parameter_types.Seconds(),
     help="End the target after S seconds and report on what was recorded.",

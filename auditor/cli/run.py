@@ -21,7 +21,7 @@ from auditor.recordings.folder import Recording
 from auditor.rule import Rule
 from auditor.runs import null_run, played_ranks, stages
 from auditor.runs import target as targets
-from auditor.runs.plan import Audit, Device, Plan, PlayedGpu
+from auditor.runs.plan import OVERHEAD_S, Audit, Device, Plan, PlayedGpu
 from auditor.runs.played_ranks import PlayedRanks
 from auditor.runs.rank_meeting import RankMeeting
 
@@ -56,6 +56,7 @@ def run(
     budget: float,
     args: tuple[str, ...],
     host_scale: float = 1.0,
+    overhead: float = OVERHEAD_S,
 ) -> int:
     """Audit a target; returns the exit code."""
     address = targets.parse(target)
@@ -87,6 +88,7 @@ def run(
         "auto" if device == "null" else device,
         str((folder / "recording").resolve()),
         (),
+        overhead_s=overhead,
         memory_limit=memory_limit,
         gpu=PlayedGpu(gpu, sheet, host_scale),
         world_size=world or world_size,

@@ -433,8 +433,10 @@ def _method(evidence: Evidence, steps: list[StepRow], quiet: tuple[Step, ...]) -
 
 def _said_in(evidence: Evidence) -> Iterable[str]:
     rehearsed = evidence.inside(REHEARSAL)
+    known = evidence.recording.manifest.get("warnings", ())
     for text in rehearsed.recording.manifest.get("warnings", ()) if rehearsed is not None else ():
-        yield f"in the rehearsal: {text}"
+        if text not in known:
+            yield f"in the rehearsal: {text}"
     yield from null_beside.warnings(evidence)
 
 

@@ -44,12 +44,14 @@ def method_of(manifest: Row, steps: list[StepRow], queued: float) -> Iterable[st
     """Of a manifest and the rows of its steps; ``queued`` is the share of the timing pass that
     waited for a processor.
     """
-    spared = manifest.get("spared", {})
+    spared, cut = manifest.get("spared", {}), manifest.get("cut", {})
     for each in manifest.get("passes", ()):
         name, count = each["name"], each["steps"]
         said = f"{count} step{'s' * (count != 1)}"
         if name in spared:
             said += f" of {count + spared[name]}: the last {STEADY_STEPS} were alike"
+        elif name in cut:
+            said += f" of {count + cut[name]}: steps are long"
         yield f"{PASSES.get(name, name)} ({said})"
     quiet = [row for row in steps if row.pass_name == "quiet"]
     collected = sum(row.gc_us for row in quiet)

@@ -52,6 +52,11 @@ of a loss takes another step and a half.
 NUMBERS_SECONDS = 10.0
 """How long that pass goes on where steps alternate, until it has seen each kind of them twice."""
 
+OVERHEAD_S = 60.0
+"""What the passes after the timing pass and the rehearsal may take together, as far as fewer of their
+steps still tell something.
+"""
+
 LOOP_STEPS = 5
 """Steps of the pass that times the Python loops which the one before it found."""
 
@@ -371,6 +376,7 @@ class Plan:
     without: Mapping[str, str] = field(default_factory=dict)
     copied: Copied | None = None
     variables: Mapping[str, str] | None = None
+    overhead_s: float = OVERHEAD_S
     memory_limit: int | None = None
     gpu: PlayedGpu = PlayedGpu()
     answers: str = ""

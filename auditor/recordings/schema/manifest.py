@@ -56,6 +56,7 @@ class Manifest(TypedDict, total=False):
     passes: list[_Pass]
     planned: list[_Pass]
     spared: dict[str, int]
+    cut: dict[str, int]
     parts: list[str]
     probes: dict[str, _Probe]
     outcome: Outcome | Literal["not run"]
