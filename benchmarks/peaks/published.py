@@ -203,4 +203,24 @@ COURSES = (
     _course(1024, "reserved", 24012, autocast=True),
 )
 
-PUBLISHED = (*QWEN, *SHARDED, *TITANS, *(_book(*change) for change in _CHANGES), *COURSES, *LAYERS)
+CHARACTERS = Published(
+    "minGPT chargpt 2.7M, 64 x 128 characters, fp32",
+    ("char_gpt.py",),
+    "A100-80GB",
+    "allocated",
+    1_533_101_056 / MIB,
+    MIB,
+    "",
+    "https://github.com/ProfineAI/profine-cli/tree/main/examples/minGPT",
+    small=True,
+)
+
+PUBLISHED = (
+    *QWEN,
+    *SHARDED,
+    *TITANS,
+    *(_book(*change) for change in _CHANGES),
+    *COURSES,
+    *LAYERS,
+    CHARACTERS,
+)

@@ -35,6 +35,7 @@ CASES = (
     (("layers.py", "head-and-loss", "4096"), (), 1e-6),
     (("course_gpt.py", "--tokens", "128"), (), 0.002),
     (("book_gpt.py", "--change", "0"), ("--steps", "2"), 1e-4),
+    (("char_gpt.py",), (), 0.001),
 )
 
 
