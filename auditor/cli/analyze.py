@@ -10,10 +10,12 @@ from auditor.cli.deferred_signals import Ending
 from auditor.cli.open_input import require_exists
 from auditor.cli.usage import EXIT_INTERRUPTED
 from auditor.errors import AuditProblem
+from auditor.evidence.dumps import dumps_of
 from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace.facts import timeline_of
 from auditor.recordings.folder import MANIFEST, Recording, UnreadableRecording
+from auditor.recordings.standalone_dumps import DumpsRecording, dump_files, is_dump, rank_of
 from auditor.recordings.standalone_snapshot import NAMES as PICKLES
 from auditor.recordings.standalone_snapshot import SnapshotRecording, is_pickle, snapshot_files
 from auditor.recordings.standalone_trace import RankedTraces, TraceRecording
@@ -80,6 +82,8 @@ def _open(path: Path, dask: str | None) -> Evidence:
         _require_recorded(path)
     require_exists(path, GIVE)
     if path.is_file():
+        if is_dump(path):
+            return _open_dumps(path.parent, {rank_of(path): path})
         return _open_snapshot(path) if is_pickle(path) else _open_trace(path)
     for folder in (path, path / "recording"):
         if (folder / MANIFEST).is_file():
@@ -100,7 +104,9 @@ def _open(path: Path, dask: str | None) -> Evidence:
 
 
 def _open_folder(folder: Path, dask: str | None) -> Evidence:
-    """The traces of all ranks, or one memory snapshot."""
+    """The traces of all ranks, the flight recorder's dumps of all ranks, or one memory snapshot."""
+    if dumps := dump_files(folder):
+        return _open_dumps(folder, dumps)
     snapshots = snapshot_files(folder)
     try:
         ranks = _open_ranks(folder, dask)
@@ -149,7 +155,7 @@ def _open_ranks(folder: Path, dask: str | None) -> Recording:
 
 GIVE = (
     "give the folder that audit run wrote, a trace of torch.profiler, a memory snapshot, or a "
-    "folder with all ranks' traces"
+    "folder with all ranks' traces or dumps of the flight recorder"
 )
 
 
@@ -179,6 +185,15 @@ def _open_snapshot(path: Path) -> Evidence:
     return evidence
 
 
+def _open_dumps(folder: Path, dumps: dict[int, Path]) -> Evidence:
+    evidence = Evidence(DumpsRecording(folder, dumps))
+    try:
+        dumps_of(evidence)
+    except NotLooked as problem:
+        raise AuditProblem(str(problem)) from None
+    return evidence
+
+
 def _open_trace(path: Path) -> Evidence:
     evidence = Evidence(TraceRecording(path))
     try:
@@ -192,7 +207,7 @@ def _open_trace(path: Path) -> Evidence:
 
 def _home(recording: Recording) -> Path:
     """``audits/x`` for ``audits/x/recording``: results stand beside the recording, never inside."""
-    if isinstance(recording, RankedTraces):
+    if isinstance(recording, RankedTraces | DumpsRecording):
         return Path("audits") / recording.home.resolve().name
     if isinstance(recording, TraceRecording) and recording.trace is not None:
         name = recording.trace.name.removesuffix(".gz").removesuffix(".json")

@@ -19,10 +19,14 @@ from auditor.recordings.schema import StepRow
 from auditor.rule import NotLooked
 from auditor.rule import Rule
 from auditor.rule import knob
+from .hung_collectives import Hangs
+from .hung_collectives import Rank
+from .hung_collectives import ranks_named
 from .rows import CollectiveCallRow
 from ..placing import places_of
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from typing import ClassVar
@@ -271,6 +275,37 @@ class RanksPart(Rule):
             places=places_of(one.site, *before),
         )
 
+    def in_dump(self, hangs: Hangs) -> Iterator[Finding]:
+        """Of the flight recorder's dumps of a job that hung."""
+        hang = hangs.first
+        if hang is None:
+            return
+        one = hang.waiting[0]
+        facts = [("group", hang.group), ("number of the collective in it", f"{hang.number:,}")]
+        facts += [(f"rank {each.rank}", _where(each)) for each in hang.absent]
+        said = f"{_do('wait', [each.rank for each in hang.waiting])} in {one.what}, and "
+        if hang.absent:
+            other, missing = hang.absent[0], [each.rank for each in hang.absent]
+            said += f"{_do('call', missing)} {other.what or 'nothing more in this group'}"
+            if other.what == one.what:
+                said += f" with {_sized(other.numbers)} instead of {_sized(one.numbers)}"
+        elif hang.without:
+            said += f"there is no dump of {ranks_named(hang.without)}"
+        else:
+            late = [each.rank for each in hang.waiting if each.state == "scheduled"]
+            some = 0 < len(late) < len(hang.waiting)
+            said += "all have called it"
+            said += f": the device has not begun it on {ranks_named(late)}" if some else ""
+        places = (each.site for each in hang.absent if each.site not in (None, one.site))
+        yield Finding(
+            one.site,
+            said,
+            severity=None if hang.absent else Severity.WARNING,
+            seen_on="trace",
+            facts=tuple(facts),
+            places=places_of(one.site, *places),
+        )
+
     def remedy(self, finding: Finding) -> Remedy | None:
         if finding.hints_as(Left).loop:
             return Remedy(
@@ -282,6 +317,21 @@ class RanksPart(Rule):
             "Call it on every rank, outside of `if rank == 0` and of branches on values that differ "
             "between ranks; only what is written or printed belongs there."
         )
+
+
+def _do(verb: str, ranks: Sequence[int]) -> str:
+    return f"{ranks_named(ranks)} {verb}{'s' * (len(ranks) == 1)}"
+
+
+def _where(rank: Rank) -> str:
+    at = f" at {rank.site}" if rank.site is not None else ""
+    if rank.what:
+        return f"{rank.what}{at}"
+    return f"called {rank.last} last{at}" if rank.last else "called nothing"
+
+
+def _sized(numbers: tuple[int, ...]) -> str:
+    return amounts.count(sum(numbers), "number")
 
 
 @dataclass(frozen=True)
