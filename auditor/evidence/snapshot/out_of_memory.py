@@ -64,6 +64,8 @@ class OutOfMemory(Table):
         """
         ended = evidence.recording.manifest.get("outcome") == "oom"
         bare = evidence.bare == "snapshot"
+        if evidence.bare and not bare:
+            raise NotLooked(f"a {evidence.bare} does not show it: audit run records it")
         if not ended and not bare:
             return cls()
         data, why = snapshot_of(evidence), ""
