@@ -374,3 +374,50 @@ class PaddingTrained(GradientRule):
             reason="padding no longer counts: the training result changes",
         )
         return Remedy(text, (edit,))
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Positions from an input to its target."""
+
+    distance: int = 0
+
+
+@dataclass(frozen=True)
+class TargetsNotShifted(GradientRule):
+    """A causal language model is asked for its own inputs, or for the tokens after the next."""
+
+    code = "TRAIN005"
+    severity = Severity.WARNING
+    since = "0.2"
+
+    def detect(self, repairs: Rows[RepairRow], machine: Machine) -> Iterator[Finding]:
+        for site, rows in by_line(repairs, "shift"):
+            if not self.differs(rows):
+                continue
+            row = shown(rows)
+            steps, per_step = _steps(rows)
+            asked = (
+                "shifted twice: each position is asked for the token after the next"
+                if row.distance
+                else "not shifted: each position is asked for the token that it was given"
+            )
+            yield Finding(
+                site,
+                f"the targets of {row.function} are {asked}; {gradient_said(row)}",
+                steps=steps,
+                per_step=per_step,
+                seen_on=machine.device,
+                severity=self.weighed(rows),
+                facts=(
+                    *gradient_facts(row),
+                    *loss_facts(row),
+                    ("targets compared with the inputs", str(row.targets)),
+                ),
+                hints=Shift(row.distance),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        if finding.hints_as(Shift).distance:
+            return Remedy("Shift once: in the batch or at the loss, not in both.")
+        return Remedy("Compare the outputs at [:, :-1] with the tokens at [:, 1:].")

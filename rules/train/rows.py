@@ -22,7 +22,7 @@ class RepairRow(PassRow, kw_only=True):
     angle: Annotated[float, ANGLE]
     ratio: Annotated[float, RATIO]
     over: Annotated[str, OVER]
-    defect: Annotated[str, doc("`broadcast`, `activation` or `padding`")]
+    defect: Annotated[str, doc("`broadcast`, `activation`, `padding` or `shift`")]
     function: Annotated[str, doc("what was called at the line: `mse_loss`, `sub`")]
     loss: Annotated[float, doc("what the backward began at")]
     repaired: Annotated[float, doc("the same with the change")]
@@ -34,11 +34,12 @@ class RepairRow(PassRow, kw_only=True):
     ] = older("")
     made_at: Annotated[int | None, doc("activation: its line, a number in `sites`")] = older(None)
     padded: Annotated[int, doc("padding: targets that are padding")] = older(0)
-    targets: Annotated[int, doc("padding: all targets")] = older(0)
+    targets: Annotated[int, doc("padding: all targets; shift: those that were compared")] = older(0)
     value: Annotated[
         int | None, doc("padding: the target that only padding has; null: there is none")
     ] = older(None)
     by: Annotated[str, doc("padding: the variable that says which they are")] = older("")
+    distance: Annotated[int, doc("shift: positions from an input to its target, 0 or 2")] = older(0)
 
 
 class TokenWeightsRow(PassRow, kw_only=True):

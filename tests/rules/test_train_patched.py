@@ -1,4 +1,4 @@
-"""Programs that a patch of TRAIN001, TRAIN002 or TRAIN004 was applied to have no finding."""
+"""Programs that a patch of TRAIN001, TRAIN002, TRAIN004 or TRAIN006 was applied to have no finding."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 
 import pytest
 from auditor.rules.train.losses import ActivationAppliedTwice, PaddingTrained, SilentBroadcast
+from auditor.rules.train.orders import SortedByClass
 
 from auditor.patch import apply_edits
 from auditor.permit import outside
@@ -58,6 +59,20 @@ def step():
     ).backward()
     return pad_mask
 """
+SORTED = """
+import itertools
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+model = torch.nn.Linear(3, 4)
+data = TensorDataset(torch.randn(64, 3), torch.arange(64) // 16)
+loader = DataLoader(data, batch_size=8, shuffle=False)
+batches = itertools.chain.from_iterable(loader for _ in itertools.count())
+
+def step():
+    x, y = next(batches)
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+"""
 
 
 @pytest.mark.parametrize(
@@ -67,8 +82,9 @@ def step():
         (ActivationAppliedTwice, SHARES),
         (ActivationAppliedTwice, NO_LOGARITHM),
         (PaddingTrained, PADDED_TOKENS),
+        (SortedByClass, SORTED),
     ],
-    ids=["column", "softmax", "logarithm", "padding"],
+    ids=["column", "softmax", "logarithm", "padding", "order"],
 )
 def test_a_patched_program_has_no_finding(tmp_path, rule, text):
     def found(text, name):

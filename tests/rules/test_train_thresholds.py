@@ -1,4 +1,4 @@
-"""TRAIN001 to TRAIN004 at both sides of their thresholds."""
+"""TRAIN001 to TRAIN005 at both sides of their thresholds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from auditor.rules.train.losses import (
     MicroBatchesWeighedAlike,
     PaddingTrained,
     SilentBroadcast,
+    TargetsNotShifted,
 )
 from auditor.rules.train.rows import RepairRow, TokenWeightsRow
 
@@ -23,11 +24,13 @@ RULES = {
     "activation": ActivationAppliedTwice,
     "padding": PaddingTrained,
     "tokens": MicroBatchesWeighedAlike,
+    "shift": TargetsNotShifted,
 }
 FACTS = {
     "broadcast": {"function": "mse_loss", "given": [16, 1], "other": [16], "second": True},
     "activation": {"function": "cross_entropy", "activation": "softmax"},
     "padding": {"function": "cross_entropy", "padded": 3, "targets": 12, "by": "mask"},
+    "shift": {"function": "cross_entropy", "distance": 2, "targets": 12},
 }
 
 
@@ -40,7 +43,7 @@ def row(kind, angle=0.0, ratio=1.0, *, over="parameters", step=0, at=0):
 
 def found(kind, *given, **knobs):
     """What the rule of a kind says of rows; of no program, so that there is no patch."""
-    source = () if kind in ("padding", "tokens") else (Source({}),)
+    source = () if kind in ("padding", "tokens", "shift") else (Source({}),)
     tables = rows(*given, sites=(SITE, OTHER)), Machine(), *source
     return list(ask(RULES[kind](**knobs), *tables))
 

@@ -50,6 +50,9 @@ class Loader:
     pins: bool = False
     iter_at: Site | None = None
     persistent: bool | None = None
+    samples: int | None = None
+    sorted_classes: int | None = None
+    """Classes that come one after the other in each epoch; None where they do not."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,8 @@ class Batch:
     """The longest that one of its workers waited for a processor since the batch before; None where
     that is not known.
     """
+    in_order: int = 0
+    """Batches whose labels never fall, taken with gradients on, of a loader with ``sorted_classes``."""
 
     @property
     def resident(self) -> bool:
@@ -388,6 +393,7 @@ def _batch(row: BatchRow) -> Batch:
         made=row.made or 0,
         start_us=row.start_us or 0.0,
         queued_us=row.queued_us,
+        in_order=row.in_order or 0,
     )
 
 
@@ -405,6 +411,8 @@ def _loader(evidence: Evidence, source: Source, row: LoaderRow) -> Loader:
         collate_at=_definition(evidence, source, row.collate_file, row.collate_line),
         iter_at=_site(evidence, row.iter_at),
         persistent=row.persistent,
+        samples=row.samples,
+        sorted_classes=row.sorted_classes,
     )
 
 

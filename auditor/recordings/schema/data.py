@@ -39,6 +39,10 @@ class LoaderRow(Row, kw_only=True):
         None
     )
     samples: Annotated[int | None, doc("those of its sampler (the same)")] = older(None)
+    sorted_classes: Annotated[
+        int | None,
+        doc("classes of its dataset, which come one after the other in each epoch; null: no"),
+    ] = older(None)
     iter_at: Annotated[
         int | None, doc("where the first step of it made an iterator, if it did")
     ] = None
@@ -81,6 +85,13 @@ class BatchRow(PassRow, kw_only=True):
         doc(
             "(loud) devices of the samples before they are collated; `[]` where samples are made "
             "in workers"
+        ),
+    ] = None
+    in_order: Annotated[
+        int | None,
+        doc(
+            "(loud) batches with a vector of whole numbers that never falls, taken with gradients on "
+            "(absent: the loader has no `sorted_classes`)"
         ),
     ] = None
     default_device: Annotated[str | None, doc("(loud) where torch makes new tensors: `cpu`")] = None

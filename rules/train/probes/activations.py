@@ -59,7 +59,7 @@ def misfed(tape: FunctionTape, call: Call) -> Misfed | None:
         return None
     if given.dim() == 0:
         return None
-    path, maker = _behind(tape, call, given)
+    path, maker = behind(tape, call, given)
     if maker is None or not maker.gives_gradient:
         return None
     axis = _class_axis(call, given)
@@ -77,14 +77,14 @@ def misfed(tape: FunctionTape, call: Call) -> Misfed | None:
     return None
 
 
-def _behind(tape: FunctionTape, call: Call, given: torch.Tensor) -> tuple[list[Call], Call | None]:
-    """What computed the numbers of a tensor, and the calls that only gave them another form."""
+def behind(tape: FunctionTape, call: Call, given: torch.Tensor) -> tuple[list[Call], Call | None]:
+    """The calls that only gave the numbers of a tensor another form, and the one that made them."""
     path: list[Call] = []
     maker = tape.maker(given)
     while maker is not None and maker.name in PASSED and maker.number < call.number:
         path.insert(0, maker)
         source = maker.argument(0, "input")
-        maker = tape.maker(source) if isinstance(source, torch.Tensor) else None
+        maker = tape.maker_before(maker, source) if isinstance(source, torch.Tensor) else None
     return path, maker
 
 

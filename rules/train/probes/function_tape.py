@@ -22,6 +22,9 @@ from auditor.capture.probes.base import Context
 MOST = 400
 """Calls that are kept, the newest ones: what they were given stays alive until the backward."""
 
+EMBEDDINGS = 8
+"""Calls of ``embedding`` that are kept beside them: a model begins with it."""
+
 DEVICES = ("cpu", "cuda")
 
 HOLDING = (torch.Tensor, tuple, list, dict)
@@ -94,6 +97,7 @@ class FunctionTape(TorchFunctionMode):
         self._count = 0
         self._made: dict[int, int] = {}
         self.calls: OrderedDict[int, Call] = OrderedDict()
+        self.embeddings: list[Call] = []
         self.hooked = False
         """A hook was put on a tensor since the tape was cleared: a second gradient would run it."""
         self.live = True
@@ -102,12 +106,18 @@ class FunctionTape(TorchFunctionMode):
     def clear(self) -> None:
         """Let go of everything."""
         self.calls.clear()
+        self.embeddings.clear()
         self._made.clear()
         self.hooked = False
 
     def maker(self, tensor: torch.Tensor) -> Call | None:
         """The call that made a tensor, as far back as the tape goes."""
         number = self._made.get(id(tensor))
+        return None if number is None else self.calls.get(number)
+
+    def maker_before(self, call: Call, tensor: torch.Tensor) -> Call | None:
+        """The call that had made what another one was given: ``x.float()`` may give ``x`` back."""
+        number = next((made for each, made in call.parents if each is tensor), None)
         return None if number is None else self.calls.get(number)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -156,6 +166,8 @@ class FunctionTape(TorchFunctionMode):
             beside=self._wanted.note(name, tuple(args), kwargs) if placed else None,
         )
         self.calls[call.number] = call
+        if name == "embedding" and len(self.embeddings) < EMBEDDINGS:
+            self.embeddings.append(call)
         for each in results:
             self._made[id(each)] = call.number
         while len(self.calls) > MOST:

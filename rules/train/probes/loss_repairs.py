@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import Optimizer
 
-from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
+from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward, Walk
 from auditor.capture.instruments.dispatch_modes import leave_function, run_compiled_code_eagerly
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.probes.base import Context
@@ -21,6 +21,7 @@ from ..rows import RepairRow, TokenWeightsRow
 from . import activations, broadcasts, paddings
 from .function_tape import Call, FunctionTape, Wanted
 from .second_gradient import Change, NotRepeated, Tail, compare, tail_of
+from .shifts import Shifts
 from .token_weights import Sums, mean_of
 
 ROWS = 8
@@ -50,6 +51,7 @@ class LossRepairsProbe(OptimizerProbe):
         self._tape: FunctionTape | None = None
         self._sums = Sums()
         self._seen: Counter[tuple[str, int]] = Counter()
+        self._shifts = Shifts()
         self._packs = False
         self._inside = False
 
@@ -161,12 +163,12 @@ class LossRepairsProbe(OptimizerProbe):
         tail = tail_of(tape, loss) if loss.numel() == 1 else None
         if tail is None:
             return
-        for suspect, change, row in self._suspects(tape, tail):
+        plain = not (tape.hooked or self._packs) and alone
+        for suspect, change, row in self._suspects(tape, tail, call.walked if plain else None):
             number = self._seen[row.defect, row.at]
             if number >= ROWS:
                 continue
             self._seen[row.defect, row.at] += 1
-            plain = not (tape.hooked or self._packs) and alone
             thorough = plain and self.context.step < THOROUGH and number == 0
             self._compare(tail, {suspect.number: change}, row, call if thorough else None)
 
@@ -181,7 +183,13 @@ class LossRepairsProbe(OptimizerProbe):
         row.loss, row.repaired = both.loss, both.repaired
         self.context.add(row)
 
-    def _suspects(self, tape: FunctionTape, tail: Tail) -> Iterator[tuple[Call, Change, RepairRow]]:
+    def _suspects(
+        self, tape: FunctionTape, tail: Tail, walked: Walk | None
+    ) -> Iterator[tuple[Call, Change, RepairRow]]:
+        for shifted in self._shifts.of(tape, tail, walked):
+            row = _row(shifted.call, "shift")
+            row.distance, row.targets = shifted.distance, shifted.targets
+            yield shifted.call, shifted.change, row
         for call in tail.calls:
             if call.at is None:
                 continue

@@ -236,14 +236,20 @@ def compare(tail: Tail, changes: dict[int, Change], walked: Walk | None) -> Comp
 
 def trained(walked: Walk | None) -> list[torch.Tensor]:
     """The leaves that a second backward may reach without running anything but torch's own."""
-    if walked is None or walked.capped:
-        return []
-    if any(isinstance(node, torch.autograd.function.BackwardCFunction) for node in walked.nodes):
+    if walked is None or not walkable(walked):
         return []
     leaves = [leaf.variable for leaf in walked.leaves]
-    if any(map(has_hooks, leaves)):
-        return []
     return leaves if sum(leaf.numel() for leaf in leaves) <= NUMBERS else []
+
+
+def walkable(walked: Walk) -> bool:
+    """A second backward runs nothing but torch's own code."""
+    functions = torch.autograd.function.BackwardCFunction
+    return not (
+        walked.capped
+        or any(isinstance(node, functions) for node in walked.nodes)
+        or any(has_hooks(leaf.variable) for leaf in walked.leaves)
+    )
 
 
 def _at_leaves(

@@ -34,9 +34,8 @@ class Mean:
 
 def mean_of(tape: FunctionTape, loss: torch.Tensor) -> Mean | None:
     """Over how many tokens a loss is the mean; None where it is none, or that was not seen."""
-    factor, tensor = 1.0, loss
+    factor, tensor, call = 1.0, loss, tape.maker(loss)
     for _ in range(DEEP):
-        call = tape.maker(tensor)
         if call is None:
             return None
         found = _mean(tape, call, factor)
@@ -47,6 +46,7 @@ def mean_of(tape: FunctionTape, loss: torch.Tensor) -> Mean | None:
             return None
         tensor, scale = following
         factor *= scale
+        call = tape.maker_before(call, tensor)
     return None
 
 

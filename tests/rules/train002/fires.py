@@ -102,3 +102,15 @@ def inside_the_model():
         model(x, (x.sum(1) > 0).long()).backward()
 
     return step
+
+
+def probabilities_that_are_floats_already():
+    """``float`` gives back the tensor that it was given."""
+    model = torch.nn.Linear(4, 5)
+
+    def step():
+        x = torch.randn(16, 4)
+        shares = model(x).softmax(-1).float()
+        torch.nn.functional.cross_entropy(shares, (x.sum(1) > 0).long()).backward()  # TRAIN002
+
+    return step

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch.utils.data import DataLoader, get_worker_info
 
 from auditor.capture.instruments.environment import default_device
@@ -32,6 +33,7 @@ from auditor.capture.probes.data.dataloader_facts import (
     LoaderFacts,
     describe_iterator,
     describe_loader,
+    is_in_order,
     tensors_in,
 )
 from auditor.capture.probes.data.loading_stacks import LoadingStacks
@@ -123,6 +125,7 @@ class _Waited:
     bytes: int = 0
     devices: Counter[str] = field(default_factory=Counter)
     sample_devices: set[str] = field(default_factory=set)
+    in_order: int = 0
 
 
 class DataLoaderProbe(Probe):
@@ -233,6 +236,7 @@ class DataLoaderProbe(Probe):
             row.made, row.start_us = waited.made or None, waited.start_us or None
             if self.context.pass_name == "loud":
                 row.devices, row.bytes = dict(waited.devices), waited.bytes
+                row.in_order = None if facts.sorted_classes is None else waited.in_order
                 row.sample_devices, row.default_device = (
                     sorted(waited.sample_devices),
                     default_device().type,
@@ -368,6 +372,8 @@ class DataLoaderProbe(Probe):
                 waited.bytes += tensor.nbytes
                 if mark is not None:
                     mark(tensor, self._number(facts))
+            trains = facts.sorted_classes is not None and torch.is_grad_enabled()
+            waited.in_order += trains and is_in_order(batch)
         waited.sample_devices |= self._sample_devices
 
     def _look_at_samples(self, samples: Any) -> None:

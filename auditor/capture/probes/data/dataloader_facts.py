@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 import torch
-from torch.utils.data import BatchSampler, Subset
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, Subset, TensorDataset
 
 from auditor.capture.instruments.torch_private import data
 from auditor.recordings.schema import LoaderRow
@@ -46,6 +46,7 @@ class LoaderFacts:
     collate_line: int | None
     length: int | None
     samples: int | None
+    sorted_classes: int | None = None
 
     def row(self, loader: int, at: int | None) -> LoaderRow:
         """As the part ``loaders`` holds it, with the dataset's place in the source."""
@@ -70,6 +71,7 @@ def describe_loader(loader: Any, made_at: int | None) -> LoaderFacts:
         *place_of_callable(loader.collate_fn),
         _length(loader),
         _samples(loader),
+        sorted_classes(loader),
     )
 
 
@@ -115,6 +117,64 @@ def _length(loader: Any) -> int | None:
 def _samples(loader: Any) -> int | None:
     """Samples of an epoch, where the loader has a length and cuts batches of one size."""
     return None if loader.batch_size is None or _length(loader) is None else len(loader.sampler)
+
+
+LABELS = ("targets", "labels")
+"""Attributes in which a dataset holds the class of each sample."""
+
+
+def sorted_classes(loader: Any) -> int | None:
+    """How many classes a loader goes through one after the other, in each epoch alike; None where
+    it draws an order, or its dataset holds no classes, or not in their order.
+
+    Classes are whole numbers from 0 on, each of which is there: lengths and times are none.
+    Nothing of the program's is called.
+    """
+    batches, sampler = loader.batch_sampler, loader.sampler
+    if type(sampler) is not SequentialSampler or type(batches) is not BatchSampler:
+        return None
+    if batches.sampler is not sampler or type(loader).__iter__ is not DataLoader.__iter__:
+        return None
+    try:
+        labels = _labels(loader.dataset)
+    except (TypeError, ValueError, IndexError, RuntimeError):  # no vector of numbers
+        return None
+    if labels is None or labels.dim() != 1 or labels.is_floating_point() or not labels.numel():
+        return None
+    steps = labels[1:].long() - labels[:-1].long()
+    plain = int(labels[0]) == 0 and bool(((steps == 0) | (steps == 1)).all())
+    return int(labels[-1]) + 1 if plain else None
+
+
+def _labels(dataset: Any) -> torch.Tensor | None:
+    indices = None
+    if type(dataset) is Subset:
+        dataset, indices = dataset.dataset, dataset.indices
+    if type(dataset) is TensorDataset:
+        held = dataset.tensors[1] if len(dataset.tensors) == 2 else None
+    else:
+        own = getattr(dataset, "__dict__", {})
+        held = next((own[name] for name in LABELS if name in own), None)
+    if isinstance(held, list) and held and type(held[0]) is int:
+        held = torch.tensor(held)
+    if type(held) is not torch.Tensor or held.device.type != "cpu":
+        return None
+    return held if indices is None else held[torch.as_tensor(indices)]
+
+
+def is_in_order(batch: Any) -> bool:
+    """It holds a vector of whole numbers that never falls."""
+    return any(
+        each.dim() == 1
+        and each.numel() > 1
+        and not (each.is_floating_point() or each.is_complex() or each.device.type != "cpu")
+        and bool((each[1:] >= each[:-1]).all())
+        for each in tensors_in(batch, VECTORS)
+    )
+
+
+VECTORS = 16
+"""Tensors of a batch that are looked at for its labels."""
 
 
 def place_of_callable(function: Any) -> tuple[str, str | None, int | None]:

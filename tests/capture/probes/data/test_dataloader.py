@@ -13,7 +13,7 @@ from torch.utils.data._utils import fetch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from auditor.capture.probes.data.dataloader import DataLoaderProbe
-from auditor.capture.probes.data.dataloader_facts import tensors_in
+from auditor.capture.probes.data.dataloader_facts import describe_loader, tensors_in
 from tests.capture.drive import Drive, framework, line_of, load
 
 HEAD = """
@@ -404,3 +404,36 @@ def test_what_workers_wait_for_a_processor_is_told_of_timed_steps(
     told = [row["queued_us"] for row in rows if "queued_us" in row]
     assert len(told) == (3 if workers else 0) and all(us >= 0.0 for us in told)
     assert all(row["pass"] == "quiet" for row in rows if "queued_us" in row)
+
+
+class Labelled(torch.utils.data.Dataset):
+    def __init__(self, targets):
+        self.targets = targets
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return self.targets[index]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "classes"),
+    [
+        (Labelled([0, 0, 1, 2]), 3),
+        (Labelled(torch.tensor([0, 0, 1, 1], dtype=torch.uint8)), 2),
+        (torch.utils.data.Subset(Labelled([1, 0, 1, 0]), [1, 3, 0, 2]), 2),
+        (torch.utils.data.Subset(Labelled([0, 0, 1, 2]), [1, 3, 9]), None),
+        (Labelled([0, "a", 1, 2]), None),
+        (Labelled([0, [1], 1, 2]), None),
+        (Labelled(["a", "a", "b", "b"]), None),
+        (Labelled([0, 0, 2, 2]), None),
+        (Labelled([1, 1, 2, 2]), None),
+        (Labelled(torch.zeros(4, 2, dtype=torch.long)), None),
+        (Labelled([]), None),
+        ([0, 0, 1, 1], None),
+    ],
+)
+def test_classes_in_their_order_are_counted(dataset, classes):
+    assert describe_loader(DataLoader(dataset), None).sorted_classes == classes
+    assert describe_loader(DataLoader(dataset, shuffle=True), None).sorted_classes is None

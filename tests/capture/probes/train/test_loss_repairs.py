@@ -69,7 +69,32 @@ def step():
 """
 
 
-@pytest.mark.parametrize("source", [BROADCAST, ACCUMULATED])
+UNSHIFTED = """
+import torch
+from torch.nn import functional as F
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = torch.nn.Embedding(9, 8), torch.nn.Linear(8, 9)
+        self.mix, self.drop = torch.nn.GRU(8, 8, batch_first=True), torch.nn.Dropout(0.5)
+
+    def forward(self, tokens):
+        return self.head(self.drop(self.mix(self.drop(self.embed(tokens)))[0]))
+
+torch.manual_seed(0)
+model = Model()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+def step():
+    tokens = torch.randint(0, 9, (2, 12))
+    optimizer.zero_grad()
+    F.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten()).backward()  # loss
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("source", [BROADCAST, ACCUMULATED, UNSHIFTED])
 def test_training_is_the_same_to_the_bit(tmp_path, source):
     plain = load(tmp_path, source)
     for _ in range(4):
@@ -100,6 +125,26 @@ def test_gradients_are_those_of_both_losses(tmp_path):
     assert first["ratio"] == pytest.approx(float(both[0].norm() / both[1].norm()), rel=1e-4)
     assert (first["over"], second["over"]) == ("parameters", "outputs")
     assert (first["given"], first["other"]) == ([16, 1], [16])
+
+
+TWICE = ("tokens[:, :-1]", "F.pad(tokens[:, 1:], (-1, 1), value=-100)", 2)
+
+
+@pytest.mark.parametrize(("inputs", "targets", "distance"), [("tokens", "tokens", 0), TWICE])
+def test_targets_are_moved_to_the_next_token(tmp_path, inputs, targets, distance):
+    source = UNSHIFTED.replace("self.drop(", "(").replace("model(tokens)", f"model({inputs})")
+    source = source.replace("tokens.flatten()", f"{targets}.flatten()")
+    source = source.replace("def step", "torch.manual_seed(1)\n\ndef step")
+    plain = load(tmp_path, source)
+    tokens = torch.randint(0, 9, (2, 12))
+    if distance == 0:
+        out, wanted = plain.model(tokens)[:, :-1], tokens[:, 1:]
+    else:  # no target moves into the place of the first one
+        out, wanted = plain.model(tokens[:, :-1])[:, 1:], tokens[:, 2:]
+    loss = torch.nn.functional.cross_entropy(out.flatten(0, 1), wanted.flatten()).item()
+    _, (row, *_), _, lapses = run(tmp_path, source)
+    assert (row["defect"], row["distance"], lapses) == ("shift", distance, [])
+    assert row["repaired"] == pytest.approx(loss, rel=1e-5)
 
 
 def _nothing():

@@ -1,0 +1,103 @@
+"""TRAIN006: the order in which samples come."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence.recorded.batches import Batches, Loader
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.files import Source, name_of, the_only
+from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import LOADER, Permit
+from auditor.rule import Rule, knob
+
+ORDERED = frozenset({"sampler", "batch_sampler", None})
+"""Keywords of a DataLoader that say an order themselves, or hide what is given."""
+
+BEFORE = 2
+"""Arguments before ``shuffle``."""
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """The edit that shuffles."""
+
+    edit: Edit | None = None
+
+
+@dataclass(frozen=True)
+class SortedByClass(Rule):
+    """A training loader goes through the classes one after the other, in each epoch alike."""
+
+    code = "TRAIN006"
+    severity = Severity.WARNING
+    since = "0.2"
+    edits = (Permit("set_keyword", LOADER, "shuffle", "True"),)
+
+    fewest: int = knob(3, "Batches of an epoch below which nothing is reported.")
+    each: float = knob(
+        4.0,
+        "Samples of a class, on average, below which nothing is reported: numbers of something.",
+    )
+    share: float = knob(0.9, "Share of the diagnosed steps that must take a batch of the loader.")
+
+    def detect(self, batches: Batches, machine: Machine, source: Source) -> Iterator[Finding]:
+        batches.need_a_loader()
+        usual = [
+            (loader, taken)
+            for loader in batches.loaders
+            if (taken := [each for each in batches.loud if each.loader == loader.number])
+            and len(taken) >= self.share * batches.loud_steps
+        ]
+        if len(usual) != 1:
+            return  # which of them trains is not known
+        ((loader, taken),) = usual
+        classes, samples, length = loader.sorted_classes, loader.samples, loader.length
+        if classes is None or samples is None or length is None or length < self.fewest:
+            return
+        if classes < 2 or samples < self.each * classes:
+            return
+        if any(each.in_order < each.batches for each in taken):
+            return
+        yield Finding(
+            loader.made_at or loader.consumed_at,
+            f"each epoch goes through the {classes} classes of {loader.dataset} one after the other "
+            f"({samples:,} samples in {length:,} batches), always in the same order",
+            steps=len(taken),
+            per_step=1.0,
+            seen_on=machine.device,
+            facts=(("classes of a batch, at most", str(-(-classes // length) + 1)),),
+            hints=Shuffled(_edit(source, loader)),
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        edit = finding.hints_as(Shuffled).edit
+        edits = () if edit is None else (edit,)
+        return Remedy("Draw the order anew in each epoch: shuffle=True.", edits)
+
+
+def _edit(source: Source, loader: Loader) -> Edit | None:
+    site = loader.made_at
+    if site is None:
+        return None
+    call = the_only(
+        each
+        for each in source.calls_at(site)
+        if name_of(each.func) == "DataLoader" and each.lineno == site.line
+    )
+    stars = call is not None and any(isinstance(each, ast.Starred) for each in call.args)
+    if call is None or len(call.args) > BEFORE or stars:
+        return None
+    given = {each.arg: each.value for each in call.keywords}
+    if given.keys() & ORDERED or not isinstance(given.get("shuffle"), ast.Constant | None):
+        return None
+    return Edit(
+        site,
+        "set_keyword",
+        call="DataLoader",
+        keyword="shuffle",
+        value="True",
+        reason="samples come in another order: the training result changes",
+    )

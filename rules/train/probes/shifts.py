@@ -1,0 +1,195 @@
+"""Targets of a causal language model that are its own inputs, or those two positions on.
+
+Three things must hold to the bit. The predictions are rows of an output with one row for each
+token; the targets are these tokens, at one distance only; and the gradient of an output in the
+middle reaches the embeddings at and before it, and none behind it. So a model that sees the whole
+row, one that shifts its inputs itself, and one that has no other position to learn from stay out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from auditor.capture.instruments.autograd_graph import Walk
+
+from . import paddings
+from .activations import behind
+from .function_tape import Call, FunctionTape, version
+from .second_gradient import Again, Change, Tail, nothing_left_behind, walkable
+
+DISTANCES = (0, 1, 2)
+"""Positions from an input to its target; 1 is the next token."""
+
+CUT = 3
+"""Positions at most of which a row has no prediction: a shift or two."""
+
+NUMBERS = 8
+"""Numbers of an output by which it is known again among the predictions."""
+
+LEAST = 8
+"""Targets that must be compared, at least."""
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """A loss whose targets are the tokens of ``embedding`` at a ``distance``."""
+
+    call: Call
+    embedding: Call
+    output: torch.Tensor
+    axis: int
+    """That of the positions, 0 or 1."""
+    distance: int
+    targets: int
+
+    @property
+    def change(self) -> Change:
+        """The loss with the next tokens as targets."""
+        by, edge = (-1, -1) if self.distance == 0 else (1, 0)
+        others = self.output.shape[1 - self.axis]
+        grid = (others, -1) if self.axis else (-1, others)
+        ignored = paddings.ignored_by(self.call)
+
+        def moved(target: torch.Tensor) -> torch.Tensor:
+            new = target.reshape(grid).roll(by, self.axis)
+            new.select(self.axis, edge).fill_(ignored)
+            return new.reshape(target.shape)
+
+        def change(again: Again) -> torch.Tensor:
+            result: torch.Tensor = again.with_argument(1, "target", moved)
+            return result
+
+        return change
+
+    def is_causal(self) -> bool:
+        """An output in the middle depends on its own token, on one before, and on none behind."""
+        middle = self.output.shape[self.axis] // 2
+        with nothing_left_behind():
+            chosen = self.output.select(self.axis, middle)
+            weights = torch.linspace(-1, 1, chosen.shape[-1]).to(chosen)
+            (gradient,) = torch.autograd.grad(
+                chosen,
+                self.embedding.result,
+                weights.expand_as(chosen),
+                retain_graph=True,
+                allow_unused=True,
+            )
+        if gradient is None or not bool(gradient.isfinite().all()):
+            return False
+        reached = gradient.movedim(self.axis, 0).flatten(1).ne(0).any(1)
+        return bool(reached[middle] & reached[:middle].any() & ~reached[middle + 1 :].any())
+
+
+class Shifts:
+    """Finds them; asks the gradient once for each line."""
+
+    def __init__(self) -> None:
+        self._causal: dict[tuple[int | None, int, int], bool] = {}
+
+    def of(self, tape: FunctionTape, tail: Tail, walked: Walk | None) -> Iterator[Shifted]:
+        """The losses of a tail that are shifted wrongly; none where one of them is right.
+
+        ``walked`` is None where a second backward may run code of the program's.
+        """
+        found = [
+            (each, (call.at, each.axis, number))
+            for call in tail.calls
+            for number, embedding in enumerate(tape.embeddings)
+            for each in _matches(tape, call, embedding)
+        ]
+        if len({each.distance for each, _ in found}) != 1 or found[0][0].distance == 1:
+            return
+        seen = set()
+        for each, key in found:
+            if key not in self._causal and walked is not None and walkable(walked):
+                try:
+                    self._causal[key] = each.is_causal()
+                except RuntimeError:  # a graph that may be walked once
+                    self._causal[key] = False
+            if self._causal.get(key) and each.call.number not in seen:
+                seen.add(each.call.number)
+                yield each
+
+
+def _matches(tape: FunctionTape, call: Call, embedding: Call) -> Iterator[Shifted]:
+    given, target = call.argument(0, "input"), call.argument(1, "target")
+    tokens = embedding.argument(0, "input")
+    if call.name not in paddings.NAMES or call.at is None or not embedding.gives_gradient:
+        return
+    if tokens.dim() != 2 or version(tokens) != embedding.versions[0]:
+        return
+    if given.dim() < 2 or target.is_floating_point() or not target.numel():
+        return
+    scores = tape.maker(given)
+    if scores is not None and scores.name == "log_softmax" and given.dim() == 2:
+        given = scores.argument(0, "input")
+    output = _output(tape, call, given, tokens)
+    if output is None:
+        return
+    rows = given.detach().movedim(1, -1).flatten(0, -2)
+    for axis in (1, 0):
+        distance, compared = _distance(
+            tokens.movedim(axis, 0),
+            output.detach().movedim(axis, 0),
+            rows,
+            target.flatten(),
+            paddings.ignored_by(call),
+            of_columns=axis == 1,
+        )
+        if distance is not None:
+            yield Shifted(call, embedding, output, axis, distance, compared)
+
+
+def _output(
+    tape: FunctionTape, call: Call, given: torch.Tensor, tokens: torch.Tensor
+) -> torch.Tensor | None:
+    """What the predictions were taken from: a row of numbers for each token."""
+    path, _ = behind(tape, call, given)
+    for each in (given, *(made.argument(0, "input") for made in reversed(path))):
+        if each.dim() == 3 and each.shape[:2] == tokens.shape and each.requires_grad:
+            return each  # type: ignore[no-any-return]
+    return None
+
+
+def _distance(
+    tokens: torch.Tensor,
+    output: torch.Tensor,
+    rows: torch.Tensor,
+    target: torch.Tensor,
+    ignored: int,
+    *,
+    of_columns: bool,
+) -> tuple[int | None, int]:
+    """How many positions the targets are on from the inputs, the only number that fits; and over
+    how many targets. Tokens are (positions, rows), predictions as the loss has them.
+    """
+    positions, others = tokens.shape
+    long, rest = divmod(len(target), others)
+    if rest or not max(2, positions - CUT) <= long <= positions:
+        return None, 0
+    form = (others, long) if of_columns else (long, others)
+
+    def arranged(flat: torch.Tensor) -> torch.Tensor:
+        grid = flat.reshape(*form, *flat.shape[1:])
+        return grid.transpose(0, 1) if of_columns else grid
+
+    some, whole = arranged(rows[:, :NUMBERS]).float(), output[..., :NUMBERS].float()
+    starts = [
+        start
+        for start in range(positions - long + 1)
+        if torch.equal(some, whole[start : start + long])
+    ]
+    if len(starts) != 1:
+        return None, 0
+    wanted = arranged(target)
+    fits: list[tuple[int, int]] = []
+    for distance in DISTANCES:
+        there = tokens[starts[0] + distance :][:long]
+        asked = wanted[: len(there)]
+        kept = asked != ignored
+        if int(kept.sum()) >= LEAST and bool((asked == there)[kept].all()):
+            fits.append((distance, int(kept.sum())))
+    return fits[0] if len(fits) == 1 else (None, 0)

@@ -1,0 +1,84 @@
+"""TRAIN005 must report exactly the marked lines."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+IGNORED = -100
+
+
+class _Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.tokens, self.places = nn.Embedding(19, 8), nn.Embedding(12, 8)
+        self.mixed, self.head = nn.Linear(8, 24), nn.Linear(8, 19)
+
+    def forward(self, tokens):
+        x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1]))
+        query, key, value = self.mixed(x).chunk(3, -1)
+        return self.head(x + F.scaled_dot_product_attention(query, key, value, is_causal=True))
+
+
+def not_shifted():
+    model = _Decoder()
+
+    def step():
+        tokens = torch.randint(0, 19, (4, 12))
+        F.cross_entropy(model(tokens).view(-1, 19), tokens.view(-1)).backward()  # TRAIN005
+
+    return step
+
+
+def not_shifted_and_cut_off():
+    model, criterion = _Decoder(), nn.CrossEntropyLoss()
+
+    def step():
+        tokens = torch.randint(0, 19, (4, 12))
+        out = model(tokens)[:, :-1]
+        criterion(out.transpose(1, 2), tokens[:, :-1]).backward()  # TRAIN005
+
+    return step
+
+
+def shifted_by_the_batch_and_at_the_loss():
+    model = _Decoder()
+
+    def loss_of(logits, labels):
+        following = F.pad(labels, (0, 1), value=IGNORED)[:, 1:].contiguous()
+        return F.cross_entropy(logits.float().view(-1, 19), following.view(-1))  # TRAIN005
+
+    def step():
+        tokens = torch.randint(0, 19, (4, 13))
+        loss_of(model(tokens[:, :-1]), tokens[:, 1:]).backward()
+
+    return step
+
+
+def shifted_twice_with_a_mask_of_floats():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    tokens_of, head = nn.Embedding(19, 8), nn.Linear(8, 19)
+    mask = nn.Transformer.generate_square_subsequent_mask(12)
+
+    def step():
+        tokens = torch.randint(0, 19, (4, 13))
+        labels = tokens[:, 1:].clone()
+        labels[:, :3] = IGNORED
+        out = head(layer(tokens_of(tokens[:, :-1]), src_mask=mask, is_causal=True))
+        logits, labels = out[:, :-1].reshape(-1, 19), labels[:, 1:].reshape(-1)
+        F.nll_loss(F.log_softmax(logits, -1), labels).backward()  # TRAIN005
+
+    return step
+
+
+def recurrent_with_positions_first():
+    torch.manual_seed(0)
+    tokens_of, layer, head = nn.Embedding(19, 8), nn.LSTM(8, 8), nn.Linear(8, 19)
+
+    def step():
+        tokens = torch.randint(0, 19, (12, 4))
+        out, _ = layer(tokens_of(tokens))
+        F.cross_entropy(head(out).view(-1, 19), tokens.reshape(-1)).backward()  # TRAIN005
+
+    return step
