@@ -32,9 +32,9 @@ HEAD = """# Defects of real trainers
 
 Public threads in which a defect of a training step was found and fixed. For each, the smallest
 program that has it was written, and its repaired twin (`benchmarks/real_defects/programs`; facts of
-the threads, code of our own), by an author who had read no rule, with the line where the change
-belongs. `python -m benchmarks.real_defects` audits them all and writes this page. Gains are what
-the authors say, on their machines; no program ran on a GPU here.
+the threads, code of our own), by an author who had read no rule (from 65 on: by one who had), with
+the line where the change belongs. `python -m benchmarks.real_defects` audits them all and writes
+this page. Gains are what the authors say, on their machines; no program ran on a GPU here.
 
 Found at the line: {found} of {audited}. Twins with an error or a warning: {loud} of {twins}. Not
 audited yet: {waiting} of {all}.

@@ -251,7 +251,7 @@ def _hints(source: Source, site: Site, row: RepairRow) -> Twice:
 
 
 SOFTMAX = r"\b(F|torch|functional)\.softmax\("
-LOGARITHMS = ("nll_loss", "kl_div")
+LOGARITHMS = ("nll_loss", "kl_div", "ctc_loss")
 
 
 def _fed(row: RepairRow) -> str:
@@ -361,6 +361,8 @@ class PaddingTrained(GradientRule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         hints = finding.hints_as(Padding)
+        if hints.function not in LOGARITHMS and hints.function != "cross_entropy":
+            return Remedy("Compare only what the mask or the lengths say is no padding.")
         text = "Set the targets of padding to -100, or name their value as ignore_index."
         site = finding.site
         if hints.value is None or site is None or f"{hints.function}(" not in site.text:

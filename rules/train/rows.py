@@ -38,7 +38,9 @@ class RepairRow(PassRow, kw_only=True):
     value: Annotated[
         int | None, doc("padding: the target that only padding has; null: there is none")
     ] = older(None)
-    by: Annotated[str, doc("padding: the variable that says which they are")] = older("")
+    by: Annotated[str, doc("padding: the variable that says which they are, or `padding_idx`")] = (
+        older("")
+    )
     distance: Annotated[int, doc("shift: positions from an input to its target, 0 or 2")] = older(0)
 
 

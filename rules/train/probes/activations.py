@@ -30,7 +30,7 @@ TWICE = {
 }
 """What each loss applies itself, or its logarithm."""
 
-ASKS_LOGARITHMS = frozenset({"nll_loss", "kl_div"})
+ASKS_LOGARITHMS = frozenset({"nll_loss", "kl_div", "ctc_loss"})
 
 NAMES = frozenset(TWICE) | ASKS_LOGARITHMS
 ACTIVATIONS = frozenset(TWICE.values())
@@ -89,7 +89,7 @@ def behind(tape: FunctionTape, call: Call, given: torch.Tensor) -> tuple[list[Ca
 
 
 def _class_axis(call: Call, given: torch.Tensor) -> int:
-    if call.name == "kl_div":
+    if call.name in ("kl_div", "ctc_loss"):
         return -1
     if call.name == "log_softmax":
         dim = call.argument(1, "dim")

@@ -19,7 +19,7 @@ ONE_BY_ONE = frozenset(
     """
     pow square abs neg mul div add sub exp log log1p sqrt clamp clamp_min clamp_max clip where float
     double half to type relu softplus sigmoid tanh cosh logcosh logsigmoid maximum minimum
-    nan_to_num positive contiguous clone lt gt le ge
+    nan_to_num positive contiguous clone lt gt le ge detach
     """.split()
 )
 """What a difference may go through, element by element, on its way to the sum."""
@@ -85,27 +85,24 @@ def _is_on_purpose(
         for each in (*tail.calls, *others)
     ):
         return True
-    return not _is_only_summed(tail, call, one.numel())
+    return not is_only_summed(tail, call, one.numel())
 
 
-def _is_only_summed(tail: Tail, call: Call, most: int) -> bool:
-    """All that becomes of the result is a sum or a mean over it, element by element before."""
-    waiting = [(call.result, call.number)]
-    seen: set[int] = set()
-    while waiting:
-        tensor, number = waiting.pop()
-        if number in seen:
+def is_only_summed(tail: Tail, call: Call, most: int) -> bool:
+    """All that becomes of the result is a sum or a mean over it, element by element before, without
+    a constant of more than ``most`` numbers that does not come from it.
+    """
+    own = {id(call.result)}
+    for user in tail.calls:
+        given = [each for each, _ in user.parents]
+        if user.number <= call.number or own.isdisjoint(map(id, given)):
             continue
-        seen.add(number)
-        for user in tail.users(tensor, number):
-            if user.name in SUMS:
-                if user.result.numel() > 1:
-                    waiting.append((user.result, user.number))
-            elif user.name in ONE_BY_ONE or user.name in RESHAPED:
-                sized = (each for each, _ in user.parents if each is not tensor)
-                if any(each.numel() > most and not each.requires_grad for each in sized):
-                    return False  # a mask or weights for all pairs
-                waiting.append((user.result, user.number))
-            else:
+        if user.name not in SUMS:
+            if user.name not in ONE_BY_ONE and user.name not in RESHAPED:
                 return False
+            strange = (each for each in given if id(each) not in own and not each.requires_grad)
+            if any(each.numel() > most for each in strange):
+                return False  # a mask or weights for all pairs
+        if user.result.numel() > 1:
+            own.add(id(user.result))
     return True

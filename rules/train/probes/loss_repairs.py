@@ -97,7 +97,8 @@ class LossRepairsProbe(OptimizerProbe):
         self._packs = True
 
     def _noted(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return paddings.beside(self.context) if name in paddings.NAMES else None
+        noted = name in paddings.NAMES or name in paddings.COMPARING
+        return paddings.beside(self.context) if noted else None
 
     def backward_begins(self, call: Backward) -> None:
         """Look at the loss while its graph is whole."""
@@ -164,13 +165,13 @@ class LossRepairsProbe(OptimizerProbe):
         if tail is None:
             return
         plain = not (tape.hooked or self._packs) and alone
-        for suspect, change, row in self._suspects(tape, tail, call.walked if plain else None):
+        for changes, row in self._suspects(tape, tail, call.walked if plain else None):
             number = self._seen[row.defect, row.at]
             if number >= ROWS:
                 continue
             self._seen[row.defect, row.at] += 1
             thorough = plain and self.context.step < THOROUGH and number == 0
-            self._compare(tail, {suspect.number: change}, row, call if thorough else None)
+            self._compare(tail, changes, row, call if thorough else None)
 
     def _compare(
         self, tail: Tail, changes: dict[int, Change], row: RepairRow, call: Backward | None
@@ -185,13 +186,14 @@ class LossRepairsProbe(OptimizerProbe):
 
     def _suspects(
         self, tape: FunctionTape, tail: Tail, walked: Walk | None
-    ) -> Iterator[tuple[Call, Change, RepairRow]]:
+    ) -> Iterator[tuple[dict[int, Change], RepairRow]]:
         for shifted in self._shifts.of(tape, tail, walked):
             row = _row(shifted.call, "shift")
             row.distance, row.targets = shifted.distance, shifted.targets
-            yield shifted.call, shifted.change, row
+            yield {shifted.call.number: shifted.change}, row
+        compared = {}
         for call in tail.calls:
-            if call.at is None:
+            if call.at is None or not call.gives_gradient:
                 continue
             change = broadcasts.broadcast_in(tail, call, tape.calls.values())
             if change is not None:
@@ -200,19 +202,24 @@ class LossRepairsProbe(OptimizerProbe):
                 row = _row(call, "broadcast")
                 row.given, row.other = list(given.shape), list(other.shape)
                 row.second = other is two
-                yield call, change, row
+                yield {call.number: change}, row
             fed = activations.misfed(tape, call)
             if fed is not None:
                 row = _row(call, "activation")
                 if fed.activation is not None:
                     row.activation, row.made_at = fed.activation.name, fed.activation.at
-                yield call, fed.change, row
-            padded = paddings.padding_of(call)
+                yield {call.number: fed.change}, row
+            padded = paddings.padding_of(tape, call)
             if padded is not None:
-                row = _row(call, "padding")
-                row.padded, row.targets = padded.padded, padded.targets
-                row.value, row.by = padded.value, padded.by
-                yield call, padded.change, row
+                yield {call.number: padded.change}, _padding_row(call, padded)
+            padded = paddings.compared_padding(tail, call)
+            if padded is not None:
+                compared[call.number] = call, padded
+        # the sum of two differences needs both in the same form
+        changes = {number: padded.change for number, (_, padded) in compared.items()}
+        wrong = [pair for pair in compared.values() if pair[1].padded]
+        if wrong:
+            yield changes, _padding_row(*wrong[0])
 
 
 def _row(call: Call, defect: str) -> RepairRow:
@@ -228,11 +235,22 @@ def _row(call: Call, defect: str) -> RepairRow:
     )
 
 
-PLACED = activations.NAMES | activations.ACTIVATIONS | paddings.NAMES | frozenset({"mean", "div"})
+def _padding_row(call: Call, padded: paddings.Padded) -> RepairRow:
+    row = _row(call, "padding")
+    row.padded, row.targets = padded.padded, padded.targets
+    row.value, row.by = padded.value, padded.by
+    return row
+
+
+PLACED = activations.NAMES | activations.ACTIVATIONS | frozenset({"mean", "div"})
 
 
 def _is_placed(name: str, given: tuple[torch.Tensor, ...]) -> bool:
-    return name in PLACED or broadcasts.may_broadcast(name, given)
+    return (
+        name in PLACED
+        or paddings.may_be_padded(name, given)
+        or broadcasts.may_broadcast(name, given)
+    )
 
 
 def _has_peers() -> bool:

@@ -1,5 +1,5 @@
-"""Targets that are padding, as a mask or lengths of the batch say, in a loss that leaves nothing
-out.
+"""Targets that are padding, as a mask or lengths of the batch or the padding index of an embedding
+say, in a loss that leaves nothing out.
 """
 
 from __future__ import annotations
@@ -17,10 +17,14 @@ import torch
 from auditor.capture.instruments.object_search import frame_locals
 from auditor.capture.probes.base import Context
 
-from .function_tape import Call
-from .second_gradient import Change
+from .broadcasts import is_only_summed
+from .function_tape import Call, FunctionTape, replaced, version
+from .second_gradient import Again, Change, Tail
 
 NAMES = frozenset({"cross_entropy", "nll_loss"})
+COMPARING = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "sub"})
+"""What compares sequences of numbers."""
+
 MASKS = ("attention_mask", "padding_mask", "pad_mask", "mask")
 LENGTHS = ("lengths", "lens", "seq_lens", "seq_lengths", "lengths_", "length", "num_tokens")
 HELD = 256
@@ -84,16 +88,24 @@ class Padded:
     by: str
 
 
-def padding_of(call: Call) -> Padded | None:
+def may_be_padded(name: str, given: tuple[torch.Tensor, ...]) -> bool:
+    """True of a loss over classes, and of a comparison of what the model gave with constants."""
+    if name not in COMPARING or len(given) < 2:
+        return name in NAMES
+    one, two = given[:2]
+    return one.dim() > 1 and one.shape == two.shape and one.requires_grad != two.requires_grad
+
+
+def padding_of(tape: FunctionTape, call: Call) -> Padded | None:
     """The padding among the targets of a loss; None where there is none, the loss leaves some
     targets out, or nothing says what is padding.
     """
     target = call.argument(1, "target")
-    if call.name not in NAMES or not call.beside or not isinstance(target, torch.Tensor):
+    if call.name not in NAMES or call.at is None or not isinstance(target, torch.Tensor):
         return None
     if target.is_floating_point() or target.numel() < 2 or not _is_whole(call, target):
         return None
-    for each in call.beside:
+    for each in (*call.beside, *_embedded(tape, target)):
         real = _real(each, target)
         if real is None:
             continue
@@ -107,6 +119,54 @@ def padding_of(call: Call) -> Padded | None:
         return Padded(
             _left_out(real), pads.numel(), target.numel(), value if apart else None, each.name
         )
+    return None
+
+
+def _embedded(tape: FunctionTape, target: torch.Tensor) -> Iterator[Beside]:
+    """The padding of tokens that an embedding with a padding index was given, where targets are
+    that index as well: the tokens that follow.
+    """
+    for call in tape.calls.values():
+        tokens, index = call.argument(0, "input"), call.argument(2, "padding_idx")
+        if call.name != "embedding" or index is None or version(tokens) != call.versions[0]:
+            continue
+        if tokens.dim() == 2 and tokens.numel() == target.numel():
+            pads, real = tokens == index, target.view(tokens.shape) != index
+            if bool(pads.any()) and not bool((pads & real).any()):
+                yield Beside("padding_idx", real, is_mask=True)
+
+
+def compared_padding(tail: Tail, call: Call) -> Padded | None:
+    """The padding of sequences of numbers that a call compares, along their second or last
+    dimension; None where a mask follows. 0 are ``padded`` where the model's output is right there.
+    """
+    if call.name not in COMPARING or not call.beside:
+        return None
+    one, two = (each for each, _ in call.parents[:2])
+    shape, target = one.shape, two if one.requires_grad else one
+    for axis in (1, -1):
+        for each in call.beside:
+            rows = target.movedim(axis, 1)
+            real = _real(each, rows.reshape(*rows.shape[:2], -1)[..., 0])
+            if real is None:
+                continue
+            real = real.view(rows.shape[:2])
+            pads = rows[~real].flatten()
+            if not pads.numel() or bool((pads != pads[0]).any()):
+                continue
+            if call.result.dim() and not is_only_summed(tail, call, real.numel() - 1):
+                return None
+
+            def picked(tensor: torch.Tensor, axis: int = axis, real: Any = real) -> torch.Tensor:
+                return tensor.movedim(axis, 1)[real] if tensor.shape == shape else tensor
+
+            def change(again: Again, picked: Any = picked) -> Any:
+                return again.function(
+                    *replaced(again.args, picked), **replaced(again.kwargs, picked)
+                )
+
+            wrong = bool((one - two).detach().movedim(axis, 1)[~real].any())
+            return Padded(change, wrong * int((~real).sum()), real.numel(), None, each.name)
     return None
 
 

@@ -87,14 +87,6 @@ class Tail:
     calls: list[Call]
     outputs: list[torch.Tensor]
 
-    def users(self, tensor: torch.Tensor, after: int) -> list[Call]:
-        """The calls behind the one of this number that were given the tensor."""
-        return [
-            call
-            for call in self.calls
-            if call.number > after and any(each is tensor for each, _ in call.parents)
-        ]
-
 
 @dataclass(frozen=True)
 class Compared:
@@ -128,7 +120,25 @@ def tail_of(tape: FunctionTape, loss: torch.Tensor) -> Tail | None:
                 waiting.append(maker)
             else:
                 outputs[id(tensor)] = tensor
+    calls |= _conditions(tape, calls)
     return Tail(loss, [calls[number] for number in sorted(calls)], list(outputs.values()))
+
+
+def _conditions(tape: FunctionTape, calls: dict[int, Call]) -> dict[int, Call]:
+    """Calls that are computed from these and lead to them without a gradient, as ``error.abs() < 1``
+    of a Huber loss: where one is changed, so are they.
+    """
+    made: dict[int, Call] = {}
+    for call in tape.calls.values():
+        given = {number for _, number in call.parents}
+        known = calls.keys() | made.keys()
+        if given & known and call.number not in calls and _repeatable(call):
+            made[call.number] = call
+    wanted = {number for call in calls.values() for _, number in call.parents}
+    for number in sorted(made, reverse=True):
+        if number in wanted:
+            wanted.update(before for _, before in made[number].parents)
+    return {number: call for number, call in made.items() if number in wanted}
 
 
 def _repeatable(call: Call) -> bool:

@@ -74,7 +74,8 @@ def _mean(tape: FunctionTape, call: Call, factor: float) -> Mean | None:
         if call.argument(2, "weight") is not None or target.is_floating_point():
             return None
         kept = int((target != ignored_by(call)).sum())
-        return Mean(call.at, call.name, kept, factor, kept < target.numel())
+        ragged = kept < target.numel() or _is_picked(tape, call.argument(0, "input"))
+        return Mean(call.at, call.name, kept, factor, ragged)
     if call.name == "mean" and len(call.args) == 1:
         source = tape.maker(call.args[0])
         if source is None or source.name not in PICKS:
@@ -87,6 +88,16 @@ def _mean(tape: FunctionTape, call: Call, factor: float) -> Mean | None:
     if call.name == "div" and len(call.args) > 1 and _has_gradient(call.args[0]):
         return _own_mean(tape, call, factor)
     return None
+
+
+def _is_picked(tape: FunctionTape, scores: torch.Tensor) -> bool:
+    """They are those of the tokens that a mask names."""
+    call = tape.maker(scores)
+    return (
+        call is not None
+        and call.name in PICKS
+        and any(each.dtype is torch.bool for each, _ in call.parents)
+    )
 
 
 def _own_mean(tape: FunctionTape, call: Call, factor: float) -> Mean | None:

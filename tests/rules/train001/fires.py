@@ -83,3 +83,14 @@ def channels_left_in_the_target():
         F.mse_loss(model(x), y).backward()  # TRAIN001
 
     return step
+
+
+def huber_loss_by_hand():
+    """Its condition is computed from the difference, and with it."""
+
+    def loss_of(out, y):
+        error = out - y  # TRAIN001
+        small = error.abs() < 1
+        return torch.where(small, 0.5 * error**2, error.abs() - 0.5).mean()
+
+    return _trained(loss_of)

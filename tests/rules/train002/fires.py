@@ -114,3 +114,15 @@ def probabilities_that_are_floats_already():
         torch.nn.functional.cross_entropy(shares, (x.sum(1) > 0).long()).backward()  # TRAIN002
 
     return step
+
+
+def scores_for_ctc():
+    torch.manual_seed(0)
+    model, criterion = nn.Linear(4, 5), nn.CTCLoss()
+
+    def step():
+        out = model(torch.randn(3, 12, 4)).transpose(0, 1)
+        texts, sizes = torch.randint(1, 5, (3, 4)), torch.tensor([4, 3, 2])
+        criterion(out, texts, torch.full((3,), 12), sizes).backward()  # TRAIN002
+
+    return step

@@ -114,3 +114,15 @@ def softmax_over_the_rows():
 
 def nll_as_a_way_to_pick():
     return _classified(lambda out, y: F.nll_loss(torch.tanh(out), y))
+
+
+def logarithms_for_ctc():
+    torch.manual_seed(0)
+    model = nn.Linear(4, 5)
+
+    def step():
+        out = model(torch.randn(3, 12, 4)).log_softmax(-1).transpose(0, 1)
+        texts, sizes = torch.randint(1, 5, (3, 4)), torch.tensor([4, 3, 2])
+        F.ctc_loss(out, texts, torch.full((3,), 12), sizes).backward()
+
+    return step

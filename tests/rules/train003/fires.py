@@ -58,3 +58,19 @@ def mean_of_what_a_mask_picks():
         return each[labels >= 0].mean() * (1 / n)  # TRAIN003
 
     return _accumulated(loss_of)
+
+
+def tokens_picked_before_cross_entropy():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 7))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        for masked in (9, 2, 5):
+            tokens, chosen = torch.randint(0, 7, (2, 12)), torch.arange(12).expand(2, 12) < masked
+            loss = F.cross_entropy(model(tokens)[chosen], tokens[chosen])  # TRAIN003
+            (loss / 3).backward()
+        optimizer.step()
+
+    return step

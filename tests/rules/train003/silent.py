@@ -92,3 +92,35 @@ def two_losses_of_one_batch():
         optimizer.step()
 
     return step
+
+
+def picked_tokens_divided_by_all():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 7))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        for masked in (9, 2, 5):
+            tokens, chosen = torch.randint(0, 7, (2, 12)), torch.arange(12).expand(2, 12) < masked
+            loss = F.cross_entropy(model(tokens)[chosen], tokens[chosen], reduction="sum")
+            (loss / 32).backward()
+        optimizer.step()
+
+    return step
+
+
+def last_batch_is_smaller_in_an_order():
+    """Rows are picked by their numbers; no mask leaves any out."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        for rows in (8, 8, 3):
+            order, y = torch.randperm(rows), torch.randint(0, 3, (rows,))
+            (F.cross_entropy(model(torch.randn(rows, 4))[order], y[order]) / 3).backward()
+        optimizer.step()
+
+    return step
