@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from auditor.capture.shadow import shadow_cuda
     from auditor.model import Edit, Finding, Remedy, Severity, Site, Verdict
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # In a checkout the rooms rules/ and reports/ stand beside this one; an installed copy holds them
 # inside.

@@ -49,6 +49,8 @@ def on_files(files: Files, config: Any) -> Files:
 
     for path, text in made_pages():
         files.append(File.generated(config, path, content=text))
+    for path, text in loaded("open_page").pages():
+        files.append(File.generated(config, path, content=text))
     for place, source in gallery_files(GALLERY):
         files.append(File.generated(config, place, abs_src_path=str(source)))
     return files
@@ -166,7 +168,7 @@ def _rules() -> Iterator[tuple[str, str]]:
 
 def gallery(folder: Path) -> Iterator[tuple[str, str]]:
     """A page for each example that was audited into ``folder``, and one that lists them."""
-    made = _gallery_maker()
+    made = loaded("make_gallery")
     rows = []
     for example in made.examples():
         place = folder / example.name
@@ -184,7 +186,7 @@ def gallery(folder: Path) -> Iterator[tuple[str, str]]:
 
 def gallery_files(folder: Path) -> Iterator[tuple[str, Path]]:
     """Reports and pictures: where they lie in the site, and where now."""
-    made = _gallery_maker()
+    made = loaded("make_gallery")
     for example in made.examples():
         for file in (made.PAGE, made.PICTURE):
             source = folder / example.name / file
@@ -229,8 +231,9 @@ def _row(finding: Any, markdown: Any, summary: Any, costs: Any) -> str:
     return f"- **{rule}**{where} ({told}): {markdown.prose(finding.message)}"
 
 
-def _gallery_maker() -> Any:
-    spec = importlib.util.spec_from_file_location("make_gallery", ROOT / "docs/make_gallery.py")
+def loaded(name: str) -> Any:
+    """A module of this folder, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -12,6 +12,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,7 +87,8 @@ def steps_of_action():
 
 def test_the_action_is_well_formed_and_takes_no_input_into_its_script():
     action, steps = steps_of_action()
-    assert set(action) == {"name", "description", "inputs", "outputs", "runs"}
+    assert set(action) == {"name", "description", "branding", "inputs", "outputs", "runs"}
+    assert set(action["branding"]) == {"icon", "color"}
     for step in steps:
         assert step["shell"] == "bash"
         assert "${{" not in step["run"], "inputs come by the environment, or could be a command"
@@ -96,6 +98,23 @@ def test_the_action_is_well_formed_and_takes_no_input_into_its_script():
     matcher = next(step["run"] for step in steps if "add-matcher" in step["run"])
     path = matcher.split("$GITHUB_ACTION_PATH/")[1].rstrip('"')
     assert (ROOT / path).is_file()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_action_installs_torch_for_the_cpu_only_where_none_is(tmp_path, stand_in, there):
+    _, (torch, ours, *_) = steps_of_action()
+    python = tmp_path / "bin" / "python"
+    if not there:
+        python.write_text(python.read_text().replace("\n", '\n[ "$1" = -c ] && exit 1\n', 1))
+    assert shell(torch["run"], tmp_path).returncode == 0
+    if there:
+        assert stand_in("python") == ["-c", "import torch"]
+    else:
+        assert stand_in("python")[:3] == ["-m", "pip", "install"]
+        assert stand_in("python")[-3:-1] == ["torch", "--index-url"]
+        assert stand_in("python")[-1].endswith("/cpu")
+    assert shell(ours["run"], tmp_path, GITHUB_ACTION_PATH="/the action").returncode == 0
+    assert stand_in("python")[-1] == "/the action"
 
 
 @pytest.mark.parametrize("baseline", ["", "a b.json"])
@@ -296,6 +315,21 @@ def test_the_image_has_the_torch_and_a_python_of_the_project():
     assert first[-1] == "torch==${TORCH}" and "/src[all]" in second, (
         "torch first: a layer of its own"
     )
+
+
+def test_the_labels_of_the_image_are_those_of_the_package():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    prefix = "org.opencontainers.image."
+    labels = dict(
+        word.removeprefix(prefix).split("=", 1) for (*words,) in of("LABEL") for word in words
+    )
+    assert labels == {
+        "title": project["name"],
+        "description": project["description"],
+        "version": project["version"],
+        "licenses": project["license"],
+        "source": project["urls"]["Source"],
+    }
 
 
 def test_the_image_starts_audit_and_not_as_root():

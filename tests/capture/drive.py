@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import torch
 
 from auditor.capture.instruments.user_frames import Frames
 from auditor.capture.probes.base import Context, Probe
@@ -74,6 +75,11 @@ def line_of(module: Any, mark: str) -> int:
     return found[0]
 
 
+HAS_KERNELS = hasattr(torch.library, "get_kernel")
+"""False before torch 2.9."""
+NO_KERNELS = "cannot override kernels"
+
+
 class Drive:
     """Probes installed over one recording. Import the user's program inside the block, then run
     passes.
@@ -83,10 +89,12 @@ class Drive:
         self.folder = folder / f"recording{next(_COUNT)}"
         self.writer = RecordingWriter(self.folder)
         self.warnings: list[str] = []
-        self.context = Context(
-            self.writer, UserFrames(self.writer), device=CPU, warn=self.warnings.append
-        )
+        self.context = Context(self.writer, UserFrames(self.writer), device=CPU, warn=self._warned)
         self.probes = [cls(self.context) for cls in classes]
+
+    def _warned(self, warning: str) -> None:
+        if HAS_KERNELS or NO_KERNELS not in warning:  # else each run says it (docs/versions.md)
+            self.warnings.append(warning)
 
     def __enter__(self):
         for probe in self.probes:

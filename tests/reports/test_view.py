@@ -227,6 +227,31 @@ def test_the_entry_point_names_a_plugin_of_tensorboard(tmp_path: Path) -> None:
     assert "/page.html" in plugin(context).get_plugin_apps()
 
 
+def test_the_tab_shows_the_folders_of_a_logdir_spec_by_their_names(tmp_path: Path) -> None:
+    from tensorboard.plugins.base_plugin import TBContext
+
+    from auditor.extensions.tensorboard_tab.plugin import AuditPlugin
+
+    write_run(tmp_path / "one" / "run", trace=plain_trace())
+    write_run(tmp_path / "two" / "run")
+    (tmp_path / "secret").mkdir()
+
+    def plugin(specification: str) -> AuditPlugin:
+        return AuditPlugin(TBContext(flags=SimpleNamespace(logdir_spec=specification)))
+
+    made = plugin(f"a:{tmp_path / 'one'},{tmp_path / 'two'}")
+    assert made.is_active()
+    pages = made.get_plugin_apps()["/runs"].func.__self__
+    assert [run.name for run in pages.runs()] == ["a/run", "run"]
+    assert ask(pages, "trace", run="a/run")[0].startswith("200")
+    assert ask(pages, "trace", run="run")[0].startswith("404")
+    for name in ("a/../two/run", "one/run", "a"):
+        assert ask(pages, "report", run=name)[0].startswith("404")
+    for nothing in ("", f"a:{tmp_path / 'secret'}", "gs://bucket/x"):
+        assert not plugin(nothing).is_active()
+    assert plugin("").get_plugin_apps() == {}
+
+
 def test_the_plugin_imports_no_torch() -> None:
     import subprocess
 

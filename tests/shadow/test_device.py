@@ -553,7 +553,8 @@ def test_a_module_that_is_not_compiled_has_the_names_of_one_that_is():
         ]
         assert list(map(id, ours.parameters())) == list(map(id, theirs.parameters()))
         assert ours._orig_mod is plain and ours.extra == "x" and ours[0] is plain[0]
-        assert len(ours) == len(theirs) == 2
+        assert len(ours) == 2
+        assert not hasattr(type(theirs), "__len__") or len(theirs) == 2  # not before torch 2.9
         ours.eval()
         assert not plain.training and not ours.training and not theirs.training
         ours.train()

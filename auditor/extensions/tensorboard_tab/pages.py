@@ -86,8 +86,12 @@ class Pages:
         start_response("200 OK", _headers(reply))
         return reply.body
 
+    def runs(self) -> tuple[Run, ...]:
+        """The runs that are shown."""
+        return runs_in(self.root)
+
     def _run(self, name: str) -> Run:
-        for run in runs_in(self.root):
+        for run in self.runs():
             if run.name == name:
                 return run
         raise NotThere(f"there is no run {name!r}")
@@ -95,7 +99,7 @@ class Pages:
     # -- data --------------------------------------------------------------------------------------
 
     def _runs(self, _: str) -> Reply:
-        return _json({"runs": [_described(run) for run in runs_in(self.root)]})
+        return _json({"runs": [_described(run) for run in self.runs()]})
 
     def _findings(self, name: str) -> Reply:
         report = _loaded(self._run(name))
@@ -388,28 +392,43 @@ def viewer() -> Viewer | None:
     """The viewer's page, with our scripts around its own; None where the package or its file is
     missing.
     """
+    path = viewer_file()
+    return _made(path) if path is not None else None
+
+
+def viewer_file() -> Path | None:
+    """Catapult's page in the installed package; None where either is missing."""
     found = importlib.util.find_spec(PACKAGE)
     if found is None or not found.submodule_search_locations:
         return None
     path = Path(found.submodule_search_locations[0]) / FILE
-    return _made(path) if path.is_file() else None
+    return path if path.is_file() else None
 
 
 @functools.cache
 def _made(path: Path) -> Viewer:
-    # As a page of its own the file needs no HTML imports, which browsers dropped. Its scripts stay
-    # byte for byte.
-    text = path.read_text("utf-8")
-    begin = text.index("<template")
-    end = text.rindex("</body>")
-    page = text[:begin] + _BEFORE + text[begin:end] + _AFTER + text[end:]
-    hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in _SCRIPT.findall(text))
+    page = with_scripts(path, _BEFORE, _AFTER)
     return Viewer(
         page.encode(),
-        f"default-src 'none'; script-src 'self' {hashes}; style-src 'self' 'unsafe-inline'; "
+        f"default-src 'none'; script-src 'self' {hashes(page)}; style-src 'self' 'unsafe-inline'; "
         "connect-src 'self'; "
         "img-src 'self' data:; frame-ancestors 'self'; base-uri 'self'; form-action 'none'",
     )
+
+
+def with_scripts(path: Path, before: str, after: str) -> str:
+    """Catapult's page with HTML of ours before and after its own scripts, which stay byte for byte.
+    As a page of its own the file needs no HTML imports, which browsers dropped.
+    """
+    text = path.read_text("utf-8")
+    begin = text.index("<template")
+    end = text.rindex("</body>")
+    return text[:begin] + before + text[begin:end] + after + text[end:]
+
+
+def hashes(page: str) -> str:
+    """The sources of a policy under which the inline scripts of a page may run."""
+    return " ".join(f"'sha256-{_sha256(script)}'" for script in _SCRIPT.findall(page))
 
 
 def _sha256(script: str) -> str:

@@ -5,14 +5,37 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tensorboard.plugins import base_plugin
 
 from .pages import Pages
-from .runs import runs_in
+from .runs import Run, runs_in
+
+_NAMED = re.compile(r"([^:/]*):(?!//)(.+)")
+"""A folder of ``--logdir_spec`` with the name that it is shown by."""
+
+
+class _Several(Pages):
+    """The runs of ``--logdir_spec A:FOLDER,B:FOLDER``, each below its name."""
+
+    def __init__(self, specification: str) -> None:
+        super().__init__(Path())
+        self._named = [
+            (named[1], Path(named[2])) if (named := _NAMED.fullmatch(each)) else ("", Path(each))
+            for each in specification.split(",")
+        ]
+
+    def runs(self) -> tuple[Run, ...]:
+        return tuple(
+            replace(run, name=f"{name}/{run.name}" if name else run.name)
+            for name, folder in self._named
+            for run in runs_in(folder)
+        )
 
 
 class AuditPlugin(base_plugin.TBPlugin):  # type: ignore[misc,unused-ignore]
@@ -21,18 +44,25 @@ class AuditPlugin(base_plugin.TBPlugin):  # type: ignore[misc,unused-ignore]
     plugin_name = "audit"
 
     def __init__(self, context: base_plugin.TBContext) -> None:
-        self._root = Path(context.logdir) if context.logdir else None
+        specification = getattr(context.flags, "logdir_spec", "")
+        self._pages = (
+            Pages(Path(context.logdir))
+            if context.logdir
+            else _Several(specification)
+            if specification
+            else None
+        )
 
     def get_plugin_apps(self) -> dict[str, Callable[..., Any]]:
         """One application a route."""
-        if self._root is None:
+        if self._pages is None:
             return {}
-        pages = Pages(self._root)
-        return {f"/{route}": functools.partial(pages.answer, route) for route in pages.routes}
+        answer = self._pages.answer
+        return {f"/{route}": functools.partial(answer, route) for route in self._pages.routes}
 
     def is_active(self) -> bool:
         """True if there is a run to show."""
-        return self._root is not None and bool(runs_in(self._root))
+        return self._pages is not None and bool(self._pages.runs())
 
     def frontend_metadata(self) -> base_plugin.FrontendMetadata:
         """The tab's name and its script."""

@@ -10,6 +10,11 @@
     parent?.append(made);
     return made;
   };
+  // On the site nothing is asked for: the page around this one read the trace from a file (docs/open).
+  const dropped = () => new Promise((given) => {
+    addEventListener("message", (told) => { if (told.source === parent) given(told.data); });
+    parent.postMessage("ready", "*");
+  });
   const get = async (route) => {
     const reply = await fetch(`${route}?${new URLSearchParams({run})}`);
     if (!reply.ok) throw new Error((await reply.text()).trim());
@@ -175,17 +180,20 @@
   };
 
   try {
-    const [text, found] = await Promise.all([
-      get(forecast ? "forecast" : "trace").then((reply) => reply.text()),
-      get("findings").then((reply) => reply.json()),
-    ]);
+    const served = async () => ({
+      name: run,
+      text: await get(forecast ? "forecast" : "trace").then((reply) => reply.text()),
+      found: await get("findings").then((reply) => reply.json()),
+    });
+    const {name, text, found} = await ("dropped" in document.documentElement.dataset ? dropped() : served());
     const {view, model} = await opened(text);
-    view.viewTitle = forecast ? `${run}: forecast, not measured` : run;
+    view.viewTitle = forecast ? `${name}: forecast, not measured` : name;
     status.remove();
     const slices = [...model.getDescendantEvents()].filter((event) => event.title && event.duration >= 0);
     slices.sort((one, other) => one.start - other.start);
     if (forecast) explain();
-    else list(view, model, slices, found);
+    else if (found) list(view, model, slices, found);
+    else aside.remove();
     document.body.dataset.slices = slices.length;
     window.viewer = view;
   } catch (problem) {
