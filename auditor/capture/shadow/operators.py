@@ -18,10 +18,10 @@ from auditor.capture.instruments.torch_private.dispatch import (
     overload_of,
     schema_of,
 )
+from auditor.capture.shadow import attention, dropout
 from auditor.capture.shadow.copies import copied
 from auditor.capture.shadow.crossing import Ran
 from auditor.capture.shadow.current import CPU, HERE, PLAYING, Current, caller, refuse, tell
-from auditor.capture.shadow.dropout import PLAYED
 from auditor.capture.shadow.halves import in_float32, slow_dtype, through_float32
 from auditor.capture.shadow.streams import current_stream
 from auditor.capture.shadow.tensor import Rooms, ShadowTensor, wrap
@@ -29,6 +29,7 @@ from auditor.capture.shadow.workspaces import PRODUCTS
 
 Tensor = torch.Tensor
 _DATA: Any = Tensor.data
+PLAYED: Final = {**dropout.PLAYED, **attention.PLAYED}
 _MASKS: Final = (torch.bool, torch.uint8)
 _MEAN: Final = 1  # of at::Reduction
 _INDEXING: Final = frozenset(

@@ -39,7 +39,7 @@ from auditor.capture.instruments.torch_private.dispatch import (
     tree_leaves,
     tree_map_only,
 )
-from auditor.capture.shadow import dropout
+from auditor.capture.shadow import attention, dropout
 from auditor.capture.shadow.current import PLAYING, refuse, tell
 from auditor.capture.shadow.operators import look, run, weighted_and_smoothed
 from auditor.capture.shadow.registering import overload, register
@@ -77,6 +77,7 @@ def install(patches: Patches) -> None:
     for name in ASK:
         _ask_the_host(library, name)
     dropout.install(library)
+    attention.install(library)
     asked: list[str] = []
 
     def enter_dual_level(original: Callable[..., Any]) -> Any:
