@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from auditor.capture.shadow import shadow_cuda
 from tests.shadow.test_dropout import saved
@@ -30,11 +33,17 @@ def trained(device: str, dtype: torch.dtype, kind: str, width: int = 8) -> list[
     return [each.detach().cpu() for each in (out, q.grad, k.grad, v.grad, torch.rand(2))]
 
 
+class Watch(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("watched", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("kind", ["plain", "causal", "mask", "bias", "scale"])
-def test_values_gradients_and_random_state_are_the_hosts(dtype, kind) -> None:
+def test_values_gradients_and_random_state_are_the_hosts(dtype, kind, watched) -> None:
     host = trained("cpu", dtype, kind)
-    with shadow_cuda():
+    with shadow_cuda(), Watch() if watched else nullcontext():
         device = trained("cuda", dtype, kind)
     for expected, given in zip(host, device, strict=True):
         assert torch.equal(expected, given)

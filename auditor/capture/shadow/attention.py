@@ -16,6 +16,9 @@ import torch
 from auditor.capture.instruments.torch_private.autograd import forward_level
 from auditor.capture.instruments.torch_private.dispatch import (
     DisableTorchFunctionSubclass,
+    DispatchKey,
+    DispatchKeySet,
+    ExcludeDispatchKeys,
     is_functorch_wrapped,
 )
 from auditor.capture.shadow.registering import overload, register
@@ -120,7 +123,9 @@ def _backward(
     before = torch.get_rng_state()
     try:
         torch.set_rng_state(state)
-        with torch.overrides.enable_reentrant_dispatch(), torch.enable_grad():
+        # below a watch over operators its key would be back without it
+        hosts = ExcludeDispatchKeys(DispatchKeySet(DispatchKey.Python))
+        with torch.overrides.enable_reentrant_dispatch(), hosts, torch.enable_grad():
             inputs = [each.detach().requires_grad_() for each in (query, key, value)]
             again = _MATH(*inputs, bias, p, bool(causal and causal[0]), **scale)[0]
             found = torch.autograd.grad(again, inputs, grad)
