@@ -68,6 +68,10 @@ WORDS = {
         "operators by name, to know what was called",
     ),
     f"{SHADOW}/operators.py": (OPERATORS, "operators by name, to know what was called"),
+    f"{SHADOW}/attention.py": (
+        "_scaled_dot_product_attention_math _scaled_dot_product_efficient_attention",
+        "operators: overload() gives None where torch lacks them, and attention is left alone",
+    ),
     f"{SHADOW}/paths.py": (
         "_linalg_det",
         "an operator: overload() gives None where torch lacks it",
