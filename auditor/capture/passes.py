@@ -62,7 +62,7 @@ SHARES = {
 }
 """Steps that a pass needs, and its share of the time that is given where steps are long."""
 
-REHEARSED_SHARES = {"loud": (LEAST_REHEARSED, 0.3), "numbers": (1, 0.1)}
+REHEARSED_SHARES = {"loud": (LEAST_REHEARSED, 0.3), "numbers": (1, 0.2)}
 """The same in a rehearsal."""
 
 LONG_STEPS = (
@@ -70,7 +70,7 @@ LONG_STEPS = (
     "--overhead S gives them more time"
 )
 
-LEANER_SHARE = 0.1
+LEANER_SHARE = 0.2
 """What its what-if pass may take, which is whole or left out."""
 
 

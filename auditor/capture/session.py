@@ -18,7 +18,7 @@ from auditor.capture.passes import LEANER_SHARE, LONG_STEPS, Pass, passes_of
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.memory.snapshot import MemoryHistory, in_use
 from auditor.capture.probes.numerics.debug_modes import DebugModesProbe
-from auditor.capture.probes.step.clock import Clock
+from auditor.capture.probes.step.clock import Clock, RunQueue
 from auditor.capture.probes.step.profiler_trace import Trace
 from auditor.capture.steady_steps import SteadySteps
 from auditor.capture.target.signal_handlers import ChildSignal
@@ -61,7 +61,8 @@ class Session:
         self._history: MemoryHistory | None = None
         self._modes = next((probe for probe in probes if isinstance(probe, DebugModesProbe)), None)
         self._queue: list[Pass] = []
-        self._pass_began = 0.0
+        self._pass_began, self._run_queue = 0.0, RunQueue()
+        self._pass_mark = self._run_queue.mark()
         self._untraced = False
         self._plain_us: list[float] = []
         self.passes: list[Pass] = []
@@ -84,6 +85,7 @@ class Session:
         self._child_signal.stop()
         self._stop_pass()
         self._clock.uninstall()
+        self._run_queue.close()
         for probe in reversed(self._probes):
             self._guard(probe, probe.uninstall)
         self._guard_named("compiled code", COMPILED_CODE.uninstall)
@@ -167,7 +169,7 @@ class Session:
         if not self._queue:
             return
         self.passes.append(self._queue.pop(0))
-        self._pass_began = monotonic()
+        self._pass_began, self._pass_mark = monotonic(), self._run_queue.mark()
         self._context.pass_name = self._pass.name
         self._steady.begins()
         self._held.begins()
@@ -301,10 +303,8 @@ class Session:
         return self._on_null or CourseRow.part in self._plan.parts
 
     def _is_long(self, steps: int) -> bool:
-        """Whether so many steps like those of the pass that is over are more than there is time
-        for.
-        """
-        each_s = (monotonic() - self._pass_began) / max(1, self._pass.done)
+        """Whether so many steps like those of the pass that is over take more than its share."""
+        each_s = self._pass_s / max(1, self._pass.done)
         return not self._compared and steps * each_s > LEANER_SHARE * self._plan.overhead_s
 
     @property
@@ -398,11 +398,16 @@ class Session:
             self._pass.steps = self._pass.done
         if name == "loud" and self._may_shorten and self._steady.enough:
             self._pass.shorten()
-        self._end_beyond_share(seconds)
+        self._end_beyond_share()
 
-    def _end_beyond_share(self, seconds: float) -> None:
+    @property
+    def _pass_s(self) -> float:
+        """How long this pass has taken, without what its thread waited for a processor."""
+        return self._run_queue.own_us(self._pass_mark) / 1e6
+
+    def _end_beyond_share(self) -> None:
         """Steps are so long that all of the pass would take more than is given to it."""
-        at, overhead_s = self._pass, self._plan.overhead_s
+        at, overhead_s, seconds = self._pass, self._plan.overhead_s, self._pass_s
         judged = self._plan.purpose_as(Passes) is not None
         if self._bound or not judged or self._compared or at.done >= at.steps:
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -41,7 +42,10 @@ def run(
 ) -> tuple[dict[str, int], list[str]]:
     """Steps of each pass, and what was said, of steps that take ``step_s`` by the clock."""
     now = [0.0]
-    monkeypatch.setattr(sessions, "monotonic", lambda: now[0])
+    queue = SimpleNamespace(
+        mark=lambda: now[0], own_us=lambda mark: 1e6 * (now[0] - mark), close=lambda: None
+    )
+    monkeypatch.setattr(sessions, "RunQueue", lambda: queue)
     writer = RecordingWriter(tmp_path)
     context = Context(writer, Frames(writer), device=SHADOW if kind == "rehearse" else CPU)
     said: list[str] = []
@@ -83,8 +87,8 @@ def test_more_time_gives_more_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ("step_s", "passes"),
     [
         (0.5, {"loud": 20, "leaner": 5, "numbers": 3}),
-        (1.2, {"loud": 15, "leaner": 5, "numbers": 3}),
-        (1.3, {"loud": 13, "numbers": 3}),
+        (2.4, {"loud": 7, "leaner": 5, "numbers": 3}),
+        (2.5, {"loud": 7, "numbers": 3}),
         (9.0, {"loud": 6, "numbers": 1}),
     ],
 )
