@@ -54,11 +54,11 @@ class Pass:
 
 
 SHARES = {
-    "trace": (1, 0.05),
-    "loud": (TELLING, 0.2),
-    "numbers": (1, 0.1),
-    "origin": (1, 0.1),
-    "memory": (LEAST_MEMORY, 0.05),
+    "trace": (1, 0.1),
+    "loud": (TELLING, 0.25),
+    "numbers": (1, 0.2),
+    "origin": (1, 0.25),
+    "memory": (LEAST_MEMORY, 0.1),
 }
 """Steps that a pass needs, and its share of the time that is given where steps are long."""
 

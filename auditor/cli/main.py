@@ -170,8 +170,8 @@ def judging_options(command: Any) -> Any:
     type=parameter_types.Seconds(),
     default=60.0,
     show_default=True,
-    help="Seconds that the passes after the timing pass and the rehearsal may take together where "
-    "steps are long: they then have fewer steps.",
+    help="Seconds that the passes after the timing pass may take together where steps are long, and "
+    "a rehearsal as much again: they then have fewer steps.",
 )
 @click.option(
     "--timeout",

@@ -53,8 +53,8 @@ NUMBERS_SECONDS = 10.0
 """How long that pass goes on where steps alternate, until it has seen each kind of them twice."""
 
 OVERHEAD_S = 60.0
-"""What the passes after the timing pass and the rehearsal may take together, as far as fewer of their
-steps still tell something.
+"""What the passes after the timing pass may take together, and a rehearsal as much again, as far as
+fewer of their steps still tell something.
 """
 
 LOOP_STEPS = 5

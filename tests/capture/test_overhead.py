@@ -64,10 +64,10 @@ def run(
     ("step_s", "passes"),
     [
         (0.1, WHOLE),
-        (0.59, WHOLE),  # 20 steps of 0.6 s would be 12 s, a fifth of a minute
-        (0.7, {**WHOLE, "loud": 17}),
-        (1.4, {**WHOLE, "loud": 8}),
-        (2.5, {"loud": 8, "numbers": 2, "origin": 2}),
+        (0.74, WHOLE),  # 20 steps of 0.75 s are 15 s, a quarter of a minute
+        (0.8, {**WHOLE, "loud": 18}),
+        (1.4, {**WHOLE, "loud": 10}),
+        (5.5, {"loud": 8, "numbers": 2, "origin": 2}),
         (30.0, {"loud": 8, "numbers": 1, "origin": 1}),
     ],
 )
@@ -80,7 +80,7 @@ def test_a_pass_of_long_steps_ends_with_its_share_of_the_time(
 
 
 def test_more_time_gives_more_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run(tmp_path, monkeypatch, 2.5, overhead_s=250.0) == (WHOLE, [])
+    assert run(tmp_path, monkeypatch, 2.5, overhead_s=205.0) == (WHOLE, [])
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_a_run_whose_steps_are_counted_keeps_them(
 
 def test_a_share_is_reached_with_the_step_that_would_go_beyond() -> None:
     trace = Pass("trace", 5, done=2)
-    assert not trace.goes_beyond(2.0, 60.0, shadow=False)
-    assert trace.goes_beyond(2.01, 60.0, shadow=False)
+    assert not trace.goes_beyond(4.0, 60.0, shadow=False)
+    assert trace.goes_beyond(4.01, 60.0, shadow=False)
     assert not Pass("gradients", 2, done=1).goes_beyond(1e3, 60.0, shadow=False)
 
 
