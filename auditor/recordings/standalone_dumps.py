@@ -15,6 +15,9 @@ RANK = re.compile(r"(\d{1,6})(?:\.(?:pickle|pkl|json))?(?:\.gz)?$")
 """How the name of a dump ends: ``nccl_trace_rank_7`` unless TORCH_FR_DUMP_TEMP_FILE says otherwise."""
 
 MARKS = (b"pg_config", b"pg_status", b"nccl_comm_state", b"collective_seq_id")
+OF_TRACES = (b'"schemaVersion"', b'"traceEvents"', b'"distributedInfo"')
+"""What the head of a profiler's trace has, which may name the process groups as well."""
+
 HEAD = 1 << 16
 """Bytes of a file in which one of the marks stands."""
 
@@ -28,7 +31,8 @@ def is_dump(path: Path) -> bool:
             head = file.read(HEAD)
     except OSError:
         return False
-    begins = is_pickle(path) or head.lstrip()[:1] == b"{"
+    is_json = head.lstrip()[:1] == b"{" and not any(mark in head for mark in OF_TRACES)
+    begins = is_json or is_pickle(path)
     return begins and any(mark in head for mark in MARKS)
 
 

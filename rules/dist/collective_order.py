@@ -19,6 +19,7 @@ from auditor.recordings.schema import StepRow
 from auditor.rule import NotLooked
 from auditor.rule import Rule
 from auditor.rule import knob
+from .hung_collectives import OF_ONE_SIZE
 from .hung_collectives import Hangs
 from .hung_collectives import Rank
 from .hung_collectives import ranks_named
@@ -38,9 +39,6 @@ OF_TWO = frozenset({"send", "recv"})
 
 SIZES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2}
 """Bytes of a number; of others one byte counts as one."""
-
-OF_ONE_SIZE = frozenset({"all_reduce", "reduce", "broadcast"})
-"""Collectives whose tensors are of one size on all ranks; gathered ones need not be."""
 
 
 WAITS = "backward"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -108,7 +109,7 @@ def _members(group: tuple[str, str], dumps: Mapping[int, Dump]) -> set[int]:
     """Ranks of a group, as any rank knows it."""
     for dump in dumps.values():
         for known in dump.pg_config.values():
-            if known.name == group[0] or known.desc == group[1]:
+            if known.name == group[0]:  # groups without a description are all "undefined"
                 return set(known.members)
     return set()
 
@@ -130,13 +131,7 @@ def _kind(call: DumpedCall) -> tuple[str, tuple[int, ...]]:
 
 
 def _numbers(call: DumpedCall) -> tuple[int, ...]:
-    found = []
-    for size in call.input_sizes:
-        number = 1
-        for each in size:
-            number *= each
-        found.append(number)
-    return tuple(found)
+    return tuple(map(math.prod, call.input_sizes))
 
 
 def _rank(rank: int, call: DumpedCall, places: Origins) -> Rank:

@@ -139,6 +139,30 @@ def test_of_two_groups_the_one_that_waits_longest_is_named(tmp_path) -> None:
     assert finding.site.line == 20 and dict(finding.facts)["group"] == "default_pg"
 
 
+def test_groups_without_a_description_are_told_apart_by_their_names(tmp_path) -> None:
+    """torch calls each of them "undefined"."""
+    first, second = ("3", "undefined"), ("4", "undefined")
+    groups = {
+        "3": {"name": "3", "desc": "undefined", "ranks": "[0, 1]"},
+        "4": {"name": "4", "desc": "undefined", "ranks": "[2, 3]"},
+    }
+    dumps = {
+        rank: {**dump(done(3, first if rank < 2 else second)), "pg_config": groups}
+        for rank in range(4)
+    }
+    assert judged(written(tmp_path, dumps)) == []
+    dumps[2]["entries"].append(call(4, 20, state="started", group=second))
+    (finding,) = judged(written(tmp_path, dumps))
+    assert finding.message.startswith("rank 2 waits in all_reduce, and rank 3 calls")
+
+
+def test_a_trace_that_names_process_groups_is_no_dump(tmp_path) -> None:
+    head = {"schemaVersion": 1, "distributedInfo": {"rank": 0, "pg_config": [{"pg_name": "0"}]}}
+    for rank in range(2):
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps({**head, "traceEvents": []}))
+    assert dump_files(tmp_path) == {}
+
+
 def test_a_buffer_that_lost_its_oldest_calls_is_compared_where_all_have_some(tmp_path) -> None:
     dumps = {0: dump(done(9)[6:]), 1: dump(done(9)), 2: dump(done(9)[3:])}
     assert judged(written(tmp_path, dumps)) == []
