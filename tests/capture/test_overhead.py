@@ -13,6 +13,7 @@ from auditor.capture.instruments.user_frames import Frames
 from auditor.capture.passes import LONG_STEPS, Pass
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.session import Session
+from auditor.judging import build_report
 from auditor.judging.method import method_of
 from auditor.model.devices import CPU, SHADOW
 from auditor.recordings.folder import RecordingWriter
@@ -126,3 +127,16 @@ def test_the_report_says_which_passes_had_fewer_steps() -> None:
     manifest = {"passes": [{"name": "loud", "steps": 8}], "cut": {"loud": 12}}
     (said, *_) = method_of(manifest, [], 0.0)
     assert "8 steps of 20: steps are long" in said
+
+
+def test_what_the_rehearsal_says_too_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def evidence(warnings: list[str], inside: Any) -> Any:
+        recording = SimpleNamespace(manifest={"warnings": warnings})
+        return SimpleNamespace(recording=recording, inside=lambda name: inside)
+
+    monkeypatch.setattr(build_report.null_beside, "warnings", lambda given: ())
+    rehearsed = evidence([LONG_STEPS, "else"], None)
+    assert list(build_report._said_in(evidence([LONG_STEPS], rehearsed))) == [
+        "in the rehearsal: else"
+    ]
+    assert len(list(build_report._said_in(evidence([], rehearsed)))) == 2

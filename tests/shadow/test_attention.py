@@ -87,6 +87,19 @@ def test_where_cuda_takes_another_way_so_does_the_shadow(because) -> None:
             assert (pairs(run) > 0) == (because != "no dropout")
 
 
+def test_a_learned_mask_has_its_gradient() -> None:
+    def learned(device: str) -> torch.Tensor:
+        torch.manual_seed(2)
+        q, bias = torch.randn(2, 3, TOKENS, 8).to(device), torch.randn(TOKENS, TOKENS)
+        bias = bias.to(device).requires_grad_()
+        F.scaled_dot_product_attention(q, q, q, bias, 0.2).square().sum().backward()
+        return bias.grad.cpu()
+
+    host = learned("cpu")
+    with shadow_cuda():
+        assert torch.equal(host, learned("cuda"))
+
+
 def test_a_transform_takes_the_composite() -> None:
     x = torch.randn(3, 2, 2, TOKENS, 8)
 
