@@ -1,10 +1,12 @@
 """Steps of minGPT's character model (`chargpt`, gpt-mini): 6 layers of 6 heads, 192 wide, attention
-written out, dropout everywhere, cross entropy, AdamW with and without decay, gradients clipped.
+written out (with --fused by scaled_dot_product_attention), dropout everywhere, cross entropy, AdamW
+with and without decay, gradients clipped.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 
 import torch
 from measure import Peaks
@@ -42,6 +44,11 @@ class Attention(nn.Module):
             part.view(batch, tokens, HEADS, width // HEADS).transpose(1, 2)
             for part in self.triple(x).split(width, dim=2)
         )
+        if "--fused" in sys.argv:
+            attend = nn.functional.scaled_dot_product_attention
+            y = attend(q, k, v, None, DROPPED, True)
+            y = y.transpose(1, 2).contiguous().view(batch, tokens, width)
+            return self.drop(self.out(y))
         weights = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
         weights = weights.masked_fill(self.mask[:, :, :tokens, :tokens] == 0, float("-inf"))
         weights = self.drop_weights(weights.softmax(dim=-1))
