@@ -407,6 +407,12 @@ def test_judging_needs_no_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
+def test_the_program_imports_torch_itself() -> None:
+    """It may set variables before, which torch reads when it is imported."""
+    code = "import auditor.capture.child, sys; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
 def test_the_package_runs_as_a_module() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "auditor", "--help"],

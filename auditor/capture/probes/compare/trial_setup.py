@@ -6,7 +6,6 @@ import random
 import sys
 
 from auditor.capture.instruments.import_hook import AfterImport
-from auditor.capture.instruments.torch_private.compiler import SETTINGS, draw_as_eager
 from auditor.runs.plan import Trial
 
 
@@ -18,4 +17,10 @@ def prepare(trial: Trial) -> None:
     AfterImport("numpy", lambda: sys.modules["numpy"].random.seed(trial.seed)).install()
     AfterImport("torch", lambda: sys.modules["torch"].manual_seed(trial.seed)).install()
     if trial.eager_random:
-        AfterImport(SETTINGS, draw_as_eager).install()
+        AfterImport("torch", _draw_as_eager).install()
+
+
+def _draw_as_eager() -> None:
+    from auditor.capture.instruments.torch_private.compiler import SETTINGS, draw_as_eager
+
+    AfterImport(SETTINGS, draw_as_eager).install()
