@@ -16,10 +16,11 @@ from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 from .rewriting import of_logarithm, reshaped, rewritten, without_activation
-from .rows import RepairRow, TokenWeightsRow
+from .rows import AttentionRow, RepairRow, TokenWeightsRow
 
 GradientsRow = RepairRow | TokenWeightsRow
 R = TypeVar("R", RepairRow, TokenWeightsRow)
+L = TypeVar("L", RepairRow, AttentionRow, TokenWeightsRow)
 
 FUNCTIONAL = "torch.nn.functional."
 BROADCASTING = tuple(
@@ -69,16 +70,20 @@ def _most(rows: Sequence[GradientsRow], says: Callable[[GradientsRow], bool]) ->
     return sum(map(says, rows)) * 2 > len(rows)
 
 
-def by_line(rows: Iterable[RepairRow], defect: str) -> Iterator[tuple[Site, list[RepairRow]]]:
-    """Rows of one kind, by the line of the loss."""
-    chosen = [row for row in rows if row.defect == defect]
+def by_line(rows: Iterable[L]) -> Iterator[tuple[Site, list[L]]]:
+    """Rows by their line."""
 
-    def place(row: RepairRow) -> tuple[str, int]:
+    def place(row: L) -> tuple[str, int]:
         return row.site.file, row.site.line
 
-    for _, group in groupby(sorted(chosen, key=place), key=place):
+    for _, group in groupby(sorted(rows, key=place), key=place):
         here = list(group)
         yield here[0].site, here
+
+
+def with_defect(rows: Iterable[RepairRow], defect: str) -> Iterator[tuple[Site, list[RepairRow]]]:
+    """Rows of one kind, by the line of the loss."""
+    return by_line(row for row in rows if row.defect == defect)
 
 
 def shown(rows: Sequence[R]) -> R:
@@ -122,7 +127,7 @@ def _sizes(sizes: Sequence[int]) -> str:
     return f"({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''})"
 
 
-def _steps(rows: Sequence[GradientsRow]) -> tuple[int, float]:
+def _steps(rows: Sequence[GradientsRow | AttentionRow]) -> tuple[int, float]:
     steps = len({row.step for row in rows})
     return steps, len(rows) / steps
 
@@ -147,7 +152,7 @@ class SilentBroadcast(GradientRule):
     def detect(
         self, repairs: Rows[RepairRow], machine: Machine, source: Source
     ) -> Iterator[Finding]:
-        for site, rows in by_line(repairs, "broadcast"):
+        for site, rows in with_defect(repairs, "broadcast"):
             if not self.differs(rows):
                 continue
             row = shown(rows)
@@ -211,7 +216,7 @@ class ActivationAppliedTwice(GradientRule):
     def detect(
         self, repairs: Rows[RepairRow], machine: Machine, source: Source
     ) -> Iterator[Finding]:
-        for site, rows in by_line(repairs, "activation"):
+        for site, rows in with_defect(repairs, "activation"):
             if not self.differs(rows):
                 continue
             row = shown(rows)
@@ -274,18 +279,14 @@ class MicroBatchesWeighedAlike(GradientRule):
     )
 
     def detect(self, weights: Rows[TokenWeightsRow], machine: Machine) -> Iterator[Finding]:
-        def place(row: TokenWeightsRow) -> tuple[str, int]:
-            return row.site.file, row.site.line
-
-        for _, group in groupby(sorted(weights, key=place), key=place):
-            rows = list(group)
+        for site, rows in by_line(weights):
             if not self.differs(rows):
                 continue
             row = shown(rows)
             steps, per_step = _steps(rows)
             slight = row.angle < self.note_below and abs(row.ratio - 1.0) < 0.1
             yield Finding(
-                row.site,
+                site,
                 f"{len(row.tokens)} micro-batches of {min(row.tokens)} to {max(row.tokens)} tokens "
                 "weigh the same in the gradient, so that a token counts up to "
                 f"{max(row.tokens) / min(row.tokens):.2g} times as much as another; "
@@ -307,9 +308,12 @@ class MicroBatchesWeighedAlike(GradientRule):
         )
 
 
+ATTENTION = "attention"
+
+
 @dataclass(frozen=True)
 class Padding:
-    """The function at the line, and the target that only padding has."""
+    """The function at the line, or :data:`ATTENTION`, and the target that only padding has."""
 
     function: str = ""
     value: int | None = None
@@ -323,7 +327,7 @@ def _the_same(values: Iterable[int | None]) -> int | None:
 
 @dataclass(frozen=True)
 class PaddingTrained(GradientRule):
-    """The loss counts padding among its targets."""
+    """Padding is trained: the loss counts it among its targets, or attention reads it."""
 
     code = "TRAIN004"
     severity = Severity.WARNING
@@ -337,8 +341,17 @@ class PaddingTrained(GradientRule):
         ),
     )
 
-    def detect(self, repairs: Rows[RepairRow], machine: Machine) -> Iterator[Finding]:
-        for site, rows in by_line(repairs, "padding"):
+    least_attended: float = knob(
+        0.01, "Share of attention that goes to padding from which it is reported."
+    )
+
+    def detect(
+        self, repairs: Rows[RepairRow], attention: Rows[AttentionRow], machine: Machine
+    ) -> Iterator[Finding]:
+        for site, calls in by_line(attention):
+            if finding := self._attended(site, calls, machine):
+                yield finding
+        for site, rows in with_defect(repairs, "padding"):
             if not self.differs(rows):
                 continue
             row = shown(rows)
@@ -359,8 +372,33 @@ class PaddingTrained(GradientRule):
                 hints=Padding(row.function, _the_same(each.value for each in rows)),
             )
 
+    def _attended(self, site: Site, rows: list[AttentionRow], machine: Machine) -> Finding | None:
+        row = sorted(rows, key=lambda row: row.share)[(len(rows) - 1) // 2]
+        if row.share < self.least_attended:
+            return None
+        steps, per_step = _steps(rows)
+        return Finding(
+            site,
+            f"no mask keeps padding out of {row.function}: in one row of the batch {row.share:.0%} of "
+            f"what the text attends to is padding, as {row.padded} of all {row.tokens} tokens are "
+            f"({row.by})",
+            steps=steps,
+            per_step=per_step,
+            seen_on=machine.device,
+            facts=(
+                ("share of attention on padding", f"{row.share:.0%}"),
+                ("share of padding", f"{row.padded / row.tokens:.0%}"),
+            ),
+            hints=Padding(ATTENTION),
+        )
+
     def remedy(self, finding: Finding) -> Remedy | None:
         hints = finding.hints_as(Padding)
+        if hints.function == ATTENTION:
+            return Remedy(
+                "Give attention a mask of the padding (attn_mask, key_padding_mask, or -inf in "
+                "front of the softmax)."
+            )
         if hints.function not in LOGARITHMS and hints.function != "cross_entropy":
             return Remedy("Compare only what the mask or the lengths say is no padding.")
         text = "Set the targets of padding to -100, or name their value as ignore_index."
@@ -394,7 +432,7 @@ class TargetsNotShifted(GradientRule):
     since = "0.2"
 
     def detect(self, repairs: Rows[RepairRow], machine: Machine) -> Iterator[Finding]:
-        for site, rows in by_line(repairs, "shift"):
+        for site, rows in with_defect(repairs, "shift"):
             if not self.differs(rows):
                 continue
             row = shown(rows)

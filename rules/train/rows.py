@@ -44,6 +44,27 @@ class RepairRow(PassRow, kw_only=True):
     distance: Annotated[int, doc("shift: positions from an input to its target, 0 or 2")] = older(0)
 
 
+class AttentionRow(PassRow, kw_only=True):
+    """A call of attention in a step whose batch has padding."""
+
+    part = "attention"
+    when = "gradients"
+    of_values = True
+
+    at: At
+    function: Annotated[str, doc("`scaled_dot_product_attention`, `softmax`")]
+    share: Annotated[
+        float,
+        doc(
+            "in one row that has padding, mean over the positions that are none: the part of what "
+            "they attend to that is padding, 0 to 1"
+        ),
+    ]
+    padded: Annotated[int, doc("positions of the batch that are padding")]
+    tokens: Annotated[int, doc("all positions of the batch")]
+    by: Annotated[str, doc("the variable that says which they are, or `padding_idx`")]
+
+
 class TokenWeightsRow(PassRow, kw_only=True):
     """An optimizer's step with gradients of several micro-batches, each a mean over its tokens."""
 

@@ -17,8 +17,8 @@ from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
 
-from ..rows import RepairRow, TokenWeightsRow
-from . import activations, broadcasts, paddings
+from ..rows import AttentionRow, RepairRow, TokenWeightsRow
+from . import activations, attention, broadcasts, paddings
 from .function_tape import Call, FunctionTape, Wanted
 from .second_gradient import Change, NotRepeated, Tail, compare, tail_of
 from .shifts import Shifts
@@ -34,7 +34,7 @@ backwards; in the others those of the model's outputs are.
 
 
 class LossRepairsProbe(OptimizerProbe):
-    """Writes ``repairs`` and ``token_weights``.
+    """Writes ``repairs``, ``attention`` and ``token_weights``.
 
     The functions that the step calls are kept until its backward begins, and looked at then: the
     graph is still whole. What is computed again leaves nothing behind, and where it does not come
@@ -42,7 +42,7 @@ class LossRepairsProbe(OptimizerProbe):
     """
 
     name = "loss_repairs"
-    parts = ("repairs", "token_weights")
+    parts = ("repairs", "attention", "token_weights")
     passes = frozenset({"gradients"})
 
     def __init__(self, context: Context) -> None:
@@ -97,7 +97,7 @@ class LossRepairsProbe(OptimizerProbe):
         self._packs = True
 
     def _noted(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        noted = name in paddings.NAMES or name in paddings.COMPARING
+        noted = name in paddings.NAMES or name in paddings.COMPARING or name in activations.TWICE
         return paddings.beside(self.context) if noted else None
 
     def backward_begins(self, call: Backward) -> None:
@@ -161,6 +161,7 @@ class LossRepairsProbe(OptimizerProbe):
         if alone:
             leaves = [leaf.variable for leaf in call.walked.leaves]
             self._sums.begins(mean_of(tape, loss), leaves)
+        self._look_at_attention(tape)
         tail = tail_of(tape, loss) if loss.numel() == 1 else None
         if tail is None:
             return
@@ -172,6 +173,19 @@ class LossRepairsProbe(OptimizerProbe):
             self._seen[row.defect, row.at] += 1
             thorough = plain and self.context.step < THOROUGH and number == 0
             self._compare(tail, changes, row, call if thorough else None)
+
+    def _look_at_attention(self, tape: FunctionTape) -> None:
+        for found in attention.attended_padding(tape):
+            padding = found.tokens.is_padding
+            row = AttentionRow(
+                at=found.call.at or 0,
+                function=found.call.name,
+                share=found.share,
+                padded=int(padding.sum()),
+                tokens=padding.numel(),
+                by=found.tokens.by,
+            )
+            self.context.add(row)
 
     def _compare(
         self, tail: Tail, changes: dict[int, Change], row: RepairRow, call: Backward | None
@@ -242,7 +256,12 @@ def _padding_row(call: Call, padded: paddings.Padded) -> RepairRow:
     return row
 
 
-PLACED = activations.NAMES | activations.ACTIVATIONS | frozenset({"mean", "div"})
+PLACED = (
+    activations.NAMES
+    | activations.ACTIVATIONS
+    | attention.COMPUTED.keys()
+    | frozenset({"mean", "div"})
+)
 
 
 def _is_placed(name: str, given: tuple[torch.Tensor, ...]) -> bool:

@@ -106,7 +106,7 @@ def padding_of(tape: FunctionTape, call: Call) -> Padded | None:
     if target.is_floating_point() or target.numel() < 2 or not _is_whole(call, target):
         return None
     for each in (*call.beside, *_embedded(tape, target)):
-        real = _real(each, target)
+        real = is_real(each, target)
         if real is None:
             continue
         pads = target.flatten()[~real]
@@ -147,7 +147,7 @@ def compared_padding(tail: Tail, call: Call) -> Padded | None:
     for axis in (1, -1):
         for each in call.beside:
             rows = target.movedim(axis, 1)
-            real = _real(each, rows.reshape(*rows.shape[:2], -1)[..., 0])
+            real = is_real(each, rows.reshape(*rows.shape[:2], -1)[..., 0])
             if real is None:
                 continue
             real = real.view(rows.shape[:2])
@@ -183,7 +183,7 @@ def ignored_by(call: Call) -> int:
     return index if isinstance(index, int) else IGNORED
 
 
-def _real(held: Beside, target: torch.Tensor) -> torch.Tensor | None:
+def is_real(held: Beside, target: torch.Tensor) -> torch.Tensor | None:
     """For each target whether it is one; None where the variable is no padding of these targets.
 
     Padding lies at the end of a row, or at its beginning. Targets may be one shorter than the

@@ -194,7 +194,7 @@ def repeat(tail: Tail, changes: dict[int, Change]) -> Repeated:
         for (tensor, _), before in zip(call.parents, call.versions, strict=True):
             if id(tensor) not in held and version(tensor) != before:
                 raise NotRepeated("something was written over")
-        made = _called(call, changes.get(call.number), now)
+        made = computed_again(call, changes.get(call.number), now)
         for old, each in zip(call.results, tensors((made,)), strict=False):
             held[id(old)] = each
     loss = held[id(tail.loss)]
@@ -208,7 +208,12 @@ def repeat(tail: Tail, changes: dict[int, Change]) -> Repeated:
     return Repeated(float(loss.detach()), at_outputs)
 
 
-def _called(call: Call, change: Change | None, now: Callable[[torch.Tensor], Any]) -> Any:
+def computed_again(
+    call: Call,
+    change: Change | None,
+    now: Callable[[torch.Tensor], torch.Tensor] = lambda each: each,
+) -> Any:
+    """The call's result, or what ``change`` makes of it, under the autocast that it ran under."""
     function = call.function
     plain = OUT_OF_PLACE.get(function.__name__)
     if plain is not None:

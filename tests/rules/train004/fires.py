@@ -125,3 +125,83 @@ def two_differences_in_one_sum():
         (first + second).mean().backward()
 
     return step
+
+
+def _heads(tensor):
+    return tensor.unflatten(-1, (2, 4)).transpose(1, 2)
+
+
+def _classified(attend, dim=8):
+    """Attention in front of a loss of the real tokens."""
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(9, dim), nn.Linear(dim, 9)
+
+    def step():
+        tokens = _batch()
+        attention_mask = (tokens != PAD).long()
+        logits = out(attend(embed(tokens), attention_mask))
+        labels = tokens.masked_fill(attention_mask == 0, -100)
+        F.cross_entropy(logits.transpose(1, 2), labels).backward()
+
+    return step
+
+
+def attention_without_a_mask():
+    def attend(x, mask):
+        q = k = v = _heads(x)
+        x = F.scaled_dot_product_attention(q, k, v, dropout_p=0.5)  # TRAIN004
+        return x.transpose(1, 2).flatten(2)
+
+    return _classified(attend)
+
+
+def heads_and_rows_in_one_dimension():
+    def attend(x, mask):
+        q = k = v = _heads(x).flatten(0, 1)
+        x = F.scaled_dot_product_attention(query=q, key=k, value=v)  # TRAIN004
+        return x.view(4, 2, 12, 4).transpose(1, 2).flatten(2)
+
+    return _classified(attend)
+
+
+def softmax_by_hand():
+    drop = nn.Dropout(0.1)
+
+    def attend(x, mask):
+        weights = torch.softmax(x @ x.transpose(1, 2) / 8, dim=-1)  # TRAIN004
+        return drop(weights) @ x
+
+    return _classified(attend)
+
+
+def a_layer_of_torch():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    return _classified(lambda x, mask: layer(x))  # TRAIN004
+
+
+def padding_in_front_of_a_causal_model():
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 9)
+
+    def step():
+        tokens = _batch().flip(1)
+        x = embed(tokens)[:, None]
+        x = F.scaled_dot_product_attention(x, x, x, is_causal=True)[:, 0]  # TRAIN004
+        labels = tokens.masked_fill(tokens == PAD, -100)
+        F.cross_entropy(out(x).transpose(1, 2)[..., :-1], labels[:, 1:]).backward()
+
+    return step
+
+
+def a_class_of_each_text():
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(9, 8), nn.Linear(8, 1)
+
+    def step():
+        tokens, lengths = _batch(), torch.tensor(LENGTHS)
+        x = embed(tokens)[:, None]
+        x = F.scaled_dot_product_attention(x, x, x)[:, 0, 0]  # TRAIN004
+        F.binary_cross_entropy_with_logits(out(x)[:, 0], torch.rand(4)).backward()
+        return lengths
+
+    return step

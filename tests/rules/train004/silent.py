@@ -220,3 +220,131 @@ def frames_that_go_on_behind_their_lengths():
         return prompt_lengths
 
     return step
+
+
+def _classified(attend):
+    """Attention in front of a loss of the real tokens."""
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(9, 8), nn.Linear(8, 9)
+
+    def step():
+        tokens = _batch()
+        attention_mask = (tokens != PAD).long()
+        logits = out(attend(embed(tokens), attention_mask))
+        labels = tokens.masked_fill(attention_mask == 0, -100)
+        F.cross_entropy(logits.transpose(1, 2), labels).backward()
+
+    return step
+
+
+def attention_with_a_mask():
+    def attend(x, mask):
+        x = x[:, None]
+        return F.scaled_dot_product_attention(x, x, x, mask[:, None, None].bool())[:, 0]
+
+    return _classified(attend)
+
+
+def attention_with_a_mask_of_numbers():
+    def attend(x, mask):
+        hidden = (1.0 - mask[:, None, None]) * -1e4
+        x = x[:, None]
+        return F.scaled_dot_product_attention(x, x, x, attn_mask=hidden)[:, 0]
+
+    return _classified(attend)
+
+
+def padding_behind_the_text_of_a_causal_model():
+    def attend(x, mask):
+        x = x[:, None]
+        return F.scaled_dot_product_attention(x, x, x, is_causal=True)[:, 0]
+
+    return _classified(attend)
+
+
+def softmax_by_hand_with_a_mask():
+    def attend(x, mask):
+        scores = x @ x.transpose(1, 2)
+        weights = scores.masked_fill(mask[:, None] == 0, -torch.inf).softmax(-1)
+        return weights @ x
+
+    return _classified(attend)
+
+
+def a_layer_of_torch_with_a_mask():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    return _classified(lambda x, mask: layer(x, src_key_padding_mask=mask == 0))
+
+
+def a_causal_layer_of_torch():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    ahead = nn.Transformer.generate_square_subsequent_mask(12)
+    return _classified(lambda x, mask: layer(x, src_mask=ahead, is_causal=True))
+
+
+def probabilities_that_weigh_nothing():
+    """As many classes as positions."""
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(12, 8), nn.Linear(8, 12)
+
+    def step():
+        tokens = _batch()
+        attention_mask = (tokens != PAD).long()
+        probabilities = out(embed(tokens)).softmax(-1)
+        labels = tokens.masked_fill(attention_mask == 0, -100)
+        F.nll_loss(probabilities.log().transpose(1, 2), labels).backward()
+
+    return step
+
+
+def two_texts_of_one_length():
+    """Nothing says whose padding attention over the second one should leave out."""
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 9)
+
+    def step():
+        source, target = _batch(), _batch().roll(1, 0)
+        x = embed(target)[:, None]
+        hidden = (target == PAD)[:, None, None]
+        x = F.scaled_dot_product_attention(x, x, x, ~hidden)[:, 0] + embed(source).mean(1)[:, None]
+        labels = target.masked_fill(target == PAD, -100)
+        F.cross_entropy(out(x).transpose(1, 2), labels).backward()
+
+    return step
+
+
+def all_texts_of_one_length():
+    def attend(x, mask):
+        x = x[:, None]
+        return F.scaled_dot_product_attention(x, x, x)[:, 0]
+
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(9, 8), nn.Linear(8, 9)
+
+    def step():
+        tokens = torch.randint(1, 8, (4, 12))
+        attention_mask = torch.ones_like(tokens)
+        F.cross_entropy(out(attend(embed(tokens), attention_mask)).transpose(1, 2), tokens).backward()
+        return attention_mask
+
+    return step
+
+
+def a_mask_for_each_head():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+
+    def attend(x, mask):
+        hidden = (mask == 0)[:, None, None].expand(4, 2, 12, 12)
+        return layer(x, src_mask=hidden.flatten(0, 1))
+
+    return _classified(attend)
+
+
+def attention_with_a_mask_in_rows_and_heads():
+    def attend(x, mask):
+        q = x.unflatten(-1, (2, 4)).transpose(1, 2).flatten(0, 1)
+        seen = mask.bool()[:, None, None].expand(4, 2, 12, 12).flatten(0, 1)
+        x = F.scaled_dot_product_attention(q, q, q, seen)
+        return x.view(4, 2, 12, 4).transpose(1, 2).flatten(2)
+
+    return _classified(attend)

@@ -1,0 +1,189 @@
+"""Padding that attention reads: what positions of the text attend to, computed again with values that
+are 1 at padding and 0 elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .function_tape import Call, FunctionTape, version
+from .paddings import Beside, is_real
+from .second_gradient import Again, computed_again
+
+SEGMENTS = 3
+"""Kinds of segments that tokens may belong to."""
+
+PRODUCTS = frozenset({"matmul", "bmm", "einsum"})
+"""What weighs values by the result of a softmax, which is attention then."""
+
+WEIGHTS = 1 << 26
+"""Weights of one text up to which they are computed again: 256 MiB in float32. An attempt that runs
+out of memory would be seen as the program's.
+"""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Tokens of a batch, which of them are padding, and what says so."""
+
+    is_padding: torch.Tensor
+    """(rows, positions), bool."""
+    by: str
+
+    @property
+    def row(self) -> int:
+        """One in the middle of those with padding, by how much: attention is looked at there."""
+        pads = self.is_padding.sum(1)
+        padded = pads.nonzero().flatten()
+        return int(padded[pads[padded].argsort()[len(padded) // 2]])
+
+    @property
+    def pads(self) -> torch.Tensor:
+        """(positions,): which of this row are padding."""
+        return self.is_padding[self.row]
+
+
+@dataclass(frozen=True)
+class Attended:
+    """A call of attention: the share of the weights of real positions that is on padding, 0 to 1."""
+
+    call: Call
+    share: float
+    tokens: Tokens
+
+
+def attended_padding(tape: FunctionTape) -> Iterator[Attended]:
+    """The share of each line's newest call of attention, over sequences as long as the tokens of the
+    batch: 0 where a mask, or causality, keeps padding out. Nothing where the batch has no padding.
+    """
+    lines = {call.at: call for call in tape.calls.values() if call.name in COMPUTED}
+    for tokens in _padded_tokens(tape) if lines else ():
+        for call in lines.values():
+            if call.at is None or not call.gives_gradient:
+                continue
+            if any(
+                version(each) != now
+                for (each, _), now in zip(call.parents, call.versions, strict=True)
+            ):
+                continue
+            try:
+                with torch.no_grad():
+                    on_padding = COMPUTED[call.name](tape, call, tokens)
+            except (RuntimeError, ValueError, TypeError, IndexError):
+                continue  # attention of another form
+            if on_padding is not None:
+                share = on_padding.flatten(0, -2).float().mean(0)[~tokens.pads].mean()
+                yield Attended(call, float(share), tokens)
+
+
+def _padded_tokens(tape: FunctionTape) -> Iterator[Tokens]:
+    """Tokens that an embedding was given, where one value stands for padding only; none of a shape
+    that two texts have, since nothing says which of them is attended to.
+    """
+    noted = [each for call in tape.calls.values() for each in call.beside or ()]
+    texts: dict[torch.Size, list[Call]] = {}
+    for call in tape.embeddings:
+        tokens = call.argument(0, "input")
+        if tokens.dim() == 2 and version(tokens) == call.versions[0] and _is_text(tokens):
+            texts.setdefault(tokens.shape, []).append(call)
+    for same, *others in texts.values():
+        tokens, index = same.argument(0, "input"), same.argument(2, "padding_idx")
+        if any(not tokens.equal(each.argument(0, "input")) for each in others):
+            continue
+        named = [] if index is None else [Beside("padding_idx", tokens != index, is_mask=True)]
+        for each in (*named, *noted):
+            real = is_real(each, tokens)
+            pads = tokens[:0] if real is None else tokens[~real.view_as(tokens)]
+            if pads.numel() and int((tokens == pads[0]).sum()) == pads.numel():
+                yield Tokens(tokens == pads[0], each.name)
+                break
+
+
+def _is_text(tokens: torch.Tensor) -> bool:
+    """Neither positions, which are alike in all rows, nor segments, which are few."""
+    return not bool((tokens == tokens[:1]).all()) and tokens.unique().numel() > SEGMENTS
+
+
+def _of_attention(_: FunctionTape, call: Call, tokens: Tokens) -> torch.Tensor | None:
+    """``scaled_dot_product_attention`` of (rows, heads, positions, size), or (rows * heads, ...)."""
+    query, key = call.argument(0, "query"), call.argument(1, "key")
+    rows, long = tokens.is_padding.shape
+    if query.dim() not in (3, 4) or query.shape[-2] != long or key.shape[-2] != long:
+        return None
+    if query.shape[0] % rows or (query.dim() == 4 and query.shape[0] != rows):
+        return None
+    if query[..., 0].numel() // rows * long > WEIGHTS:
+        return None
+
+    def of_row(each: torch.Tensor) -> torch.Tensor:
+        return each.reshape(rows, -1, *each.shape[-2:])[tokens.row, None]
+
+    def change(again: Again) -> Any:
+        given = {**dict(zip(ARGUMENTS, again.args, strict=False)), **again.kwargs}
+        mask = given.get("attn_mask")
+        if mask is not None:
+            given["attn_mask"] = of_row(mask.expand(*query.shape[:-1], long))
+        given["query"], given["key"] = of_row(query), of_row(key)
+        given["value"] = tokens.pads[:, None].to(key.dtype).expand(*given["key"].shape[:-1], 1)
+        return again.function(**{**given, "dropout_p": 0.0})
+
+    on_padding: torch.Tensor = computed_again(call, change)
+    return on_padding[..., 0]
+
+
+ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+
+
+def _of_layer(_: FunctionTape, call: Call, tokens: Tokens) -> torch.Tensor | None:
+    """``multi_head_attention_forward`` of (positions, rows, size)."""
+    rows, long = tokens.is_padding.shape
+    three, heads = call.args[:3], call.argument(4, "num_heads")
+    if any(each.shape[:2] != (long, rows) for each in three) or heads * long**2 > WEIGHTS:
+        return None
+
+    def change(again: Again) -> Any:
+        given = {**again.kwargs, "need_weights": True, "training": False}
+        padding, hidden = given.get("key_padding_mask"), given.get("attn_mask")
+        if padding is not None:
+            given["key_padding_mask"] = padding[tokens.row, None]
+        if hidden is not None and hidden.dim() == 3:
+            given["attn_mask"] = hidden.view(rows, -1, *hidden.shape[1:])[tokens.row]
+        here = (each[:, tokens.row, None] for each in three)
+        return again.function(*here, *again.args[3:], **given)
+
+    weights: torch.Tensor = computed_again(call, change)[1]
+    return (weights[..., :long] * tokens.pads).sum(-1)
+
+
+def _of_softmax(tape: FunctionTape, call: Call, tokens: Tokens) -> torch.Tensor | None:
+    """``softmax`` of (rows, heads, positions, positions), or (rows * heads, ...)."""
+    weights = call.result
+    rows, long = tokens.is_padding.shape
+    if weights.dim() < 3 or weights.shape[-2:] != (long, long) or weights.shape[0] % rows:
+        return None
+    if call.argument(1, "dim") not in (-1, weights.dim() - 1) or not _weighs(tape, call):
+        return None
+    return (weights.reshape(rows, -1, long, long)[tokens.row] * tokens.pads).sum(-1)
+
+
+def _weighs(tape: FunctionTape, call: Call) -> bool:
+    """The result goes into a product, directly or through one function, as dropout."""
+    after = {call.number}
+    for each in tape.calls.values():
+        if after & {number for _, number in each.parents}:
+            if each.name in PRODUCTS:
+                return True
+            if len(after) == 1:
+                after.add(each.number)
+    return False
+
+
+COMPUTED = {
+    "scaled_dot_product_attention": _of_attention,
+    "multi_head_attention_forward": _of_layer,
+    "softmax": _of_softmax,
+}
