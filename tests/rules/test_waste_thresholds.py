@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from auditor.rules.waste.padding import PaddingComputed
 from auditor.rules.waste.wasting import (
     ComputedTwice,
     CopiedUnread,
@@ -14,6 +15,7 @@ from auditor.rules.waste.wasting import (
     ResultUnread,
 )
 
+from auditor.evidence.recorded.batches import Batch, Batches, Loader, Texts
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.thrown_work import Thrown, ThrownWork, handed_on
 from auditor.evidence.source.files import Source
@@ -211,3 +213,37 @@ def test_a_repeat_says_where_it_was_computed() -> None:
         table("repeat", products=1, other=Site("train.py", 8)), Machine()
     )
     assert "is computed at train.py:8 as well" in found.message
+
+
+def padded(width: int, *batches: tuple[int, ...], of: int | None = None) -> Batches:
+    """A step with a batch for each of these, of ``of`` in all."""
+    texts = tuple(Texts(width, lengths) for lengths in batches)
+    many = len(texts) if of is None else of
+    loud = (Batch(0, 0, batches=many, texts=texts),)
+    return Batches("cpu", (Loader(0, made_at=SITE),), loud_steps=1, loud=loud)
+
+
+@pytest.mark.parametrize(
+    ("batches", "severities"),
+    [
+        (padded(100, *[(80, 80)] * 3), [None]),
+        (padded(100, *[(81, 80)] * 3), []),
+        (padded(100, *[(80, 80)] * 2), []),
+        (padded(100, *[(80, 80)] * 3, of=5), [None]),
+        (padded(100, *[(80, 80)] * 3, of=6), []),
+        (padded(100, *[(100, 10)] * 4), [Severity.NOTE]),  # 220 of 400 positions if sorted
+        (padded(100, *[(100, 40)] * 4), [Severity.NOTE]),
+        (padded(100, *[(100, 41)] * 4), []),
+    ],
+)
+def test_padding(batches: Batches, severities: list[Severity | None]) -> None:
+    found = list(PaddingComputed().detect(batches, Machine(), Source()))
+    assert [each.severity for each in found] == severities
+    for each in found:
+        assert PaddingComputed().remedy(each) is not None
+
+
+def test_widths_of_a_compiled_program_are_a_note() -> None:
+    source = Source({"train.py": "model = torch.compile(model)\n"})
+    (found,) = PaddingComputed().detect(padded(100, *[(50, 9)] * 3), Machine(), source)
+    assert found.severity is Severity.NOTE

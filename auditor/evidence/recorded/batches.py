@@ -56,6 +56,19 @@ class Loader:
 
 
 @dataclass(frozen=True)
+class Texts:
+    """Rows that are padded to one width, and their lengths without it (at least one)."""
+
+    width: int
+    lengths: tuple[int, ...]
+
+    @property
+    def positions(self) -> int:
+        """All of them, padding included."""
+        return self.width * len(self.lengths)
+
+
+@dataclass(frozen=True)
 class Batch:
     """What one loader gave in one step. ``devices`` are those of the batch, ``sample_devices``
     those of the samples.
@@ -76,6 +89,8 @@ class Batch:
     """
     in_order: int = 0
     """Batches whose labels never fall, taken with gradients on, of a loader with ``sorted_classes``."""
+    texts: tuple[Texts, ...] = ()
+    """Those with padding, taken with gradients on."""
 
     @property
     def resident(self) -> bool:
@@ -394,6 +409,7 @@ def _batch(row: BatchRow) -> Batch:
         start_us=row.start_us or 0.0,
         queued_us=row.queued_us,
         in_order=row.in_order or 0,
+        texts=tuple(Texts(each[0], tuple(each[1:])) for each in row.texts or () if len(each) > 1),
     )
 
 

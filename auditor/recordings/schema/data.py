@@ -94,6 +94,13 @@ class BatchRow(PassRow, kw_only=True):
             "(absent: the loader has no `sorted_classes`)"
         ),
     ] = None
+    texts: Annotated[
+        list[list[int]] | None,
+        doc(
+            "(loud) of each batch with rows that are padded, taken with gradients on: their width and "
+            "the lengths of the rows (at most 512)"
+        ),
+    ] = None
     default_device: Annotated[str | None, doc("(loud) where torch makes new tensors: `cpu`")] = None
 
 

@@ -34,6 +34,7 @@ from auditor.capture.probes.data.dataloader_facts import (
     describe_iterator,
     describe_loader,
     is_in_order,
+    lengths_in,
     tensors_in,
 )
 from auditor.capture.probes.data.loading_stacks import LoadingStacks
@@ -126,6 +127,7 @@ class _Waited:
     devices: Counter[str] = field(default_factory=Counter)
     sample_devices: set[str] = field(default_factory=set)
     in_order: int = 0
+    texts: list[list[int]] = field(default_factory=list)
 
 
 class DataLoaderProbe(Probe):
@@ -237,6 +239,7 @@ class DataLoaderProbe(Probe):
             if self.context.pass_name == "loud":
                 row.devices, row.bytes = dict(waited.devices), waited.bytes
                 row.in_order = None if facts.sorted_classes is None else waited.in_order
+                row.texts = waited.texts or None
                 row.sample_devices, row.default_device = (
                     sorted(waited.sample_devices),
                     default_device().type,
@@ -372,8 +375,10 @@ class DataLoaderProbe(Probe):
                 waited.bytes += tensor.nbytes
                 if mark is not None:
                     mark(tensor, self._number(facts))
-            trains = facts.sorted_classes is not None and torch.is_grad_enabled()
-            waited.in_order += trains and is_in_order(batch)
+            if torch.is_grad_enabled():
+                waited.in_order += facts.sorted_classes is not None and is_in_order(batch)
+                texts = lengths_in(batch)
+                waited.texts += [] if texts is None else [texts]
         waited.sample_devices |= self._sample_devices
 
     def _look_at_samples(self, samples: Any) -> None:

@@ -173,8 +173,45 @@ def is_in_order(batch: Any) -> bool:
     )
 
 
+def lengths_in(batch: Any) -> list[int] | None:
+    """Width and lengths of the rows of a batch's first padded matrix, which must be half as large as
+    its largest tensor; None where none is padded.
+    """
+    held = list(tensors_in(batch, VECTORS))
+    largest = max((each.numel() for each in held), default=0)
+    for each in held:
+        whole = not (each.is_floating_point() or each.is_complex() or each.device.type != "cpu")
+        large = whole and each.dim() == 2 and 2 * each.numel() >= largest
+        if large and 1 < len(each) <= ROWS and each.shape[1] > 1:
+            for rows in (each, each.flip(1)):
+                lengths = _lengths(rows)
+                if lengths is not None:
+                    return [each.shape[1], *lengths]
+    return None
+
+
+def _lengths(rows: torch.Tensor) -> list[int] | None:
+    """Lengths of rows without what fills up their ends: one value, which is nowhere else. Of a mask
+    it is 0.
+    """
+    padding = rows[:, -1].mode().values
+    is_padding = rows == padding
+    filled = is_padding.flip(1).long().cumprod(1).sum(1)
+    least, most = int(filled.min()), int(filled.max())
+    if least == most or most == rows.shape[1] or int(is_padding.sum()) != int(filled.sum()):
+        return None
+    if int(padding) < 0 or (padding and bool((rows[~is_padding] == 0).all())):
+        return None  # targets that a loss leaves out; what a mask keeps
+    lengths: list[int] = (rows.shape[1] - filled).tolist()
+    triangle = len(rows) == rows.shape[1] and len(set(lengths)) == len(lengths)
+    return None if triangle else lengths
+
+
 VECTORS = 16
-"""Tensors of a batch that are looked at for its labels."""
+"""Tensors of a batch that are looked at for its labels, and for padding."""
+
+ROWS = 512
+"""Rows of a matrix up to which its padding is looked at."""
 
 
 def place_of_callable(function: Any) -> tuple[str, str | None, int | None]:

@@ -1,0 +1,115 @@
+"""WASTE006: positions of a batch that are padding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.evidence.recorded.batches import Batches, Loader, Texts
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.source.files import Source
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+PACKED = (
+    "pack_padded_sequence",
+    "nested_tensor",
+    "nested_tensor_from_jagged",
+    "unpad_input",
+    "flash_attn_varlen_func",
+)
+"""Calls after which padding takes no part in what is computed."""
+
+
+@dataclass(frozen=True)
+class Wasted:
+    """Whether the width is more than the longest row of each batch needs."""
+
+    fixed: bool = False
+
+
+@dataclass(frozen=True)
+class PaddingComputed(Rule):
+    """Much of what the step computes is padding."""
+
+    code = "WASTE006"
+    severity = Severity.WARNING
+    since = "0.2"
+
+    share: float = knob(
+        0.2, "Share of the positions that rows as wide as the longest of their batch would save."
+    )
+    sorted_share: float = knob(
+        0.3, "The same of batches of rows of like length, from which it is a note."
+    )
+    fewest: int = knob(3, "Padded batches below which nothing is reported.")
+
+    def detect(self, batches: Batches, machine: Machine, source: Source) -> Iterator[Finding]:
+        batches.need_a_loader()
+        if any(source.first_call(name) is not None for name in PACKED):
+            return
+        for loader in batches.loaders:
+            taken = [each for each in batches.loud if each.loader == loader.number]
+            texts = [one for each in taken for one in each.texts]
+            many = sum(each.batches for each in taken)
+            if self.fewest <= len(texts) and 2 * len(texts) > many:
+                yield from self._wasted(loader, texts, len(taken), machine, source)
+
+    def _wasted(
+        self, loader: Loader, texts: list[Texts], steps: int, machine: Machine, source: Source
+    ) -> Iterator[Finding]:
+        lengths = [length for each in texts for length in each.lengths]
+        positions = sum(each.positions for each in texts)
+        longest = sum(max(each.lengths) * len(each.lengths) for each in texts)
+        padding = (positions - sum(lengths)) / positions
+        trimmed = (positions - longest) / positions
+        alike = (positions - _sorted_positions(texts)) / positions
+        fixed = trimmed >= self.share
+        if not fixed and alike < self.sorted_share:
+            return
+        saved = trimmed if fixed else alike
+        way = "rows as wide as the longest of their batch" if fixed else "batches of like length"
+        yield Finding(
+            loader.collate_at or loader.made_at or loader.consumed_at,
+            f"{amounts.percent(padding)} of the positions in a batch are padding (rows of "
+            f"{min(lengths):,} to {max(lengths):,} in {_widths(texts)}); {way} have "
+            f"{amounts.percent(saved)} fewer",
+            steps=steps,
+            per_step=len(texts) / steps,
+            seen_on=machine.device,
+            # another width is another graph, and another order another training
+            severity=None if fixed and source.first_call("compile") is None else Severity.NOTE,
+            facts=(
+                ("positions that are padding", amounts.percent(padding)),
+                ("fewer as wide as the longest of a batch", amounts.percent(trimmed)),
+                ("fewer in batches of like length", amounts.percent(alike)),
+            ),
+            hints=Wasted(fixed),
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        if finding.hints_as(Wasted).fixed:
+            return Remedy(
+                "Pad each batch to its longest row (pad_sequence; a tokenizer's padding="
+                '"longest"), rounded up to a multiple of 8 or 64.'
+            )
+        return Remedy(
+            "Put rows of like length into a batch (a batch sampler that sorts within a few hundred "
+            "batches and shuffles these), or pack several into one row."
+        )
+
+
+def _sorted_positions(texts: Sequence[Texts]) -> int:
+    """Positions of the same rows, in batches of the same sizes, by length."""
+    lengths = sorted((length for each in texts for length in each.lengths), reverse=True)
+    positions = begin = 0
+    for size in (len(each.lengths) for each in texts):
+        positions += lengths[begin] * size
+        begin += size
+    return positions
+
+
+def _widths(texts: Sequence[Texts]) -> str:
+    low, high = min(each.width for each in texts), max(each.width for each in texts)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

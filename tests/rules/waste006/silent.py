@@ -1,0 +1,109 @@
+"""WASTE006 must stay silent."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
+from torch.utils.data import DataLoader, TensorDataset
+
+TEXTS = [torch.arange(1, 5 + number * 7 % 13) for number in range(64)]
+
+
+def _stepping(loader, tokens_of=lambda batch: batch, use=None):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(90, 8), nn.Linear(8, 90))
+
+    def batches():
+        while True:
+            yield from loader
+
+    following = batches()
+
+    def step():
+        tokens = tokens_of(next(following))
+        if use is not None:
+            use(tokens)
+        out = model(tokens[:, :-1]).transpose(1, 2)
+        F.cross_entropy(out, tokens[:, 1:], ignore_index=0).backward()
+
+    return step
+
+
+def _to(width, rows):
+    return torch.stack([F.pad(row, (0, width - len(row))) for row in rows])
+
+
+def as_wide_as_the_longest__no_note():
+    def collate(rows):
+        return pad_sequence(rows, batch_first=True)
+
+    return _stepping(DataLoader(TEXTS, 8, collate_fn=collate))
+
+
+def a_little_wider__no_note():
+    def collate(rows):
+        return _to(18, rows)
+
+    return _stepping(DataLoader(TEXTS, 8, collate_fn=collate))
+
+
+def rows_that_are_full__no_note():
+    texts = [torch.randint(1, 90, (32,)) for _ in range(64)]
+    return _stepping(DataLoader(texts, 8))
+
+
+def long_beside_short_is_a_note():
+    texts = [torch.arange(1, 81 if number % 8 == 5 else 9) for number in range(64)]
+
+    def collate(rows):
+        return pad_sequence(rows, batch_first=True)
+
+    return _stepping(DataLoader(texts, 8, collate_fn=collate))
+
+
+def packed_for_the_model__no_note():
+    recurrent = nn.LSTM(1, 4, batch_first=True)
+
+    def use(tokens):
+        lengths = (tokens != 0).sum(1)
+        rows = tokens[..., None].float()
+        recurrent(pack_padded_sequence(rows, lengths, batch_first=True, enforce_sorted=False))
+
+    def collate(rows):
+        return _to(64, rows)
+
+    return _stepping(DataLoader(TEXTS, 8, collate_fn=collate), use=use)
+
+
+def padding_that_occurs_in_the_text__no_note():
+    """Zeros are pixels."""
+    rows = [_to(64, [row])[0] for row in TEXTS]
+    for row in rows:
+        row[1] = 0
+    return _stepping(DataLoader(rows, 8))
+
+
+def targets_of_a_picture__no_note():
+    """Few numbers beside what is computed."""
+    data = [(_to(64, [row])[0], torch.randn(3, 16, 16)) for row in TEXTS]
+    return _stepping(DataLoader(data, 8), lambda batch: batch[0])
+
+
+def texts_that_are_only_evaluated__no_note():
+    data = [_to(64, [row])[0] for row in TEXTS]
+    training = _stepping(DataLoader([torch.randint(1, 90, (32,)) for _ in range(64)], 8))
+    loader = DataLoader(data, 8)
+
+    def step():
+        training()
+        with torch.no_grad():
+            for tokens in loader:
+                tokens.sum()
+
+    return step
+
+
+def a_triangle__no_note():
+    masks = torch.ones(8, 8, dtype=torch.long).tril()
+    data = TensorDataset(masks.repeat(8, 1), torch.randint(1, 90, (64, 8)))
+    return _stepping(DataLoader(data, 8), lambda batch: batch[1])
