@@ -19,6 +19,7 @@ def problems(root: Path, tag: str) -> list[str]:
         ("pyproject.toml", r'^version = "([^"]+)"$'),
         ("auditor/__init__.py", r'^__version__ = "([^"]+)"$'),
         ("CITATION.cff", r"^version: (\S+)$"),
+        ("ci/conda/recipe.yaml", r'^  version: "([^"]+)"$'),
         ("CHANGELOG.md", r"^## (\S+) \(\d{4}-\d{2}-\d{2}\)$"),
     ):
         version = re.search(pattern, (root / name).read_text("utf-8"), re.MULTILINE)
@@ -31,7 +32,7 @@ def problems(root: Path, tag: str) -> list[str]:
 def prepare(root: Path, tag: str, repository: str) -> None:
     """Write the repository ``owner/name`` and its tag into what an index shows."""
     home = f"https://github.com/{repository}"
-    for name in ("pyproject.toml", "CITATION.cff", "ci/Dockerfile"):
+    for name in ("pyproject.toml", "CITATION.cff", "ci/Dockerfile", "ci/conda/recipe.yaml"):
         path = root / name
         path.write_text(path.read_text("utf-8").replace(HOME, home), "utf-8")
     readme = root / "README.md"

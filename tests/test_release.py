@@ -21,7 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 TAG = f"v{PROJECT['version']}"
 STATED = ("pyproject.toml", "auditor/__init__.py", "CITATION.cff", "CHANGELOG.md", "README.md")
-COPIED = (*STATED, "ci/Dockerfile", "ci/for_index.py")
+RECIPE = "ci/conda/recipe.yaml"
+COPIED = (*STATED, RECIPE, "ci/Dockerfile", "ci/for_index.py")
 
 
 def read(name):
@@ -39,7 +40,7 @@ def maker():
 @pytest.fixture
 def copied(tmp_path):
     for name in COPIED:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
 
@@ -61,6 +62,19 @@ def test_the_citation_is_one_of_this_version():
     assert cited["license"] == PROJECT["license"]
     log = (ROOT / "CHANGELOG.md").read_text("utf-8")
     assert f"\n## {cited['version']} ({cited['date-released']})\n" in log
+
+
+def test_conda_installs_what_pip_installs():
+    """Under the names that conda-forge has for them."""
+    recipe, renamed = read(RECIPE), {"torch": "pytorch", "isal": "python-isal"}
+    assert recipe["context"]["version"] == PROJECT["version"]
+    (entry,) = PROJECT["scripts"].items()
+    assert recipe["build"]["python"]["entry_points"] == [" = ".join(entry)]
+    asked = {"python": PROJECT["requires-python"]}
+    for each in PROJECT["dependencies"]:
+        name, least = each.partition(";")[0].split(">=")
+        asked[renamed.get(name, name)] = f">={least}"
+    assert dict(map(str.split, recipe["requirements"]["run"])) == asked
 
 
 def test_the_metadata_names_each_python_from_the_oldest_on():
