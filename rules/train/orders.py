@@ -34,6 +34,8 @@ class SortedByClass(Rule):
     code = "TRAIN006"
     severity = Severity.WARNING
     since = "0.2"
+    rehearsed = True
+    everywhere = True
     edits = (Permit("set_keyword", LOADER, "shuffle", "True"),)
 
     fewest: int = knob(3, "Batches of an epoch below which nothing is reported.")

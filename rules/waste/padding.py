@@ -36,6 +36,8 @@ class PaddingComputed(Rule):
     code = "WASTE006"
     severity = Severity.WARNING
     since = "0.2"
+    rehearsed = True
+    everywhere = True
 
     share: float = knob(
         0.2, "Share of the positions that rows as wide as the longest of their batch would save."

@@ -50,3 +50,21 @@ def part_of_it_in_its_order():
     data = Subset(TensorDataset(torch.randn(64, 3), LABELS), range(48))
     loader = DataLoader(data, batch_size=8, sampler=SequentialSampler(data))  # TRAIN006
     return _stepping(loader)
+
+
+def class_by_class_for_a_gpu__rehearsal():
+    data = TensorDataset(torch.randn(64, 3), LABELS)
+    loader = DataLoader(data, batch_size=8)  # TRAIN006
+    model = nn.Linear(3, 4, device="cuda")
+
+    def batches():
+        while True:
+            yield from loader
+
+    following = batches()
+
+    def step():
+        x, y = (each.to("cuda") for each in next(following))
+        F.cross_entropy(model(x), y).backward()
+
+    return step

@@ -61,3 +61,16 @@ def long_beside_short():
         return pad_sequence(rows, batch_first=True)
 
     return _stepping(DataLoader(texts, 8, collate_fn=collate))
+
+
+def one_width_for_a_gpu__rehearsal():
+    def collate(rows):  # WASTE006
+        return _to(64, rows)
+
+    model = nn.Embedding(90, 8, device="cuda")
+    batches = iter(DataLoader(TEXTS * 9, 8, collate_fn=collate))
+
+    def step():
+        model(next(batches).to("cuda")).sum().backward()
+
+    return step
