@@ -118,8 +118,29 @@ def test_enough_steps_are_judged_whatever_came_after():
     )
 
 
-def test_a_trainer_that_asks_for_nccl_is_rehearsed_instead():
-    assert NO_CUDA.search("Distributed package doesn't have NCCL built in")
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Distributed package doesn't have NCCL built in",
+        "No supported gpu backend found!",
+        "`CUDAAccelerator` can not run on your system since the accelerator is not available.",
+        "There is no GPU available on this machine",
+    ],
+)
+def test_a_trainer_that_asks_for_a_gpu_is_rehearsed_instead(said):
+    assert NO_CUDA.search(said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "`TPUAccelerator` can not run on your system since the accelerator is not available.",
+        "No checkpoint found, so the GPU keeps the first weights",
+        "no such option: --gpu. Device not found",
+    ],
+)
+def test_other_errors_are_the_targets(said):
+    assert not NO_CUDA.search(said)
 
 
 IN_WORKER = """Caught RuntimeError in DataLoader worker process 0.

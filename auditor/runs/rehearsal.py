@@ -257,7 +257,8 @@ NO_CUDA = re.compile(
     r"not compiled with CUDA|No CUDA GPUs are available|no NVIDIA driver|not linked with support for cuda"
     r"|doesn't have NCCL built in|ProcessGroupNCCL is only supported with GPUs"
     r"|torch\.cuda\.is_available\(\) is False|cuda\.is_available|Cannot access accelerator device when none is available"
-    r"|module 'torch\._C' has no attribute '_cuda_|\bcuda\b.*\bnot available\b|requires? (a )?(CUDA|GPU)",
+    r"|module 'torch\._C' has no attribute '_cuda_|\bcuda(Accelerator)?\b.*\bnot available\b|requires? (a )?(CUDA|GPU)"
+    r"|\bno\b[^.,]{0,30}\b(CUDA|GPU)\b[^.,]{0,30}\b(found|available|detected)\b",
     re.IGNORECASE,
 )
 """How torch, and programs, say that they cannot go on without CUDA."""

@@ -71,12 +71,13 @@ PASSED_ON = tuple(
 
 def _opnames(code: CodeType) -> dict[int, str]:
     """Instruction names by every offset that lies in them: a frame may stand in an instruction's
-    inline cache (3.11+).
+    inline cache (3.11+). A call of 3.11 is two instructions; which of them a frame stands in
+    changes as the interpreter specializes it.
     """
     instructions = list(dis.get_instructions(code))
     ends = [instruction.offset for instruction in instructions[1:]] + [len(code.co_code)]
     return {
-        at: i.opname
+        at: "CALL" if i.opname == "PRECALL" else i.opname
         for i, end in zip(instructions, ends, strict=True)
         for at in range(i.offset, end, 2)
     }

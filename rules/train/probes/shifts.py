@@ -100,18 +100,18 @@ class Shifts:
             for number, embedding in enumerate(tape.embeddings)
             for each in _matches(tape, call, embedding)
         ]
-        if len({each.distance for each, _ in found}) != 1 or found[0][0].distance == 1:
+        if walked is None or not walkable(walked) or all(each.distance == 1 for each, _ in found):
             return
-        seen = set()
         for each, key in found:
-            if key not in self._causal and walked is not None and walkable(walked):
+            if key not in self._causal:
                 try:
                     self._causal[key] = each.is_causal()
                 except RuntimeError:  # a graph that may be walked once
-                    self._causal[key] = False
-            if self._causal.get(key) and each.call.number not in seen:
-                seen.add(each.call.number)
-                yield each
+                    return
+        causal = [each for each, key in found if self._causal[key]]
+        if len({each.distance for each in causal}) != 1 or causal[0].distance == 1:
+            return
+        yield from {each.call.number: each for each in reversed(causal)}.values()
 
 
 def _matches(tape: FunctionTape, call: Call, embedding: Call) -> Iterator[Shifted]:

@@ -129,6 +129,24 @@ def _module(folder, name, source, file=None):
     return names
 
 
+def test_a_call_is_one_place_however_often_it_ran(tmp_path):
+    """The interpreter specializes what runs often; in 3.11 the frame then stands elsewhere."""
+    frames = Frames(RecordingWriter(tmp_path / "r"))
+    met = []
+
+    class Number:
+        def __float__(self):
+            met.append(frames.number(sys._getframe(1)))
+            return 0.0
+
+    source = "def read(number):\n    for _ in range(200):\n        float(number), float(number)\n"
+    space = {"__name__": "trainer"}
+    exec(compile(source, str(tmp_path / "trainer.py"), "exec"), space)
+    space["read"](Number())
+    first, second = set(met[::2]), set(met[1::2])
+    assert len(met) == 400 and len(first) == len(second) == 1 and first != second
+
+
 @pytest.fixture
 def stack(tmp_path):
     """Frames of a recording, a user's module and a library's: each calls what it is given."""

@@ -82,3 +82,19 @@ def recurrent_with_positions_first():
         F.cross_entropy(head(out).view(-1, 19), tokens.reshape(-1)).backward()  # TRAIN005
 
     return step
+
+
+def decoder_that_is_given_what_it_is_asked_for():
+    torch.manual_seed(0)
+    tokens_of, head = nn.Embedding(19, 8), nn.Linear(8, 19)
+    model = nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
+    mask = nn.Transformer.generate_square_subsequent_mask(12)
+
+    def step():
+        tokens = torch.randint(0, 19, (4, 13))
+        inputs, target = tokens[:, :-1], tokens[:, 1:]
+        out = model(tokens_of(inputs), tokens_of(target), tgt_mask=mask)
+        scores = F.log_softmax(head(out), dim=-1).view(-1, 19)
+        F.nll_loss(scores, target.reshape(-1)).backward()  # TRAIN005
+
+    return step

@@ -147,3 +147,18 @@ def decoder_that_writes_what_an_encoder_read():
         F.cross_entropy(head(out).flatten(0, 1), tokens.flatten()).backward()
 
     return step
+
+
+def encoder_that_reads_the_row_and_decoder_that_writes_it():
+    torch.manual_seed(0)
+    tokens_of, head = nn.Embedding(19, 8), nn.Linear(8, 19)
+    model = nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
+    mask = nn.Transformer.generate_square_subsequent_mask(12)
+
+    def step():
+        tokens = _tokens(13)
+        inputs, target = tokens[:, :-1], tokens[:, 1:]
+        out = model(tokens_of(target), tokens_of(inputs), tgt_mask=mask)
+        F.cross_entropy(head(out).view(-1, 19), target.reshape(-1)).backward()
+
+    return step

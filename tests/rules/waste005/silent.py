@@ -112,3 +112,40 @@ def critic_on_the_attached_and_the_detached_sample():
         opt.step()
 
     return step
+
+
+def evaluation_of_the_input_that_is_trained_on():
+    first, last = nn.Linear(64, 256), nn.Linear(256, 256)
+    opt = torch.optim.SGD([*first.parameters(), *last.parameters()], lr=0.1)
+    x, seen = torch.randn(128, 64), []
+
+    def net(training):
+        h = first(x).relu()
+        return last(F.dropout(h, 0.5) if training else h).square().mean()
+
+    def step():
+        with torch.no_grad():
+            seen.append(net(False).item())
+        opt.zero_grad()
+        net(True).backward()
+        opt.step()
+
+    return step
+
+
+def evaluation_with_gradients_on():
+    first, last = nn.Linear(64, 256), nn.Linear(256, 256)
+    opt = torch.optim.SGD([*first.parameters(), *last.parameters()], lr=0.1)
+    x, seen = torch.randn(128, 64), []
+
+    def net(training):
+        h = first(x).relu()
+        return last(F.dropout(h, 0.5) if training else h).square().mean()
+
+    def step():
+        seen.append(net(False).item())
+        opt.zero_grad()
+        net(True).backward()
+        opt.step()
+
+    return step

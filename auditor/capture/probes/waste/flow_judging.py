@@ -262,6 +262,8 @@ class Judging:
             if any(each.path[:depth] == place.prefix for each in firsts):
                 continue  # a loop: its turns are given the same by chance
             at, other = _apart(place.prefix, _common(each.path for each in firsts))
+            if other is not None and self._goes_on_otherwise(nodes, at, firsts, other):
+                continue
             if any(each.graph for each in nodes) and not any(each.graph for each in firsts):
                 if other is None or any(each in into_training for each in firsts):
                     continue  # computed once without a graph, and again with it: on purpose
@@ -274,6 +276,29 @@ class Judging:
             row = self._row("again" if freed else "repeat", [place])
             row.at, row.other = at, other
             yield place, row
+
+    def _goes_on_otherwise(
+        self, nodes: list[Node], at: int, firsts: list[Node], other: int
+    ) -> bool:
+        """Two calls begin alike, and most of what they run then is not the same: a model that is
+        evaluated and then trained on the same input. One without the other would not do.
+        """
+        mine, theirs = self._below(nodes[0], at), self._below(firsts[0], other)
+        repeated = sum(node.work for node in set(nodes).intersection(mine))
+        return repeated < MOSTLY * sum(node.work for node in mine) and (
+            Counter(node.op for node in mine) != Counter(node.op for node in theirs)
+        )
+
+    def _below(self, node: Node, line: int) -> list[Node]:
+        """What the same expression of this line ran in the same step."""
+        depth = node.path.index(line) + 1
+        return [
+            each
+            for each in self._flow.nodes
+            if each.step == node.step
+            and each.backward is None
+            and each.spots[:depth] == node.spots[:depth]
+        ]
 
     # -- places ------------------------------------------------------------------------------------
 
