@@ -4,6 +4,7 @@ parent does the rest.
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from auditor.capture.process import set_up
+from auditor.capture.process import leave_at_once, set_up
 from auditor.capture.progress_pipe import ProgressPipe
 from auditor.capture.target.opened_files import OpenedConfigs
 from auditor.capture.target.signal_handlers import undisturbed
@@ -453,6 +454,8 @@ def main() -> None:
     recorder.save()
     if recorder.writer.lost:
         return
+    if plan.copied is not None:
+        atexit.register(leave_at_once, lambda: recorder.finished)  # before the program's: runs last
     try:
         recorder.run()
     except TargetProblem as problem:

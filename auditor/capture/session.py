@@ -113,12 +113,15 @@ class Session:
         self._child_signal.look()
         if not self.passes:
             self.plan_passes()
-        if not self.passes or self._pass.done >= self._pass.steps:
-            self._next_pass()
         context = self._context
-        context.step = self._pass.done
-        context.global_step = sum(each.done for each in self.passes)
-        self._each(lambda probe: probe.step_begin())
+        if not self.passes or self._pass.done >= self._pass.steps:
+            self._stop_pass(passes_follow=bool(self._queue))
+        with one_look():
+            if not self.passes or self._pass.done >= self._pass.steps:
+                self._next_pass()
+            context.step = self._pass.done
+            context.global_step = sum(each.done for each in self.passes)
+            self._each(lambda probe: probe.step_begin())
         if self._trace is not None:
             self._trace.step_begin()
         context.in_step = True
@@ -165,7 +168,6 @@ class Session:
     # -- passes ------------------------------------------------------------------------------------
 
     def _next_pass(self) -> None:
-        self._stop_pass(passes_follow=bool(self._queue))
         if not self._queue:
             return
         self.passes.append(self._queue.pop(0))
@@ -177,8 +179,7 @@ class Session:
             p for p in self._probes if self._pass.name in p.passes and p.name not in self.failures
         ]
         self._start_history()
-        with one_look():
-            self._each(lambda probe: probe.start())
+        self._each(lambda probe: probe.start())
         if self._pass.name == "trace" and not self._untraced:
             self._start_trace()
         self._progress(self._pass.name, 0, self._pass.steps)

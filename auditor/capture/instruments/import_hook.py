@@ -4,12 +4,28 @@ before its own code.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Meanwhile garbage is not looked for: an import makes what lives on, and torch so much of it
+    that every fifth second of its import is spent on looking.
+    """
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
 
 
 class AfterImport(importlib.abc.MetaPathFinder):
@@ -55,7 +71,8 @@ class AfterImport(importlib.abc.MetaPathFinder):
         execute = spec.loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
-            execute(module)
+            with uncollected():
+                execute(module)
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
             self._act()

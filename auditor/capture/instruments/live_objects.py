@@ -42,8 +42,10 @@ _LOOKED: list[list[Any]] = []
 
 @contextlib.contextmanager
 def one_look() -> Iterator[None]:
-    """Meanwhile all live objects are listed once, however many ask: nothing of the program runs."""
-    _LOOKED.append([])
+    """Meanwhile all live objects are listed once, however many ask: nothing of the program runs. A
+    look inside another one is the same.
+    """
+    _LOOKED.append(_LOOKED[-1] if _LOOKED else [])
     try:
         yield
     finally:
@@ -56,12 +58,13 @@ def _objects() -> list[Any]:
         return _LOOKED[-1]
     objects = gc.get_objects()
     try:
-        rare = frozenset(map(type, objects)) - _COMMON
-        found = list(compress(objects, map(rare.__contains__, map(type, objects))))
+        kinds = list(map(type, objects))
+        rare = frozenset(kinds) - _COMMON
+        found = list(compress(objects, map(rare.__contains__, kinds)))
     except Exception:  # a metaclass without a hash
         found = objects
     if _LOOKED:
-        _LOOKED[-1] = found
+        _LOOKED[-1].extend(found)
     return found
 
 

@@ -19,6 +19,7 @@ from auditor.capture.instruments.torch_private.dispatch import (
     REHEARSAL_NEEDS,
     EnableTorchFunction,
 )
+from auditor.capture.instruments.torch_private.late_compiler import is_put_off
 from auditor.capture.instruments.torch_private.look_up import Missing, require
 from auditor.capture.shadow import (
     autocast,
@@ -43,7 +44,8 @@ IMPORTED_FIRST = (
     # the first forward derivative does, and it scripts what it imports
     "torch._decomp.decompositions_for_jvp",
 )
-"""What torch itself imports when it is first needed, and must see torch as it is."""
+"""What torch itself imports when it is first needed, and must see torch as it is: the compiler only
+where a program may compile after the shadow has left."""
 
 
 class ShadowDevice:
@@ -88,7 +90,7 @@ class ShadowDevice:
         require(*REHEARSAL_NEEDS)
         if not HAS_SCHEMAS:
             raise Missing("torch._ops.OpOverload._schema")
-        for name in IMPORTED_FIRST:
+        for name in IMPORTED_FIRST[is_put_off() :]:
             with contextlib.suppress(
                 ModuleNotFoundError
             ):  # a torch without it imports nothing late

@@ -14,6 +14,7 @@ import torch
 
 from auditor.capture.instruments.assignment_sites import Found, Sources
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward, node_of, walk
+from auditor.capture.instruments.live_objects import one_look
 from auditor.capture.instruments.module_stack import live_modules
 from auditor.capture.instruments.notebook_cells import source_path
 from auditor.capture.instruments.object_search import ObjectSearch
@@ -160,8 +161,9 @@ class LeavesOutsideOptimizerProbe(Probe):
     # -- when the pass is over ---------------------------------------------------------------------
 
     def _write(self, fed: list[_Leaf]) -> None:
-        optimized = _optimized()
-        homes = homes_of([tensor for leaf in fed if (tensor := alive(leaf.tensor)) is not None])
+        with one_look():
+            optimized = _optimized()
+            homes = homes_of([each for leaf in fed if (each := alive(leaf.tensor)) is not None])
         alone = [leaf for leaf in fed if id(alive(leaf.tensor)) not in homes]
         found = self._holders(alone) if alone else {}
         found |= _in_plain_containers(

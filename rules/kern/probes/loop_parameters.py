@@ -32,24 +32,36 @@ class ParametersNow:
     def __init__(self) -> None:
         self.stale = True
         """A backward ran since: gradients may be others."""
+        self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
+        self._modules: list[weakref.ref[torch.nn.Module]] = []
         self._held: list[Any] = []
         self._where: dict[tuple[int, int], tuple[int, int]] = {}
 
     def look(self) -> None:
-        """Ask for all parameters that there are. Slow: asks all live objects."""
+        """Ask for all parameters that there are.
+
+        Modules and optimizers are those of the first look, where there are optimizers: a program
+        that updates its weights itself may make them anew in each step. Slow where it looks: asks
+        all live objects.
+        """
         with one_look():
             found = self._found()
         self._held = [weak for each in found.values() if (weak := _weakly(each)) is not None]
         self.stale = True
 
     def _found(self) -> dict[int, Any]:
+        optimizers = [each for weak in self._optimizers if (each := weak()) is not None]
+        modules = [part for held in self._modules if (part := held()) is not None]
+        if not optimizers:
+            optimizers, modules = live_optimizers(), live_modules()
+            self._optimizers = list(map(weakref.ref, optimizers))
+            self._modules = list(map(weakref.ref, modules))
         found = {
             id(each): each
-            for module in live_modules()
+            for module in modules
             for each in own_parameters(module).values()
             if isinstance(each, torch.Tensor)
         }
-        optimizers = live_optimizers()
         for optimizer in optimizers:
             found.update((id(each), each) for each in tensors_of(optimizer))
         if not optimizers:  # what is updated by hand need be in no module either

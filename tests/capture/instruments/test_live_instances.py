@@ -89,5 +89,7 @@ def test_in_one_look_each_class_is_looked_for_once():
         found = live_instances(Late)
         assert found == [first]
         found.clear()  # each asker has a list of its own
+        with one_look():
+            assert live_instances(Late) == [first]
         assert live_instances(Late) == [first]
     assert sorted(map(id, live_instances(Late))) == sorted(map(id, [first, second]))

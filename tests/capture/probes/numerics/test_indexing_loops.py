@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
+import torch
 from auditor.rules.kern.probes.indexing_loops import IndexingLoopsProbe
+from auditor.rules.kern.probes.loop_parameters import ParametersNow
 from torch.utils import _python_dispatch
 
 from tests.capture.drive import Drive, line_of, load
@@ -46,3 +49,26 @@ def test_the_watch_is_left_when_a_step_raises(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="own"):
             drive.run("numbers", user.broken, 1)
         assert not _python_dispatch._get_current_dispatch_mode_stack()
+
+
+def test_parameters_are_those_of_now_each_time() -> None:
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    now = ParametersNow()
+    now.look()
+    model.bias = torch.nn.Parameter(torch.ones(2))
+    group = torch.ones(3, requires_grad=True)
+    optimizer.add_param_group({"params": [group]})
+    now.look()
+    given = [now.given_whole([each]) for each in (model.weight, model.bias, group)]
+    assert None not in given
+    assert now.given_whole([torch.ones(2)]) is None
+
+
+def test_without_an_optimizer_what_is_made_anew_in_each_step_is_found() -> None:
+    gc.collect()  # optimizers of other tests
+    now = ParametersNow()
+    now.look()
+    fresh = torch.ones(3, requires_grad=True)
+    now.look()
+    assert now.given_whole([fresh]) is not None
