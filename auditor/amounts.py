@@ -23,6 +23,7 @@ _PASSES = {
     "values": "value pass",
     "replay": "replay",
     "drill": "drill",
+    "reproduce": "compared run",
 }
 
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")

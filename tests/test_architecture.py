@@ -182,6 +182,7 @@ MAY: dict[str, set[str]] = {
     },
     "check": {"amounts", "cli", "errors", "judging", "model", "recordings", "syntax"},
     "drill": {"cli", "errors", "recordings", "runs"},
+    "reproduce": {"cli", "errors", "model", "recordings", "runs"},
     "tensorboard_tab": {"amounts", "cli", "errors", "evidence", "judging", "model", "recordings"},
     "mcp": {"cli", "errors", "judging", "runs"},
     "integrations": {
@@ -367,6 +368,7 @@ def test_a_rule_reads_no_file_and_no_torch_even_inside_a_function(path: Path) ->
         ["run", "--help"],
         ["checkpoint", "--help"],
         ["drill", "--help"],
+        ["reproduce", "--help"],
         ["plan", "--help"],
         ["view", "--help"],
         ["compare", "--help"],

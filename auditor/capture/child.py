@@ -29,6 +29,7 @@ from auditor.runs import program
 from auditor.runs import target as targets
 from auditor.runs.left_without_cuda import ON_CPU, left_without_cuda
 from auditor.runs.plan import ASKED_GPU, HOST_SCALE, Change, Drill, Plan, UntilOom
+from auditor.runs.repeat import Repeat
 
 if TYPE_CHECKING:
     from auditor.capture.instruments.user_frames import Frames
@@ -195,6 +196,7 @@ class Recorder:
         self.context.memory_limit, self.context.answers = self.plan.memory_limit, self.plan.answers
         self.context.gpu, self.context.drill = self.plan.gpu.model, self.plan.purpose_as(Drill)
         self.context.change = self.plan.purpose_as(Change)
+        self.context.repeat = self.plan.purpose_as(Repeat)
         on_null = self.context.change is not None and self.plan.device == "null"
         if self.plan.purpose_as(UntilOom) is not None or on_null:
             from auditor.capture.probes.memory.snapshot import record_from_the_start

@@ -26,6 +26,7 @@ from auditor.runs.plan import (
     Trial,
     UntilOom,
 )
+from auditor.runs.repeat import Repeat
 
 
 @dataclass
@@ -81,6 +82,8 @@ def passes_of(plan: Plan, device: DeviceInfo, watched: frozenset[str]) -> list[P
             return [Pass("replay", step + 1)]
         case Drill():
             return [Pass("drill", plan.steps)]
+        case Repeat():
+            return [Pass("reproduce", plan.steps)]
         case UntilOom(steps=most):
             return [Pass("memory", most)]
         case Change():  # nothing but the peak of memory is asked for

@@ -13,9 +13,11 @@ from pathlib import Path
 
 from auditor.capture.instruments.torch_private import late_compiler
 from auditor.capture.probes.compare.trial_setup import prepare
+from auditor.capture.probes.reproduce.sources import SOURCES
 from auditor.capture.target.write_guard import enter
 from auditor.runs.launchers import told_by_torchrun
 from auditor.runs.plan import Plan, Trial
+from auditor.runs.repeat import Repeat
 
 STACKS = "stacks.txt"
 """File in the recording's folder that the stacks of all threads are written to on SIGUSR1."""
@@ -57,6 +59,9 @@ def set_up(plan: Plan) -> None:
     trial = plan.purpose_as(Trial)
     if trial is not None:
         prepare(trial)
+    repeat = plan.purpose_as(Repeat)
+    if repeat is not None:
+        SOURCES.begin(repeat)
     if hasattr(signal, "SIGUSR1"):
         with contextlib.suppress(OSError):  # the folder cannot be written: the recorder says so
             stacks = open(Path(plan.folder) / STACKS, "w")  # noqa: SIM115 - stays open for the signal

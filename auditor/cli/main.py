@@ -367,6 +367,7 @@ for _door in (
     more_commands.plan,
     more_commands.checkpoint,
     more_commands.drill,
+    more_commands.reproduce,
     more_commands.view,
     more_commands.check,
     more_commands.doctor,

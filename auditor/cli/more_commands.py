@@ -137,6 +137,47 @@ def drill(**options: Any) -> None:
     sys.exit(extension("drill.command").drill(**options))
 
 
+@click.command(cls=TargetCommand, short_help="Run TARGET twice, and say where the runs part.")
+@click.argument("target")
+@MODULE
+@click.option(
+    "--steps",
+    type=parameter_types.Whole(1),
+    default=3,
+    show_default=True,
+    help="Steps of each run.",
+)
+@click.option(
+    "--timeout", type=parameter_types.Seconds(), help="End after S seconds, all runs together."
+)
+@click.option(
+    "--device",
+    type=parameter_types.Device(["auto", "cuda", "cpu"]),
+    default="auto",
+    show_default=True,
+    help="What the step may use.",
+)
+@_format("terminal", "json")
+@click.option("--quiet", is_flag=True, help="Print only the verdict.")
+@DEBUG
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def reproduce(**options: Any) -> None:
+    """Run TARGET twice and compare what every operator gave: do both runs come to the same losses
+    and weights, and if not, which line is the first that differs, and why.
+
+    Where they differ it runs again with one generator, the hash seed or the clock held, until it is
+    known which one is to blame. Each run is in a copy of the working directory.
+
+    \b
+      audit reproduce trainer:step
+      audit reproduce train.py --steps 10 -- --config small.yaml
+
+    Exit code: 0 alike, 1 they differ, 2 nothing can be compared, 3 the target failed on its own.
+    """
+    options["target"] = parameter_types.target(options["target"], as_module=options.pop("module"))
+    sys.exit(extension("reproduce.command").reproduce(**options))
+
+
 @click.command(cls=TargetCommand, short_help="Say what fits on which GPU, without one.")
 @click.argument("target")
 @MODULE

@@ -11,6 +11,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from auditor.runs.repeat import Repeat
 from auditor.typed_reading import convert
 
 TRACE_STEPS = 5
@@ -330,8 +331,8 @@ class UntilOom(msgspec.Struct, frozen=True, tag=True):
     steps: int
 
 
-Purpose = Passes | Replay | UntilOom | Trial | Drill | Change
-P = TypeVar("P", Passes, Replay, UntilOom, Trial, Drill, Change)
+Purpose = Passes | Replay | UntilOom | Trial | Drill | Change | Repeat
+P = TypeVar("P", Passes, Replay, UntilOom, Trial, Drill, Change, Repeat)
 
 
 @dataclass(frozen=True)

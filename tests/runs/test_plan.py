@@ -19,6 +19,7 @@ from auditor.runs.plan import (
     Trial,
     UntilOom,
 )
+from auditor.runs.repeat import Repeat
 
 WANTED = {"quiet": 50, "trace": 5, "loud": 50, "numbers": 3, "origin": 3}
 REHEARSED = {"loud": 12, "leaner": 5, "numbers": 3}
@@ -86,6 +87,7 @@ def test_a_pass_that_must_be_whole_is_so_or_is_left_out(steps: int, leaner: int)
         Passes(values=3),
         Replay(7, 5),
         UntilOom(4),
+        Repeat(("torch",), 7),
         Drill("nan"),
         Trial(1, eager_random=True),
         Change((2, 1), (("a.py", 3),), optimizer={"fused": True}),

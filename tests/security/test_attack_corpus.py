@@ -271,6 +271,7 @@ WALKS = [
     *(("view", kind, "{} --no-browser") for kind in ("none", "junk")),
     *((command, "none", "{}") for command in ("run", "rules", "explain")),
     ("drill", "none", "{} --inject nan@3"),
+    ("reproduce", "none", "{}"),
     ("agents", "none", "--skill"),
     *(
         ("check", kind, f"{{}} {more}")

@@ -16,6 +16,7 @@ from auditor.model.devices import DeviceInfo
 from auditor.recordings.folder import RecordingWriter
 from auditor.recordings.schema import Counters, LapseRow, PassRow, StepRow
 from auditor.runs.plan import Change, Drill
+from auditor.runs.repeat import Repeat
 
 if TYPE_CHECKING:
     from auditor.capture.instruments.autograd_graph import Backward
@@ -60,6 +61,8 @@ class Context:
     """The fault to plant; None where this is no drill."""
     change: Change | None = None
     """What this run of ``audit plan`` changes in the program; None where it is none."""
+    repeat: Repeat | None = None
+    """Where it is a run of ``audit reproduce``."""
     gpu: str = ""
     """The model that a rehearsal plays, a key of ``auditor.model.gpus.GPUS``; empty: its own."""
     answers: str = ""

@@ -85,6 +85,13 @@ from auditor.recordings.schema.planned import (
     PlannedInputRow,
     PlannedOptimizerRow,
 )
+from auditor.recordings.schema.reproduce import (
+    ReproduceOperatorRow,
+    ReproduceOutcomeRow,
+    ReproduceRow,
+    ReproduceSourceRow,
+    ReproduceValuesRow,
+)
 from auditor.recordings.schema.run import (
     Counters,
     DeviceTimeRow,
@@ -192,6 +199,10 @@ ROWS: tuple[type[Row], ...] = (
     PlannedBlocksRow,
     PlannedOptimizerRow,
     PlannedChangeRow,
+    ReproduceOperatorRow,
+    ReproduceOutcomeRow,
+    ReproduceSourceRow,
+    ReproduceValuesRow,
     *_of_families(),
 )
 """In the order of docs/recording.md. A part with several has rows that its tag tells apart
@@ -278,6 +289,11 @@ __all__ = [
     "ReadRow",
     "RegionRow",
     "RegionRunRow",
+    "ReproduceOperatorRow",
+    "ReproduceOutcomeRow",
+    "ReproduceRow",
+    "ReproduceSourceRow",
+    "ReproduceValuesRow",
     "RereadRow",
     "ReusedRow",
     "Row",

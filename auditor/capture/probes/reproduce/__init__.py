@@ -1,0 +1,1 @@
+"""Probes of ``audit reproduce``: what each operator of a run gave."""

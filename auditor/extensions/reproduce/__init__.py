@@ -1,0 +1,1 @@
+"""Do two runs of a program give the same results, and where do they part? No torch here."""

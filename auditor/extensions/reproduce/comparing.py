@@ -1,0 +1,206 @@
+"""Two runs laid beside each other: the first operator that gave another result on the way to a loss
+or a weight.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from auditor.model import Site
+from auditor.recordings.folder import Recording
+from auditor.recordings.schema import (
+    ReproduceOperatorRow,
+    ReproduceOutcomeRow,
+    ReproduceRow,
+    ReproduceSourceRow,
+    ReproduceValuesRow,
+)
+
+Key = tuple[str, int, str, str, int, int]
+"""Pass, step, name, file, line, and the how manieth such row."""
+
+DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
+"""Bits of the significand (IEEE 754; bfloat16: 8)."""
+
+
+R = TypeVar("R", ReproduceOperatorRow, ReproduceOutcomeRow)
+
+
+class Log:
+    """What one run did, as its recording has it; that may go afterwards."""
+
+    def __init__(self, recording: Recording) -> None:
+        rows = [row.read_from(recording) for row in recording.rows(ReproduceRow)]
+        for row in rows:  # the folder goes
+            row.site_of(getattr(row, "at", None))
+        self.manifest = recording.manifest
+        self.operators = [row for row in rows if isinstance(row, ReproduceOperatorRow)]
+        self.sources = [row for row in rows if isinstance(row, ReproduceSourceRow)]
+        self.values = next((row for row in rows if isinstance(row, ReproduceValuesRow)), None)
+        self._outcomes = [row for row in rows if isinstance(row, ReproduceOutcomeRow)]
+
+    @cached_property
+    def keys(self) -> dict[int, Key]:
+        """The key of each operator, by its number."""
+        keyed = _keyed(self.operators)
+        return {row.number: key for key, row in keyed.items()}
+
+    @cached_property
+    def by_key(self) -> dict[Key, ReproduceOperatorRow]:
+        """Operators by what they are known by in another run."""
+        return _keyed(self.operators)
+
+    @cached_property
+    def outcomes(self) -> dict[Key, ReproduceOutcomeRow]:
+        """Losses and weights, in order."""
+        return _keyed(self._outcomes)
+
+    def ancestors(self, numbers: list[int]) -> list[int]:
+        """These operators and all that led to them, in order."""
+        by_number = {row.number: row for row in self.operators}
+        found: set[int] = set()
+        waiting = [number for number in numbers if number in by_number]
+        while waiting:
+            number = waiting.pop()
+            if number not in found:
+                found.add(number)
+                waiting += [each for each in by_number[number].inputs if each in by_number]
+        return sorted(found)
+
+    def drawn_before(self, name: str, number: int) -> list[ReproduceSourceRow]:
+        """Rows of a source up to an operator."""
+        return [row for row in self.sources if row.name == name and row.before <= number]
+
+
+def _keyed(rows: list[R]) -> dict[Key, R]:
+    seen: Counter[tuple[str, int, str, str, int]] = Counter()
+    found: dict[Key, R] = {}
+    start: tuple[str, int, str, str, int]
+    for row in rows:
+        site = row.site
+        file, line = ("", 0) if site is None else (site.file, site.line)
+        start = (row.pass_name, row.step, row.name, file, line)
+        found[(*start, seen[start])] = row
+        seen[start] += 1
+    return found
+
+
+@dataclass(frozen=True)
+class Difference:
+    """``outcome`` is the first loss or weights that differ. ``operator`` is the first that gave
+    another result on the way there, and ``twin`` the same in the other run; None where none was
+    seen.
+    """
+
+    outcome: ReproduceOutcomeRow
+    operator: ReproduceOperatorRow | None = None
+    twin: ReproduceOperatorRow | None = None
+
+    @property
+    def site(self) -> Site | None:
+        """The user's line."""
+        return self.outcome.site if self.operator is None else self.operator.site
+
+    @property
+    def number(self) -> int:
+        """Of the operator; beyond all where none was seen."""
+        return 1 << 62 if self.operator is None else self.operator.number
+
+
+def difference(one: Log, other: Log) -> Difference | None:
+    """Where two runs part; None where every loss and all weights are the same."""
+    for key, outcome in one.outcomes.items():
+        twin = other.outcomes.get(key)
+        if twin is None or twin.digest != outcome.digest:
+            return _traced(one, other, outcome)
+    extra = next((row for key, row in other.outcomes.items() if key not in one.outcomes), None)
+    return None if extra is None else Difference(extra)
+
+
+def _traced(one: Log, other: Log, outcome: ReproduceOutcomeRow) -> Difference:
+    by_number = {row.number: row for row in one.operators}
+    for number in one.ancestors(outcome.inputs):
+        row = by_number[number]
+        twin = other.by_key.get(one.keys[number])
+        if twin is None or twin.digest != row.digest:
+            return Difference(outcome, row, twin)
+    return Difference(outcome)
+
+
+def aside(one: Log, other: Log) -> int:
+    """Operators that gave another result in the other run, wherever that went."""
+    twins = ((row, other.by_key.get(key)) for key, row in one.by_key.items())
+    return sum(twin is None or twin.digest != row.digest for row, twin in twins)
+
+
+# -- what may be to blame --------------------------------------------------------------------------
+
+
+def suspects(one: Log, other: Log, found: Difference) -> list[str]:
+    """Of :data:`auditor.runs.repeat.HELD`, what the program drew from in different states, or read,
+    before the operator; what lies nearest to it first.
+    """
+    last: dict[str, int] = {}
+    for row in one.operators:
+        twin = other.by_key.get(one.keys[row.number])
+        drawn = row.generator and row.number <= found.number
+        if drawn and (twin is None or twin.state != row.state):
+            last["torch"] = row.number
+    for name in ("random", "numpy"):
+        mine, theirs = (log.drawn_before(name, found.number) for log in (one, other))
+        if [row.value for row in mine] != [row.value for row in theirs]:
+            last[name] = mine[-1].before if mine else 0
+    for name, label in (("clock", "clock"), ("numpy", "numpy.random.default_rng")):
+        rows = [row for row in one.drawn_before(label, found.number) if not row.value]
+        if rows:
+            last[name] = max(rows[-1].before, last.get(name, 0))
+    return sorted(last, key=lambda name: -last[name])
+
+
+SEEDS = {
+    "torch": ("torch.manual_seed",),
+    "random": ("random.seed",),
+    "numpy": ("numpy.random.seed", "numpy.random.default_rng"),
+}
+"""The functions that seed each generator."""
+
+
+def seeded_otherwise(
+    one: Log, other: Log, cause: str
+) -> tuple[ReproduceSourceRow, ReproduceSourceRow] | None:
+    """The first seed that the program itself gave the generator and that was another in the other
+    run.
+    """
+    mine, theirs = (
+        [row for row in log.sources if row.name in SEEDS.get(cause, ())] for log in (one, other)
+    )
+    pairs = zip(mine, theirs, strict=False)
+    return next(((a, b) for a, b in pairs if a.value != b.value), None)
+
+
+def unseeded(log: Log, cause: str) -> bool:
+    """Whether the program never gave the generator a seed."""
+    return not any(row.name in SEEDS.get(cause, ()) and row.value for row in log.sources)
+
+
+def ulps(one: Log, other: Log) -> int:
+    """By how many units in the last place (of the larger of both) the kept values differ at most,
+    where the operator was given the same; 0 where that cannot be said.
+    """
+    mine, theirs = one.values, other.values
+    if mine is None or theirs is None or mine.dtype not in DIGITS or mine.given != theirs.given:
+        return 0
+    if len(mine.values) != len(theirs.values):
+        return 0
+    most = 0.0
+    for a, b in zip(mine.values, theirs.values, strict=True):
+        if a is None or b is None:
+            return 0
+        if a != b:
+            exponent = math.frexp(max(abs(a), abs(b)))[1]
+            most = max(most, abs(a - b) / math.ldexp(1.0, exponent - DIGITS[mine.dtype]))
+    return math.ceil(most)

@@ -1,0 +1,171 @@
+"""What two runs showed, in words and as JSON (docs/reproduce.md has its schema)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from auditor.extensions.reproduce.comparing import (
+    Difference,
+    aside,
+    seeded_otherwise,
+    ulps,
+    unseeded,
+)
+from auditor.extensions.reproduce.runs import Order, Outcome
+
+SCHEMA = "audit-reproduce/1"
+
+NAMED = {
+    "torch": "torch's generator",
+    "random": "Python's random",
+    "numpy": "NumPy's generator",
+    "clock": "the time",
+    "hash": "the hash seed of strings",
+}
+
+REMEDIES = {
+    "torch": "call torch.manual_seed(...) before",
+    "random": "call random.seed(...) before",
+    "numpy": "call numpy.random.seed(...) before, and give default_rng(...) a seed",
+    "clock": "let no result depend on the time",
+    "hash": "sort what a set or hash() orders, or set PYTHONHASHSEED",
+}
+
+NONDETERMINISTIC = frozenset(
+    """
+    adaptive_avg_pool2d_backward avg_pool3d_backward adaptive_avg_pool3d_backward
+    adaptive_max_pool2d_backward fractional_max_pool2d_backward fractional_max_pool3d_backward
+    max_unpool2d max_unpool3d max_pool3d_with_indices_backward upsample_linear1d_backward
+    upsample_bilinear2d_backward upsample_bicubic2d_backward upsample_trilinear3d_backward
+    reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward
+    replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward
+    nll_loss2d_forward _ctc_loss_backward put_ histc bincount median grid_sampler_2d_backward
+    grid_sampler_3d_backward cumsum scatter_add_ scatter_add index_add_ index_add scatter_reduce_
+    scatter_reduce index_put_ index_copy_ index_copy
+    """.split()
+)
+"""Of torch's own list for CUDA (``torch.use_deterministic_algorithms``), under the names that run."""
+
+
+def lines(outcome: Outcome) -> list[str]:
+    """The verdict first."""
+    found = outcome.found
+    if found is None:
+        return [_alike(outcome), *_notes(outcome)]
+    return [
+        _where(found, outcome.first_step),
+        *(f"  {each}" for each in _why(outcome, found)),
+        *_notes(outcome),
+    ]
+
+
+def _alike(outcome: Outcome) -> str:
+    many = f"{len(outcome.one.operators):,} operators"
+    steps = "the first step" if outcome.steps == 1 else f"the first {outcome.steps} steps"
+    return f"alike: {many} up to the end of {steps} led to the same losses and weights in both runs"
+
+
+def _where(found: Difference, first: int) -> str:
+    site, outcome, row = found.site, found.outcome, found.operator
+    place = "no line of yours" if site is None else f"{site.file}:{site.line} ({site.text})"
+    if row is None:
+        return f"differs: the {outcome.name} at {place}, and no operator that was seen leads to it"
+    what = "a batch" if row.name == "DataLoader" else row.name
+    gave = "runs in one of the runs alone" if found.twin is None else "gives another result"
+    when = f"before step {first}" if row.pass_name == "warmup" else f"in step {row.step + first}"
+    return f"differs: {place}: {what} {gave} {when}"
+
+
+def _why(outcome: Outcome, found: Difference) -> list[str]:
+    causes, row, twin = outcome.causes, found.operator, found.twin
+    checked = f"(checked: {outcome.runs} runs)"
+    if len(causes) == 1:
+        (cause,) = causes
+        seeds = seeded_otherwise(outcome.one, outcome.other, cause)
+        if seeds is not None:
+            site = seeds[0].site
+            where = "" if site is None else f" at {site.file}:{site.line}"
+            given = " and ".join(each.value or "no seed" for each in seeds)
+            why = f"{NAMED[cause]}: {seeds[0].name}{where} was given {given}"
+        elif cause in ("clock", "hash"):
+            why = NAMED[cause]
+        elif unseeded(outcome.one, cause):
+            why = f"{NAMED[cause]}, which has no seed"
+        else:
+            why = f"{NAMED[cause]}, which is drawn from before it has its seed"
+        return [
+            f"because of {why}; with {NAMED[cause]} held, both runs agree here {checked}",
+            f"remedy: {REMEDIES[cause]}",
+        ]
+    if causes:
+        named = ", ".join(NAMED[each] for each in causes)
+        return [f"because of several together: {named}; held at once, both runs agree {checked}"]
+    said = [f"generators, hash seed and clock were held, and it still differs {checked}"]
+    if row is not None and twin is not None and row.generator == "own" and row.state != twin.state:
+        return [*said, "it draws from a torch.Generator whose state differed: give that a seed"]
+    if row is not None and twin is not None and row.numbers != twin.numbers:
+        return [*said, f"it was given other numbers: {row.numbers} and {twin.numbers}"]
+    if outcome.kept is not None and (most := ulps(*outcome.kept)):
+        bound = f"by at most {most:,} ulps in the first 4,096 values"
+        return [*said, f"given the same, the operator itself gave another result, {bound}"]
+    otherwise = (
+        "its inputs come in another order, or from outside the program: addresses (id(), a set of "
+        "objects), threads, files, datetime.now(), os.urandom()"
+    )
+    return [*said, otherwise]
+
+
+def _notes(outcome: Outcome) -> list[str]:
+    notes = list(outcome.warnings)
+    if outcome.found is None:
+        others = aside(outcome.one, outcome.other)
+        if others:
+            what = "operator differs and leads" if others == 1 else "operators differ and lead"
+            notes.append(f"{others:,} {what} to no loss and no weight")
+    on_gpu = str(outcome.one.manifest["device"]).startswith("cuda")
+    named = ((row.name.removeprefix("aten::"), row.site) for row in outcome.one.operators)
+    listed = {
+        f"{name} ({site.file}:{site.line})"
+        for name, site in named
+        if name in NONDETERMINISTIC and site is not None
+    }
+    if listed and not on_gpu:
+        shown = ", ".join(sorted(listed)[:5]) + f" and {len(listed) - 5} more" * (len(listed) > 5)
+        notes.append(
+            "on CUDA, by torch's list and not compared here, these may differ from run to run: "
+            f"{shown}"
+        )
+    return [f"note: {each}" for each in notes]
+
+
+def content(order: Order, outcome: Outcome) -> dict[str, Any]:
+    """The result as JSON."""
+    from auditor import __version__
+
+    found = outcome.found
+    operator = None if found is None else found.operator
+    site = None if found is None else found.site
+    return {
+        "schema": SCHEMA,
+        "tool": {"name": "torch-step-audit", "version": __version__},
+        "target": order.target,
+        "args": list(order.args),
+        "alike": found is None,
+        "steps": outcome.steps,
+        "operators": len(outcome.one.operators),
+        "runs": outcome.runs,
+        "first": None
+        if found is None
+        else {
+            "operator": None if operator is None else operator.name,
+            "step": None
+            if operator is None or operator.pass_name == "warmup"
+            else operator.step + outcome.first_step,
+            "file": None if site is None else site.file,
+            "line": None if site is None else site.line,
+            "text": None if site is None else site.text,
+        },
+        "causes": list(outcome.causes),
+        "suspected": list(outcome.suspected),
+        "lines": lines(outcome),
+    }

@@ -1,0 +1,179 @@
+"""The runs: two as the program is, and where these differ, pairs in which one thing is held."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from auditor.errors import AuditProblem, TargetProblem
+from auditor.extensions.reproduce.comparing import Difference, Log, difference, suspects
+from auditor.recordings.folder import Recording
+from auditor.runs import child_process
+from auditor.runs.plan import Device, Plan
+from auditor.runs.progress import Progress
+from auditor.runs.project_copy import ProjectCopy, reached
+from auditor.runs.repeat import HELD, Repeat
+from auditor.runs.target import parse
+
+PARTS = ("reproduce",)
+
+HASH_SEED = "PYTHONHASHSEED"
+
+Say = Callable[[str], None]
+
+
+class TargetFailed(Exception):
+    """The target failed on its own. The message is one sentence."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to compare. ``steps`` of the target; ``deadline`` by ``time.monotonic``."""
+
+    target: str
+    args: tuple[str, ...]
+    steps: int
+    device: Device
+    deadline: float | None = None
+
+    @property
+    def offset(self) -> int:
+        """The target's number of the first recorded step: of a script, the first one ends before
+        its steps are known, and counts as before the steps.
+        """
+        return 1 if parse(self.target).kind == "script" else 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Two runs, where they part, and which of :data:`HELD` make the operator there agree when they
+    are held (empty: none do, or they do not part).
+    """
+
+    one: Log
+    other: Log
+    found: Difference | None
+    causes: tuple[str, ...]
+    suspected: tuple[str, ...]
+    kept: tuple[Log, Log] | None
+    runs: int
+    warnings: tuple[str, ...]
+    steps: int
+    first_step: int
+
+
+class Runs:
+    """Makes them; each in a fresh copy of the working directory."""
+
+    def __init__(self, order: Order, say: Say, progress: Progress) -> None:
+        self._order = order
+        self._say = say
+        self._progress = progress
+        self._made = 0
+        self._warnings: dict[str, None] = {}
+        self._last: tuple[Log, Log] | None = None
+
+    def outcome(self) -> Outcome:
+        """Raises :class:`AuditProblem` where nothing can be compared, :class:`TargetFailed` for the
+        target's own.
+        """
+        one, other = self._pair("running it twice", ())
+        if not one.outcomes:
+            raise TargetProblem(
+                f"{self._order.target} ran no backward and no optimizer: there is no result to "
+                "compare"
+            )
+        found = difference(one, other)
+        suspected = [] if found is None else suspects(one, other, found)
+        causes = () if found is None else self._causes(found, suspected)
+        steps = sum(row["steps"] for row in one.manifest["passes"]) + self._order.offset
+        return Outcome(
+            one,
+            other,
+            found,
+            causes,
+            tuple(suspected),
+            self._last,
+            self._made,
+            tuple(self._warnings),
+            steps,
+            self._order.offset,
+        )
+
+    def _causes(self, found: Difference, suspected: list[str]) -> tuple[str, ...]:
+        """Each suspect is held alone; where none makes the operator agree, all are held at once,
+        and if that does, the others one by one.
+        """
+        can = [name for name in HELD if name != "hash" or not _hash_seed_is_set()]
+        for name in suspected:
+            if self._agrees(found, (name,)):
+                return (name,)
+        if not self._agrees(found, tuple(can)):
+            return ()
+        for name in reversed([each for each in can if each not in suspected]):
+            if self._agrees(found, (name,)):
+                return (name,)
+        return tuple(suspected or can)
+
+    def _agrees(self, found: Difference, held: tuple[str, ...]) -> bool:
+        self._last = self._pair(f"twice with {', '.join(held)} held", held, found.number)
+        again = difference(*self._last)
+        return again is None or (again.number > found.number and again.site != found.site)
+
+    def _pair(self, what: str, held: tuple[str, ...], keep: int = -1) -> tuple[Log, Log]:
+        self._say(what)
+        seeds = ("0", "0") if "hash" in held else ("1", "2")
+        logs = [self._run(Repeat(held, keep if keep < 1 << 62 else -1), seed) for seed in seeds]
+        return logs[0], logs[1]
+
+    def _run(self, repeat: Repeat, hash_seed: str) -> Log:
+        order = self._order
+        variables = {} if _hash_seed_is_set() else {HASH_SEED: hash_seed}
+        steps = max(1, order.steps - order.offset)
+        with tempfile.TemporaryDirectory(prefix="audit-reproduce-") as folder:
+            with ProjectCopy(Path.cwd()) as where:
+                plan = Plan(
+                    order.target,
+                    order.args,
+                    steps,
+                    0,
+                    order.device,
+                    str(Path(folder).resolve() / "recording"),
+                    PARTS,
+                    purpose=repeat,
+                    variables=variables,
+                )
+                recording = child_process.record_once(
+                    where.plan(plan), order.deadline, self._progress, lambda text: None
+                )
+                self._made += 1
+                log = Log(recording)
+            if where.changed:
+                self._warnings[reached(where.changed)] = None
+        self._require(recording)
+        return log
+
+    def _require(self, recording: Recording) -> None:
+        manifest = recording.manifest
+        self._warnings.update(dict.fromkeys(manifest.get("warnings", ())))
+        outcome = manifest["outcome"]
+        if outcome == "interrupted":
+            raise KeyboardInterrupt
+        if outcome != "completed":
+            error = manifest.get("error") or {}
+            said = f"{error.get('type', outcome)}: {error.get('message', '')}".partition("\n")[0]
+            raise TargetFailed(
+                f"the target ended in run {self._made} with {said.rstrip(': ')[:200]}"
+                if outcome != "timeout"
+                else f"the time given ran out in run {self._made}"
+            )
+        failed = manifest.get("probes", {}).get("reproduce")
+        if failed is not None:
+            raise AuditProblem(f"the watch over operators failed: {failed['error']}")
+
+
+def _hash_seed_is_set() -> bool:
+    return os.environ.get(HASH_SEED, "random") != "random"

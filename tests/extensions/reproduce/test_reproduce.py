@@ -1,0 +1,148 @@
+"""The first operator that differs, its line and its cause; silence where two runs are alike."""
+
+from __future__ import annotations
+
+import inspect
+import random
+import re
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from auditor.capture.probes.reproduce import reproduce
+from auditor.capture.probes.reproduce.sources import Sources
+from auditor.extensions.reproduce import result
+from auditor.runs.repeat import HELD, Repeat
+from tests.extensions.reproduce import programs
+from tests.extensions.reproduce.repeating import compared
+
+OF_A_PROCESS = ("order_of_a_set", "hash_of_a_word")
+"""Forks have one hash seed: these are run as whole processes."""
+
+PLANTED, ALIKE = [], []
+for _name, _made in vars(programs).items():
+    if inspect.isfunction(_made) and _made.__module__ == programs.__name__:
+        if not inspect.signature(_made).parameters and _name not in OF_A_PROCESS:
+            (ALIKE if _name.startswith("alike_") else PLANTED).append(_name)
+
+LINES = Path(programs.__file__).read_text().splitlines()
+
+
+def expected(name: str) -> tuple[int, str]:
+    """Line and cause: marked in the program's own lines, or elsewhere with its name."""
+    own, start = inspect.getsourcelines(getattr(programs, name))
+    for number, line in enumerate(own, start):
+        if found := re.search(r"# (\w+|-)$", line.rstrip()):
+            return number, found[1]
+    for number, line in enumerate(LINES, 1):
+        if found := re.search(rf"(\w+|-) in {name}\b", line):
+            return number + ("the next line" in line), found[1]
+    raise AssertionError(f"{name} has no mark")
+
+
+def test_there_are_programs_of_both_kinds() -> None:
+    assert len(PLANTED) + len(OF_A_PROCESS) >= 20
+    assert len(ALIKE) >= 10
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_first_difference_has_its_line_and_its_cause(name: str, tmp_path: Path) -> None:
+    line, cause = expected(name)
+    outcome = compared(getattr(programs, name), tmp_path)
+    found = outcome.found
+    assert found is not None
+    assert found.site is not None
+    assert (found.site.line, *outcome.causes) == (line, *({cause} - {"-"}))
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_alike_is_alike(name: str, tmp_path: Path) -> None:
+    outcome = compared(getattr(programs, name), tmp_path)
+    assert outcome.found is None
+    assert outcome.runs == 2
+    assert outcome.one.operators
+
+
+def test_an_operator_of_another_order_is_bounded_in_ulps(tmp_path: Path) -> None:
+    outcome = compared(programs.racing_operator, tmp_path)
+    assert outcome.found is not None
+    assert outcome.found.operator is not None
+    assert outcome.found.operator.name == "planted::total"
+    assert re.search(r"at most [\d,]+ ulps", "\n".join(result.lines(outcome)))
+
+
+def test_a_seed_that_differs_is_quoted(tmp_path: Path) -> None:
+    lines = result.lines(compared(programs.seeded_by_the_time, tmp_path))
+    assert re.search(r"torch\.manual_seed at \S+:\d+ was given \d+ and \d+", lines[1])
+
+
+def test_operators_that_lead_nowhere_are_a_note(tmp_path: Path) -> None:
+    alike, note = result.lines(compared(programs.alike_timed, tmp_path))
+    assert alike.startswith("alike: ")
+    assert re.match(r"note: \d+ operators? .* no loss and no weight$", note)
+
+
+def test_operators_on_the_list_for_cuda_are_named(tmp_path: Path) -> None:
+    lines = result.lines(compared(programs.alike_memory_as_it_was, tmp_path))
+    assert any("CUDA" in line and "index_put_" in line for line in lines)
+
+
+def test_a_bound_on_operators_is_said_and_losses_are_compared_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reproduce, "MOST_BEFORE", 2)
+    monkeypatch.setattr(reproduce, "MOST", 4)
+    outcome = compared(programs.alike_seeded, tmp_path)
+    assert len(outcome.one.operators) + len(outcome.one.sources) == 4
+    assert len(outcome.one.outcomes) == 6
+    warned = "\n".join(outcome.warnings)
+    assert "first 2 before the first step" in warned
+    assert "first 4 were" in warned
+
+
+def test_what_is_patched_is_put_back() -> None:
+    def now() -> list[object]:
+        return [time.time, time.monotonic_ns, random.seed, torch.manual_seed, np.random.default_rng]
+
+    before, states = now(), (random.getstate(), torch.get_rng_state())
+    sources = Sources()
+    sources.begin(Repeat())
+    try:
+        assert all(one is not other for one, other in zip(before, now(), strict=True))
+        assert time.time() > 1e9
+        assert (random.getstate(), torch.equal(torch.get_rng_state(), states[1])) == (
+            states[0],
+            True,
+        )
+    finally:
+        sources.end()
+        sources.end()
+    assert now() == before
+
+
+def test_what_is_held_is_the_same_again() -> None:
+    def drawn() -> list[object]:
+        sources = Sources()
+        sources.begin(Repeat(HELD))
+        try:
+            torch.manual_seed(time.time_ns())
+            return [
+                random.random(),
+                torch.rand(1).item(),
+                np.random.default_rng().random(),
+                np.random.rand(),  # noqa: NPY002
+                time.perf_counter(),
+            ]
+        finally:
+            sources.end()
+
+    states = random.getstate(), torch.get_rng_state(), np.random.get_state()  # noqa: NPY002
+    try:
+        assert drawn() == drawn()
+    finally:
+        random.setstate(states[0])
+        torch.set_rng_state(states[1])
+        np.random.set_state(states[2])  # noqa: NPY002
