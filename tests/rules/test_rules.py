@@ -287,19 +287,28 @@ def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path
     give_back()
     try:
         traced = {"trace_steps": 5} if asks_a_trace else {}
-        findings, verdicts = judge(
-            tmp_path / "recording",
-            make,
-            (RULES[code],),
-            roots=[path],
-            device=device,
-            **machine,
-            **traced,
-        )
+        for number in range(TRIES if code in BY_TIMES and section == "Example" else 1):
+            findings, verdicts = judge(
+                tmp_path / f"recording{number}",
+                make,
+                (RULES[code],),
+                roots=[path],
+                device=device,
+                **machine,
+                **traced,
+            )
+            if findings:
+                break
     finally:
         unload(path)
     assert verdicts[0].status != "failed", verdicts[0].reason
     assert bool(findings) == (section == "Example"), [f.message for f in findings]
+
+
+BY_TIMES, TRIES = {"COMP006"}, 3
+"""Rules that compare two times, which another program on the machine may blur: silence of one try is
+right then.
+"""
 
 
 def test_rules_come_by_family_and_number() -> None:

@@ -90,7 +90,7 @@ class ShadowDevice:
         require(*REHEARSAL_NEEDS)
         if not HAS_SCHEMAS:
             raise Missing("torch._ops.OpOverload._schema")
-        for name in IMPORTED_FIRST[is_put_off() :]:
+        for name in IMPORTED_FIRST[1:] if is_put_off() else IMPORTED_FIRST:
             with contextlib.suppress(
                 ModuleNotFoundError
             ):  # a torch without it imports nothing late

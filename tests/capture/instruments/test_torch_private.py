@@ -1028,7 +1028,7 @@ def test_a_rehearsal_does_not_start_without_what_it_is_made_of(
 # -- a run and a rehearsal without a name ----------------------------------------------------------
 
 ROOT = Path(__file__).resolve().parents[3]
-WATCHES = {"differences", "doubles", "numerics", "piecewise", "origin", "thrown"}
+WATCHES = {"differences", "doubles", "numerics", "origin", "piecewise", "reproduce", "thrown"}
 MAY_FAIL: dict[str, set[str]] = {
     **dict.fromkeys(("torch._C", *accessors().REHEARSAL_NEEDS), {"rehearsal"}),
     "torch._ops.OpOverload._schema": WATCHES | {"rehearsal"},

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 
 import pytest
 import torch
+from auditor.rules.kern.probes import loop_parameters
 from auditor.rules.kern.probes.indexing_loops import IndexingLoopsProbe
 from auditor.rules.kern.probes.loop_parameters import ParametersNow
 from torch.utils import _python_dispatch
@@ -65,8 +65,10 @@ def test_parameters_are_those_of_now_each_time() -> None:
     assert now.given_whole([torch.ones(2)]) is None
 
 
-def test_without_an_optimizer_what_is_made_anew_in_each_step_is_found() -> None:
-    gc.collect()  # optimizers of other tests
+def test_without_an_optimizer_what_is_made_anew_in_each_step_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop_parameters, "live_optimizers", list)  # those of other tests
     now = ParametersNow()
     now.look()
     fresh = torch.ones(3, requires_grad=True)
