@@ -27,6 +27,17 @@ MODULE = click.option(
     help="TARGET is a module that runs as a program, as with python -m.",
 )
 
+TIMEOUT_OF_ALL = click.option(
+    "--timeout", type=parameter_types.Seconds(), help="End after S seconds, all runs together."
+)
+DEVICE = click.option(
+    "--device",
+    type=parameter_types.Device(["auto", "cuda", "cpu"]),
+    default="auto",
+    show_default=True,
+    help="What the step may use.",
+)
+
 
 def _format(*names: str) -> Callable[[_F], _F]:
     """The option for the format of the result; the first is the default."""
@@ -100,22 +111,14 @@ def checkpoint(**options: Any) -> None:
     type=parameter_types.Whole(1),
     help="Steps of each run. [default: 10 after the fault]",
 )
-@click.option(
-    "--timeout", type=parameter_types.Seconds(), help="End after S seconds, all runs together."
-)
+@TIMEOUT_OF_ALL
 @click.option(
     "--out",
     type=click.Path(),
     callback=parameter_types.folder,
     help="Folder for the results. [default: audits/drill-<target>-<time>/]",
 )
-@click.option(
-    "--device",
-    type=parameter_types.Device(["auto", "cuda", "cpu"]),
-    default="auto",
-    show_default=True,
-    help="What the step may use.",
-)
+@DEVICE
 @click.option("--quiet", is_flag=True, help="Print only the verdict.")
 @DEBUG
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
@@ -147,16 +150,8 @@ def drill(**options: Any) -> None:
     show_default=True,
     help="Steps of each run.",
 )
-@click.option(
-    "--timeout", type=parameter_types.Seconds(), help="End after S seconds, all runs together."
-)
-@click.option(
-    "--device",
-    type=parameter_types.Device(["auto", "cuda", "cpu"]),
-    default="auto",
-    show_default=True,
-    help="What the step may use.",
-)
+@TIMEOUT_OF_ALL
+@DEVICE
 @_format("terminal", "json")
 @click.option("--quiet", is_flag=True, help="Print only the verdict.")
 @DEBUG

@@ -9,6 +9,9 @@ HELD = ("torch", "random", "numpy", "clock", "hash")
 hash seed of its strings.
 """
 
+VALUES = 4096
+"""Values of one operator that are kept where they are asked for."""
+
 
 class Repeat(msgspec.Struct, frozen=True, tag=True):
     """A run of ``audit reproduce``: its operators are watched from the import of torch on.

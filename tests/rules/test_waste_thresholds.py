@@ -247,3 +247,10 @@ def test_widths_of_a_compiled_program_are_a_note() -> None:
     source = Source({"train.py": "model = torch.compile(model)\n"})
     (found,) = PaddingComputed().detect(padded(100, *[(50, 9)] * 3), Machine(), source)
     assert found.severity is Severity.NOTE
+
+
+@pytest.mark.parametrize("name", ["nn.utils.rnn.pack_padded_sequence", "nested_tensor", "flatten"])
+def test_rows_that_are_packed_waste_nothing(name: str) -> None:
+    source = Source({"model.py": f"rows = {name}(tokens, lengths)\n"})
+    found = list(PaddingComputed().detect(padded(100, *[(50, 9)] * 3), Machine(), source))
+    assert len(found) == (name == "flatten")

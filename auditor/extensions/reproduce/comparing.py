@@ -89,6 +89,9 @@ def _keyed(rows: list[R]) -> dict[Key, R]:
     return found
 
 
+BEYOND_ALL = 1 << 62
+
+
 @dataclass(frozen=True)
 class Difference:
     """``outcome`` is the first loss or weights that differ. ``operator`` is the first that gave
@@ -108,7 +111,7 @@ class Difference:
     @property
     def number(self) -> int:
         """Of the operator; beyond all where none was seen."""
-        return 1 << 62 if self.operator is None else self.operator.number
+        return BEYOND_ALL if self.operator is None else self.operator.number
 
 
 def difference(one: Log, other: Log) -> Difference | None:

@@ -12,6 +12,7 @@ from auditor.extensions.reproduce.comparing import (
     unseeded,
 )
 from auditor.extensions.reproduce.runs import Order, Outcome
+from auditor.runs.repeat import VALUES
 
 SCHEMA = "audit-reproduce/1"
 
@@ -106,7 +107,7 @@ def _why(outcome: Outcome, found: Difference) -> list[str]:
     if row is not None and twin is not None and row.numbers != twin.numbers:
         return [*said, f"it was given other numbers: {row.numbers} and {twin.numbers}"]
     if outcome.kept is not None and (most := ulps(*outcome.kept)):
-        bound = f"by at most {most:,} ulps in the first 4,096 values"
+        bound = f"by at most {most:,} ulps in the first {VALUES:,} values"
         return [*said, f"given the same, the operator itself gave another result, {bound}"]
     otherwise = (
         "its inputs come in another order, or from outside the program: addresses (id(), a set of "

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auditor.errors import AuditProblem, TargetProblem
-from auditor.extensions.reproduce.comparing import Difference, Log, difference, suspects
+from auditor.extensions.reproduce.comparing import BEYOND_ALL, Difference, Log, difference, suspects
 from auditor.recordings.folder import Recording
 from auditor.runs import child_process
 from auditor.runs.plan import Device, Plan
@@ -126,7 +126,7 @@ class Runs:
     def _pair(self, what: str, held: tuple[str, ...], keep: int = -1) -> tuple[Log, Log]:
         self._say(what)
         seeds = ("0", "0") if "hash" in held else ("1", "2")
-        logs = [self._run(Repeat(held, keep if keep < 1 << 62 else -1), seed) for seed in seeds]
+        logs = [self._run(Repeat(held, -1 if keep == BEYOND_ALL else keep), seed) for seed in seeds]
         return logs[0], logs[1]
 
     def _run(self, repeat: Repeat, hash_seed: str) -> Log:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -34,7 +35,7 @@ class Tokens:
     """(rows, positions), bool."""
     by: str
 
-    @property
+    @cached_property
     def row(self) -> int:
         """One in the middle of those with padding, by how much: attention is looked at there."""
         pads = self.is_padding.sum(1)

@@ -205,3 +205,21 @@ def a_class_of_each_text():
         return lengths
 
     return step
+
+
+def positions_and_segments_beside_the_text():
+    """Of its shape, and no text."""
+    torch.manual_seed(0)
+    embed, place, segment = nn.Embedding(9, 8), nn.Embedding(12, 8), nn.Embedding(2, 8)
+    out = nn.Linear(8, 9)
+
+    def step():
+        tokens = _batch()
+        attention_mask = (tokens != PAD).long()
+        places = torch.arange(12).repeat(4, 1)
+        x = (embed(tokens) + place(places) + segment(tokens % 2))[:, None]
+        x = F.scaled_dot_product_attention(x, x, x)[:, 0]  # TRAIN004
+        labels = tokens.masked_fill(attention_mask == 0, -100)
+        F.cross_entropy(out(x).transpose(1, 2), labels).backward()
+
+    return step

@@ -348,3 +348,13 @@ def attention_with_a_mask_in_rows_and_heads():
         return x.view(4, 2, 12, 4).transpose(1, 2).flatten(2)
 
     return _classified(attend)
+
+
+def a_mask_that_is_written_over_afterwards():
+    def attend(x, mask):
+        x, seen = x[:, None], mask[:, None, None].bool()
+        x = F.scaled_dot_product_attention(x, x, x, seen)[:, 0]
+        seen.fill_(True)
+        return x
+
+    return _classified(attend)

@@ -3,13 +3,13 @@
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, TensorDataset
 
-TEXTS = [torch.arange(1, 5 + number * 7 % 13) for number in range(64)]
+TEXTS = [torch.arange(1, 11 + number * 5 % 7) for number in range(64)]
 
 
-def _stepping(loader, tokens_of=lambda batch: batch, use=None):
+def _stepping(loader, tokens_of=lambda batch: batch):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Embedding(90, 8), nn.Linear(8, 90))
 
@@ -21,8 +21,6 @@ def _stepping(loader, tokens_of=lambda batch: batch, use=None):
 
     def step():
         tokens = tokens_of(next(following))
-        if use is not None:
-            use(tokens)
         out = model(tokens[:, :-1]).transpose(1, 2)
         F.cross_entropy(out, tokens[:, 1:], ignore_index=0).backward()
 
@@ -61,20 +59,6 @@ def long_beside_short_is_a_note():
     return _stepping(DataLoader(texts, 8, collate_fn=collate))
 
 
-def packed_for_the_model__no_note():
-    recurrent = nn.LSTM(1, 4, batch_first=True)
-
-    def use(tokens):
-        lengths = (tokens != 0).sum(1)
-        rows = tokens[..., None].float()
-        recurrent(pack_padded_sequence(rows, lengths, batch_first=True, enforce_sorted=False))
-
-    def collate(rows):
-        return _to(64, rows)
-
-    return _stepping(DataLoader(TEXTS, 8, collate_fn=collate), use=use)
-
-
 def padding_that_occurs_in_the_text__no_note():
     """Zeros are pixels."""
     rows = [_to(64, [row])[0] for row in TEXTS]
@@ -101,6 +85,13 @@ def texts_that_are_only_evaluated__no_note():
                 tokens.sum()
 
     return step
+
+
+def targets_that_begin_with_what_is_ignored__no_note():
+    """The prompt's share is no padding."""
+    rows = [torch.cat((torch.full((4 + i % 40,), -100), torch.arange(60 - i % 40))) for i in range(64)]
+    data = TensorDataset(torch.stack(rows), torch.randint(1, 90, (64, 64)))
+    return _stepping(DataLoader(data, 8), lambda batch: batch[1])
 
 
 def a_triangle__no_note():

@@ -35,16 +35,13 @@ from auditor.recordings.schema import (
     ReproduceSourceRow,
     ReproduceValuesRow,
 )
-from auditor.runs.repeat import Repeat
+from auditor.runs.repeat import VALUES, Repeat
 
 MOST_BEFORE, MOST = 50_000, 200_000
 """Operators that are written down before the first recorded step, and in all."""
 
 BATCH_TENSORS = 100
 """Tensors of a batch that its digest covers."""
-
-VALUES = 4096
-"""Values of an operator that are kept where it is asked for."""
 
 TEXT = 160
 """Characters of an operator's arguments that are kept; of longer ones a hash in the place of the
