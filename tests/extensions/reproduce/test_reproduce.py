@@ -66,6 +66,14 @@ def test_alike_is_alike(name: str, tmp_path: Path) -> None:
     assert outcome.one.operators
 
 
+@pytest.mark.parametrize(("name", "late"), [("initial_weights", False), ("seeded_too_late", True)])
+def test_a_seed_that_comes_too_late_is_no_missing_one(
+    name: str, late: bool, tmp_path: Path
+) -> None:
+    said = "\n".join(result.lines(compared(getattr(programs, name), tmp_path)))
+    assert ("before it has its seed" in said, "has no seed" in said) == (late, not late)
+
+
 def test_an_operator_of_another_order_is_bounded_in_ulps(tmp_path: Path) -> None:
     outcome = compared(programs.racing_operator, tmp_path)
     assert outcome.found is not None

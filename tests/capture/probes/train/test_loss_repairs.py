@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 import torch
-from auditor.rules.train.probes import second_gradient, token_weights
+from auditor.rules.train.probes import attention, second_gradient, token_weights
 from auditor.rules.train.probes.function_tape import MOST, FunctionTape, Wanted
 from auditor.rules.train.probes.loss_repairs import LossRepairsProbe
 
@@ -328,3 +328,34 @@ def test_it_stands_at_the_line_of_the_loss(tmp_path):
         drive.run("gradients", user.step, 1)
         (row,) = drive.rows("repairs")
         assert drive.context.frames.places[row["at"]][1] == line_of(user, "loss")
+
+
+ATTENTION = """
+import torch
+from torch.nn import functional as F
+
+torch.manual_seed(0)
+embed, out = torch.nn.Embedding(9, 8, padding_idx=0), torch.nn.Linear(8, 9)
+layer = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+
+def step():
+    tokens = torch.randint(1, 9, (4, 12))
+    tokens[1, 5:] = 0
+    x = embed(tokens)
+    heads = x.unflatten(-1, (2, 4)).transpose(1, 2)
+    x = x + F.scaled_dot_product_attention(heads, heads, heads).transpose(1, 2).flatten(2)
+    logits = out(layer(x, x, x)[0])
+    F.cross_entropy(logits.transpose(1, 2), tokens, ignore_index=0).backward()
+"""
+
+
+@pytest.mark.parametrize(("most", "n"), [(2 * 12 * 12, 2), (2 * 12 * 12 - 1, 0)])
+def test_attention_of_too_many_weights_is_not_computed_again(tmp_path, monkeypatch, most, n):
+    monkeypatch.setattr(attention, "WEIGHTS", most)
+    user = load(tmp_path, ATTENTION)
+    with Drive(tmp_path, LossRepairsProbe) as drive:
+        drive.run("gradients", user.step, 1)
+        rows = drive.rows("attention")
+    assert len(rows) == n
+    for row in rows:
+        assert row["padded"] == 7 and row["tokens"] == 48 and 0.2 < row["share"] < 0.9
