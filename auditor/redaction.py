@@ -138,7 +138,7 @@ class Masked:
     kind: str
 
 
-@functools.lru_cache(256)
+@functools.lru_cache(4096)
 def redacted(raw: bytes, suffix: str = ".py") -> tuple[bytes, tuple[Masked, ...]]:
     """The bytes with every secret masked, and what was masked. ``suffix`` says how the file assigns
     values.
@@ -281,7 +281,11 @@ Span = tuple[int, int, str]
 
 _WORD = re.compile(rb"[^\s\"'(),;<>\[\]{}]{20,2000}")
 """Some detectors know a key only if nothing else is in its line."""
-_DIGIT = re.compile(rb"[0-9]")
+_KEYLIKE = re.compile(r"[\w+/=.-]{10,}")
+"""What a detector takes for a key has a digit, or :data:`LONGEST_WORD` characters (Cloudant's
+passwords have 24 letters); but for an address, ``://user:password@``."""
+LONGEST_WORD = 24
+_DIGIT = re.compile(r"[0-9]")
 
 
 def _spans(raw: bytes, suffix: str) -> Iterator[Span]:
@@ -297,11 +301,19 @@ def _spans(raw: bytes, suffix: str) -> Iterator[Span]:
             yield match.start(3), match.end(3), "Secret Keyword"
     for match in _given(raw, suffix):
         yield *match.span("value"), "Secret Keyword"
-    yield from _detected(_text(raw), lambda: _pieces(raw))
-    words = [
-        (word.start(), _text(word[0])) for word in _WORD.finditer(raw) if _DIGIT.search(word[0])
-    ]
-    yield from _detected("\n".join(word for _, word in words), lambda: iter(words))
+    yield from _detected([piece for piece in _pieces(raw) if _may_hold_key(piece[1])])
+    words = (
+        (word.start(), _text(word[0]))
+        for word in _WORD.finditer(raw)
+        if _DIGIT.search(_text(word[0]))
+    )
+    yield from _detected([*words])
+
+
+def _may_hold_key(line: str) -> bool:
+    return "://" in line or any(
+        len(word) >= LONGEST_WORD or _DIGIT.search(word) for word in _KEYLIKE.findall(line)
+    )
 
 
 def _given(raw: bytes, suffix: str) -> Iterator[re.Match[bytes]]:
@@ -351,14 +363,15 @@ def _holds(match: re.Match[bytes], suffix: str) -> bool:
     )
 
 
-def _detected(text: str, pieces: Callable[[], Iterator[tuple[int, str]]]) -> Iterator[Span]:
+def _detected(pieces: Sequence[tuple[int, str]]) -> Iterator[Span]:
     """What detect-secrets' detectors of keys with a shape of their own find, piece by piece."""
+    text = "\n".join(piece for _, piece in pieces)
     asked = [
         detector
         for detector in _detectors()
         if any(shape.search(text) for shape in detector.shapes)
     ]
-    for start, piece in pieces() if asked else ():
+    for start, piece in pieces if asked else ():
         for detector in asked:
             for secret in detector.find(piece):
                 at = piece.find(secret)

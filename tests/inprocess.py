@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import psutil
@@ -87,6 +89,7 @@ def _run(
     frames = Frames(writer, tuple(str(root) for root in roots))
     warnings: list[str] = []
     device = device_of(plan.device)
+    frames.user_file = partial(_of_the_case, frames.user_file, roots)  # type: ignore[method-assign]
     context = Context(
         writer,
         frames,
@@ -134,6 +137,18 @@ def _run(
     manifest["sources"] = store_sources(folder, os.getcwd(), iter(sorted(files)))
     write_manifest(folder, manifest)
     return Recording(folder)
+
+
+def _of_the_case(
+    user_file: Callable[[ModuleType], str | None], roots: tuple[Path, ...], module: ModuleType
+) -> str | None:
+    """As ``Frames.user_file``, but none for the hundreds of modules of other tests, whose globals
+    would be searched, step by step, as the program's.
+    """
+    file = user_file(module)
+    own = not module.__name__.startswith(("tests.", "case_", "fuzz", "benchmarks"))
+    own = own or any(Path(file or "").is_relative_to(root) for root in roots)
+    return file if own else None
 
 
 def record_ranks(

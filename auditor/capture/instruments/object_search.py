@@ -121,6 +121,8 @@ class ObjectSearch:
         for module in sorted(
             self._user_modules(), key=lambda module: module.__name__ != home
         ):  # the target's own first
+            if self._left <= 0:
+                break
             self._globals(module)
         for instance in self._instances:
             self._target(instance())
