@@ -1,4 +1,4 @@
-# make demo: set up, audit the broken example, print the report's path.   make test: set up, run every check.   make test-full: the browser tests and the quick deaths, as CI does after it.   make test-slow: the tests that are left out of both.   make test-cuda: torch's CUDA code on the null device.
+# make demo: set up, audit the broken example, print the report's path.   make test: set up, run every check.   make test-full: whole audits, the browser tests and the quick deaths, as CI does after it.   make test-slow: the tests that are left out of both.   make test-cuda: torch's CUDA code on the null device.
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 TORCH_CUDA ?= torch==2.14.1 torchvision==0.29.1

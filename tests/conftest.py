@@ -33,24 +33,52 @@ settings.register_profile(
 settings.load_profile("shared machine")
 
 LONGEST = (
-    "extensions/verify/test_verify_command.py",
+    "seam/test_reruns.py",
     "seam/test_rehearsals.py",
     "rules/test_rules.py",
     "seam/test_outcomes.py",
     "test_examples.py",
     "seam/test_scripts.py",
-    "extensions/drill/test_drill_command.py",
-    "seam/test_replay.py",
-    "seam/test_processes.py",
-    "seam/test_fixes.py",
+    "seam/test_launchers.py",
+    "extensions/reproduce/test_reproduce_command.py",
+    "extensions/verify/test_verify_command.py",
+    "seam/test_rehearsed_values.py",
 )
 """Files that take longest, first: whoever gets one of them last would keep the other worker
 waiting.
 """
 
 
+WHOLE_AUDITS = (
+    "api/test_types.py",
+    "extensions/drill/test_drill_command.py",
+    "extensions/reproduce/test_reproduce_command.py",
+    "extensions/test_mcp_server.py",
+    "extensions/verify/test_verify_command.py",
+    "judging/test_rule_packs.py",
+    "seam/test_core_packages.py",
+    "seam/test_fixes.py",
+    "seam/test_launchers.py",
+    "seam/test_processes.py",
+    "seam/test_rehearsed_values.py",
+    "seam/test_replaced_functions.py",
+    "seam/test_replay.py",
+    "seam/test_reruns.py",
+    "seam/test_shadowed_packages.py",
+    "seam/test_sheltered.py",
+)
+"""Files whose tests start audits in processes of their own, for seconds each: ``make test-full`` runs
+them. Some of each kind stay in ``make test``: seam/test_outcomes, test_scripts and test_rehearsals.
+"""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Longest files first, the others in their order."""
+    whole = {str(ROOT / "tests" / name) for name in WHOLE_AUDITS}
+    for item in items:
+        if str(item.path) in whole:
+            item.add_marker(pytest.mark.full)
     places = {str(ROOT / "tests" / name): place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(str(item.path), len(places)))
 

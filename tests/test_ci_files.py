@@ -132,6 +132,7 @@ def test_the_actions_command_line_is_one_that_audit_knows(tmp_path, stand_in, ba
     assert (tmp_path / "outputs").read_text() == "report=audit/report.html\n"
 
 
+@pytest.mark.full
 def test_the_action_audits_a_step(tmp_path):
     _, steps = steps_of_action()
     (tmp_path / "trainer.py").write_text(STEP)

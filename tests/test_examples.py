@@ -24,10 +24,15 @@ CASES = {
     str(path.parent.relative_to(EXAMPLES)): tomllib.loads(path.read_text())
     for path in sorted(EXAMPLES.rglob("expected.toml"))
 }
-NAMES = [
-    pytest.param(name, marks=pytest.mark.slow) if name.partition("/")[0] in SLOW else name
-    for name in CASES
-]
+FULL = ("energy_flow",)
+"""The pair that ``make test-full`` audits."""
+
+
+def marks(example: str) -> list[pytest.MarkDecorator]:
+    return [*([pytest.mark.slow] * (example in SLOW)), *([pytest.mark.full] * (example in FULL))]
+
+
+NAMES = [pytest.param(name, marks=marks(name.partition("/")[0])) for name in CASES]
 
 
 @pytest.fixture(scope="module")

@@ -232,6 +232,7 @@ JOB = """
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("how", "said"), [("leaves", "nothing more"), ("broadcasts", "broadcast")])
 def test_dumps_that_torch_writes_of_a_job_of_four(tmp_path, how, said) -> None:
     pytest.importorskip("torch")

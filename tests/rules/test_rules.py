@@ -217,6 +217,7 @@ def recorded(kind: str) -> list[pytest.param]:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("kind", "code", "name"), recorded("fires") + recorded("silent"))
 def test_no_probe_silences_another(kind: str, code: str, name: str, tmp_path: Path) -> None:
     """With the probes of all rules, each case gives what it gives with those of its own rule."""
