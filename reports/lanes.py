@@ -148,7 +148,7 @@ def costliest(chart: Lanes, anchors: Mapping[str, tuple[str, str]]) -> Marked | 
 
 def _gap_bodies(chart: Lanes, scale: float, ahead: int) -> list[Body]:
     gap = chart.gap
-    assert gap is not None, "only a gap that is told is drawn"
+    assert gap is not None, "only a gap that is reported is drawn"
     place = (_short(gap.start / scale), _short(gap.length / scale))
     label = f"{amounts.duration(gap.length, 'µs')}: {text.one_line(gap.said, 300)}"
     return [("gap", _GAP, lane + ahead, *place, label) for lane in gap.lanes]

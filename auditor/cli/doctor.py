@@ -192,7 +192,7 @@ def _guarded(name: str, check: Callable[[], Check]) -> Check:
     except AuditProblem as problem:
         return Check(name, "no", problem.message, problem.hint)
     except Exception as error:  # whatever an installation is broken in
-        return Check(name, "unknown", f"it cannot be told ({fault(error)})")
+        return Check(name, "unknown", f"it could not be checked ({fault(error)})")
 
 
 def _torch(facts: Facts | None, why: str) -> Check:

@@ -76,7 +76,7 @@ def method(evidence: Evidence) -> Iterator[str]:
     most = run.busiest
     where = f", most of them at {most.site.file}:{most.site.line}" if most is not None else ""
     told = (
-        f", but for {run.answered} of {amounts.count(run.reads, 'scalar read')} that were told the "
+        f", but for {run.answered} of {amounts.count(run.reads, 'scalar read')} that got the "
         "rehearsal's value"
         if run.reads
         else ""

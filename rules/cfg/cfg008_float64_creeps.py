@@ -111,7 +111,7 @@ REMEDIES = {
     "`dtype=torch.float32`, `torch.from_numpy(array).float()`, "
     "`array.astype(numpy.float32)`; in a module `register_buffer`, so that it follows the model.",
     "made": "Give it `dtype=torch.float32`; NumPy's arrays and numbers "
-    "are float64 unless told otherwise.",
+    "are float64 by default.",
     "given": "Make it float32 where it is made: in the dataset or the collate function for a batch "
     "(`torch.as_tensor(array, dtype=torch.float32)`), or `.float()` before the first use.",
     "whole": "Train in float32 unless the problem needs the digits: "

@@ -75,7 +75,7 @@ class StepWaitsForInput(Rule):
         3000.0,
         "Mean wait per step in us below which a loader with workers is a note: to hand a batch "
         "over, processes and threads wake one another, whatever it holds. Loading that takes less "
-        "for a batch is never told of where workers hide it.",
+        "for a batch is never reported where workers hide it.",
     )
     noticed: float = knob(
         0.1,

@@ -118,7 +118,7 @@ class SameOrderEachEpoch(Rule):
             yield Finding(
                 loop or each.site,
                 f"{amounts.count(each.epochs, 'epoch')} began in the same order: the "
-                f"DistributedSampler was told epoch {each.epoch} each time",
+                f"DistributedSampler was given epoch {each.epoch} each time",
                 steps=each.epochs,
                 seen_on=machine.device,
                 facts=(

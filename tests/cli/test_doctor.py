@@ -147,7 +147,7 @@ def test_a_check_that_fails_costs_only_itself(tmp_path, monkeypatch):
         raise KeyError("gone")
 
     assert doctor._guarded("x", raises) == Check(
-        "x", "unknown", "it cannot be told (KeyError: 'gone')"
+        "x", "unknown", "it could not be checked (KeyError: 'gone')"
     )
 
     def refuses():

@@ -28,7 +28,7 @@ class CourseRow(PassRow, kw_only=True):
     sized: Annotated[
         list[int], doc("lines of operators whose result has a size that depends on values")
     ]
-    answered: Annotated[int, doc("null device: reads that were told the rehearsal's value")] = 0
+    answered: Annotated[int, doc("null device: reads that got the rehearsal's value")] = 0
     cut: Annotated[bool, doc("the lists end before the step did")] = False
 
 
