@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
-from auditor.cli import dask as cluster
 from auditor.cli import out_folder, progress_display, rule_selection, write_results
 from auditor.cli.deferred_signals import Ending
 from auditor.cli.open_input import require_exists
@@ -22,6 +23,41 @@ from auditor.recordings.standalone_trace import RankedTraces, TraceRecording
 from auditor.rule import NotLooked
 from auditor.runs.rank_recordings import RankedRecording, is_ranked
 from auditor.timeline.malloc import cycles_looked_for_seldom, keep_freed_memory
+
+# -- dask ------------------------------------------------------------------------------------------
+# A Dask cluster as the place where ranks are read: the same plain function, run there instead of
+# in a pool of processes.
+
+
+def mapped_on(address: str) -> Callable[[Callable[[Path], Any], Sequence[Path]], Iterable[Any]]:
+    """What :func:`auditor.timeline.fleet` takes as ``run``. The workers must see the files under
+    the same paths.
+
+    Raises :class:`AuditProblem` where Dask is not installed, or nobody answers at the address.
+    """
+    try:
+        from distributed import Client  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        raise AuditProblem(
+            "--dask needs Dask, and it is not installed",
+            "pip install distributed, or leave --dask out",
+        ) from None
+
+    def run(work: Callable[[Path], Any], paths: Sequence[Path]) -> Iterable[Any]:
+        try:
+            client = Client(address, timeout="10s")
+        except (OSError, ValueError) as error:
+            raise AuditProblem(f"no Dask scheduler answers at {address}: {error}") from None
+        with client:
+            found: list[Any] = client.gather(
+                client.map(work, [path.resolve() for path in paths], pure=False)
+            )
+            return found
+
+    return run
+
+
+# -- analyze ---------------------------------------------------------------------------------------
 
 
 @cycles_looked_for_seldom()
@@ -150,7 +186,7 @@ def _open_ranks(folder: Path, dask: str | None) -> Recording:
             f"{folder} holds no recording ({MANIFEST} is missing), no trace and no memory snapshot",
             GIVE,
         ) from None
-    return RankedTraces(folder, fleet(files, cluster.on(dask) if dask is not None else None))
+    return RankedTraces(folder, fleet(files, mapped_on(dask) if dask is not None else None))
 
 
 GIVE = (

@@ -12,19 +12,136 @@ import re
 import shutil
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 from auditor.errors import TargetProblem
+from auditor.evidence.snapshot.file import has_history
+from auditor.evidence.table import Evidence
 from auditor.recordings.folder import Recording
+from auditor.recordings.schema import NonfiniteRow, StepRow
 from auditor.runs import child_process, null_run, ranks, rehearsal
 from auditor.runs.child_process import add_warning
-from auditor.runs.course import Course, Made
-from auditor.runs.oom_run import explain_oom, lacks_history
-from auditor.runs.plan import NULL_RUN, OOM_RUN, REHEARSAL, REPLAY, RERUN, Audit, Plan
-from auditor.runs.progress import Progress
+from auditor.runs.course import Course, Made, interrupt, seconds_to
+from auditor.runs.plan import (
+    NULL_RUN,
+    OOM_RUN,
+    REHEARSAL,
+    REPLAY,
+    RERUN,
+    RERUN_PATIENCE,
+    RERUN_PATIENCE_S,
+    Audit,
+    Plan,
+)
+from auditor.runs.progress import Progress, stage
 from auditor.runs.rehearsal import needs_cuda, rehearse, rehearse_alone
-from auditor.runs.replay import first_bad, replay
-from auditor.runs.rerun import Early, alone, rerun
+from auditor.runs.rerun import Early, alone, keep_sources, rerun
+
+# -- replay ----------------------------------------------------------------------------------------
+# The replay: a run whose step left non-finite values behind is made once more, up to that step, to
+# see how they are born. It is a recording of its own inside the one that it explains.
+
+ATTEMPTS = 2
+"""Replays at most: one that goes bad before its watched steps (a GPU's quiet pass is not looked at)
+is made again for that earlier step.
+"""
+
+
+def first_bad(made: Made) -> NonfiniteRow | None:
+    """The first step that left non-finite values behind, of a run that nobody interrupted."""
+    return (
+        None
+        if made.outcome == "interrupted"
+        else NonfiniteRow.first(made.recording.rows(NonfiniteRow))
+    )
+
+
+def replay(course: Course, made: Made) -> None:
+    """Explain the first bad step of what was ``made``; a warning says why, where nothing explains
+    it.
+    """
+    bad, (plan, recording) = first_bad(made), made
+    for _ in range(ATTEMPTS):
+        if bad is None:
+            return
+        step = bad.global_step
+        if course.left_s < seconds_to(recording, step):
+            add_warning(recording, f"step {step} was not replayed: the time given is used up")
+            return
+        wanted = plan.replay(step, bad.last_good)
+        stage(course.progress, "replay")
+        again = course.again(wanted, course.deadline)
+        if again is not None:
+            keep_sources(recording, again)
+        bad = NonfiniteRow.first(again.rows(NonfiniteRow)) if again is not None else None
+        if again is not None and again.manifest["outcome"] == "interrupted":
+            interrupt(recording, "replay", again)
+            return
+        if bad is None:
+            add_warning(recording, f"the replay of step {step} {_why_not(again)}")
+            return
+        if bad.global_step >= wanted.watched.start:
+            return
+
+
+def _why_not(again: Recording | None) -> str:
+    if again is None:
+        return "could not be run"
+    ended = again.manifest["outcome"]
+    return (
+        f"was cut off ({ended})"
+        if ended in ("timeout", "interrupted")
+        else "did not reproduce it (the target is not seeded?)"
+    )
+
+
+# -- stages ----------------------------------------------------------------------------------------
+
+# -- oom run ---------------------------------------------------------------------------------------
+# A run on a device that ran out of memory is made once more, up to the error, with an allocation
+# history from the beginning: then lines are known, and not only bytes. It is a recording of its
+# own inside the first one, of which the snapshot and the purposes of addresses are read.
+
+
+def lacks_history(course: Course) -> bool:
+    """Whether the main run ended out of memory on a device whose allocator is torch's own, and no
+    history was on.
+    """
+    recording = course.main.recording
+    if course.main.outcome != "oom" or not recording.device.native or recording.snapshot is None:
+        return False
+    return not has_history(Evidence(recording))
+
+
+def explain_oom(course: Course) -> None:
+    """Run the target again, up to the error. Says in a warning why that told nothing, where it did
+    not.
+    """
+    plan, recording = course.main
+    rows = recording.own_rows(StepRow)
+    took = max(((row.start_us + row.us) / 1e6 for row in rows), default=0.0)
+    if course.left_s < took:
+        add_warning(recording, f"{NO_LINES}: the time given is used up (--timeout)")
+        return
+    stage(course.progress, "run up to the error")
+    until = course.within(RERUN_PATIENCE_S + RERUN_PATIENCE * took)
+    again = course.again(plan.to_oom(len(rows)), until)
+    recording.__dict__.pop("to_oom", None)
+    if again is not None and again.manifest["outcome"] == "interrupted":
+        course.interrupted("run up to the error", again)
+    elif again is None or recording.to_oom is None:
+        ended = "it could not be made" if again is None else "it did not run out of memory"
+        add_warning(recording, f"{NO_LINES}: {ended} in a run with an allocation history")
+        shutil.rmtree(Path(plan.folder) / OOM_RUN, ignore_errors=True)
+    else:
+        keep_sources(recording, again)
+
+
+NO_LINES = "which lines held the memory is not known"
+
+
+# -- stages ----------------------------------------------------------------------------------------
 
 UNSET = re.compile(r"\b(?:LOCAL_)?RANK|\b(?:LOCAL_)?WORLD_SIZE|\bMASTER_(?:ADDR|PORT)")
 """Variables that a launcher sets (docs of torch.distributed.run, Environment Variables)."""
@@ -136,9 +253,9 @@ def record(
     if audit.run.world_size > 1:
         return ranks.record(audit.run, deadline, progress, echo, launched)
     course = Course(audit, deadline, progress, echo, announce=announce)
-    for stage in STAGES:
-        if stage.needs(course):
-            stage.run(course)
+    for further in STAGES:
+        if further.needs(course):
+            further.run(course)
         if course.main.recording.manifest.get("unwritten"):
             break
     return course.main.recording

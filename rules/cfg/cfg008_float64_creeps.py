@@ -110,8 +110,7 @@ REMEDIES = {
     "mixed": "Make the float64 tensor float32 where it is made: "
     "`dtype=torch.float32`, `torch.from_numpy(array).float()`, "
     "`array.astype(numpy.float32)`; in a module `register_buffer`, so that it follows the model.",
-    "made": "Give it `dtype=torch.float32`; NumPy's arrays and numbers "
-    "are float64 by default.",
+    "made": "Give it `dtype=torch.float32`; NumPy's arrays and numbers are float64 by default.",
     "given": "Make it float32 where it is made: in the dataset or the collate function for a batch "
     "(`torch.as_tensor(array, dtype=torch.float32)`), or `.float()` before the first use.",
     "whole": "Train in float32 unless the problem needs the digits: "

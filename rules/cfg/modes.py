@@ -2,20 +2,266 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.source.evaluations import evaluates
-from auditor.evidence.source.files import Source
+from auditor.evidence.source.evaluations import evaluates, is_decorated_off, turns_off
+from auditor.evidence.source.files import Function, Source, lines_of, name_of, unparsed
 from auditor.evidence.table import Rows
 from auditor.evidence.trace.patterns import Structure
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
+from auditor.syntax.index import names_in, nodes_in
 
 from .rows import SwitchedRow, TrainModeForwardRow, by_class
-from .scoring import evaluation
+
+# -- scoring ---------------------------------------------------------------------------------------
+# Is what a line computes compared with what it should have been, for a loss or a metric alone?
+
+SCORES = frozenset(
+    """
+    loss losses criterion crit cost xent recall precision entropy nll mse mae bce ce l1 accuracy acc
+    metric metrics dice iou miou psnr ssim perplexity ppl auc f1
+    """.split()
+)
+"""Words in the names of calls that compare a result with its target."""
+
+EVALUATES = frozenset(
+    ["eval", "evaluate", "evaluation", "val", "valid", "validate", "validation", "test", "dev"]
+)
+"""Words in names by which a program says that it evaluates."""
+
+ON_PURPOSE = frozenset(["bn", "mc", "uncertainty", "recalibrate", "calibrate", "ensemble"])
+"""Words in the names of functions that want train mode."""
+
+DISTANCES = frozenset(["abs", "square", "pow", "norm"])
+"""Calls that make a distance of a difference."""
+
+CHANGES = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For)
+"""Statements that give a name something else."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The line that evaluates; ``named``: a name around it says so."""
+
+    site: Site
+    named: bool
+
+
+def evaluation(source: Source, at: Site, within: Site) -> Evaluation | None:
+    """What is known of a call at ``at``, made with gradients off since ``within``, the line in the
+    function that turned them off, which is pointed at where others call that of ``at``, too. None
+    where nothing is compared, or the comparison serves more than a report.
+    """
+    name = function_of(source, at)
+    same = at.file == within.file and name == function_of(source, within)
+    own = same or calls_of(source, name) == 1
+    site = at if own else within
+    named = _scored(source, site, whole=own and not same)
+    return None if named is None else Evaluation(site, named)
+
+
+def _scored(source: Source, site: Site, *, whole: bool) -> bool | None:
+    """Whether a name says that the line evaluates; ``whole``: gradients are off in all of its
+    function. None where it does not.
+    """
+    function = source.index(site.file).scope_at(site.line)
+    block = None if function is None else _block(function, site.line, whole=whole)
+    if function is None or block is None or _wanted(function, block, site.line):
+        return None
+    statement = _statement(block, site.line)
+    if statement is None or _repeated(block, statement) or _of_training(function, block, site.line):
+        return None
+    named = _is_named(function, block, statement)
+    outputs = names_in(statement, ast.Store)
+    reached = _reached(block, outputs, site.line)
+    compared = any(
+        _is_score(node, None, by_hand=named) for node in nodes_in(statement, ast.AST)
+    ) or any(_is_score(node, reached, by_hand=named) for node in nodes_in(block, ast.AST))
+    picked = compared and _picked(function, block, outputs, reached)
+    return named if compared and not picked else None
+
+
+def _block(function: ast.AST, line: int, *, whole: bool) -> ast.AST | None:
+    """Where gradients are off around the line."""
+    if whole or (isinstance(function, Function) and is_decorated_off(function)):
+        return function
+    withs = nodes_in(function, ast.With)
+    blocks = (node for node in withs if turns_off(node) and line in lines_of(node))
+    return min(blocks, key=lambda node: node.lineno, default=None)
+
+
+def _wanted(function: ast.AST, block: ast.AST, line: int) -> bool:
+    """Train mode is asked for in the block, or the function's name says why."""
+    if isinstance(function, Function) and words(function.name) & ON_PURPOSE:
+        return True
+    return any(
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr == "train"
+        and not any(isinstance(each, ast.Constant) and each.value is False for each in call.args)
+        and call.lineno <= line
+        for call in nodes_in(block, ast.Call)
+    )
+
+
+def _statement(block: ast.AST, line: int) -> ast.stmt | None:
+    """The innermost one on the line: of a compound one only what stands at its head."""
+    statements = (node for node in nodes_in(block, ast.stmt) if node is not block)
+    found = (node for node in statements if line in lines_of(node))
+    return max(found, key=lambda node: node.lineno, default=None)
+
+
+def _repeated(block: ast.AST, statement: ast.stmt) -> bool:
+    """The same input goes in several times: a loop over ``range`` that changes nothing of it."""
+    loops: list[ast.For | ast.comprehension] = [
+        *_loops_around(block, statement),
+        *nodes_in(statement, ast.comprehension),
+    ]
+    for loop in loops:
+        counted = isinstance(loop.iter, ast.Call) and name_of(loop.iter.func) == "range"
+        body = loop.body if isinstance(loop, ast.For) else ()
+        others = (node for node in nodes_in(body, ast.stmt) if isinstance(node, CHANGES))
+        changed = names_in((each for each in others if each is not statement), ast.Store)
+        changed |= names_in(loop.target, ast.Store)
+        if counted and not names_in(statement, ast.Load) & changed:
+            return True
+    return False
+
+
+def _loops_around(block: ast.AST, statement: ast.stmt) -> Iterator[ast.For]:
+    for loop in nodes_in(block, ast.For):
+        if loop is not statement and any(node is statement for node in nodes_in(loop, ast.stmt)):
+            yield loop
+
+
+def _of_training(function: ast.AST, block: ast.AST, line: int) -> bool:
+    """The same call, of what the block did not make, stands outside of it as well: the batch that
+    is trained on.
+    """
+    inside, made = set(nodes_in(block, ast.Call)), names_in(block, ast.Store)
+    others = {unparsed(call) for call in nodes_in(function, ast.Call) if call not in inside}
+    return any(
+        line in lines_of(call)
+        and unparsed(call) in others
+        and bool(call.args or call.keywords)
+        and not names_in(call, ast.Load) & made
+        for call in nodes_in(block, ast.Call)
+    )
+
+
+def _is_named(function: ast.AST, block: ast.AST, statement: ast.stmt) -> bool:
+    names = names_in(statement, ast.Store) | names_in(statement, ast.Load)
+    if isinstance(function, Function):
+        names.add(function.name)
+    loops = [*_loops_around(block, statement)]
+    if isinstance(statement, ast.For):
+        loops.append(statement)
+    names |= names_in((loop.iter for loop in loops), ast.Load)
+    return any(words(name) & EVALUATES for name in names)
+
+
+def _reached(block: ast.AST, outputs: set[str], line: int) -> set[str]:
+    """Names that hold something made of these."""
+    reached, grown = set(outputs), -1
+    statements = [
+        node
+        for node in nodes_in(block, ast.Assign, ast.AugAssign, ast.AnnAssign)
+        if node.lineno >= line
+    ]
+    while grown != len(reached):
+        grown = len(reached)
+        for node in statements:
+            if node.value is not None and names_in(node.value, ast.Load) & reached:
+                reached |= names_in(node, ast.Store)
+    return reached
+
+
+def _is_score(node: ast.AST, results: set[str] | None, *, by_hand: bool) -> bool:
+    """A loss, a metric or ``==`` of a result and something else; ``results`` None: in the statement
+    that computes them. ``by_hand``: also ``(result - target).abs()``.
+    """
+    if isinstance(node, ast.Call) and words(_called(node)) & SCORES:
+        parts = [*node.args, *(each.value for each in node.keywords)]
+        if results is None:  # around the call, or a helper that makes it
+            several = len(parts) > 1 or any(isinstance(each, ast.Starred) for each in parts)
+            return several and bool(names_in(parts, ast.Load))
+        return _of_two(parts, results)
+    if isinstance(node, ast.Call) and name_of(node.func) == "eq":
+        owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        return _of_two([*owner, *node.args], results)
+    if isinstance(node, ast.Compare) and all(isinstance(each, ast.Eq) for each in node.ops):
+        return _of_two([node.left, *node.comparators], results)
+    if isinstance(node, ast.Attribute) and node.attr == "loss":
+        return results is None or bool(names_in(node.value, ast.Load) & results)
+    return by_hand and any(_of_two(pair, results) for pair in _differences(node))
+
+
+def _differences(node: ast.AST) -> Iterator[list[ast.expr]]:
+    """Both sides of the differences that are made a distance."""
+    squared = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)
+    far = isinstance(node, ast.Call) and name_of(node.func) in DISTANCES
+    if squared or far:
+        for each in nodes_in(node, ast.BinOp):
+            if isinstance(each.op, ast.Sub):
+                yield [each.left, each.right]
+
+
+def _of_two(parts: list[ast.expr], results: set[str] | None) -> bool:
+    """One of them is a result, another has names and is none."""
+    if results is None:
+        rest = [part for part in parts if not any(nodes_in(part, ast.Call))]
+        return len(rest) < len(parts) and bool(names_in(rest, ast.Load))
+    read = [names_in(part, ast.Load) for part in parts]
+    own = [bool(names & results) for names in read]
+    return any(own) and any(names and not is_own for names, is_own in zip(read, own, strict=True))
+
+
+def _picked(function: ast.AST, block: ast.AST, outputs: set[str], reached: set[str]) -> bool:
+    """What only the block makes is used behind it for more than numbers: it is compared there with
+    something else, or chooses samples.
+    """
+    inside = set(nodes_in(block, ast.AST))
+    outside = [node for node in nodes_in(function, ast.AST) if node not in inside]
+    names = (node for node in outside if isinstance(node, ast.Name))
+    given = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    outputs, reached = outputs - given, reached - given
+    return any(
+        (isinstance(node, ast.Call) and _is_score(node, outputs, by_hand=False))
+        or (isinstance(node, ast.Subscript) and bool(names_in(node.slice, ast.Load) & reached))
+        for node in outside
+    )
+
+
+def words(name: str) -> set[str]:
+    """``val`` and ``loader`` of ``val_loader`` and of ``valLoader``."""
+    return {each.lower() for each in re.findall(r"[A-Z]?[a-z]+\d*|[A-Z]+(?![a-z])\d*", name)}
+
+
+def _called(call: ast.Call) -> str:
+    """The last name, and that of what it is an attribute of (``metric.update``)."""
+    name = name_of(call.func)
+    if isinstance(call.func, ast.Attribute) and name in ("update", "forward", "add_batch"):
+        return f"{name_of(call.func.value)} {name}"
+    return name
+
+
+def calls_of(source: Source, name: str) -> int:
+    """How many lines of the program call a function of this name."""
+    return len({(file, call.lineno) for file, call in source.calls_of(name)})
+
+
+def function_of(source: Source, site: Site) -> str:
+    """Name of the function around a line; empty where there is none."""
+    scope = source.index(site.file).scope_at(site.line)
+    return scope.name if isinstance(scope, Function) else ""
+
+
+# -- modes -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

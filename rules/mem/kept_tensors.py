@@ -6,16 +6,168 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from auditor.evidence.recorded.retained_graphs import grows
-from auditor.evidence.source.files import Index, Source
-from auditor.evidence.source.self_concatenation import accumulated_at
+from auditor.evidence.source.files import Function, Index, Source, name_of, unparsed
+from auditor.evidence.source.self_concatenation import JOINS, accumulated_at, joins, whole
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.recordings.schema import KeptRow
+from auditor.syntax.index import COMPREHENSIONS, LOOPS, nodes_in
 
-from .bounds import Bounds
+# -- bounds ----------------------------------------------------------------------------------------
+# Which of the user's containers some line cuts, empties or begins anew.
+
+CUTS = frozenset(
+    ("clear", "pop", "popitem", "popleft", "remove", "truncate", "resize_", "rotate", "discard")
+)
+"""Methods that take something out of a container."""
+
+ONCE = frozenset(("main", "__init__", "__post_init__", "setup", "build"))
+"""Functions that run once, whoever calls them."""
+
+
+class Bounds:
+    """By the last name of the expression: ``history`` of ``self.history[name]``."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._cut: dict[str, frozenset[_Cut]] = {}
+        self._single: dict[str, bool] = {}
+
+    def cut(self, file: str, name: str, *, by_item: bool = True, once: bool = True) -> bool:
+        """Whether a line of the file cuts what is called so (``self.seen[*]``), or, where it is an
+        attribute, a line of any recorded file. Without ``by_item``, an item that is put into it
+        (``seen[key] = x``) does not count: it is known to be a new one each time. Without ``once``,
+        neither does what it begins with: a tensor, which has no limit.
+        """
+        if file not in self._source.texts:
+            return True  # it cannot be told
+        variable = name.split("[", 1)[0]
+        files = self._source.texts if "." in variable else (file,)
+        last = re.split(r"\W+", variable)[-1]
+        return any(
+            each.name == last and (by_item or not each.item) and (once or not each.once)
+            for one in files
+            for each in self._of(one)
+        )
+
+    def _of(self, file: str) -> frozenset[_Cut]:
+        if file not in self._cut:
+            index = self._source.index(file)
+            found = (each for node in index.nodes for each in self._cuts(index, node))
+            self._cut[file] = frozenset(found)
+        return self._cut[file]
+
+    def _cuts(self, index: Index, node: ast.AST) -> Iterator[_Cut]:
+        if isinstance(node, ast.Delete):
+            yield from (_Cut(_last(target)) for target in node.targets)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr in CUTS or node.func.attr == "setdefault":
+                yield _Cut(_last(node.func.value), item=node.func.attr not in CUTS)
+        elif isinstance(node, ast.Compare):
+            yield from _measured(node)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            once = self._once(index, node)
+            for target, value in _given(node):
+                if value is None or not _longer(target, value):
+                    yield from _assigned(target, value, once=once)
+
+    def _once(self, index: Index, node: ast.AST, inside: tuple[str, ...] = ()) -> bool:
+        """Whether it runs a single time: in no loop, and in no function but such as run once."""
+        for up in index.up(node):
+            if isinstance(up, (*LOOPS, *COMPREHENSIONS, ast.Lambda)):
+                return False
+            if isinstance(up, Function):
+                return up.name in ONCE or self._called_once(up.name, inside)
+        return True
+
+    def _called_once(self, name: str, inside: tuple[str, ...]) -> bool:
+        """Whether nothing is done with what is called so but one call that runs a single time."""
+        if name not in self._single:
+            indices = [self._source.index(file) for file in self._source.texts]
+            uses = [(index, use) for index in indices for use in index.named.get(name, ())]
+            index, use = uses[0] if len(uses) == 1 else (None, None)
+            call = index.parents[use] if index is not None and use is not None else None
+            self._single[name] = (
+                index is not None
+                and isinstance(call, ast.Call)
+                and call.func is use
+                and name not in inside
+                and self._once(index, call, (*inside, name))
+            )
+        return self._single[name]
+
+
+class _Cut(NamedTuple):
+    """A last name that some line cuts; ``item`` where it puts an item into it, ``once`` where it
+    begins it a single time with what has a limit.
+    """
+
+    name: str
+    item: bool = False
+    once: bool = False
+
+
+def _given(node: ast.Assign | ast.AnnAssign) -> Iterator[tuple[ast.expr, ast.expr | None]]:
+    """Each target and its value, those of ``a, b = x, y`` one by one."""
+    value = node.value
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        if (
+            isinstance(target, ast.Tuple)
+            and isinstance(value, ast.Tuple)
+            and len(target.elts) == len(value.elts)
+        ):
+            yield from zip(target.elts, value.elts, strict=True)
+        else:
+            yield target, value
+
+
+def _assigned(target: ast.expr, value: ast.expr | None, *, once: bool) -> Iterator[_Cut]:
+    for each in nodes_in(target, ast.Subscript, ast.Name, ast.Attribute):
+        if isinstance(each, ast.Subscript):
+            yield _Cut(_last(each), item=not isinstance(each.slice, ast.Slice))
+        elif isinstance(each.ctx, ast.Store) and (not once or _has_a_limit(value)):
+            yield _Cut(_last(each), once=once)
+
+
+def _measured(node: ast.Compare) -> Iterator[_Cut]:
+    """``if len(seen) < 100``: it grows up to there."""
+    if any(isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for op in node.ops):
+        for each in (node.left, *node.comparators):
+            if isinstance(each, ast.Call) and _last(each.func) == "len" and each.args:
+                yield _Cut(_last(each.args[0]))
+
+
+def _longer(target: ast.expr, value: ast.expr) -> bool:
+    """``seen = seen + [x]``, ``bank = torch.cat([bank, x])``: all of it, and more."""
+    value, name = whole(value), unparsed(target)
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
+        return name in (unparsed(value.left), unparsed(value.right))
+    return isinstance(value, ast.Call) and name_of(value.func) in JOINS and joins(name, value)
+
+
+def _has_a_limit(value: ast.expr | None) -> bool:
+    """``deque(maxlen=100)``, ``LRUCache(100)``: nothing but the plain containers has none."""
+    if isinstance(value, ast.Call):
+        return not (
+            _last(value.func) in ("list", "dict", "set", "defaultdict", "OrderedDict", "Counter")
+            or (_last(value.func) == "deque" and len(value.args) < 2 and not value.keywords)
+        )
+    return not isinstance(
+        value, (ast.List, ast.Dict, ast.ListComp, ast.DictComp, ast.Set, ast.Tuple, type(None))
+    )
+
+
+def _last(node: ast.expr) -> str:
+    """The last name: ``history`` of ``self.history[name]``."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return name_of(node)
+
+
+# -- kept tensors ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pytest
 from auditor.reports import as_json, page
 from auditor.reports.junit import Junit
 from auditor.reports.sarif import Sarif
-from auditor.rules.data.batches import PinnedBatchCopiedBlocking
+from auditor.rules.data.datasets import PinnedBatchCopiedBlocking
 from auditor.rules.sync.copies import BlockingCopyEveryStep
 from auditor.rules.sync.waiting import BranchOnTensor, CopyToHostEveryStep, ScalarReadEveryStep
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from auditor.rules.amp.half import HalfWhereBfloat16IsNative
 from auditor.rules.ckpt.files import SaveBlocksStep
-from auditor.rules.data.batches import LoaderYieldsDeviceTensors
+from auditor.rules.data.datasets import LoaderYieldsDeviceTensors
 from auditor.rules.graph.backward import Backward
 from auditor.rules.graph.kept import RetainedGraphNeverNeeded
 from auditor.rules.mem.mem006_peak_by_line import Peak, PeakHeldByFewLines, PeakHolders

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from auditor.rules.amp.amp006_scaler_misused import GradScalerMisused
 from auditor.rules.amp.half import HalfWhereBfloat16IsNative
-from auditor.rules.data.batches import Hints, LoaderYieldsDeviceTensors
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
+from auditor.rules.data.datasets import Hints, LoaderYieldsDeviceTensors
 from auditor.rules.graph.backward import Backward
 from auditor.rules.graph.graph001_graph_kept import GraphKeptAcrossSteps
 from auditor.rules.graph.kept import RetainedGraphNeverNeeded

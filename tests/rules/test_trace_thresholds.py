@@ -5,8 +5,8 @@ torch, no trace.
 from __future__ import annotations
 
 import pytest
-from auditor.rules.data.batches import StepBoundByCopiesToDevice
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
+from auditor.rules.data.datasets import StepBoundByCopiesToDevice
 from auditor.rules.mem.memory import DeviceMemoryNearlyFull, DevicePeak, TraceMemory
 from auditor.rules.sync.waiting import StepBoundByCopiesToHost
 from auditor.rules.time.storage_syncs import UnattributedTime

@@ -15,7 +15,7 @@ from auditor.reports.as_json import Json, load
 from auditor.reports.html import Html
 from auditor.reports.terminal import Terminal
 
-from auditor.cli import dask
+from auditor.cli import analyze
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
 from auditor.judging import build_report, catalogue, engine
@@ -153,11 +153,11 @@ def test_dask_runs_the_same_function(tmp_path, monkeypatch):
         __import__("sys").modules, "distributed", type("distributed", (), {"Client": Client})
     )
     folder = laid_out(tmp_path / "job", job(3, late))
-    found = fleet(trace_files(folder), dask.on("tcp://scheduler:8786"))
+    found = fleet(trace_files(folder), analyze.mapped_on("tcp://scheduler:8786"))
     assert asked == {"address": "tcp://scheduler:8786", "closed": True}
     assert found.alignment.straggler == 2
     with pytest.raises(AuditProblem, match="no Dask scheduler answers at tcp://scheduler:1"):
-        fleet(trace_files(folder), dask.on("tcp://scheduler:1"))
+        fleet(trace_files(folder), analyze.mapped_on("tcp://scheduler:1"))
 
 
 def test_of_four_ranks_the_one_that_the_others_wait_for_is_judged():

@@ -18,7 +18,7 @@ from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_
 from auditor.runs import child_process, stages
 from auditor.runs.course import Course, Made, quiet
 from auditor.runs.plan import Audit, Plan
-from auditor.runs.replay import replay
+from auditor.runs.stages import replay
 
 RULE = catalogue.rule("NUM002")
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus"

@@ -2,17 +2,217 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import ast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from auditor import __version__, amounts
 from auditor.cli import console
 from auditor.cli.usage import EXIT_FOUND
 from auditor.errors import AuditProblem
-from auditor.extensions.check.proofs import Proof, proofs
 from auditor.model import Finding, PeakBytes, Report, Run, Severity, Site, Verdict, finding_key
 from auditor.recordings.sources import decode_source
+from auditor.syntax.index import LOOPS, Index
 from auditor.syntax.silence import names_of, silenced
+
+# -- proofs ----------------------------------------------------------------------------------------
+# What a source file alone proves, without torch: each proof is a function of :class:`Source` that
+# gives calls and words. Where the source does not settle it, nothing is said: a run tells more.
+
+
+class Proof(NamedTuple):
+    """A place in a file: 1-based line and column, and what is wrong there."""
+
+    line: int
+    column: int
+    code: str
+    severity: Severity
+    message: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """A parsed file, and which object of torch each of its names is."""
+
+    index: Index
+
+    @cached_property
+    def _names(self) -> Mapping[str, str]:
+        """Dotted paths by the names that imports gave them. A name that is also given another value
+        anywhere in the file is nobody's.
+        """
+        found: dict[str, set[str]] = {}
+        for plain in self.index.of(ast.Import):
+            for each in plain.names:
+                name = each.asname or each.name.partition(".")[0]
+                found.setdefault(name, set()).add(each.name if each.asname else name)
+        for node in self.index.of(ast.ImportFrom):
+            for each in node.names:
+                path = f"{'.' * node.level}{node.module or ''}.{each.name}"
+                found.setdefault(each.asname or each.name, set()).add(path)
+        return {
+            name: next(iter(paths))
+            for name, paths in found.items()
+            if len(paths) == 1 and name not in self._rebound
+        }
+
+    @cached_property
+    def _rebound(self) -> frozenset[str]:
+        stored = (
+            node.id for node in self.index.of(ast.Name) if isinstance(node.ctx, ast.Store | ast.Del)
+        )
+        kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+        defined = (node.name for node in self.index.nodes if isinstance(node, kinds))
+        return frozenset((*stored, *defined, *(node.arg for node in self.index.of(ast.arg))))
+
+    def path(self, node: ast.expr) -> str:
+        """``torch.nn.functional.softmax`` for whatever names it here; empty for anything else."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or node.id not in self._names:
+            return ""
+        return ".".join((self._names[node.id], *reversed(parts)))
+
+    def calls(self, *paths: str) -> Iterator[ast.Call]:
+        """Calls of these functions and classes of torch."""
+        return (call for call in self.index.of(ast.Call) if self.path(call.func) in paths)
+
+
+def proofs(text: str) -> list[Proof]:
+    """All that a file's text proves, in the order of its lines. Raises ``SyntaxError``."""
+    source = Source(Index(ast.parse(text)))
+    found = (each for look in LOOKS for each in look(source))
+    return sorted(found, key=lambda each: (each.line, each.column, each.code))
+
+
+def _at(node: ast.expr | ast.stmt, code: str, severity: Severity, message: str) -> Proof:
+    return Proof(node.lineno, node.col_offset + 1, code, severity, message)
+
+
+# -- each proof -------------------------------------------------------------------------------------
+
+AMP = {
+    f"torch.{device}.amp.{name}": f'torch.amp.{name}("{device}", ...)'
+    for device in ("cuda", "cpu")
+    for name in ("autocast", "GradScaler")
+}
+"""Deprecated since torch 2.4, by what takes their place."""
+
+
+def deprecated_amp(source: Source) -> Iterator[Proof]:
+    """AMP005."""
+    for call in source.calls(*AMP):
+        old = source.path(call.func)
+        yield _at(call, "AMP005", Severity.NOTE, f"{old} is deprecated: {AMP[old]}")
+
+
+def anomaly_mode(source: Source) -> Iterator[Proof]:
+    """NUM009: switched on by a statement of the module that always runs, and never off again."""
+    calls = list(source.calls("torch.autograd.set_detect_anomaly"))
+    if len(calls) != 1 or len(list(source.index.up(calls[0]))) != 2:  # a statement, the module
+        return
+    (call,) = calls
+    given = [*call.args, *(each.value for each in call.keywords if each.arg == "mode")]
+    if given and isinstance(given[0], ast.Constant) and given[0].value is True:
+        said = "anomaly mode is on for the whole program: each backward checks every result for NaN"
+        yield _at(call, "NUM009", Severity.WARNING, f"{said}; it is for debugging")
+
+
+HOUSEKEEPING = {
+    "torch.cuda.empty_cache": "gives the allocator's free memory back to the driver, which has to "
+    "be asked for it again",
+    "torch.cuda.ipc_collect": "waits for all kernels and asks the driver",
+    "torch.cuda.reset_peak_memory_stats": "starts the counters anew, which then never show the peak "
+    "of the run",
+}
+
+
+def housekeeping_in_steps(source: Source) -> Iterator[Proof]:
+    """SYNC009: a statement of the loop that trains, on each of its rounds."""
+    for call in source.calls(*HOUSEKEEPING):
+        statement, loop = [*source.index.up(call), None][:2]
+        if isinstance(loop, LOOPS) and statement in loop.body and _trains(source, loop):
+            path = source.path(call.func)
+            said = f"{path}() runs on every step: it {HOUSEKEEPING[path]}"
+            yield _at(call, "SYNC009", Severity.WARNING, said)
+
+
+def _trains(source: Source, loop: ast.AST) -> bool:
+    """Whether the rounds of a loop, none of an inner one, end in a step of an optimizer."""
+
+    def mine(name: str) -> bool:
+        return any(
+            source.index.nearest(call, *LOOPS, ast.FunctionDef, ast.AsyncFunctionDef) is loop
+            for call in source.index.calls.get(name, ())
+        )
+
+    return mine("backward") and mine("step")
+
+
+def dropped_compile(source: Source) -> Iterator[Proof]:
+    """COMP004: ``torch.compile`` returns the compiled function, and nobody takes it."""
+    for call in source.calls("torch.compile"):
+        if isinstance(source.index.parents.get(call), ast.Expr):
+            said = "torch.compile returns what is compiled, and the result is dropped: the original"
+            yield _at(call, "COMP004", Severity.WARNING, f"{said} runs")
+
+
+LOSSES: Mapping[tuple[str, str], tuple[str, str]] = {
+    ("cross_entropy", "CrossEntropyLoss"): ("softmax", "applies softmax itself: give it logits"),
+    ("binary_cross_entropy_with_logits", "BCEWithLogitsLoss"): (
+        "sigmoid",
+        "applies sigmoid itself: give it logits",
+    ),
+    ("nll_loss", "NLLLoss"): ("softmax", "takes log-probabilities: use log_softmax"),
+}
+"""Losses as a function and a class, whose result they must not be given, and why."""
+
+
+def doubled_activation(source: Source) -> Iterator[Proof]:
+    """TRAIN002, in one expression."""
+    for call in source.index.of(ast.Call):
+        given = call.args[0] if call.args else _keyword(call, "input")
+        if not isinstance(given, ast.Call):
+            continue
+        for (function, module), (wrong, why) in LOSSES.items():
+            name = _loss(source, call, function, module)
+            if name and _is_activation(source, given, wrong):
+                said = f"{name} {why}; it is given the result of {wrong}"
+                yield _at(call, "TRAIN002", Severity.ERROR, said)
+
+
+def _loss(source: Source, call: ast.Call, function: str, module: str) -> str:
+    if source.path(call.func) == f"torch.nn.functional.{function}":
+        return function
+    made = call.func
+    built = isinstance(made, ast.Call) and source.path(made.func) == f"torch.nn.{module}"
+    return module if built else ""
+
+
+def _is_activation(source: Source, call: ast.Call, name: str) -> bool:
+    rooms = ("torch", "torch.nn.functional", "torch.special")
+    return source.path(call.func) in {f"{room}.{name}" for room in rooms}
+
+
+def _keyword(call: ast.Call, name: str) -> ast.expr | None:
+    return next((each.value for each in call.keywords if each.arg == name), None)
+
+
+LOOKS: tuple[Callable[[Source], Iterator[Proof]], ...] = (
+    deprecated_amp,
+    anomaly_mode,
+    housekeeping_in_steps,
+    dropped_compile,
+    doubled_activation,
+)
+
+
+# -- command ---------------------------------------------------------------------------------------
 
 LARGEST = 4 << 20
 """Bytes of a file that is read: one that people write is smaller."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.mem.bounds import Bounds
+from auditor.rules.mem.kept_tensors import Bounds
 
 from auditor.evidence.source.files import Source
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 
 import pytest
+from auditor.rules.sync.copies import host_made
 
 from auditor.evidence.source.files import Source, span_of
-from auditor.evidence.source.host_made import host_made
 from auditor.model import Site
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from auditor.rules.cfg.scoring import evaluation
+from auditor.rules.cfg.modes import evaluation
 
 from auditor.evidence.source.files import Source
 from auditor.model import Site

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.cli.main import main
-from auditor.extensions.check.proofs import proofs
+from auditor.extensions.check.command import proofs
 from tests.test_architecture import HEAVY
 
 LOOP = """

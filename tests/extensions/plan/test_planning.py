@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from auditor.extensions.plan import changes, sharding
+from auditor.extensions.plan.command import lines
 from auditor.extensions.plan.fitting import usable_bytes
 from auditor.extensions.plan.planning import AS_IT_IS, Planning
 from auditor.extensions.plan.reruns import Wanted
 from auditor.extensions.plan.result import Largest
-from auditor.extensions.plan.table import lines
 from auditor.model.gpus import gpu_named
 from tests.extensions.plan.made import ADAM, MIB, formula, measured
 

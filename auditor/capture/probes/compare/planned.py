@@ -11,8 +11,9 @@ import sys
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Collection, Iterator, Sized
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, TypeGuard, cast
 
 import torch
@@ -22,7 +23,6 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sampler
 
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
-from auditor.capture.instruments.call_places import comes_from
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.autograd import running_backward
 from auditor.capture.probes.base import Context, Probe
@@ -34,6 +34,23 @@ from auditor.recordings.schema import (
     PlannedOptimizerRow,
 )
 from auditor.runs.plan import Change
+
+# -- call places -----------------------------------------------------------------------------------
+# Whether a call comes from a line of the program's.
+
+
+def comes_from(frame: FrameType | None, places: Collection[tuple[str, int]]) -> bool:
+    """Whether the frame, or one that called it, is at one of these places: real path and line."""
+    lines = {line for _, line in places}
+    while frame is not None:
+        line = frame.f_lineno
+        if line in lines and (os.path.realpath(frame.f_code.co_filename), line) in places:
+            return True
+        frame = frame.f_back
+    return False
+
+
+# -- planned ---------------------------------------------------------------------------------------
 
 PART = "planned"
 TENSORS, CALLS = 8, 8
