@@ -152,6 +152,11 @@ class CachingAllocator:
         """
         return self._ledger.free
 
+    def resize(self, total_bytes: int) -> int:
+        """Let the device have so many bytes from now on; returns how many of them are not others'."""
+        self._ledger.total = total_bytes
+        return total_bytes - self._ledger.outside
+
     @property
     def total_bytes(self) -> int:
         """Bytes of the device: the second number of ``torch.cuda.mem_get_info``."""

@@ -112,7 +112,7 @@ REHEARSED_WARMUP = 2
 REHEARSED_SLOWER = 6.0
 """Times that a step takes in a rehearsal, at most as a rule."""
 
-LEANER_STEPS = ("", "gradients", "", "foreach", "")
+LEANER_STEPS = ("", "gradients", "", "foreach", "largest")
 """What is changed in the steps at a rehearsal's end that look for a lower peak of memory: nothing,
 or one thing.
 """

@@ -1,4 +1,4 @@
-"""MEM014, 16 and 17: peaks that one change lowers."""
+"""MEM014 and 16 to 18: peaks that one change lowers, and one that the largest batch raises."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class PeakMemoryCutByOneChange(Rule):
         stepped = next((row.site for row in leaner if row.site is not None), None)
         for change in leaner:
             saved = peak - change.peak_allocated
-            if not change.what or not change.changed:
+            if change.what not in SAID or not change.changed:
                 continue
             if saved < max(self.share * peak, round(self.least_mib * MIB)):
                 continue
@@ -103,6 +103,53 @@ def _cleared(rows: Rows[ZeroGradRow]) -> Site | None:
     """The only line that clears gradients."""
     sites = {row.site for row in rows}
     return sites.pop() if len(sites) == 1 else None
+
+
+@dataclass(frozen=True)
+class LargestBatchDoesNotFit(Rule):
+    """The largest batch of an epoch does not fit on the device."""
+
+    code = "MEM018"
+    severity = Severity.ERROR
+    since = "0.2"
+    rehearsed = True
+
+    certain: float = knob(
+        1.03,
+        "Share of the device's memory that the largest batch must need; the simulated allocator is "
+        "right within 3 %.",
+    )
+
+    def detect(self, leaner: Rows[LeanerRow], machine: Machine) -> Iterator[Finding]:
+        usual = max((row.peak_allocated for row in leaner if row.what != "largest"), default=0)
+        for row in leaner:
+            if row.what != "largest" or not row.changed:
+                continue
+            if row.peak_allocated < self.certain * row.capacity or usual > row.capacity:
+                continue
+            yield Finding(
+                row.site,
+                f"with the largest of {amounts.count(row.changed, 'batch')} of an epoch the step "
+                f"needs {amounts.size(row.peak_allocated)}, and the device has "
+                f"{amounts.size(row.capacity)}; the steps seen needed {amounts.size(usual)}",
+                steps=1,
+                per_step=1.0,
+                lost_bytes=row.peak_allocated - row.capacity,
+                basis=machine.bytes_basis,
+                seen_on=machine.device,
+                facts=(
+                    ("peak of the steps seen", amounts.size(usual)),
+                    ("peak with the largest batch", amounts.size(row.peak_allocated)),
+                    ("device", amounts.size(row.capacity)),
+                ),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Bound what a batch holds: a batch sampler that counts tokens, or a longest length in "
+            "the collate function. Until then begin an epoch with its largest batch, so that it "
+            "fails at once."
+        )
 
 
 @dataclass(frozen=True)

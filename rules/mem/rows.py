@@ -65,8 +65,10 @@ class LeanerRow(PassRow, kw_only=True):
         doc(
             "what was changed: nothing (empty), `gradients` (cleared before the step, where the "
             "step itself clears them before "
-            "its first backward), `foreach` (optimizers step parameter by parameter)"
+            "its first backward), `foreach` (optimizers step parameter by parameter), `largest` "
+            "(loaders give the largest batch of an epoch, on a card without a limit)"
         ),
     ]
-    changed: Annotated[int, doc("tensors concerned")]
+    changed: Annotated[int, doc("tensors concerned; batches that the largest is of")]
     peak_allocated: Annotated[int, doc("bytes")]
+    capacity: Annotated[int, doc("bytes of the card that an allocator can have")] = older(0)

@@ -77,6 +77,10 @@ class Context:
     """Operators that ran on the shadow device so far (rehearsal only)."""
     reset_peak: Callable[[], None] | None = None
     """Begins the peak among them anew (rehearsal only)."""
+    resize: Callable[[int | None], int] | None = None
+    """Gives the simulated card so many bytes (None: those that it is said to have), and returns how
+    many of them an allocator can have (rehearsal only).
+    """
     mark_batch: Callable[[Any, int], None] | None = None
     """Told of each tensor that a loader gave to the step, and of the loader's number (rehearsal
     only).

@@ -63,6 +63,7 @@ class RehearsalProbe(Probe, Listener):
         context.address_of = self._address_of
         context.operators = lambda: self._shadow.operators
         context.reset_peak = self._held.reset_peak
+        context.resize = self._held.resize
         context.workspaces = self._held.workspaces
 
     def _address_of(self, tensor: torch.Tensor) -> int:

@@ -4,12 +4,15 @@ device memory be?
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import Any, Final
 
 import torch
 from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.torch_private.data import LoaderIterator
 from auditor.capture.instruments.torch_private.tensors import version_of
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import (
@@ -21,6 +24,10 @@ from auditor.capture.probes.optim.optimizer_hooks import (
 from auditor.runs.plan import LEANER_STEPS
 
 from ..rows import LeanerRow
+from .largest_batch import largest_batch, nbytes_of
+
+ENDLESS: Final = 1 << 50
+"""Bytes of a card that nothing fills."""
 
 Gradient = tuple[int, int]
 """Identity and version of a gradient; zeros where there is none."""
@@ -31,7 +38,8 @@ class PeakExperimentsProbe(OptimizerProbe):
 
     ``gradients`` clears all gradients before the step, where the program itself has cleared them by
     its first backward: then nothing else changes. ``foreach`` makes optimizers step parameter by
-    parameter.
+    parameter. ``largest`` has loaders give the largest batch of an epoch in the place of the next
+    one, on a card without a limit.
     """
 
     name = "leaner"
@@ -53,6 +61,8 @@ class PeakExperimentsProbe(OptimizerProbe):
         known.
         """
         self._switched: list[tuple[dict[str, Any], Any]] = []
+        self._patches = Patches()
+        self._capacity = 0
 
     def uninstall(self) -> None:
         """Stop noticing. May be called twice."""
@@ -83,6 +93,8 @@ class PeakExperimentsProbe(OptimizerProbe):
             self._clear()
         elif self._what == "foreach":
             self._one_by_one()
+        elif self._what == "largest":
+            self._give_largest()
         elif not self._what:
             self._before = self._gradients()
         if self.context.reset_peak is not None:
@@ -92,9 +104,14 @@ class PeakExperimentsProbe(OptimizerProbe):
         """Write the peak and put back what was changed."""
         peak = self.context.counters()["peak_allocated"] if self.context.counters is not None else 0
         self._restore()
-        self.context.add(
-            LeanerRow(at=self._at, what=self._what, changed=self._touched, peak_allocated=peak)
+        row = LeanerRow(
+            at=self._at,
+            what=self._what,
+            changed=self._touched,
+            peak_allocated=peak,
+            capacity=self._capacity,
         )
+        self.context.add(row)
 
     def backward_begins(self, call: Backward) -> None:
         """Has the program cleared by now what it found at the step's beginning?"""
@@ -114,7 +131,7 @@ class PeakExperimentsProbe(OptimizerProbe):
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """Notice where it steps."""
-        if self.context.pass_name == "leaner":
+        if self.context.pass_name == "leaner" and self._what != "largest":
             self._at = self.context.frames.here()
             self._stepped[id(optimizer)] = optimizer
 
@@ -143,7 +160,36 @@ class PeakExperimentsProbe(OptimizerProbe):
                 group["foreach"] = False
                 self._touched += len(group["params"])
 
+    def _give_largest(self) -> None:
+        if LoaderIterator is None or self.context.resize is None:
+            return
+        self._capacity = self.context.resize(None)
+        self.context.resize(ENDLESS)
+        self._at = None
+        original, given = LoaderIterator.__next__, set[int]()
+
+        @functools.wraps(original)
+        def next_batch(iterator: Any) -> Any:
+            batch = original(iterator)
+            if id(iterator) in given:
+                return batch
+            given.add(id(iterator))
+            try:
+                largest = largest_batch(iterator)
+            except Exception:  # a dataset that cannot be asked out of turn
+                return batch
+            if largest is None or largest.nbytes <= nbytes_of(batch):
+                return batch
+            self._touched += largest.of
+            self._at = self._at or self.context.frames.here()
+            return largest.batch
+
+        self._patches.attribute(LoaderIterator, "__next__", next_batch)
+
     def _restore(self) -> None:
+        self._patches.undo()
+        if self._what == "largest" and self.context.resize is not None:
+            self.context.resize(None)
         while self._switched:
             group, value = self._switched.pop()
             group["foreach"] = value

@@ -49,6 +49,7 @@ class RehearsedMemory:
             ValueError
         ):  # the program's own import of CUDA would say so; here it must not cost the rehearsal
             settings = AllocatorSettings()
+        self._total = total_bytes
         outside = min(OUTSIDE_BYTES, total_bytes // 8)
         self.allocator = CachingAllocator(
             total_bytes, settings=settings, outside_bytes=outside, history_limit=HISTORY_ENTRIES
@@ -125,6 +126,14 @@ class RehearsedMemory:
     def total_bytes(self) -> int:
         """Bytes of the card."""
         return self.allocator.total_bytes
+
+    def resize(self, total_bytes: int | None) -> int:
+        """Let the card have so many bytes, or those that it began with; returns how many of them an
+        allocator can have.
+        """
+        if total_bytes is None:
+            self.empty_cache()
+        return self.allocator.resize(self._total if total_bytes is None else total_bytes)
 
     def reset_peak(self) -> None:
         """As ``torch.cuda.reset_peak_memory_stats``."""

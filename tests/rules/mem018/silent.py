@@ -1,0 +1,124 @@
+"""Near misses: MEM018 must stay silent on all of these."""
+
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader, Dataset
+
+MEMORY_LIMIT = 160 << 20
+
+
+class _Texts(Dataset):
+    """Short ones, but for a few at the end."""
+
+    def __init__(self, lengths):
+        self.lengths = lengths
+
+    def __len__(self):
+        return len(self.lengths)
+
+    def __getitem__(self, number):
+        return torch.full((self.lengths[number],), number % 50 + 1)
+
+
+class _Tagger(nn.Module):
+    def __init__(self, width=256):
+        super().__init__()
+        self.embedding = nn.Embedding(64, width)
+        self.inner = nn.Linear(width, width)
+        self.outer = nn.Linear(width, 8)
+
+    def forward(self, tokens):
+        return self.outer(self.inner(self.embedding(tokens)).relu())
+
+
+def _pad(texts):
+    return pad_sequence(texts, batch_first=True)
+
+
+
+
+def _trained(model, tokens, optimizer):
+    loss = model(tokens).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+def _steps(dataset, model=None, collate=_pad, **options):
+    model = (model or _Tagger()).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    loader = DataLoader(dataset, collate_fn=collate, **{"batch_size": 4, **options})
+
+    def forever():
+        while True:
+            yield from loader
+
+    batches = forever()
+
+    def step():
+        _trained(model, next(batches).cuda(), optimizer)
+
+    return step
+
+
+def longest_texts_fit__rehearsal():
+    return _steps(_Texts([8 + number % 5 for number in range(396)] + [800] * 4))
+
+
+def all_of_one_length__rehearsal():
+    return _steps(_Texts([40] * 200))
+
+
+def longest_texts_are_cut__rehearsal():
+    def cut(texts):
+        return _pad([each[:64] for each in texts])
+
+    return _steps(_Texts([8] * 196 + [12000] * 4), collate=cut)
+
+
+def a_sampler_that_leaves_long_ones_out__rehearsal():
+    return _steps(_Texts([8 + n % 3 for n in range(196)] + [12000] * 4), sampler=range(190))
+
+
+class _Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        number = 0
+        while True:
+            number += 1
+            yield torch.ones(8 + number % 5, dtype=torch.long)
+
+
+def a_stream_that_cannot_be_read_ahead__rehearsal():
+    return _steps(_Stream())
+
+
+class _OutOfTurn(_Texts):
+    """Knows no sample but the next one."""
+
+    def __init__(self, lengths):
+        super().__init__(lengths)
+        self.next = 0
+
+    def __getitem__(self, number):
+        if number < self.next:
+            raise RuntimeError("out of turn")
+        self.next = number + 1
+        return super().__getitem__(number)
+
+
+def a_dataset_that_cannot_be_asked_out_of_turn__rehearsal():
+    return _steps(_OutOfTurn([8 + n % 5 for n in range(396)] + [12000] * 4))
+
+
+def batches_made_by_hand__rehearsal():
+    model = _Tagger().cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    lengths = [8 + number % 5 for number in range(100)]
+
+    def step():
+        tokens = torch.ones(4, lengths[0], dtype=torch.long, device="cuda")
+        lengths.append(lengths.pop(0))
+        _trained(model, tokens, optimizer)
+
+    return step
