@@ -129,7 +129,7 @@ class LargestBatchDoesNotFit(Rule):
                 continue
             yield Finding(
                 row.site,
-                f"with the largest of {amounts.count(row.changed, 'batch')} of an epoch the step "
+                f"with the largest of {amounts.count(row.changed, 'batch', 'batches')} of an epoch the step "
                 f"needs {amounts.size(row.peak_allocated)}, and the device has "
                 f"{amounts.size(row.capacity)}; the steps seen needed {amounts.size(usual)}",
                 steps=1,
