@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.model import Finding, Report, Severity
+from auditor.model.devices import RECORDED_ON
 
 from . import costs, page, summary, text, what_ifs
 from .code_lines import CodeLine, diff_lines
@@ -111,7 +112,8 @@ def _commands(report: Report) -> Iterator[Command]:
         others = amounts.count(len(patches) - safe, "patch", "patches")
         yield Command("fix", "--unsafe", f"prints also {others} that may change what is trained")
     if patches and _can_be_verified(report):
-        yield Command("verify", "", "runs the target again with each patch and measures it")
+        there = "--on HOST" if RECORDED_ON in report.environment else ""
+        yield Command("verify", there, "runs the target again with each patch and measures it")
 
 
 def _can_be_verified(report: Report) -> bool:

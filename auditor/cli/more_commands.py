@@ -27,6 +27,19 @@ MODULE = click.option(
     help="TARGET is a module that runs as a program, as with python -m.",
 )
 
+ON = click.option(
+    "--on",
+    metavar="HOST",
+    help="Run it on another machine: HOST as ssh takes it, or srun:OPTIONS; a copy of the working "
+    "directory goes there, results come back (docs/remote.md).",
+)
+ON_PYTHON = click.option(
+    "--on-python",
+    metavar="PATH",
+    default="",
+    help="The Python there that has torch-step-audit. [default: of the audit on its PATH]",
+)
+
 TIMEOUT_OF_ALL = click.option(
     "--timeout", type=parameter_types.Seconds(), help="End after S seconds, all runs together."
 )

@@ -48,7 +48,8 @@ class HandSteps:
 
     def stop(self) -> None:
         """An optimizer steps, or the run is over. May be called twice."""
-        self._forget()
+        if self._put_back:  # else it was not installed, and torch may not be imported
+            self._forget()
         self._learned = None
         while self._put_back:
             self._put_back.pop()()

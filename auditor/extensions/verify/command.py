@@ -37,22 +37,10 @@ def run(
     """Verify the patches of a report, rewrite its folder, print what came out; returns the exit
     code.
     """
+    judged, recording = opened(report)
     path = Path(report)
-    judged = open_input.report_of(path)
-    recording = open_input.recording_of(path)
-    if recording is None:
-        raise AuditProblem(
-            f"{report}: the recording that says how to run the target again is not beside it"
-        )
-    require_recorded_here(recording)
-    require_own(report, judged, recording)
-    judged = replace(
-        judged,
-        findings=tuple(build_report.with_diff(recording, finding) for finding in judged.findings),
-    )
     folder = path if path.is_dir() else path.parent
     settings = config.load(Path.cwd(), catalogue.rules(), lenient=True)
-    require_unchanged(recording)
     if not quiet:
         words = shlex.join(
             [str(recording.manifest["target"]), *map(str, recording.manifest.get("argv", ()))]
@@ -67,6 +55,21 @@ def run(
     checked = write_results.shown_with(checked, recording, settings)
     write_results.deliver(checked, evidence, folder, (), quiet=quiet, tensorboard=True)
     return 0
+
+
+def opened(name: str) -> tuple[Report, Recording]:
+    """A report whose patches can be tried here, and its recording. Raises :class:`AuditProblem`."""
+    report = open_input.report_of(Path(name))
+    recording = open_input.recording_of(Path(name))
+    if recording is None:
+        raise AuditProblem(
+            f"{name}: the recording that says how to run the target again is not beside it"
+        )
+    require_recorded_here(recording)
+    require_own(name, report, recording)
+    require_unchanged(recording)
+    findings = (build_report.with_diff(recording, finding) for finding in report.findings)
+    return replace(report, findings=tuple(findings)), recording
 
 
 def require_recorded_here(recording: Recording) -> None:

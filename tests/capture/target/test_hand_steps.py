@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -171,3 +174,13 @@ def test_a_fault_of_ours_is_none_of_the_programs(found, monkeypatch):
         weights.update()
         weights.backward()
     assert ended == [] and finder.steps == 0
+
+
+def test_what_was_not_installed_ends_without_torch():
+    """A script may fail before it imports torch: to import it then would begin the recording."""
+    code = (
+        "import sys; from auditor.capture.target.script_steps import StepFinder\n"
+        "StepFinder(lambda: None, lambda text: None).uninstall()\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
