@@ -82,8 +82,8 @@ def attended_padding(tape: FunctionTape) -> Iterator[Attended]:
 
 
 def _padded_tokens(tape: FunctionTape) -> Iterator[Tokens]:
-    """Tokens that an embedding was given, where one value stands for padding only; none of a shape
-    that two texts have, since nothing says which of them is attended to.
+    """Tokens that an embedding was given, where one value stands for padding; none of a shape that
+    two texts have, since nothing says which of them is attended to.
     """
     noted = [each for call in tape.calls.values() for each in call.beside or ()]
     texts: dict[torch.Size, list[Call]] = {}
@@ -98,10 +98,15 @@ def _padded_tokens(tape: FunctionTape) -> Iterator[Tokens]:
         named = [] if index is None else [Beside("padding_idx", tokens != index, is_mask=True)]
         for each in (*named, *noted):
             real = is_real(each, tokens)
-            pads = tokens[:0] if real is None else tokens[~real.view_as(tokens)]
-            if pads.numel() and int((tokens == pads[0]).sum()) == pads.numel():
-                yield Tokens(tokens == pads[0], each.name)
+            if real is not None and _is_padding(tokens, ~real.view_as(tokens)):
+                yield Tokens(~real.view_as(tokens), each.name)
                 break
+
+
+def _is_padding(tokens: torch.Tensor, apart: torch.Tensor) -> bool:
+    """One value, in some rows more of it than in others: not what begins every row."""
+    pads, each_row = tokens[apart], apart.sum(1)
+    return pads.numel() > 0 and bool((pads == pads[0]).all() and each_row.min() != each_row.max())
 
 
 def _is_text(tokens: torch.Tensor) -> bool:

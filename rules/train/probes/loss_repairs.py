@@ -97,7 +97,8 @@ class LossRepairsProbe(OptimizerProbe):
         self._packs = True
 
     def _noted(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        noted = name in paddings.NAMES or name in paddings.COMPARING or name in activations.TWICE
+        compares = name in paddings.NAMES or name in paddings.COMPARING
+        noted = compares or name in activations.TWICE or name in attention.COMPUTED
         return paddings.beside(self.context) if noted else None
 
     def backward_begins(self, call: Backward) -> None:

@@ -4,6 +4,7 @@ say, in a loss that leaves nothing out.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections import UserDict
 from collections.abc import Iterator
@@ -47,21 +48,25 @@ class Beside:
 
 
 def beside(context: Context) -> list[Beside]:
-    """Masks and lengths that the user's frames around a loss hold, also in the dictionary of a
-    batch.
+    """Masks and lengths that the user's frames around a loss, or around attention, hold, also in
+    the dictionary, the named tuple or the dataclass of a batch.
     """
     found: list[Beside] = []
     for frame in context.frames.user_frames(sys._getframe(1), NEAR):
         for name, value in _variables(frame):
-            inner = (
-                list(value.items())[:HELD]
-                if isinstance(value, (dict, UserDict))
-                else [(name, value)]
-            )
-            for key, each in inner:
+            for key, each in _fields(value) or [(name, value)]:
                 if isinstance(each, torch.Tensor) and isinstance(key, str):
                     found.extend(_named(key, each))
     return found
+
+
+def _fields(value: Any) -> list[tuple[Any, Any]]:
+    if isinstance(value, (dict, UserDict)):
+        return list(value.items())[:HELD]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return list(zip(value._fields, value, strict=False))
+    held = getattr(value, "__dict__", {}) if dataclasses.is_dataclass(value) else {}
+    return list(held.items())
 
 
 def _variables(frame: FrameType) -> Iterator[tuple[str, Any]]:

@@ -1,5 +1,7 @@
 """TRAIN004 must report exactly the marked lines."""
 
+from typing import NamedTuple
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -221,5 +223,71 @@ def positions_and_segments_beside_the_text():
         x = F.scaled_dot_product_attention(x, x, x)[:, 0]  # TRAIN004
         labels = tokens.masked_fill(attention_mask == 0, -100)
         F.cross_entropy(out(x).transpose(1, 2), labels).backward()
+
+    return step
+
+
+def only_the_forward_holds_the_mask():
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(9, 8), nn.Linear(8, 3)
+
+    def forward(tokens, mask):
+        x = embed(tokens)[:, None]
+        x = F.scaled_dot_product_attention(x, x, x)[:, 0]  # TRAIN004
+        kept = mask.unsqueeze(-1).float()
+        return out((x * kept).sum(1) / kept.sum(1))
+
+    def score():
+        tokens = _batch()
+        return forward(tokens, tokens != PAD)
+
+    def step():
+        F.cross_entropy(score(), torch.tensor([0, 1, 2, 0])).backward()
+
+    return step
+
+
+class _Texts(NamedTuple):
+    ids: torch.Tensor
+    pad_mask: torch.Tensor
+
+
+def a_named_tuple_of_the_batch():
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(9, 8), nn.Linear(8, 3)
+    layer = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(batch):
+        x = embed(batch.ids)
+        x = layer(x, x, x, need_weights=False)[0]  # TRAIN004
+        return out(x[:, 0])
+
+    def score():
+        tokens = _batch()
+        return forward(_Texts(tokens, tokens == PAD))
+
+    def step():
+        F.cross_entropy(score(), torch.tensor([0, 1, 2, 0])).backward()
+
+    return step
+
+
+def padding_whose_number_is_a_words_too():
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(9, 8), nn.Linear(8, 3)
+
+    def forward(atoms, node_mask):
+        x = embed(atoms)
+        x = torch.softmax(x @ x.transpose(1, 2) / 8, dim=-1) @ x  # TRAIN004
+        kept = node_mask.unsqueeze(-1).float()
+        return out((x * kept).sum(1) / kept.sum(1))
+
+    def score():
+        atoms = _batch()
+        node_mask = atoms != PAD
+        return forward(atoms.masked_fill(~node_mask, 3), node_mask)
+
+    def step():
+        F.cross_entropy(score(), torch.tensor([0, 1, 2, 0])).backward()
 
     return step

@@ -358,3 +358,37 @@ def a_mask_that_is_written_over_afterwards():
         return x
 
     return _classified(attend)
+
+
+def a_mask_that_leaves_out_what_begins_each_text():
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(9, 8), nn.Linear(8, 9)
+
+    def forward(tokens, loss_mask):
+        x = embed(tokens)[:, None]
+        x = F.scaled_dot_product_attention(x, x, x)[:, 0]
+        return (out(x).square().mean(-1) * loss_mask).mean()
+
+    def step():
+        tokens = torch.randint(0, 8, (4, 12))
+        tokens[:, 0] = PAD
+        forward(tokens, (tokens != PAD).float()).backward()
+
+    return step
+
+
+def a_mask_of_answers_behind_questions_of_many_lengths():
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(9, 8), nn.Linear(8, 9)
+
+    def forward(tokens, answer_mask):
+        x = embed(tokens)[:, None]
+        x = F.scaled_dot_product_attention(x, x, x)[:, 0]
+        return (out(x).square().mean(-1) * answer_mask).mean()
+
+    def step():
+        tokens = torch.randint(0, 8, (4, 12))
+        begins = torch.tensor([3, 5, 4, 8])
+        forward(tokens, (torch.arange(12) >= begins[:, None]).float()).backward()
+
+    return step

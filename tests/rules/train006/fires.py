@@ -46,6 +46,27 @@ def folder_like_dataset_never_shuffled():
     return _stepping(loader)
 
 
+def pairs_of_a_sample_and_its_class():
+    class Folder(Dataset):
+        def __init__(self):
+            self.root = "data"
+            self.samples = [(torch.randn(3), int(label)) for label in LABELS]
+
+        def __len__(self):
+            return len(self.samples)
+
+        def __getitem__(self, index):
+            return self.samples[index]
+
+    loader = DataLoader(Folder(), 8, drop_last=True)  # TRAIN006
+    return _stepping(loader)
+
+
+def a_list_of_pairs():
+    loader = DataLoader([(torch.randn(3), int(label)) for label in LABELS], 8)  # TRAIN006
+    return _stepping(loader)
+
+
 def part_of_it_in_its_order():
     data = Subset(TensorDataset(torch.randn(64, 3), LABELS), range(48))
     loader = DataLoader(data, batch_size=8, sampler=SequentialSampler(data))  # TRAIN006

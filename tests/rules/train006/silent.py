@@ -107,3 +107,11 @@ def stream_that_is_sorted():
             return iter([(torch.randn(3), label) for label in self.targets])
 
     return _stepping(DataLoader(Stream(), 8))
+
+
+def pairs_of_mixed_classes():
+    return _stepping(DataLoader([(torch.randn(3), number % 4) for number in range(64)], 8))
+
+
+def pairs_of_a_sample_and_a_time():
+    return _stepping(DataLoader([(torch.randn(3), number // 16 * 10) for number in range(64)], 8))

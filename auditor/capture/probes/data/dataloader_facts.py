@@ -155,11 +155,20 @@ def _labels(dataset: Any) -> torch.Tensor | None:
     else:
         own = getattr(dataset, "__dict__", {})
         held = next((own[name] for name in LABELS if name in own), None)
+        if held is None:
+            held = next(filter(None, map(_seconds, (dataset, *own.values()))), None)
     if isinstance(held, list) and held and type(held[0]) is int:
         held = torch.tensor(held)
     if type(held) is not torch.Tensor or held.device.type != "cpu":
         return None
     return held if indices is None else held[torch.as_tensor(indices)]
+
+
+def _seconds(pairs: Any) -> list[int] | None:
+    """The classes in a list of pairs: a sample and its class."""
+    if type(pairs) is not list or not pairs or type(pairs[0]) is not tuple or len(pairs[0]) != 2:
+        return None
+    return [pair[1] for pair in pairs] if type(pairs[0][1]) is int else None
 
 
 def is_in_order(batch: Any) -> bool:
