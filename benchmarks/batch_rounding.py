@@ -6,7 +6,7 @@ error. A Markdown table.
 Twenty optimizer steps of 8 micro-batches of 4 samples, against those of 4 of 8 and 1 of 32.
 *Losses*: largest relative difference between the losses of one optimizer step. *Parameters*:
 distance of the ends, as a share of the way from the start. The tolerances of
-``auditor/extensions/verify/moves.py`` stand between the rows of rounding and those of error.
+``auditor/extensions/verify/results.py`` stand between the rows of rounding and those of error.
 """
 
 from __future__ import annotations

@@ -23,8 +23,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from auditor.evidence.table import Evidence  # noqa: E402
-from auditor.extensions.verify.intervals import Run, of_recordings  # noqa: E402
-from auditor.extensions.verify.times import quiet_run  # noqa: E402
+from auditor.extensions.verify.intervals import (  # noqa: E402
+    Run,
+    of_recordings,
+    quiet_run,
+)
 from auditor.recordings.folder import Recording  # noqa: E402
 from auditor.runs import child_process  # noqa: E402
 from auditor.runs.plan import Passes, Plan  # noqa: E402

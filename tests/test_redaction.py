@@ -15,7 +15,7 @@ from auditor import redaction
 from auditor.cli.main import main
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
-from auditor.extensions.verify.candidates import require_unchanged
+from auditor.extensions.verify.arms import require_unchanged
 from auditor.judging import build_report, catalogue
 from auditor.judging.engine import Judgement
 from auditor.model import Edit, Finding, Remedy, Severity, Site

@@ -75,8 +75,7 @@ class Edit:
     - ``set_keyword``: in the call of ``call`` on the site's line, set ``keyword=value``
     - ``drop_keyword``: in the call of ``call``, remove ``keyword=...``
     - ``drop_statement``: remove the statement that calls ``call``, and what is of no use without it
-    - ``detach``: append ``.detach()`` to the value that the site stores or accumulates (``value``
-      may name the sub-expression)
+    - ``detach``: append ``.detach()`` to the value that the site stores or accumulates
     - ``rename_call``: replace the call of ``call`` by the source text ``value`` (same prefix)
     - ``throttle``: run the statement on the site's line, which must only log, every ``value`` steps
     - ``skip_compiled``: run the statement on the site's line, which must only log, unless

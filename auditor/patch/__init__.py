@@ -15,11 +15,17 @@ from collections.abc import Sequence
 from auditor.model import Edit
 from auditor.patch.diff import diff_bytes, shows_line, unified_diff
 from auditor.patch.edits import apply_edits
-from auditor.patch.own_files import OwnFiles, require_own_file
 from auditor.patch.permitted import Permitted
 from auditor.patch.plan import PatchedFile, Plan, check, plan, write
 from auditor.patch.source import Refused, SourceText
-from auditor.patch.trees import is_theirs, joined_diff, leads_out, place_of
+from auditor.patch.trees import (
+    OwnFiles,
+    is_theirs,
+    joined_diff,
+    leads_out,
+    place_of,
+    require_own_file,
+)
 
 # -- standing --------------------------------------------------------------------------------------
 # Which of a report's edits a file has already: told from the file as it was recorded and as it is

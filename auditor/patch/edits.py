@@ -12,19 +12,15 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from auditor.model import Edit
-from auditor.patch.arguments import read_arguments
 from auditor.patch.config_values import set_values
 from auditor.patch.detach import detach, values_to_detach
-from auditor.patch.insert import binds_torch, decorate, insert_after_imports, insert_before
-from auditor.patch.keywords import KeywordEdits, change_keywords
-from auditor.patch.module import Change, Module, covers, same
-from auditor.patch.removal import drop_statements
-from auditor.patch.rename import rename_call
+from auditor.patch.insert import decorate, expect_torch, insert_after_imports, insert_before
+from auditor.patch.keywords import KeywordEdits, change_keywords, read_arguments
+from auditor.patch.module import Change, Module, called_statements, covers, same
+from auditor.patch.removal import drop_statements, is_package
 from auditor.patch.source import Refused, SourceText, Splice, parse, parse_expression
-from auditor.patch.statements import called_statements
 from auditor.patch.throttle import every_of, logging_statement, skip_compiled, throttle
-from auditor.patch.unused import is_package
-from auditor.syntax.index import name_of, span_of
+from auditor.syntax.index import name_of, parents_of, span_of
 from auditor.syntax.tensor_factories import FACTORIES, made_for
 
 INSERTS: dict[str, Callable[[Module, Edit], Change]] = {
@@ -222,7 +218,6 @@ def _gives(node: ast.Assign | ast.AnnAssign, edit: Edit) -> bool:
 # device as first argument.
 
 
-_OLD_HOME = "torch.cuda.amp"
 _NEW = {"autocast": "torch.amp.autocast", "GradScaler": "torch.amp.GradScaler"}
 _DEVICE = "cuda"
 
@@ -234,14 +229,11 @@ def modernize_amp(module: Module, call: ast.Call, edit: Edit) -> Change:
     new = _NEW.get(edit.call)
     if new is None:
         raise Refused(f"`{edit.call}` has no successor that is known")
-    if not _is_old(module, call.func, edit.call):
-        raise Refused(
-            f"where `{edit.call}` is imported from is not visible, or it is not {_OLD_HOME}"
-        )
+    if ast.unparse(call.func) == new:
+        raise Refused(f"the call is already `{new}`")
     if edit.call == "autocast" and call.args:
         raise Refused("its arguments are not named, and their order has changed")
-    if not any(map(binds_torch, module.tree.body)):
-        raise Refused("the file lacks `import torch`")
+    expect_torch(module)
     opened = read_arguments(module.source, call).opened
     comma = _comma(module.source.text[opened:], arguments=bool(call.args or call.keywords))
     splices = (
@@ -260,44 +252,6 @@ def _comma(rest: str, *, arguments: bool) -> str:
 def _rewrite(call: ast.Call, callee: ast.expr) -> None:
     call.func = callee
     call.args.insert(0, ast.Constant(value=_DEVICE))
-
-
-def _is_old(module: Module, callee: ast.expr, name: str) -> bool:
-    """True if the callee is the class of ``torch.cuda.amp``, by its full name or as the file's
-    imports bind it.
-    """
-    written = ast.unparse(callee)
-    known = {f"{_OLD_HOME}.{name}"}
-    for node in module.parents:
-        if isinstance(node, ast.ImportFrom) and not node.level:
-            for item in node.names:
-                if f"{node.module}.{item.name}" == f"{_OLD_HOME}.{name}":
-                    known.add(item.asname or item.name)
-                elif f"{node.module}.{item.name}" == _OLD_HOME:
-                    known.add(f"{item.asname or item.name}.{name}")
-    return written in known and not _bound_elsewhere(module, callee)
-
-
-def _bound_elsewhere(module: Module, callee: ast.expr) -> bool:
-    """True if the file also imports or assigns the first name of the callee otherwise: which one is
-    called is not known.
-    """
-    while isinstance(callee, ast.Attribute):
-        callee = callee.value
-    if not isinstance(callee, ast.Name):
-        return True
-    return any(_binds_otherwise(node, callee.id) for node in module.parents)
-
-
-def _binds_otherwise(node: ast.AST, name: str) -> bool:
-    if isinstance(node, ast.Name):
-        return node.id == name and not isinstance(node.ctx, ast.Load)
-    if not isinstance(node, ast.ImportFrom) or node.module in (
-        _OLD_HOME,
-        _OLD_HOME.rpartition(".")[0],
-    ):
-        return False
-    return any((item.asname or item.name) == name for item in node.names)
 
 
 # -- on device -------------------------------------------------------------------------------------
@@ -370,3 +324,106 @@ def _is_device(node: ast.expr) -> bool:
         return isinstance(node.value, str) and node.value.partition(":")[0] in ("cuda", "cpu")
     name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
     return str(name).lower().endswith("device")
+
+
+# -- another call ----------------------------------------------------------------------------------
+
+
+def rename_call(module: Module, call: ast.Call, edit: Edit) -> Change:
+    """The change from ``a.b.old(...)`` to ``a.b.<value>``; a bare ``old(...)`` gets the prefix that
+    its module is imported by.
+    """
+    wanted = parse_expression(edit.value)
+    name = _leading_name(wanted)
+    if name is None:
+        raise Refused(f"`{edit.value}` does not start with a name")
+    start, end = module.source.span(call)
+    if isinstance(call.func, ast.Attribute):
+        prefix: ast.expr | None = call.func.value
+        start = module.source.span(call.func)[1] - len(call.func.attr)
+        if module.source.text[start : start + len(call.func.attr)] != call.func.attr:
+            raise Refused(f"`{edit.call}` is written in other characters than Python reads")
+        text = edit.value.strip()
+    else:
+        dotted = _prefix_for(module, edit.call, name.id)
+        prefix = parse_expression(dotted) if dotted else None
+        text = f"{dotted}.{edit.value.strip()}" if dotted else edit.value.strip()
+    new = _prefixed(wanted, name, prefix)
+    if same(call, new):
+        raise Refused(f"the call is already `{text}`")
+    return Change((Splice(start, end, text),), partial(module.replace, call, new))
+
+
+def _leading_name(expression: ast.expr) -> ast.Name | None:
+    """``f`` of ``f(1)`` and of ``f(1).g``."""
+    node = expression
+    while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node if isinstance(node, ast.Name) else None
+
+
+def _prefixed(expression: ast.expr, name: ast.Name, prefix: ast.expr | None) -> ast.expr:
+    if prefix is None:
+        return expression
+    reached = ast.Attribute(value=prefix, attr=name.id, ctx=ast.Load())
+    if expression is name:
+        return reached
+    parents = parents_of(expression)
+    setattr(parents[name], "func" if isinstance(parents[name], ast.Call) else "value", reached)
+    return expression
+
+
+def _prefix_for(module: Module, old: str, new: str) -> str:
+    """What to write before ``new`` so that it comes from the module that ``old`` was imported from;
+    may be empty.
+    """
+    imports = [
+        node
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ImportFrom) and not node.level
+    ]
+    homes = {
+        node.module
+        for node in imports
+        for name in node.names
+        if name.name == old and name.asname in (None, old)
+    }
+    if len(homes) != 1 or None in homes:
+        raise Refused(f"where `{old}` is imported from is not visible in the file")
+    home = str(homes.pop())
+    if any(_binds(node, home, new) for node in module.tree.body):
+        return ""
+    prefix = next(_ways_to(module.tree, home), None)
+    if prefix is None:
+        raise Refused(
+            f"the file lacks `import {home.partition('.')[0]}`, which `{home}.{new}` needs"
+        )
+    return prefix
+
+
+def _binds(node: ast.stmt, home: str, name: str) -> bool:
+    if not isinstance(node, ast.ImportFrom) or node.level or node.module != home:
+        return False
+    return any(item.name == name and item.asname in (None, name) for item in node.names)
+
+
+def _ways_to(tree: ast.Module, home: str) -> Iterator[str]:
+    """Dotted names by which imports at the top of the file reach the module ``home``."""
+    parent, _, leaf = home.rpartition(".")
+    for node in tree.body:
+        for item in node.names if isinstance(node, (ast.Import, ast.ImportFrom)) else []:
+            if (
+                isinstance(node, ast.Import)
+                and item.asname is None
+                and item.name.partition(".")[0] == home.partition(".")[0]
+            ):
+                yield home
+            elif isinstance(node, ast.Import) and (home + ".").startswith(item.name + "."):
+                yield f"{item.asname}{home[len(item.name) :]}"
+            elif (
+                isinstance(node, ast.ImportFrom)
+                and not node.level
+                and node.module == parent
+                and item.name == leaf
+            ):
+                yield item.asname or item.name

@@ -1,5 +1,5 @@
-"""Puts a call before a statement, or after the imports. A report may be a stranger's, so only calls
-listed here are written.
+"""Puts a call before a statement, behind the imports, or on a function as its decorator. A report
+may be a stranger's, so only calls listed here are written.
 """
 
 from __future__ import annotations
@@ -8,25 +8,14 @@ import ast
 from functools import partial
 
 from auditor.model import Edit
-from auditor.patch.module import Change, Module, covers, same
+from auditor.patch.module import Block, Change, Module, block_of, covers, same
 from auditor.patch.source import Refused, Splice, parse_expression
-from auditor.patch.statements import Block, block_of
 from auditor.syntax.index import name_of
 
-_BEFORE = frozenset({"unscale_", "zero_grad", "compile"})
+_METHODS = frozenset({"unscale_", "zero_grad", "compile"})
 _AFTER_IMPORTS = frozenset({"torch.set_float32_matmul_precision"})
 _DECORATORS = frozenset({"torch.no_grad"})
-_COMPOUND = (
-    ast.For,
-    ast.AsyncFor,
-    ast.While,
-    ast.If,
-    ast.With,
-    ast.AsyncWith,
-    ast.Try,
-    ast.FunctionDef,
-    ast.ClassDef,
-)
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def insert_before(module: Module, edit: Edit) -> Change:
@@ -34,27 +23,30 @@ def insert_before(module: Module, edit: Edit) -> Change:
     edit's line.
     """
     call = _wanted_call(edit)
-    if not isinstance(call.func, ast.Attribute) or call.func.attr not in _BEFORE:
-        raise Refused(f"`{edit.value}` is not a call that may be inserted")
-    statement = _simple_statement(module, edit)
-    start = module.source.span(statement)[0]
-    indent = module.source.before(start)
-    if indent.strip() or module.source.text[: module.source.line_start(start)].endswith("\\\n"):
-        raise Refused("the statement does not begin its line")
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    if method not in _METHODS:
+        raise _unknown(edit)
+    here = [
+        node
+        for node in module.parents
+        if isinstance(node, ast.stmt)
+        and covers(node, edit.site.line)
+        and not isinstance(getattr(node, "body", None), list)
+    ]
+    if len(here) != 1:
+        raise Refused(f"line {edit.site.line} is not one plain statement")
+    (statement,) = here
+    added = _line_before(module, statement, edit.value.strip())
     block = block_of(module, statement)
     _expect_new(call, block.statements)
-    added = ast.Expr(value=call)
-    return Change(
-        (Splice(start, start, f"{edit.value.strip()}\n{indent}"),),
-        partial(_put, block, added, statement),
-    )
+    return Change((added,), partial(_put, block, ast.Expr(value=call), statement))
 
 
 def decorate(module: Module, edit: Edit) -> Change:
     """The change that puts ``@value`` right above the function which begins on the edit's line."""
     call = _wanted_call(edit)
     if ast.unparse(call.func) not in _DECORATORS or call.args:
-        raise Refused(f"`{edit.value}` is not a decorator that may be put there")
+        raise _unknown(edit)
     here = [
         node
         for node in module.parents
@@ -65,16 +57,9 @@ def decorate(module: Module, edit: Edit) -> Change:
     (function,) = here
     if any(name_of(call.func) in ast.unparse(each) for each in function.decorator_list):
         raise Refused(f"`{edit.value}` is there already")
-    if not any(map(binds_torch, module.tree.body)):
-        raise Refused("the file has no `import torch` at its top")
-    start = module.source.span(function)[0]
-    indent = module.source.before(start)
-    if indent.strip():
-        raise Refused("the function does not begin its line")
-    return Change(
-        (Splice(start, start, f"@{edit.value.strip()}\n{indent}"),),
-        partial(function.decorator_list.append, call),
-    )
+    expect_torch(module)
+    added = _line_before(module, function, f"@{edit.value.strip()}")
+    return Change((added,), partial(function.decorator_list.append, call))
 
 
 def insert_after_imports(module: Module, edit: Edit) -> Change:
@@ -83,18 +68,29 @@ def insert_after_imports(module: Module, edit: Edit) -> Change:
     """
     call = _wanted_call(edit)
     if ast.unparse(call.func) not in _AFTER_IMPORTS:
-        raise Refused(f"`{edit.value}` is not a call that may be inserted")
+        raise _unknown(edit)
     _expect_new(call, module.tree.body)
+    expect_torch(module)
     last = _last_import(module)
     end = module.source.span(last)[1]
     if not module.source.rest_is_idle(end):
         raise Refused("the last import shares its line with another statement")
     at = module.source.line_end(end)
-    block = Block(module.tree, "body")
     return Change(
         (Splice(at, at, f"\n\n{edit.value.strip()}"),),
-        partial(_put, block, ast.Expr(value=call), last, after=True),
+        partial(_put, Block(module.tree, "body"), ast.Expr(value=call), last, after=True),
     )
+
+
+def expect_torch(module: Module) -> None:
+    """Raise :class:`Refused` unless an import at the top of the file makes the name ``torch``
+    known: ``import torch``, ``import torch.nn``.
+    """
+    for statement in module.tree.body:
+        for item in statement.names if isinstance(statement, ast.Import) else ():
+            if item.name.partition(".")[0] == "torch" and item.asname is None:
+                return
+    raise Refused("the file has no `import torch` at its top")
 
 
 def _wanted_call(edit: Edit) -> ast.Call:
@@ -114,50 +110,37 @@ def _is_plain(node: ast.expr) -> bool:
     return isinstance(node, (ast.Name, ast.Constant))
 
 
-def _simple_statement(module: Module, edit: Edit) -> ast.stmt:
-    here = [
-        node
-        for node in module.parents
-        if isinstance(node, ast.stmt) and covers(node, edit.site.line)
-    ]
-    simple = [node for node in here if not isinstance(node, _COMPOUND)]
-    if len(simple) != 1:
-        raise Refused(f"line {edit.site.line} is not one plain statement")
-    return simple[0]
+def _unknown(edit: Edit) -> Refused:
+    return Refused(f"`{edit.value}` is not a call that may be inserted")
+
+
+def _line_before(module: Module, statement: ast.stmt, text: str) -> Splice:
+    source = module.source
+    start = source.span(statement)[0]
+    indent = source.before(start)
+    if indent.strip() or source.text[: source.line_start(start)].endswith("\\\n"):
+        raise Refused("the statement does not begin its line")
+    return Splice(start, start, f"{text}\n{indent}")
 
 
 def _expect_new(call: ast.Call, statements: list[ast.stmt]) -> None:
     for statement in statements:
         for node in ast.walk(statement):
-            if (
-                isinstance(node, ast.Call)
-                and name_of(node.func) == name_of(call.func)
-                and same(node.func, call.func)
-            ):
+            if isinstance(node, ast.Call) and same(node.func, call.func):
                 raise Refused(f"`{ast.unparse(call.func)}` is already called there")
 
 
 def _last_import(module: Module) -> ast.stmt:
-    """The last import before the first definition, if one of them binds ``torch``."""
-    last, torch = None, False
+    """The last import before the first definition."""
+    last = None
     for statement in module.tree.body:
-        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        if isinstance(statement, _DEFINITIONS):
             break
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
             last = statement
-            torch = torch or binds_torch(statement)
-    if last is None or not torch:
-        raise Refused("the file has no `import torch` at its top")
+    if last is None:
+        raise Refused("the file has no import at its top")
     return last
-
-
-def binds_torch(statement: ast.stmt) -> bool:
-    """True if an import makes the name ``torch`` known: ``import torch``, ``import torch.nn``."""
-    if not isinstance(statement, ast.Import):
-        return False
-    return any(
-        item.name.partition(".")[0] == "torch" and item.asname is None for item in statement.names
-    )
 
 
 def _put(block: Block, added: ast.stmt, anchor: ast.stmt, *, after: bool = False) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import itertools
 import keyword
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from auditor.model import Edit
-from auditor.patch.arguments import Arguments, Slot, read_arguments
 from auditor.patch.module import Change, Module, same
 from auditor.patch.source import Refused, SourceText, Splice, parse_expression
 
@@ -184,3 +184,69 @@ def _has_own_lines(source: SourceText, start: int, end: int) -> bool:
 
 def _lines(source: SourceText, start: int, end: int) -> Splice:
     return Splice(source.line_start(start), min(source.line_end(end) + 1, len(source.text)))
+
+
+# -- arguments -------------------------------------------------------------------------------------
+# Where each argument of one call is in the text: between the spans of their nodes stand brackets,
+# commas and comments alone.
+
+_NO_CODE = r"(?:[\s\\]|#[^\n]*+)*+"
+_BEGINS = re.compile(rf"{_NO_CODE}(?:\){_NO_CODE})*\(")
+_CLOSES = re.compile(rf"{_NO_CODE}\)")
+_ENDS = re.compile(rf"{_NO_CODE},")
+_SKIPPED = re.compile(_NO_CODE)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One argument as written, parentheses around it included. ``after`` is the offset behind its
+    comma, None without.
+    """
+
+    node: ast.expr | ast.keyword
+    start: int
+    end: int
+    after: int | None
+
+    @property
+    def keyword(self) -> str | None:
+        """Keyword name, None for a positional or starred argument."""
+        return self.node.arg if isinstance(self.node, ast.keyword) else None
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The inside of a call's parentheses, ``text[opened:closed]``, and its arguments in the order
+    written.
+    """
+
+    opened: int
+    closed: int
+    slots: tuple[Slot, ...]
+
+
+def read_arguments(source: SourceText, call: ast.Call) -> Arguments:
+    """The arguments of a call. Raises :class:`Refused` if its text and its syntax do not agree."""
+    text, closed = source.text, source.span(call)[1] - 1
+    begin = _BEGINS.match(text, source.span(call.func)[1])
+    if begin is None or text[closed] != ")":
+        raise Refused("the arguments of the call cannot be read")
+    nodes: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+    slots, at = list[Slot](), begin.end()
+    for node in sorted(nodes, key=source.span):
+        start = _end_of(_SKIPPED, text, at)
+        first, end = source.span(node)
+        end = min(end, closed)  # a generator without parentheses of its own has those of the call
+        for _ in range(re.sub(r"#[^\n]*", "", text[start:first]).count("(")):
+            end = _end_of(_CLOSES, text, end)
+        comma = _ENDS.match(text, end, closed)
+        slots.append(Slot(node, start, end, comma.end() if comma else None))
+        at = comma.end() if comma else end
+    return Arguments(begin.end(), closed, tuple(slots))
+
+
+def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    if found is None:
+        raise Refused("the arguments of the call cannot be read")
+    return found.end()

@@ -17,8 +17,8 @@ from functools import cached_property
 
 from auditor.model import Edit
 from auditor.patch.module import Module, covers
-from auditor.patch.own_files import require_own_name
 from auditor.patch.source import Refused, SourceText
+from auditor.patch.trees import require_own_name
 from auditor.permit import ANY, Permit, last, path_of
 from auditor.syntax.config_files import SCRIPTS, UnreadableConfig, read_document
 from auditor.syntax.index import name_of

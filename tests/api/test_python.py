@@ -21,7 +21,7 @@ import auditor
 from auditor import api
 from auditor.capture import here
 from auditor.errors import AuditProblem
-from auditor.extensions.verify.candidates import require_unchanged
+from auditor.extensions.verify.arms import require_unchanged
 from auditor.model import Severity
 from auditor.recordings.folder import Recording
 

@@ -231,13 +231,11 @@ MADE = {
         "try:\n    a()\nexcept E:\n    pass\n",
     ),
     "inline if": ("if x: empty_cache()\n", GONE, ""),
-    "inline else": ("if x: a()\nelse: empty_cache()\n", GONE | {"line": 2}, "if x: a()\n"),
-    "before a semicolon": ("empty_cache(); x = 1\n", GONE, "x = 1\n"),
-    "behind a semicolon": ("x = 1; empty_cache()  # hi\n", GONE, "x = 1  # hi\n"),
-    "between semicolons": ("x = 1; empty_cache(); y = 2\n", GONE, "x = 1; y = 2\n"),
-    "trailing semicolon": ("x = 1\nempty_cache();\ny = 2\n", GONE | {"line": 2}, "x = 1\ny = 2\n"),
-    "inline if with two": ("if x: empty_cache(); b()\n", GONE, "if x: b()\n"),
-    "semicolon and backslash": ("empty_cache(); \\\n  x = 1\n", GONE, "x = 1\n"),
+    "inline else": (
+        "if x: a()\nelse: empty_cache()\n",
+        GONE | {"line": 2},
+        "if x: a()\nelse: pass\n",
+    ),
     "over several lines": ("a()\nempty_cache(\n  1,\n)\nb()\n", GONE | {"line": 3}, "a()\nb()\n"),
     "last line without newline": ("a()\nempty_cache()", GONE | {"line": 2}, "a()\n"),
     "twice in a line": ("if x:\n    empty_cache(); empty_cache()\n", GONE | {"line": 2}, ""),
@@ -249,7 +247,7 @@ MADE = {
     "in finally": (
         "try:\n  a()\nexcept E:\n  b()\nfinally:\n  empty_cache()\n",
         GONE | {"line": 6},
-        "try:\n  a()\nexcept E:\n  b()\n",
+        "try:\n  a()\nexcept E:\n  b()\nfinally:\n  pass\n",
     ),
     "in a match case": (
         "match x:\n  case 1: empty_cache()\n",
@@ -278,17 +276,7 @@ MADE = {
         DETACH | {"call": "append"},
         "if i: self.losses.append(f(x).detach())\n",
     ),
-    "append a pair": (
-        "log.append((step, loss))\n",
-        DETACH | {"value": "loss"},
-        "log.append((step, loss.detach()))\n",
-    ),
     "append a list of one": ("losses += [loss]\n", DETACH, "losses += [loss.detach()]\n"),
-    "extend an element": (
-        "log.extend([step, loss])\n",
-        DETACH | {"value": "loss"},
-        "log.extend([step, loss.detach()])\n",
-    ),
     "item of self": ("self.x[i] = loss\n", DETACH, "self.x[i] = loss.detach()\n"),
     "attribute": (
         "self.last: Tensor = out['loss']\n",
@@ -296,41 +284,6 @@ MADE = {
         "self.last: Tensor = out['loss'].detach()\n",
     ),
     "dict of one": ("hist[i] = {'loss': loss}\n", DETACH, "hist[i] = {'loss': loss.detach()}\n"),
-    "dict of more": (
-        "hist[i] = {\n  'loss': loss,\n  'acc': acc,\n}\n",
-        DETACH | {"value": "loss", "line": 2},
-        "hist[i] = {\n  'loss': loss.detach(),\n  'acc': acc,\n}\n",
-    ),
-    "part of a sum": (
-        "total += loss / n\n",
-        DETACH | {"value": "loss"},
-        "total += loss.detach() / n\n",
-    ),
-    "part that needs parentheses": (
-        "total += (a * b) / n\n",
-        DETACH | {"value": "a*b"},
-        "total += ((a * b).detach()) / n\n",
-    ),
-    "object of a method": (
-        "total += loss.mean()\n",
-        DETACH | {"value": "loss"},
-        "total += loss.detach().mean()\n",
-    ),
-    "named keyword": (
-        "self.meter.update(value=loss, n=3)\n",
-        DETACH | {"value": "loss"},
-        "self.meter.update(value=loss.detach(), n=3)\n",
-    ),
-    "inline": (
-        "if x: total += loss; y = 1\n",
-        DETACH | {"value": "loss"},
-        "if x: total += loss.detach(); y = 1\n",
-    ),
-    "one of two": (
-        "a = [loss, loss.item()]\n",
-        DETACH | {"value": "loss"},
-        "a = [loss.detach(), loss.item()]\n",
-    ),
     # rename_call
     "keeps the prefix": (
         "with torch.autograd.detect_anomaly():\n    f()\n",
@@ -378,7 +331,10 @@ MADE = {
             "f()\n"
         ),
         ANOMALY | {"line": 2},
-        "from torch.autograd import set_detect_anomaly\nwith set_detect_anomaly(False): f()\n",
+        (
+            "from torch.autograd import detect_anomaly, set_detect_anomaly\n"
+            "with set_detect_anomaly(False): f()\n"
+        ),
     ),
     "arguments of the same call": (
         "opt.zero_grad(False)\n",
@@ -389,6 +345,9 @@ MADE = {
 
 # name: (before, edit, words of the refusal)
 REFUSED = {
+    "before a semicolon": ("empty_cache(); x = 1\n", GONE, "shares its line"),
+    "behind a semicolon": ("x = 1; empty_cache()  # hi\n", GONE, "shares its line"),
+    "inline if with two": ("if x: empty_cache(); b()\n", GONE, "shares its line"),
     "line changed": (
         "d = DataLoader(ds)\n",
         SET | {"text": "d = DataLoader(other)"},
@@ -426,28 +385,13 @@ REFUSED = {
     "joined by a backslash": ("x = 1; \\\nempty_cache()\n", GONE | {"line": 2}, "backslash"),
     "detached": ("total += loss.detach()\n", DETACH, "already carries no graph"),
     "a number": ("total += loss.item()\n", DETACH, "already carries no graph"),
-    "a number by name": ("total += float(loss)\n", DETACH | {"value": "loss"}, "already detached"),
-    "a number below": (
-        "total += loss.mean().item()\n",
-        DETACH | {"value": "loss"},
-        "already detached",
-    ),
     "half a number": ("total += loss.item() * n\n", DETACH, "plain number"),
     "constant": ("total += 1\n", DETACH, "already carries no graph"),
     "text": ("total += f'{loss}'\n", DETACH, "not an expression that can be detached"),
     "list": ("log.extend([a, b])\n", DETACH, "not known"),
-    "whole list by name": ("log.extend(losses)\n", DETACH | {"value": "losses"}, "not a value"),
     "pair": ("log.append((a, b))\n", DETACH, "several values"),
     "two names": ("self.last = out = loss\n", DETACH, "several names"),
-    "stored twice": ("a += loss; b = loss * 2\n", DETACH | {"value": "loss"}, "more than once"),
     "nothing stored": ("print(loss, 1)\n", DETACH, "stores no value"),
-    "not stored": ("total += loss\n", DETACH | {"value": "out"}, "not a value"),
-    "a function": ("total += loss(x)\n", DETACH | {"value": "loss"}, "not a value"),
-    "value inside an f-string": (
-        "log.append(f'{loss}')\n",
-        DETACH | {"value": "loss"},
-        "not a value",
-    ),
     "unpacked": ("log.append(*losses)\n", DETACH, "not an expression that can be detached"),
     "negation": ("self.bad = not loss\n", DETACH, "not an expression that can be detached"),
     "import missing": (
@@ -591,8 +535,7 @@ def test_neighbouring_keywords_are_dropped_together(before, after, edit):
 STATEMENTS = [
     ("if x:\n  f()\n  g()\n", ""),
     ("if x: f(); g()\n", ""),
-    ("if x:\n  f(); g(); h()\n", "if x:\n  h()\n"),
-    ("if x:\n  h(); f(); g()\n", "if x:\n  h()\n"),
+    ("if x:\n  f(); g()\n  h()\n", "if x:\n  h()\n"),
     ("if x:\n  h()  # h\n  f(\n  ); g()\n  i()\n", "if x:\n  h()  # h\n  i()\n"),
     ("f()\ng()\n", ""),
 ]

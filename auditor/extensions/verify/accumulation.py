@@ -13,11 +13,11 @@ from auditor.evidence.source.argument_origin import Home, flags_of, number_of
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source, name_of, span_of
 from auditor.evidence.table import Evidence
-from auditor.extensions.verify.accumulation_uses import Code, Turn, Unclear, said_of
+from auditor.extensions.verify.accumulation_uses import Turn, Unclear, Uses
 from auditor.model import Edit, Site
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema import BackwardRow, BatchRow, LoaderRow
-from auditor.syntax.index import nodes_in
+from auditor.syntax.index import SCOPES, nodes_in
 from auditor.syntax.qualified_names import last_key
 
 LOADER = "DataLoader"
@@ -40,8 +40,7 @@ class Accumulation:
     """``count`` micro-batches of ``batch`` samples are one optimizer step, and where these numbers
     are written.
 
-    ``calls`` is how many calls of the target that takes: 1, or ``count`` where each call is a
-    micro-batch. ``said`` are sentences on what else a change of the two shifts, without a bearing
+    ``said`` are sentences on what else a change of the two shifts, without a bearing
     on what is trained. ``argv`` is the target's command line.
     """
 
@@ -50,7 +49,6 @@ class Accumulation:
     count: int
     batch_at: Written
     count_at: Written
-    calls: int = 1
     said: tuple[str, ...] = ()
     argv: tuple[str, ...] = ()
 
@@ -76,11 +74,9 @@ def find(evidence: Evidence) -> Accumulation | None:
     :class:`Unclear`.
     """
     source, recording = evidence.get(Source), evidence.recording
-    code, numbers = (
-        Code(source),
-        _Numbers(source, evidence.get(Configs), tuple(recording.manifest.get("argv") or ())),
-    )
-    turns = [turn for file in source.texts for turn in _turns(code, file)]
+    argv = tuple(recording.manifest.get("argv") or ())
+    numbers = _Numbers(source, evidence.get(Configs), argv)
+    turns = [turn for file in source.texts for turn in _turns(source, file)]
     if not turns:
         return None
     if len(turns) > 1:
@@ -92,7 +88,9 @@ def find(evidence: Evidence) -> Accumulation | None:
     if count <= 1:
         return None
     seen = _backwards(evidence)
-    if seen not in (1, count):
+    if seen == 1:
+        raise Unclear(f"each call of the target is one of {count} micro-batches, not a whole step")
+    if seen != count:
         raise Unclear(
             f"{turn.site(source)} says {count} micro-batches, and a step called backward {seen} "
             "times"
@@ -100,21 +98,9 @@ def find(evidence: Evidence) -> Accumulation | None:
     fed = _fed(evidence)
     loader, written = _made(recording, source, fed)
     batch_at = _batch(numbers, recording.site(fed.made_at), written, fed.batch)
-    said = said_of(code, turn, loader, last_key(written))
-    calls = 1 if seen == count else count
-    if calls > 1:
-        said = (
-            *said,
-            (
-                "each call of the target then is a larger micro-batch, so whoever calls it must do "
-                "so "
-                "less often"
-            ),
-        )
+    said = Uses(source, turn, loader, last_key(written)).checked()
     said = (*said, *_ragged(fed, fed.batch * count))
-    return Accumulation(
-        turn.site(source), fed.batch, count, batch_at, count_at, calls, said, numbers.argv
-    )
+    return Accumulation(turn.site(source), fed.batch, count, batch_at, count_at, said, numbers.argv)
 
 
 @dataclass(frozen=True)
@@ -153,16 +139,16 @@ class _Numbers:
 # -- the count -------------------------------------------------------------------------------------
 
 
-def _turns(code: Code, file: str) -> Iterator[Turn]:
+def _turns(source: Source, file: str) -> Iterator[Turn]:
     """``if (i + 1) % count == 0:`` around an optimizer's step, and ``for _ in range(count):``
     around a backward.
     """
-    for node in code.source.nodes(file):
+    for node in source.nodes(file):
         if isinstance(node, ast.If) and _calls(node.body, "step"):
             remainders = [
                 each for each in nodes_in(node.test, ast.BinOp) if isinstance(each.op, ast.Mod)
             ]
-            around = code.around(file, node)
+            around = _around(source, file, node)
             if len(remainders) == 1 and around is not None and _calls([around], "backward"):
                 yield Turn(file, node, remainders[0].right, remainders[0].left, around)
         elif (
@@ -177,6 +163,18 @@ def _turns(code: Code, file: str) -> Iterator[Turn]:
             )
             if len(times) == 1:
                 yield Turn(file, node, times[0], node.target, node)
+
+
+def _around(
+    source: Source, file: str, node: ast.AST
+) -> ast.For | ast.While | ast.FunctionDef | None:
+    """The innermost loop or function that holds a node."""
+    for up in source.index(file).up(node):
+        if isinstance(up, (ast.For, ast.While, ast.FunctionDef)):
+            return up
+        if isinstance(up, SCOPES):
+            return None
+    return None
 
 
 def _calls(statements: list[ast.stmt], method: str) -> bool:

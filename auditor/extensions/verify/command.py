@@ -15,15 +15,14 @@ from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
 from auditor.extensions.verify import compiling, micro_batches
 from auditor.extensions.verify.accumulation_uses import Unclear
-from auditor.extensions.verify.budget import Budget
-from auditor.extensions.verify.candidates import (
+from auditor.extensions.verify.arms import (
     Candidate,
     candidates,
     require_unchanged,
 )
 from auditor.extensions.verify.experiment import Experiment
 from auditor.extensions.verify.intervals import LEAST_PAIRS
-from auditor.extensions.verify.trials import SLOW_SECONDS, Laboratory
+from auditor.extensions.verify.trials import SLOW_SECONDS, Budget, Laboratory
 from auditor.judging import build_report, catalogue, config, guard
 from auditor.model import Report
 from auditor.model.verification import Proposal
@@ -148,22 +147,11 @@ def verified(
 
 @dataclass(frozen=True)
 class _Asked:
-    """What there is to try: patches, sizes of micro-batches, torch.compile."""
+    """What there is to try: patches, and searches in order (the last has what the others leave)."""
 
     patches: tuple[Candidate, ...]
-    sizes: micro_batches.Search | None
-    compiled: compiling.Search | None
+    searches: tuple[micro_batches.Search | compiling.Search, ...]
     notes: tuple[str, ...]
-
-    @property
-    def searches(self) -> tuple[micro_batches.Search | compiling.Search, ...]:
-        """Those there are, in order: torch.compile has what the others leave."""
-        return tuple(each for each in (self.sizes, self.compiled) if each is not None)
-
-    @property
-    def sizes_tried(self) -> int:
-        """How many sizes of micro-batches are tried at least."""
-        return 1 + len(self.sizes.settings) if self.sizes is not None else 0
 
     @property
     def share(self) -> float:
@@ -171,30 +159,31 @@ class _Asked:
         is searched beside them. What they leave, the searches have; a patch without an interval by
         then goes before them.
         """
-        tried = len(self.patches)
-        return max(0.5, tried / (tried + self.sizes_tried)) if tried else 0.0
+        tried, sizes = (
+            len(self.patches),
+            sum(each.values for each in self.searches if isinstance(each, micro_batches.Search)),
+        )
+        return max(0.5, tried / (tried + sizes)) if tried else 0.0
 
     @property
     def runs(self) -> int:
         """How many runs all of it takes at least."""
-        compiled = self.compiled.values if self.compiled is not None else 0
-        return LEAST_PAIRS * (
-            len(self.patches) + 2 * bool(self.patches) + self.sizes_tried + compiled
-        )
+        searched = sum(search.values for search in self.searches)
+        return LEAST_PAIRS * (len(self.patches) + 2 * bool(self.patches) + searched)
 
 
 def _asked(report: Report, evidence: Evidence, select: Collection[str], *, unsafe: bool) -> _Asked:
-    sizes, notes = None, tuple[str, ...]()
+    searches, notes = list[micro_batches.Search | compiling.Search | None](), tuple[str, ...]()
     if not select:  # no rule's code names it
         try:
-            sizes = micro_batches.search_for(evidence)
+            searches.append(micro_batches.search_for(evidence))
         except Unclear as reason:
             notes = (f"{micro_batches.TITLE}: not tried; {reason}",)
-    recording = evidence.recording
+    if compiling.selected(select):
+        searches.append(compiling.search_for(evidence))
     return _Asked(
-        candidates(report, recording, select, unsafe=unsafe),
-        sizes,
-        compiling.search_for(evidence) if compiling.selected(select) else None,
+        candidates(report, evidence.recording, select, unsafe=unsafe),
+        tuple(search for search in searches if search is not None),
         notes,
     )
 

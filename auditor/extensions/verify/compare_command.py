@@ -14,9 +14,15 @@ from auditor.cli import console, open_input, write_results
 from auditor.cli.main import EXIT_FOUND
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
-from auditor.extensions.verify.comparison import Comparison, Side, compare
-from auditor.extensions.verify.likeness import Row, likeness, refusal
-from auditor.extensions.verify.times import quiet_run
+from auditor.extensions.verify.comparison import (
+    Comparison,
+    Row,
+    Side,
+    barred_rows,
+    compare,
+    refusal,
+)
+from auditor.extensions.verify.intervals import quiet_run
 from auditor.judging import catalogue, config
 from auditor.model import Finding, Report
 from auditor.recordings.folder import MANIFEST
@@ -125,7 +131,7 @@ def _side(path: Path) -> Side:
     sides = [_audit(each) for each in found]
     last = max(sides, key=lambda side: side.report.run.recorded_at)
     for file, side in zip(found, sides, strict=True):
-        why = refusal(last.report, side.report) or likeness(last.report, side.report).barred.get(
+        why = refusal(last.report, side.report) or barred_rows(last.report, side.report).get(
             "step_us", ""
         )
         if why:

@@ -7,12 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from auditor.errors import AuditProblem
-from auditor.extensions.verify.arms import Arm
-from auditor.extensions.verify.budget import Budget
-from auditor.extensions.verify.candidates import Candidate, joined
+from auditor.extensions.verify.arms import Arm, Candidate, joined
 from auditor.extensions.verify.intervals import LEAST_PAIRS, Interval, of_pairs
 from auditor.extensions.verify.results import agree
-from auditor.extensions.verify.trials import Laboratory, Measured
+from auditor.extensions.verify.trials import Budget, Laboratory, Measured
 from auditor.model.verification import Verification, Verified
 from auditor.patch import PatchedFile
 from auditor.recordings.folder import Recording

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from statistics import NormalDist, fmean, median
 
 from auditor.batch_means import BUSY, RUN_TO_RUN, student_t
+from auditor.evidence.recorded.steps import Steps, queued_share
+from auditor.evidence.table import Evidence
 
 RESAMPLES = 2000
 """Draws of each bootstrap: the 99.5 % quantile then rests on ten draws."""
@@ -162,3 +164,25 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
     below = math.floor(place)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+
+
+# -- the steps of a recording ----------------------------------------------------------------------
+
+
+def quiet_run(evidence: Evidence) -> Run:
+    """The quiet steps in order; without any where the recording holds none.
+
+    Where the host's clock timed them, the time that the step's thread was ready and something else
+    had the processor (``queued_us``) is taken off, and its share is how busy the machine was: on a
+    shared machine that wait multiplied the median of single runs of the same program by up to four
+    (docs/compare.md). Device events are not held up by it.
+    """
+    if evidence.recording.device.simulated or not evidence.has("steps"):
+        return Run(())
+    steps = evidence.get(Steps).quiet
+    before = sum(
+        each["steps"]
+        for each in evidence.recording.manifest.get("passes") or ()
+        if each["name"] == "warmup"
+    )
+    return Run(tuple(max(step.own_us, 1e-3) for step in steps), queued_share(steps), before)

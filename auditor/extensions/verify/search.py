@@ -1,5 +1,5 @@
 """A small grid of settings, each run in turn with what is there now, until the best one is proven
-or the budget is spent.
+or the budget is spent: what the searches for micro-batches and for torch.compile share.
 """
 
 from __future__ import annotations
@@ -8,15 +8,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import median
 
-from auditor.extensions.verify.budget import Budget
+from auditor import amounts
 from auditor.extensions.verify.intervals import LEAST_PAIRS, Interval, of_pairs
-from auditor.extensions.verify.trials import Measured
-from auditor.model.verification import Verified
+from auditor.extensions.verify.trials import Budget, Measured
+from auditor.model.verification import Proposal, Verified
 
-Setting = tuple[tuple[str, int], ...]
-"""Names of arguments and the values that they are given in the place of the program's own."""
+Found = tuple[Proposal | None, str]
+"""What a search comes to: the best setting, where one is proven, and a sentence."""
 
-AS_IT_IS: Setting = ()
+Setting = str
+"""What a setting is called; runs of it are made by the search."""
+
+AS_IT_IS: Setting = ""
+
+DROPPED = "dropped"
+"""What a run's ``failed`` begins with where the target reached its end and is no candidate."""
 
 MOST_ROUNDS = 6
 """Rounds at most: what six pairs of runs do not show is not worth more."""
@@ -122,6 +128,27 @@ class Grid:
             and interval.high < 1.0
         ]
         return min(proven, key=self.step_us, default=None)
+
+    def came(self, setting: Setting) -> str:
+        """Its step time with the interval of its ratio, or why there is none."""
+        if setting not in self.runs:
+            return "not run again, the budget was spent before"
+        if not self.works(setting):
+            failed = next(run.failed for run in self.runs[setting] if run.failed or not run.step_us)
+            return failed if failed.startswith(DROPPED) else f"fails, {failed}"
+        took = amounts.duration(self.step_us(setting))
+        interval = self.interval(setting) if setting != AS_IT_IS else None
+        if interval is None:
+            return took
+        return f"{took} ({interval.ratio:.2f} [{interval.low:.2f} - {interval.high:.2f}])"
+
+    @property
+    def shortfall(self) -> str:
+        """A remark where the budget was spent while some setting still had no interval."""
+        others = any(self.works(setting) for setting in self.runs if setting != AS_IT_IS)
+        if self.rounds >= LEAST_PAIRS or (self.rounds and not others):
+            return ""
+        return f" (the budget was spent after {self.rounds} of {LEAST_PAIRS} rounds)"
 
     def _decided(self, setting: Setting) -> bool:
         interval = self.interval(setting)

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -19,9 +21,8 @@ import msgspec
 from auditor.errors import AuditProblem
 from auditor.evidence.recorded.compiles import DONE
 from auditor.evidence.table import Evidence
-from auditor.extensions.verify.moves import Moves
-from auditor.extensions.verify.results import Results
-from auditor.extensions.verify.times import quiet_run
+from auditor.extensions.verify.intervals import quiet_run
+from auditor.extensions.verify.results import Moves, Results
 from auditor.model.devices import SHADOW
 from auditor.patch import PatchedFile
 from auditor.recordings.folder import Recording
@@ -82,16 +83,6 @@ class Measured:
     failed: str = ""
     moves: Moves | None = None
     compile_us: float = 0.0
-
-
-@dataclass(frozen=True)
-class Effective:
-    """That ``calls`` calls of the target make one optimizer step in a run, and ``usual`` in the
-    program as it is.
-    """
-
-    calls: int
-    usual: int
 
 
 LEAST_WARMUP = 3
@@ -168,14 +159,13 @@ class Laboratory:
         patched: Sequence[PatchedFile] = (),
         *,
         rehearsed: bool = False,
-        effective: Effective | None = None,
+        moves: bool = False,
         args: tuple[str, ...] | None = None,
         compiling: Compiling | None = None,
     ) -> Measured:
         """One run. What the target does never raises; a recorder that fails does.
 
-        With ``effective`` its step times are those of optimizer steps, of which as many are made
-        whatever calls each takes. ``args`` stand in the place of the target's own command line.
+        With ``moves`` it is seen how far parameters move. ``args`` stand in the place of the target's own command line.
         """
         home = self._scratch / str(self.runs)
         self.runs += 1
@@ -186,12 +176,13 @@ class Laboratory:
                 plan = place.plan(replace(chosen, folder=str(home), purpose=Trial(SEED)))
                 if rehearsed:
                     plan = replace(plan.on_shadow(self.rehearsed_steps), parts=(RESULTS, SYNCS))
+                if moves:
+                    plan = replace(plan, parts=(*plan.parts, MOVES))
                 if compiling is not None:
                     plan = compiling.plan(plan, self._scratch)
                 measured = self._measured(
-                    plan if effective is None else _counted(plan, effective),
+                    plan,
                     began,
-                    effective,
                     (compiling.patience if compiling is not None else None) or self.patience,
                 )
             self.changed |= set(place.changed)
@@ -201,9 +192,7 @@ class Laboratory:
             self.patience = max(self.patience, PATIENCE * measured.seconds)
         return measured
 
-    def _measured(
-        self, plan: Plan, began: float, effective: Effective | None, patience: float
-    ) -> Measured:
+    def _measured(self, plan: Plan, began: float, patience: float) -> Measured:
         try:
             recording = child_process.record_once(
                 plan, time.monotonic() + patience, silent, lambda text: None
@@ -222,7 +211,7 @@ class Laboratory:
         if recording.manifest["outcome"] == "interrupted":
             raise KeyboardInterrupt
         evidence = Evidence(recording)
-        times = _sums(quiet_run(evidence).us, effective.calls if effective is not None else 1)
+        times = quiet_run(evidence).us
         rows = evidence.rows(StepRow)
         quiet = [row for row in rows if row.pass_name in ("quiet", "loud")]
         return Measured(
@@ -246,30 +235,9 @@ class Laboratory:
             ),
             time.monotonic() - began,
             _failure(recording, patience),
-            Moves.read(recording) if effective is not None else None,
+            Moves.read(recording) if MOVES in plan.parts else None,
             _compile_us(recording),
         )
-
-
-def _counted(plan: Plan, effective: Effective) -> Plan:
-    """As many optimizer steps as its steps would have been, at least :data:`FEWEST_STEPS`, and one
-    to warm up.
-    """
-    steps, warmup = (
-        max(FEWEST_STEPS, plan.steps // effective.usual),
-        max(1, plan.warmup // effective.usual),
-    )
-    return replace(
-        plan,
-        steps=steps * effective.calls,
-        warmup=warmup * effective.calls,
-        parts=(*plan.parts, MOVES),
-    )
-
-
-def _sums(us: Sequence[float], group: int) -> tuple[float, ...]:
-    """Of so many neighbours each."""
-    return tuple(sum(us[at : at + group]) for at in range(0, len(us) - group + 1, group))
 
 
 def _took(evidence: Evidence) -> float:
@@ -362,3 +330,83 @@ def _hung_at(recording: Recording) -> str:
         if recording.relative(file) != file
     )
     return next((f" (at {place})" for place in own), "")
+
+
+# -- the time that all of them may take ------------------------------------------------------------
+
+
+RECENT = 3
+"""Runs that say how long the next one takes: on a shared machine the load comes and goes."""
+
+Lengths = dict[bool, deque[float]]
+
+
+class Budget:
+    """``seconds`` to spend from now on, by the clock ``now`` (s).
+
+    A run that was begun is not cut off; so the whole may take longer by as much as its last run is
+    slower than those before.
+    """
+
+    def __init__(
+        self,
+        seconds: float,
+        now: Callable[[], float] = time.monotonic,
+        lengths: Lengths | None = None,
+    ) -> None:
+        self.seconds = seconds
+        self._now = now
+        self._began = now()
+        self._lengths = (
+            lengths
+            if lengths is not None
+            else {kind: deque(maxlen=RECENT) for kind in (False, True)}
+        )
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the beginning."""
+        return self._now() - self._began
+
+    def part(self, share: float) -> Budget:
+        """A share of what is left, from now on; it knows how long runs take, and what it learns of
+        that is known here, too.
+        """
+        return Budget(max(0.0, self.seconds - self.spent) * share, self._now, self._lengths)
+
+    def measured(self, run: Callable[[], Measured], *, rehearsed: bool = False) -> Measured:
+        """Make a run, and remember how long it took with all that belongs to it. In the rehearsal
+        runs are longer or shorter.
+        """
+        began = self._now()
+        measured = run()
+        self._lengths[rehearsed].append(self._now() - began)
+        return measured
+
+    def length(self, *, rehearsed: bool = False) -> float | None:
+        """Seconds that a run typically takes by now; None before the first."""
+        recent = self._recent(rehearsed=rehearsed)
+        return median(recent) if recent else None
+
+    def planned(self) -> int:
+        """How many more runs (not of the rehearsal) are likely to end in time: what rounds are
+        planned by.
+        """
+        return self._room(self.length())
+
+    def fits(self, runs: int, *, rehearsed: bool = False) -> bool:
+        """True if so many more end in time, even if each takes as long as the longest of late: then
+        they may begin.
+
+        Before anything is known of their length, any number may, if there is time at all.
+        """
+        return self._room(max(self._recent(rehearsed=rehearsed), default=None)) >= runs
+
+    def _recent(self, *, rehearsed: bool) -> deque[float]:
+        return self._lengths[rehearsed] or self._lengths[not rehearsed]
+
+    def _room(self, length: float | None) -> int:
+        left = self.seconds - self.spent
+        if left <= 0.0:
+            return 0
+        return sys.maxsize if length is None else int(left / max(length, 1e-3))

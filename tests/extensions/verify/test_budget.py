@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from auditor.extensions.verify.budget import Budget
+from auditor.extensions.verify.trials import Budget
 
 
 class Clock:

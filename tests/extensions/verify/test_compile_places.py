@@ -6,16 +6,16 @@ import pytest
 
 from auditor import patch
 from auditor.evidence.source.files import Source
-from auditor.extensions.verify.compiling import BLOCKS, WHOLE, places
+from auditor.extensions.verify.compiling import places
 
 HEAD = "import torch\nfrom torch import nn\n"
 
 
-def written(text, part=WHOLE, **more):
-    """The file as the edits of a part leave it; None where the part has none."""
-    texts = {"train.py": HEAD + text, **{f"{name}.py": body for name, body in more.items()}}
-    edits = places(Source(texts)).get(part)
-    if edits is None:
+def written(text):
+    """The file as the edits leave it; None where there are none."""
+    texts = {"train.py": HEAD + text}
+    edits = list(places(Source(texts)))
+    if not edits:
         return None
     plan = patch.plan(edits, lambda file: texts[file].encode())
     assert plan.refused == ()
@@ -84,56 +84,3 @@ def test_no_line_is_guessed(text):
 def test_a_module_of_two_optimizers_is_compiled_once():
     text = "a = Adam(m.parameters())\nb = SGD(m.parameters(), 1)\n"
     assert written(text) == f"m.compile()\n{text}"
-
-
-BLOCK = """class Block(nn.Module):
-    def __init__(self, n):
-        super().__init__()
-{}        self.a = nn.Linear(n, n)
-"""
-REPEATS = "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.h = {}\n"
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
-        "nn.ModuleList([Block(4) for _ in range(3)])",
-        "nn.ModuleList(Block(4) for _ in range(3))",
-        "nn.Sequential(*[Block(4) for _ in range(3)])",
-        "nn.ModuleDict(dict(h=nn.ModuleList([Block(4) for _ in range(3)])))",
-        "torch.nn.Sequential(*(blocks.Block(4) for _ in range(3)), nn.Linear(4, 4))",
-    ],
-)
-def test_blocks_that_are_repeated(made):
-    rest = REPEATS.format(made)
-    assert written(BLOCK.format("") + rest, BLOCKS) == (
-        BLOCK.format("        self.compile()\n") + rest
-    )
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        BLOCK.format("") + REPEATS.format("nn.ModuleList([Block(4), Block(4)])"),
-        BLOCK.format("") + REPEATS.format("[Block(4) for _ in range(3)]"),
-        REPEATS.format("nn.ModuleList([Block(4) for _ in range(3)])"),
-        BLOCK.format("") * 2 + REPEATS.format("nn.ModuleList([Block(4) for _ in range(3)])"),
-        "class Block(nn.Module):\n    pass\n"
-        + REPEATS.format("nn.ModuleList([Block(4) for _ in range(3)])"),
-        BLOCK.replace("super().__init__()", "self.n = n").format("")
-        + REPEATS.format("nn.ModuleList([Block(4) for _ in range(3)])"),
-    ],
-)
-def test_blocks_that_are_not_repeated_or_not_known(text):
-    assert written(text, BLOCKS) is None
-
-
-def test_of_blocks_in_blocks_the_outer_ones():
-    inner = BLOCK.replace("Block", "Head").format("")
-    outer = BLOCK.format("").replace(
-        "nn.Linear(n, n)", "nn.ModuleList([Head(4) for _ in range(2)])"
-    )
-    text = inner + outer + REPEATS.format("nn.ModuleList([Block(4) for _ in range(3)])")
-    after = written(text, BLOCKS)
-    assert after.count("self.compile()") == 1
-    assert "self.compile()" in after.partition("class Block")[2]

@@ -11,26 +11,19 @@ import pytest
 
 from auditor.evidence.table import Evidence
 from auditor.extensions.verify import compiling
-from auditor.extensions.verify.budget import Budget
 from auditor.extensions.verify.compiling import TITLE, has_compiler, search_for, selected
 from auditor.extensions.verify.results import Results, largest_difference
-from auditor.extensions.verify.trials import COMPILES, Compiling, Measured
+from auditor.extensions.verify.trials import COMPILES, Budget, Compiling, Measured
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema import StepRow
 from auditor.runs.plan import Plan, Trial
 
 TEXT = """import torch
 from torch import nn
-
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.a = nn.Linear(4, 4)
-
-model = nn.Sequential(*[Block() for _ in range(4)])
+model = nn.Linear(4, 4)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 """
-WHOLE, BLOCKS, NOW = "1", "2", "unpatched"
+MODEL, NOW = "compiled", "unpatched"
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +74,8 @@ class Laboratory:
 
 
 def tried(budget: float = 1000.0, **told: dict[str, Any]) -> Any:
-    laboratory, said = Laboratory(**told), list[str]()
+    laboratory: Any = Laboratory(**told)
+    said = list[str]()
     search = search_for(Evidence(recording()))
     assert search is not None
     proposal, note = search.run(laboratory, Budget(budget, lambda: laboratory.now), said.append)
@@ -89,30 +83,20 @@ def tried(budget: float = 1000.0, **told: dict[str, Any]) -> Any:
 
 
 def test_what_is_proven_faster_is_proposed_with_what_it_costs() -> None:
-    done = tried(_1={"us": 6000.0, "loss": 1.00001}, _2={"us": 8000.0})
+    done = tried(_compiled={"us": 6000.0, "loss": 1.00001})
     proposal = done.proposal
     assert proposal.title == TITLE
     assert "+model.compile()" in proposal.diff
-    assert "self.compile()" not in proposal.diff
     assert "A step gains 4" in proposal.text
     assert "30 s of compilation (1 s with warm caches) has paid after 7,4" in proposal.text
     assert "Losses differ by 1.0e-05 of their size at most" in proposal.text
     assert proposal.verified.ratio == pytest.approx(0.6, rel=0.01)
     assert proposal.verified.ratio_high < 1.0
     assert "rounds in another order" in proposal.verified.note
-    assert [name for name, _ in proposal.curve] == [
-        "as it is (now)",
-        "the model",
-        "its repeated blocks",
-    ]
+    assert [name for name, _ in proposal.curve] == ["as it is (now)", "the model"]
     assert "see the proposal" in done.note
-
-
-def test_blocks_that_are_faster_than_the_whole_are_proposed() -> None:
-    done = tried(_1={"us": 9000.0}, _2={"us": 5000.0})
-    assert "+        self.compile()" in done.proposal.diff
-    assert "train.py:7" in done.proposal.text
-    assert done.proposal.text.endswith("All losses are the same.")
+    same = tried(_compiled={"us": 6000.0})
+    assert same.proposal.text.endswith("All losses are the same.")
 
 
 def test_what_is_no_gain_is_not_proposed() -> None:
@@ -123,41 +107,41 @@ def test_what_is_no_gain_is_not_proposed() -> None:
 
 
 def test_what_is_slower_at_once_is_not_run_again() -> None:
-    done = tried(_1={"us": 10_700.0}, _2={"us": 6000.0})
-    assert [each.name for each in done.asked].count(WHOLE) == 1
-    assert "no faster, 10." in dict(done.proposal.curve)["the model"]
-    near = tried(_1={"us": 10_400.0}, _2={"us": 6000.0})
-    assert [each.name for each in near.asked].count(WHOLE) > 1
+    done = tried(_compiled={"us": 10_700.0})
+    assert [each.name for each in done.asked].count(MODEL) == 1
+    assert "no faster, 10." in done.note
+    near = tried(_compiled={"us": 10_400.0})
+    assert [each.name for each in near.asked].count(MODEL) > 1
 
 
 def test_another_result_is_dropped() -> None:
-    done = tried(_1={"us": 6000.0, "loss": 1.1}, _1_drawn={"loss": 1.1}, _2={"us": 9000.0})
-    came = dict(done.proposal.curve)["the model"]
-    assert came == "dropped: another result, loss 2 is 1.1 instead of 1"
-    assert "model.compile()" not in done.proposal.diff
+    done = tried(_compiled={"us": 6000.0, "loss": 1.1}, _compiled_drawn={"loss": 1.1})
+    assert done.proposal is None
+    assert "the model: dropped: another result, loss 2 is 1.1 instead of 1" in done.note
 
 
 def test_random_numbers_are_made_equal_before_a_result_is_called_another() -> None:
-    done = tried(_1={"us": 6000.0, "loss": 1.1}, _1_drawn={"loss": 1.0001}, _2={"us": 9000.0})
-    assert [each.eager_random for each in done.asked if each.name == "1-drawn"] == [True]
+    done = tried(_compiled={"us": 6000.0, "loss": 1.1}, _compiled_drawn={"loss": 1.0001})
+    assert [each.eager_random for each in done.asked if each.name == "compiled-drawn"] == [True]
     assert "compared with random numbers as in eager code" in done.proposal.verified.note
     assert "Losses differ by 1.0e-04" in done.proposal.text
 
 
 def test_a_result_beyond_the_tolerance_is_another() -> None:
     far = {"us": 6000.0, "loss": 1.002}
-    assert tried(_1=far, _1_drawn=far, _2=far, _2_drawn=far).proposal is None
+    assert tried(_compiled=far, _compiled_drawn=far).proposal is None
 
 
 def test_a_program_that_goes_past_its_module_is_told() -> None:
-    done = tried(_1={"us": 6000.0, "compile": 0.0}, _2={"us": 9990.0, "compile": 0.0})
+    done = tried(_compiled={"us": 6000.0, "compile": 0.0})
     assert done.proposal is None
-    assert done.note.count("nothing was compiled") == 2
+    assert "nothing was compiled" in done.note
 
 
-def test_a_failure_is_told_and_the_other_part_goes_on() -> None:
-    done = tried(_1={"failed": "InvalidCxxCompiler: none"}, _2={"us": 6000.0})
-    assert dict(done.proposal.curve)["the model"] == "fails, InvalidCxxCompiler: none"
+def test_a_failure_is_told() -> None:
+    done = tried(_compiled={"failed": "InvalidCxxCompiler: none"})
+    assert done.proposal is None
+    assert "the model: fails, InvalidCxxCompiler: none" in done.note
 
 
 def test_a_program_that_does_not_run_any_more_ends_the_search() -> None:
@@ -171,11 +155,11 @@ def test_a_program_that_does_not_run_any_more_ends_the_search() -> None:
     [
         (0.0, "not tried, the budget left no time for it"),
         (10.0, "the model: dropped: the budget was spent before"),
-        (35.0, "the budget was spent after 0 of 3 rounds"),
+        (25.0, "the budget was spent after 0 of 3 rounds"),
     ],
 )
 def test_the_budget_bounds_it(budget: float, said: str) -> None:
-    done = tried(budget, _1={"us": 6000.0}, _2={"us": 6000.0})
+    done = tried(budget, _compiled={"us": 6000.0})
     assert done.proposal is None
     assert said in done.note
     assert 10.0 * len(done.asked) <= budget
@@ -183,7 +167,8 @@ def test_the_budget_bounds_it(budget: float, said: str) -> None:
 
 def test_it_is_not_begun_where_patches_took_all_but_a_few_runs() -> None:
     """47 s are left and a run takes 16 s: no interval could come of that."""
-    laboratory, search = Laboratory(), search_for(Evidence(recording()))
+    laboratory: Any = Laboratory()
+    search = search_for(Evidence(recording()))
     assert search is not None
     for left, begun in ((47.0, False), (8 * 16.0, True)):
         budget = Budget(left, lambda: laboratory.now, {False: deque([16.0]), True: deque()})
@@ -193,14 +178,14 @@ def test_it_is_not_begun_where_patches_took_all_but_a_few_runs() -> None:
 
 
 def test_a_first_compilation_is_ended_with_the_budget_and_later_runs_as_any() -> None:
-    done = tried(500.0, _1={"us": 6000.0})
-    (first, *later) = [each for each in done.asked if each.name == WHOLE]
+    done = tried(500.0, _compiled={"us": 6000.0})
+    (first, *later) = [each for each in done.asked if each.name == MODEL]
     assert first.patience == 490.0
     assert {each.patience for each in later} == {None}
 
 
 def test_it_says_how_long_it_takes_before_it_begins() -> None:
-    assert "12 runs at least and 2 first compilations" in tried(_1={"us": 6000.0}).said[0]
+    assert "8 runs at least" in tried(_compiled={"us": 6000.0}).said[0]
     assert tried(300.0).said[0].endswith("in the 300 s that are left")
 
 
@@ -261,7 +246,7 @@ def test_each_part_has_caches_of_its_own(tmp_path: Path) -> None:
     assert Plan.from_json(one.to_json()) == one
 
 
-def test_the_largest_difference_is_of_losses() -> None:
-    before, after = Results((1.0, -2.0), ()), Results((1.0, -2.002), ())
+def test_the_largest_difference_is_relative() -> None:
+    before, after = (1.0, -2.0), (1.0, -2.002)
     assert largest_difference(before, after) == pytest.approx(0.001, rel=0.01)
-    assert largest_difference(before, before) == largest_difference(Results((), ()), after) == 0.0
+    assert largest_difference(before, before) == largest_difference((), after) == 0.0

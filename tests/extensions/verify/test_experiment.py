@@ -14,13 +14,11 @@ import pytest
 
 from auditor import patch
 from auditor.errors import AuditProblem
-from auditor.extensions.verify.arms import Arm
-from auditor.extensions.verify.budget import Budget
-from auditor.extensions.verify.candidates import Candidate
+from auditor.extensions.verify.arms import Arm, Candidate
 from auditor.extensions.verify.experiment import Experiment
 from auditor.extensions.verify.intervals import MOST_PAIRS, Interval
 from auditor.extensions.verify.results import Results
-from auditor.extensions.verify.trials import Measured
+from auditor.extensions.verify.trials import Budget, Measured
 from auditor.model import Edit, Site
 from auditor.patch import PatchedFile
 

@@ -10,8 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from auditor.extensions.verify.moves import LOSS_TOLERANCE, MOVE_TOLERANCE, Moves, Training, alike
-from auditor.extensions.verify.results import Results
+from auditor.extensions.verify.results import (
+    LOSS_TOLERANCE,
+    MOVE_TOLERANCE,
+    Moves,
+    Results,
+    Training,
+    alike,
+)
 from tests.inprocess import record
 
 HERE = Path(__file__).parent

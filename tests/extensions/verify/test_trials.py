@@ -14,7 +14,7 @@ import pytest
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
 from auditor.extensions.verify import trials
-from auditor.extensions.verify.candidates import require_unchanged
+from auditor.extensions.verify.arms import require_unchanged
 from auditor.extensions.verify.trials import LEAST_TIMEOUT_S, PATIENCE, Laboratory, steps_for
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.recordings.schema import CopyRow, ReadRow, Row, StepRow
