@@ -31,19 +31,14 @@ from auditor.capture.probes.base import Context  # noqa: E402
 from auditor.capture.probes.rehearsal import RehearsalProbe  # noqa: E402
 from auditor.evidence.recorded.operators import RanOperators  # noqa: E402
 from auditor.evidence.table import Evidence  # noqa: E402
-from auditor.extensions.forecast import kinds  # noqa: E402
-from auditor.extensions.forecast.calls import Call  # noqa: E402
-from auditor.extensions.forecast.coefficients import coefficients  # noqa: E402
-from auditor.extensions.forecast.counted import Counts  # noqa: E402
-from auditor.extensions.forecast.counts import count  # noqa: E402
+from auditor.extensions.forecast.counts import NOTHING, UNKNOWN, Call, Counts, count  # noqa: E402
 from auditor.extensions.forecast.data_sheets import DataSheet  # noqa: E402
-from auditor.extensions.forecast.predicting import predicted_us  # noqa: E402
-from auditor.extensions.forecast.rehearsed import call_of  # noqa: E402
+from auditor.extensions.forecast.model import call_us  # noqa: E402
+from auditor.extensions.forecast.step import call_of  # noqa: E402
 from auditor.model.devices import SHADOW  # noqa: E402
 from auditor.recordings import folder as folders  # noqa: E402
 
 Step = Callable[[], None]
-NO_KERNEL = {kinds.NOTHING, kinds.TRANSFER}
 
 
 def digits() -> Step:
@@ -166,9 +161,9 @@ def side(calls: Iterable[tuple[Call | None, float]]) -> Side:
     uncounted = 0
     for call, times in calls:
         counted = count(call) if call is not None else None
-        if counted is None:
+        if counted is None or counted.kind == UNKNOWN:
             uncounted += 1
-        elif counted.kind not in NO_KERNEL:
+        elif counted.kind != NOTHING:
             counts[counted] += times  # type: ignore[assignment]
     return Side(counts, uncounted)
 
@@ -220,12 +215,10 @@ def agreeing(one: Counter[Counts], other: Counter[Counts]) -> float:
 
 def total(counts: Counter[Counts], sheet: DataSheet) -> tuple[float, float, float]:
     """FLOPs, bytes and predicted us of a step."""
-    chosen, times = list(counts), list(counts.values())
-    us = predicted_us(chosen, sheet, coefficients()) if chosen else []
     return (
         sum(each.flops * n for each, n in counts.items()),
         sum(each.bytes * n for each, n in counts.items()),
-        float(sum(us * n for us, n in zip(us, times, strict=True))),
+        sum(call_us(each, sheet) * n for each, n in counts.items()),
     )
 
 

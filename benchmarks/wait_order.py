@@ -29,8 +29,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 import forecast_recordings as recorded  # noqa: E402
 
 from auditor.errors import AuditProblem  # noqa: E402
-from auditor.extensions.forecast.coefficients import coefficients  # noqa: E402
-from auditor.extensions.forecast.predicting import predicted_us  # noqa: E402
+from auditor.extensions.forecast.model import call_us  # noqa: E402
 from auditor.model.what_if import Change  # noqa: E402
 from auditor.timeline import Timeline  # noqa: E402
 from auditor.timeline.replay.what_if import Replays  # noqa: E402
@@ -77,7 +76,7 @@ def factors(path: Path) -> dict[Key, float]:
         (row,) = tuple(recorded._rows([owner])) or (None,)
         if row is None or row.counts is None or sheet is None or row.us <= 0:
             continue
-        us = float(predicted_us([row.counts], sheet, coefficients())[0])
+        us = call_us(row.counts, sheet)
         for time, name in owner.names:
             found[name, round(time * 1e3)].append(us / row.us if us else 1.0)
     return {key: median(each) for key, each in found.items()}

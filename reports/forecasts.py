@@ -15,9 +15,8 @@ from . import text
 
 _REASON_LIMIT = 300
 _GPU_LIMIT = 40
-HEADINGS = ("GPU", "busy in a step", "MFU", "covered", "basis")
+HEADINGS = ("GPU", "busy in a step", "MFU")
 SAYS_NOTHING = "cannot say"
-FITTED, BY_SHEET = "forecast", "forecast, data sheet"
 
 
 @dataclass(frozen=True)
@@ -28,8 +27,6 @@ class Row:
     chosen: bool
     busy: str
     mfu: str
-    covered: str
-    basis: str
     why: str
 
 
@@ -56,8 +53,6 @@ def _row(each: GpuForecast, micro: str, *, chosen: bool, among: Forecast) -> Row
         chosen,
         busy(each, micro) or SAYS_NOTHING,
         f"at most {amounts.percent(each.mfu_at_most)}" if each.mfu_at_most is not None else "",
-        amounts.percent(each.covered),
-        FITTED if each.fitted else BY_SHEET,
         "; ".join(_why(each)),
     )
 
@@ -122,10 +117,8 @@ def _sentences(found: Forecast, micro: str) -> Iterator[str]:
     mfu = f", at most {amounts.percent(first.mfu_at_most)} MFU" if first.mfu_at_most else ""
     yield (
         f"Forecast for {name} ({chosen}): kernels would keep it busy {busy(first, micro)} in each "
-        f"step{mfu}; {amounts.percent(first.covered)} of the predicted time is in classes of "
-        "operators that were fitted to measurements."
+        f"step{mfu}."
     )
-    sheets = any(not each.fitted for each in found.gpus)
     yield (
         f"A forecast is from the shapes of {amounts.digits(found.operators)} operators a step, not "
         f"measured: its interval is meant to hold in {amounts.percent(found.nominal)} of programs. "
@@ -136,7 +129,6 @@ def _sentences(found: Forecast, micro: str) -> Iterator[str]:
             else "host, whose pace beside a GPU is not known here: the lower end is one of the "
             "step's time as well."
         )
-        + (" Where only a data sheet speaks, the interval is twice as wide." if sheets else "")
     )
     if found.host is not None:
         yield _with_host(found.host, first, micro)

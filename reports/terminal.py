@@ -237,10 +237,7 @@ def _forecast(report: Report, width: int) -> Iterator[Text]:
         return
     for sentence in forecasts.sentences(report):
         yield from _wrapped(sentence, width)
-    told = [
-        (each.gpu, each.busy, each.mfu or "-", each.covered, each.basis, each.why)
-        for each in forecasts.rows(report)
-    ]
+    told = [(each.gpu, each.busy, each.mfu or "-", each.why) for each in forecasts.rows(report)]
     if not told:
         return
     cells = [row[:-1] for row in told]

@@ -136,11 +136,9 @@ MAY: dict[str, set[str]] = {
         "evidence",
         "judging",
         "model",
-        "numpy",
         "recordings",
         "rule",
         "runs",
-        "typed_reading",
     },
     "checkpoints": {
         "cli",

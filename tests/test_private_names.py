@@ -116,7 +116,9 @@ WORDS = {
     ),
     "auditor/extensions/forecast/counts.py": (
         (
-            "_addmm_activation _convolution _conv_depthwise2d "
+            "_addmm_activation _scaled_mm _int_mm _unsafe_view _reshape_alias "
+            "_empty_affine_quantized _version _local_scalar_dense _to_copy _fused_ "
+            "_foreach_zero_ _foreach_copy_ "
             "_scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
             "_scaled_dot_product_flash_attention_for_cpu "
             "_scaled_dot_product_flash_attention_for_cpu_backward "
@@ -126,21 +128,6 @@ WORDS = {
             "_scaled_dot_product_efficient_attention_backward "
             "_scaled_dot_product_cudnn_attention_backward _flash_attention_backward "
             "_efficient_attention_backward _cudnn_attention_backward"
-        ),
-        "operators by name, as traces have them",
-    ),
-    "auditor/extensions/forecast/elementwise.py": (
-        (
-            "_fused_adam_ _fused_adamw_ _fused_sgd_ _fused_adagrad_ _fused_dropout "
-            "_foreach_zero_ _foreach_copy_ _cum _logcum"
-        ),
-        "operators by name, as traces have them",
-    ),
-    "auditor/extensions/forecast/kinds.py": (
-        (
-            "_addmm_activation _scaled_mm _int_mm _unsafe_view _reshape_alias "
-            "_empty_affine_quantized _version _local_scalar_dense _to_copy _cat _stack "
-            "_chunk_cat _fused_"
         ),
         "operators by name, as traces have them",
     ),

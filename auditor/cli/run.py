@@ -70,7 +70,7 @@ def run(
     world_size = nproc if meeting is None else meeting.own.world_size
     if not played:
         _refuse(device, gpu, memory_limit, world_size, launched=meeting is not None)
-    gpu, sheet = extension("forecast.rehearsed").gpu_asked(gpu)
+    gpu, sheet = extension("forecast.step").gpu_asked(gpu)
     if device == "null" and (lacking := null_run.lacking()) is not None:
         raise AuditProblem(f"--device null: {lacking.message}", lacking.hint)
     choice = rule_selection.choose(select, ignore, allow_broken_rules=allow_broken_rules)

@@ -167,7 +167,7 @@ def _priced(
     evidence: Evidence, findings: tuple[Finding, ...], faults: list[str]
 ) -> tuple[Forecast | None, Repriced]:
     """By a forecast of the rehearsed step, or by a replay of the trace."""
-    forecast, told = extension("forecast.judged").priced(evidence, findings, faults)
+    forecast, told = extension("forecast.prices").priced(evidence, findings, faults)
     return forecast, repriced(evidence, told, faults)
 
 
@@ -426,7 +426,7 @@ def _method(evidence: Evidence, steps: list[StepRow], quiet: tuple[Step, ...]) -
     return (
         *method_of(evidence.recording.manifest, steps, queued_share(quiet)),
         *_rehearsed(evidence.inside(REHEARSAL)),
-        *extension("forecast.judged").method(evidence),
+        *extension("forecast.step").method(evidence),
         *null_beside.method(evidence),
     )
 

@@ -21,15 +21,9 @@ class GpuForecast:
     """What one GPU would do. ``low_us`` and ``high_us`` hold the time in each step in which it is
     busy with kernels; the step itself is not shorter. Both are None where ``reasons`` say why
     nothing can be said.
-
-    ``covered`` is the share of the predicted time in classes of operators that were fitted to
-    measurements. ``fitted`` says whether matrix products were fitted on this GPU: if not, its data
-    sheet speaks and the interval is twice as wide.
     """
 
     gpu: str
-    fitted: bool
-    covered: float
     low_us: float | None = None
     high_us: float | None = None
     mfu_at_most: float | None = None
@@ -65,7 +59,6 @@ class OperatorClass:
 
     name: str
     share: float
-    fitted: bool
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from auditor.reports import forecasts
 from auditor.reports.as_json import Json, load
 
 from auditor.evidence.table import Evidence
-from auditor.extensions.forecast.step_host import LAUNCH_US, beside, host_of, with_host
+from auditor.extensions.forecast.step import LAUNCH_US, beside, host_of, with_host
 from auditor.model.forecasts import Forecast, GpuForecast, HostForecast
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 from auditor.runs.plan import HOST_SCALE
 from tests.reports import golden_report as golden
 
-GPU = GpuForecast("H100", True, 0.9, 3000.0, 9000.0, 0.1)
+GPU = GpuForecast("H100", 3000.0, 9000.0, 0.1)
 STEPS = 3
 
 
@@ -79,8 +79,7 @@ def test_without_enough_steps_or_a_null_device_it_is_not_known(tmp_path: Path) -
     alone = Evidence(Recording(tmp_path / "shadow"))
     assert host_of(alone) is None
     forecast = Forecast(gpus=(GPU,))
-    assert beside(alone, forecast) is forecast
-    assert beside(run(tmp_path / "some", 1.0, 2.0, 3.0), None) is None
+    assert beside(forecast, None) is forecast
 
 
 def test_a_step_that_went_another_way_has_no_time(tmp_path: Path) -> None:
@@ -119,13 +118,13 @@ def test_launch_bound_or_not_where_both_intervals_say_so(
 
 
 def test_where_nothing_is_said_of_the_gpu_nothing_is_added() -> None:
-    silent = GpuForecast("H100", True, 0.5, reasons=("why",))
+    silent = GpuForecast("H100", reasons=("why",))
     assert with_host(silent, HostForecast(5, 1.0, 1.0, 2.0)) is silent
 
 
 def test_what_is_said(tmp_path: Path) -> None:
     evidence = run(tmp_path, 10_000.0, 12_000.0, 11_000.0, scale="2")
-    forecast = beside(evidence, Forecast(asked=True, gpus=(GPU,)))
+    forecast = beside(Forecast(asked=True, gpus=(GPU,)), host_of(evidence))
     report = replace(golden.silent_report(), forecast=forecast)
     *_, said = forecasts.sentences(report)
     assert said == (

@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 
 from auditor.evidence.table import Evidence
-from auditor.extensions.forecast import rehearsed as forecasted
-from auditor.extensions.forecast.calls import Call, Tensor
-from auditor.extensions.forecast.forecasting import forecast, parts_us
-from auditor.extensions.forecast.step_prices import NO_ORDER, NOT_THERE, priced
+from auditor.extensions.forecast import step as forecasted
+from auditor.extensions.forecast.counts import Call, Tensor
+from auditor.extensions.forecast.model import LOWER, UPPER, counted, forecast, part_us
+from auditor.extensions.forecast.prices import NO_ORDER, NOT_THERE
+from auditor.extensions.forecast.prices import prices as prices_of
 from auditor.model import Finding, Severity, Site, prices
 from auditor.recordings.folder import Recording, RecordingWriter, write_manifest
 from tests.judging.test_forecast_trace import ordered
-from tests.judging.test_forecasted import CAT, GRU, PRODUCT
+from tests.judging.test_forecasted import GRU, PRODUCT
 
 STEP = [*[(0, 7)] * 20, (0, 8), (0, 8)]
 """Twenty products on line 7, two on line 8; the second of the two steps has one less."""
@@ -50,7 +51,7 @@ def wasted(line: int = 8, code: str = "WASTE002") -> Finding:
 
 
 def told(evidence: Evidence, *findings: Finding) -> tuple[Finding, ...]:
-    return priced(evidence, findings, forecasted.forecast(evidence, []))
+    return prices_of(evidence, findings, forecasted.forecast(evidence, []))
 
 
 def test_what_nobody_needs_keeps_the_gpu_busy_between_two_ends(tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_what_nobody_needs_keeps_the_gpu_busy_between_two_ends(tmp_path: Path) -
     assert one.lost_us_per_step_high >= 2.4 * one.lost_us_per_step_low
     ((name, said),) = one.facts
     assert name == "its operators keep the GPU busy"
-    assert said.endswith("per step (forecast for H100, 100% of it in fitted classes)")
+    assert said.endswith("per step (forecast for H100)")
 
 
 def test_no_part_takes_longer_than_the_whole_step(tmp_path: Path) -> None:
@@ -88,13 +89,6 @@ def test_another_rules_operators_do_not_count(tmp_path: Path) -> None:
     evidence = rehearsal(tmp_path, PRODUCT, order=STEP, at8=2.0)
     (one,) = told(evidence, wasted(code="WASTE005"))
     assert one.unpriced.startswith("1.5 operators run on its line in each step, and 0 are not")
-
-
-def test_classes_that_are_not_fitted_have_no_price(tmp_path: Path) -> None:
-    few = {**CAT, "n": 1, "inputs": [{"dtype": "float32", "sizes": [2**10] * 2}]}
-    evidence = rehearsal(tmp_path, PRODUCT, few, order=[*STEP, (1, 9), (0, 7)], at9=1.0)
-    (one,) = told(evidence, wasted(9))
-    assert one.unpriced.startswith("only 0.0% of its operators' predicted time is in classes")
 
 
 def test_lines_without_an_operator_or_a_forecast_have_a_reason(tmp_path: Path) -> None:
@@ -136,12 +130,12 @@ def test_every_finding_has_an_interval_or_a_reason_and_the_order_follows(tmp_pat
     assert all(each.unpriced for each in ordered_[2:])
 
 
-def test_a_part_has_a_wider_interval_than_the_step() -> None:
-    tensor = Tensor((4096, 4096), "bfloat16", (4096, 1))
-    call = Call("aten::mm", (tensor, tensor), (), (tensor,), times=20)
-    whole, part = forecast([call], "H200"), parts_us([call], "H200")
-    assert whole.lower_us is not None and whole.upper_us is not None
-    assert part.lower_us <= whole.lower_us and part.upper_us > 1.5 * whole.upper_us
-    assert part.covered == pytest.approx(1.0)
-    half = parts_us([call], "H200", steps=2)
-    assert half.upper_us == pytest.approx(part.upper_us / 2)
+def test_a_part_has_an_interval_twice_as_wide_as_the_step() -> None:
+    tensor = Tensor((1 << 20,))
+    calls = [Call("aten::add", (tensor, tensor), (), (tensor,), times=20)]
+    whole, part = forecast(counted(calls), "H200"), part_us(counted(calls), "H200")
+    assert whole.low_us is not None and whole.high_us is not None and part is not None
+    assert part == pytest.approx((whole.low_us * LOWER, whole.high_us * UPPER))
+    half = part_us(counted(calls, steps=2), "H200")
+    assert half is not None and half[1] == pytest.approx(part[1] / 2)
+    assert part_us(counted([Call("mine::add", (tensor,))]), "H200") is None

@@ -14,15 +14,15 @@ from auditor.reports.html import Html
 from auditor.reports.terminal import Terminal
 
 from auditor.evidence.table import Evidence
-from auditor.extensions.forecast import step_prices as forecast_prices
-from auditor.extensions.forecast.step_prices import LEAST_SHARE, MOST_GBS, PACE, copy_us, priced
+from auditor.extensions.forecast import prices as forecast_prices
+from auditor.extensions.forecast.prices import LEAST_SHARE, MOST_GBS, PACE, copy_us
 from auditor.model import Finding, Severity, Site, prices
 from auditor.model.forecasts import Forecast, GpuForecast
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 from tests.reports import golden_report as golden
 
-BUSY = Forecast(gpus=(GpuForecast("L40S", True, 0.9, 4000.0, 10_000.0, 0.1),))
-UNKNOWN = Forecast(gpus=(GpuForecast("L40S", True, 0.5, reasons=("nobody knows",)),))
+BUSY = Forecast(gpus=(GpuForecast("L40S", 4000.0, 10_000.0, 0.1),))
+UNKNOWN = Forecast(gpus=(GpuForecast("L40S", reasons=("nobody knows",)),))
 STEPS = 4
 
 
@@ -51,7 +51,7 @@ def found(code: str = "SYNC010", line: int = 7, **more: object) -> Finding:
 
 
 def told(evidence: Evidence, finding: Finding, forecast: Forecast | None = BUSY) -> Finding:
-    (one,) = priced(evidence, (finding,), forecast)
+    (one,) = forecast_prices.prices(evidence, (finding,), forecast)
     return one
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from auditor.errors import AuditProblem
-from auditor.extensions.forecast.rehearsed import gpu_asked
+from auditor.extensions.forecast.step import gpu_asked
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.runs import null_run
 from auditor.runs.child_process import _surroundings

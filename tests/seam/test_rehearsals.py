@@ -154,7 +154,8 @@ def test_a_portable_trainer_is_timed_on_the_cpu_and_rehearsed(runs):
     forecast = report["forecast"]
     first = forecast["gpus"][0]
     assert (forecast["basis"], forecast["asked"], first["gpu"]) == ("forecast", False, "H200")
-    assert first["reasons"] == ["less than 1 ms of busy time: the floors of kernels decide there"]
+    assert first["reasons"] == []
+    assert 0 < first["low_us"] < first["high_us"] < 1000
     assert forecast["operators"] > 10
 
 

@@ -1,193 +1,255 @@
 """FLOPs and bytes of an operator's call, from its shapes, strides and types.
 
-Bytes are what must move between memory and processors at least: each input as memory holds it, once,
-and each output once; operators that read their input twice (statistics, then values) say so.
+Bytes are what must move between memory and processors at least: each input as memory holds it, and
+each output, once. What most operators of a class read twice (norms do) is left to the fitted share
+of the bandwidth.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Final
 
-from auditor.extensions.forecast import elementwise, kinds
-from auditor.extensions.forecast.calls import Call, Tensor
-from auditor.extensions.forecast.counted import (
-    FP32,
-    TF32,
-    VECTOR,
-    Counts,
-    arithmetic_of,
-    read,
-    written,
-)
-
-# -- convolution -----------------------------------------------------------------------------------
-# Convolutions and their backwards.
-
-
-_PLACES = {
-    "convolution": (3, 4, 5),
-    "_convolution": (3, 4, 5),
-    "convolution_overrideable": (3, 4, 5),
-    "conv1d": (3, 4, 5),
-    "conv2d": (3, 4, 5),
-    "conv3d": (3, 4, 5),
-    "cudnn_convolution": (3, 2, 4),
-    "miopen_convolution": (4, 3, 5),
-    "miopen_depthwise_convolution": (4, 3, 5),
-    "_conv_depthwise2d": (4, 5, 6),
-    "conv_depthwise3d": (4, 5, 6),
-    "cudnn_convolution_relu": (3, 4, 5),
+ITEM_BYTES = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "float8": 1,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+    "int8": 1,
+    "uint8": 1,
+    "bool": 1,
+    "complex64": 8,
+    "complex128": 16,
 }
-"""Where an operator has stride, padding and dilation (native_functions.yaml)."""
-_WINOGRAD = 2.25
-"""How many times fewer multiplications F(2x2, 3x3) needs (arXiv 1509.09308). cuDNN takes it for
-3x3 windows of stride 1 in fp32.
-"""
-_TILE = 32
-"""Channels that a tile of a convolution's kernel takes at least."""
-_MASK = 10  # of convolution_backward: which gradients are wanted
+"""Bytes of an element by torch's name of its type."""
 
 
-def convolution(call: Call) -> Counts | None:
-    """A forward convolution. Where neither its output nor its strides are known, it counts as one
-    of stride 1, in a class that nothing is promised of.
-    """
-    tensors = [tensor for tensor in call.tensors if len(tensor.shape) >= 3]
-    if len(tensors) < 2 or len(tensors[0].shape) != len(tensors[1].shape):
-        return None
-    image, weight = tensors[:2]
-    output = _output(call, image, weight)
-    kind = kinds.CONV
-    if output is None:
-        kind = kinds.CONV_UNKNOWN
-        output = (image.shape[0], weight.shape[0], *image.shape[2:])
-    wide = image.shape if _transposed(call) else output
-    size = read((image, weight)) + math.prod(output) * image.item_bytes
-    flops = 2.0 * math.prod(wide) * math.prod(weight.shape[1:])
-    return Counts(
-        kind,
-        flops=flops,
-        vector_flops=_fewest(flops, image.shape, output, weight),
-        tile_share=_tile_share(weight),
-        bytes=size,
-        arithmetic=_arithmetic(image, weight),
-    )
+@dataclass(frozen=True)
+class Tensor:
+    """Shape, type and, where known, strides (in elements) of a tensor."""
 
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    strides: tuple[int, ...] | None = None
+    on_host: bool = False
 
-def convolution_backward(call: Call) -> Counts | None:
-    """Gradients of a convolution's input and weight, those of both that are wanted."""
-    tensors = [tensor for tensor in call.tensors if len(tensor.shape) >= 3]
-    if call.operator.endswith(("backward_input", "backward_weight")):
-        return _one_gradient(call, tensors)
-    if len(tensors) < 3:
-        return None
-    first, second, weight = tensors[:3]
-    old = call.operator in {"cudnn_convolution_backward", "miopen_convolution_backward"}
-    gradient, image = (second, first) if old else (first, second)
-    wide = image.shape if _transposed(call, 7) else gradient.shape
-    mask = call.value(_MASK)
-    wanted = sum(bool(each) for each in mask[:2]) if isinstance(mask, list) else 2
-    products = max(wanted, 1)
-    results = read((gradient,)) + read((image, weight)) * products
-    flops = 2.0 * math.prod(wide) * math.prod(weight.shape[1:]) * products
-    return Counts(
-        kinds.CONV_BACKWARD,
-        flops=flops,
-        vector_flops=_fewest(flops, image.shape, gradient.shape, weight),
-        tile_share=_tile_share(weight),
-        bytes=results,
-        kernels=products,
-        arithmetic=_arithmetic(image, weight),
-    )
+    @property
+    def elements(self) -> int:
+        """Elements as the shape counts them."""
+        return math.prod(self.shape)
 
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of an element; 4 where the type is not known."""
+        return ITEM_BYTES.get(self.dtype, 1 if self.dtype.startswith("float8") else 4)
 
-def _one_gradient(call: Call, tensors: Sequence[Tensor]) -> Counts | None:
-    """The operators of torch 1.x, which compute one gradient each: the other side's shape is their
-    output's.
-    """
-    if len(tensors) < 2 or not call.outputs:
-        return None
-    gradient, other = tensors[:2]
-    made = call.outputs[0]
-    weight = other if call.operator.endswith("input") else made
-    flops = 2.0 * gradient.elements * math.prod(weight.shape[1:])
-    image = made if call.operator.endswith("input") else other
-    return Counts(
-        kinds.CONV_BACKWARD,
-        flops=flops,
-        vector_flops=_fewest(flops, image.shape, gradient.shape, weight),
-        tile_share=_tile_share(weight),
-        bytes=read((gradient, other)) + made.size_bytes,
-        arithmetic=arithmetic_of(gradient),
-    )
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all elements that the shape counts: what writing it moves."""
+        return self.elements * self.item_bytes
 
-
-def _fewest(
-    flops: float, image: Sequence[int], output: Sequence[int], weight: Tensor
-) -> float | None:
-    same = tuple(image[2:]) == tuple(output[2:])
-    return flops / _WINOGRAD if same and weight.shape[2:] == (3, 3) else None
-
-
-def _tile_share(weight: Tensor) -> float:
-    """Of the product that a convolution is: channels made, and channels taken times the window."""
-    made, taken = weight.shape[0], math.prod(weight.shape[1:])
-    return math.prod(size / (math.ceil(size / _TILE) * _TILE) for size in (made, taken) if size)
-
-
-def _arithmetic(image: Tensor, weight: Tensor) -> str:
-    """Tensor cores where channels are summed; depthwise kernels multiply without them."""
-    depthwise = weight.shape[1] == 1 and image.shape[1] > 1
-    return VECTOR if depthwise else arithmetic_of(image)
-
-
-def _transposed(call: Call, place: int = 6) -> bool:
-    if "transpose" in call.operator:
-        return True
-    return call.operator in {
-        "convolution",
-        "_convolution",
-        "convolution_overrideable",
-        "convolution_backward",
-    } and bool(call.value(place))
-
-
-def _output(call: Call, image: Tensor, weight: Tensor) -> tuple[int, ...] | None:
-    if call.outputs:
-        return call.outputs[0].shape
-    kernel = weight.shape[2:]
-    places = _PLACES.get(call.operator)
-    if places is None or _transposed(call):
-        return None
-    found = [call.integers(place) for place in places]
-    stride, padding, dilation = (_each(value, len(kernel)) for value in found)
-    if stride is None or padding is None or dilation is None:
-        return None
-    spatial = (
-        max(1, (size + 2 * pad - step * (window - 1) - 1) // jump + 1)
-        for size, pad, step, window, jump in zip(
-            image.shape[2:], padding, dilation, kernel, stride, strict=True
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes that memory holds of it: a dimension of stride 0 (``expand``) counts once. What
+        reading it moves at least.
+        """
+        if self.strides is None or len(self.strides) != len(self.shape):
+            return self.size_bytes
+        held = (
+            size for size, step in zip(self.shape, self.strides, strict=True) if step or not size
         )
-    )
-    return (image.shape[0], weight.shape[0], *spatial)
+        return math.prod(held) * self.item_bytes
 
 
-def _each(value: tuple[int, ...] | None, number: int) -> tuple[int, ...] | None:
-    """One value for each dimension; torch takes one for all."""
-    if not value:
+Argument = Tensor | tuple[Tensor, ...] | None
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of an operator, or several of the same arguments."""
+
+    name: str
+    """With its namespace, as the profiler writes it: ``aten::addmm``. An overload may follow."""
+    inputs: tuple[Argument, ...] = ()
+    """By position: a tensor, a list of tensors, or None for what is neither."""
+    values: tuple[object, ...] = ()
+    """By the same positions: numbers, booleans and lists of them; None for what is not known."""
+    outputs: tuple[Tensor, ...] = ()
+    """Empty where the operator writes its first argument."""
+    times: int = 1
+
+    @property
+    def operator(self) -> str:
+        """The name alone: ``addmm`` of ``aten::addmm.default``."""
+        return self.name.rpartition("::")[2].partition(".")[0]
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Tensor arguments, those in lists left out."""
+        return tuple(each for each in self.inputs if isinstance(each, Tensor))
+
+    @property
+    def lists(self) -> tuple[tuple[Tensor, ...], ...]:
+        """Arguments that are lists of tensors."""
+        return tuple(each for each in self.inputs if isinstance(each, tuple))
+
+    @property
+    def everything(self) -> tuple[Tensor, ...]:
+        """All tensors that go in, those in lists among them."""
+        return self.tensors + tuple(tensor for each in self.lists for tensor in each)
+
+    def value(self, position: int) -> object:
+        """The value at a position; None where it is not known."""
+        return self.values[position] if position < len(self.values) else None
+
+
+# -- classes by name -------------------------------------------------------------------------------
+
+PRODUCT: Final = "matrix products"
+ATTENTION: Final = "attention"
+CONV: Final = "convolutions"
+MEMORY: Final = "passes over memory"
+NOTHING: Final = "nothing"
+COLLECTIVE: Final = "collective"
+UNKNOWN: Final = "unknown"
+"""Custom and compiled kernels, and operators whose work is not in their shapes."""
+
+_PRODUCTS = frozenset(
+    """
+    mm addmm addmm_ _addmm_activation bmm baddbmm baddbmm_ linear matmul mv addmv addmv_ dot vdot
+    _scaled_mm _int_mm
+    """.split()
+)
+_ADDED_TO = frozenset(
+    {"addmm", "addmm_", "_addmm_activation", "baddbmm", "baddbmm_", "addmv", "addmv_"}
+)
+"""Products whose factors are their second and third argument: the first is added."""
+_NO_KERNEL = frozenset(
+    """
+    view _unsafe_view reshape _reshape_alias expand expand_as t transpose permute slice select
+    narrow unsqueeze squeeze as_strided detach detach_ alias split split_with_sizes chunk
+    tensor_split unbind unflatten flatten movedim swapaxes mT mH T adjoint numpy_T view_as
+    view_as_real view_as_complex real imag diagonal unfold_view empty empty_like empty_strided
+    new_empty new_empty_strided _empty_affine_quantized resize_ resize_as_ set_ lift_fresh lift
+    is_same_size size stride storage_offset numel requires_grad_ _version record_stream
+    _local_scalar_dense item result_type is_pinned pin_memory set_data
+    """.split()
+)
+"""Operators that start no kernel (``_local_scalar_dense`` copies a few bytes to the host)."""
+_COLLECTIVES = re.compile(r"^(nccl|c10d|_c10d_functional|c10d_functional|rccl|record_param_comms)")
+_UNMODELLED = re.compile(
+    r"linalg|cholesky|fft|_ctc|rnn|lstm|gru|sparse|triangular|cdist|qr$|svd|_grouped_mm"
+)
+_COMPILED = re.compile(r"^(triton_|CompiledFunction|Torch-Compiled|## Call Compiled|inductor::)")
+
+
+@cache
+def kind_of(name: str) -> str:
+    """The class of ``aten::addmm``. What an operator of another library starts is not known."""
+    space, _, rest = name.rpartition("::")
+    operator = rest.partition(".")[0]
+    if _COLLECTIVES.match(name) or _COLLECTIVES.match(operator):
+        return COLLECTIVE
+    if space not in {"aten", "prims", ""} or _COMPILED.match(name):
+        return UNKNOWN
+    if operator in _NO_KERNEL:
+        return NOTHING
+    if operator in _PRODUCTS:
+        return PRODUCT
+    if "attention" in operator:
+        return ATTENTION
+    if "conv" in operator and "convert" not in operator:
+        return CONV
+    vector_norm = operator == "linalg_vector_norm"
+    return UNKNOWN if _UNMODELLED.search(operator) and not vector_norm else MEMORY
+
+
+# -- counts ----------------------------------------------------------------------------------------
+
+HALF, TF32, FP32, FP64, FP8 = "16-bit", "tf32", "fp32", "fp64", "8-bit"
+VECTOR = "vector"
+"""Of products that no tensor core computes, whatever their type."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """FLOPs, bytes and kernels of a call."""
+
+    kind: str
+    flops: float = 0.0
+    bytes: float = 0.0
+    kernels: int = 1
+    """How many kernels torch starts for it, as far as that follows from shapes."""
+    arithmetic: str = FP32
+    """What its FLOPs are computed in."""
+
+
+def count(call: Call, *, tf32_matmul: bool = False, tf32_conv: bool = True) -> Counts:
+    """What a call costs. ``tf32_matmul`` and ``tf32_conv`` are
+    ``torch.backends.cuda.matmul.allow_tf32`` and ``torch.backends.cudnn.allow_tf32``, with torch's
+    defaults.
+    """
+    kind = kind_of(call.name)
+    tensors = call.everything + call.outputs
+    if kind in {NOTHING, COLLECTIVE, UNKNOWN}:
+        return Counts(kind, kernels=0)
+    if _copies_to_or_from_host(call) or (tensors and all(each.on_host for each in tensors)):
+        return Counts(NOTHING, kernels=0)
+    if kind == MEMORY:
+        return _lists(call) if call.lists and not call.outputs else _memory(call)
+    counted = _COUNTED[kind](call)
+    if counted is None:
+        return Counts(UNKNOWN, kernels=0)
+    if counted.arithmetic == FP32 and (tf32_conv if kind == CONV else tf32_matmul):
+        return replace(counted, arithmetic=TF32)
+    return counted
+
+
+def read(tensors: Iterable[Tensor]) -> float:
+    """Bytes that reading tensors of the device moves."""
+    return float(sum(tensor.stored_bytes for tensor in tensors if not tensor.on_host))
+
+
+def written(tensors: Iterable[Tensor]) -> float:
+    """Bytes that writing tensors moves."""
+    return float(sum(tensor.size_bytes for tensor in tensors))
+
+
+def _arithmetic(tensor: Tensor) -> str:
+    """What products of a tensor's type are computed in, TF32 left aside."""
+    if tensor.dtype in {"float16", "bfloat16"}:
+        return HALF
+    if tensor.dtype == "float64":
+        return FP64
+    return FP8 if tensor.dtype.startswith("float8") else FP32
+
+
+def _product(call: Call) -> Counts | None:
+    """A matrix product; None where its factors or its result are not there."""
+    first = 1 if call.operator in _ADDED_TO else 0
+    tensors = call.tensors
+    made = call.outputs[:1] or (tensors[:1] if call.operator.endswith("_") else ())
+    if len(tensors) < first + 2 or not made or not tensors[first].shape:
         return None
-    return value * number if len(value) == 1 else value if len(value) == number else None
+    left = tensors[first]
+    return Counts(
+        PRODUCT,
+        flops=2.0 * made[0].elements * left.shape[-1],
+        bytes=read(tensors) + written(made),
+        arithmetic=_arithmetic(left),
+    )
 
 
-# -- attention -------------------------------------------------------------------------------------
-# Fused attention: two products in each of a head's passes.
-
-
-BACKWARD_PRODUCTS = 2.5
-"""The backward computes five products where the forward computes two."""
-
+_BACKWARD_PRODUCTS = 2.5
+"""The backward of attention computes five products where the forward computes two."""
 _CAUSAL = {
     "scaled_dot_product_attention": 5,
     "_scaled_dot_product_flash_attention": 4,
@@ -208,144 +270,138 @@ _CAUSAL = {
 """Where each operator is told that it is causal (native_functions.yaml; true, or a mask's number)."""
 
 
-def attention(call: Call) -> Counts | None:
-    """One call; None for sequences of several lengths in one tensor, whose lengths no shape has."""
+def _attention(call: Call) -> Counts | None:
+    """Fused attention: two products in each of a head's passes. None for sequences of several
+    lengths in one tensor, whose lengths no shape has.
+    """
     backward = "backward" in call.operator
     four = [tensor for tensor in call.tensors if len(tensor.shape) == 4]
     if len(four) < (4 if backward else 3):
         return None
     query, key, value = four[1:4] if backward else four[:3]
-    batch, heads, length, keys = _sizes(call.operator, query, key)
-    flops = 2.0 * batch * heads * length * keys * (query.shape[-1] + value.shape[-1])
-    if call.value(_CAUSAL.get(call.operator, -1)) in {True, 2} and length == keys:
+    # Heads come before the sequence in the operators of scaled_dot_product_attention, and after it
+    # in the kernels' own.
+    heads, length = (1, 2) if "dot_product" in call.operator or "cudnn" in call.operator else (2, 1)
+    queries, keys = query.shape[length], key.shape[length]
+    rows = query.shape[0] * query.shape[heads] * queries
+    flops = 2.0 * rows * keys * (query.shape[-1] + value.shape[-1])
+    if call.value(_CAUSAL.get(call.operator, -1)) in {True, 2} and queries == keys:
         flops /= 2
-    size = read(four)
-    if backward:
-        size += written((query, key, value))
-    else:
-        size += batch * heads * length * value.shape[-1] * query.item_bytes
+    made = written((query, key, value)) if backward else rows * value.shape[-1] * query.item_bytes
     return Counts(
-        kinds.ATTENTION_BACKWARD if backward else kinds.ATTENTION,
-        flops=flops * (BACKWARD_PRODUCTS if backward else 1.0),
-        bytes=size,
-        kernels=3 if backward else 1,
-        arithmetic=arithmetic_of(query),
+        ATTENTION,
+        flops=flops * (_BACKWARD_PRODUCTS if backward else 1.0),
+        bytes=read(four) + made,
+        arithmetic=_arithmetic(query),
     )
 
 
-def _sizes(operator: str, query: Tensor, key: Tensor) -> tuple[int, int, int, int]:
-    """Batch, heads, queries and keys: heads come before the sequence in the operators of
-    ``scaled_dot_product_attention``, after it in the kernels' own.
+_TRANSPOSED, _TRANSPOSED_BACKWARD, _MASK = 6, 7, 10
+"""Where ``convolution`` and its backward are told that they are transposed, and the backward which
+gradients are wanted (native_functions.yaml).
+"""
+
+
+def _convolution(call: Call) -> Counts | None:
+    """A convolution, or those gradients of its input and weight that are wanted: as many products
+    of the same FLOPs.
     """
-    if "dot_product" in operator or "cudnn" in operator:
-        return query.shape[0], query.shape[1], query.shape[2], key.shape[2]
-    return query.shape[0], query.shape[2], query.shape[1], key.shape[1]
-
-
-# -- products --------------------------------------------------------------------------------------
-# Matrix products: batch, rows, columns and depth of a call.
-
-
-_SECOND = frozenset(
-    {"addmm", "addmm_", "_addmm_activation", "baddbmm", "baddbmm_", "addmv", "addmv_"}
-)
-"""Operators whose factors are their second and third argument: the first is added."""
-
-
-def product(call: Call) -> Counts | None:
-    """A matrix product; None where its factors are not there or do not fit."""
-    first = 1 if call.operator in _SECOND else 0
-    factors = call.inputs[first : first + 2]
-    if len(factors) < 2:
+    tensors = [tensor for tensor in call.tensors if len(tensor.shape) >= 3]
+    backward = "backward" in call.operator
+    made = tensors[:1] if backward else call.outputs[:1]
+    image, weight = (*(tensors[1:3] if backward else tensors[:2]), None, None)[:2]
+    if image is None or weight is None or not made:
         return None
-    left, right = factors
-    if not isinstance(left, Tensor) or not isinstance(right, Tensor):
-        return None
-    sizes = _linear(left, right) if call.operator == "linear" else _matmul(left, right)
-    if sizes is None:
-        return None
-    batch, rows, columns, depth = sizes
-    item = call.outputs[0].item_bytes if call.outputs else left.item_bytes
-    added = read(each for each in call.tensors if each is not left and each is not right)
-    size = read((left, right)) + batch * rows * columns * item
-    if call.operator in _SECOND or call.operator == "linear":
-        size += min(added, batch * rows * columns * item)
+    place = _TRANSPOSED_BACKWARD if backward else _TRANSPOSED
+    turned = "transpose" in call.operator or call.value(place) is True
+    wide = image if turned else made[0]
+    mask = call.value(_MASK) if backward else None
+    products = max(sum(map(bool, mask[:2])), 1) if isinstance(mask, list) else 1 + backward
+    depthwise = weight.shape[1] == 1 and image.shape[1] > 1
     return Counts(
-        kinds.MATMUL,
-        flops=2.0 * batch * rows * columns * depth,
-        bytes=size,
-        arithmetic=arithmetic_of(left),
-        product=sizes,
+        CONV,
+        flops=2.0 * wide.elements * math.prod(weight.shape[1:]) * products,
+        bytes=read((image, weight)) * products + written(made),
+        kernels=products,
+        arithmetic=VECTOR if depthwise else _arithmetic(image),
     )
 
 
-def _linear(left: Tensor, right: Tensor) -> tuple[int, int, int, int] | None:
-    if not left.shape or not right.shape or left.shape[-1] != right.shape[-1]:
-        return None
-    columns = right.shape[0] if len(right.shape) > 1 else 1
-    return 1, math.prod(left.shape[:-1]), columns, left.shape[-1]
-
-
-def _matmul(left: Tensor, right: Tensor) -> tuple[int, int, int, int] | None:
-    if not left.shape or not right.shape:
-        return None
-    depth = right.shape[-2] if len(right.shape) > 1 else right.shape[0]
-    if left.shape[-1] != depth:
-        return None
-    rows = left.shape[-2] if len(left.shape) > 1 else 1
-    columns = right.shape[-1] if len(right.shape) > 1 else 1
-    ahead = left.shape[:-2]
-    if len(right.shape) <= 2:  # torch folds the batch into the rows
-        return 1, math.prod(ahead) * rows, columns, depth
-    batch = max(math.prod(ahead), math.prod(right.shape[:-2]))
-    return batch, rows, columns, depth
-
-
-# -- counts ----------------------------------------------------------------------------------------
-
-
-_BY_KIND: dict[str, Callable[[Call], Counts | None]] = {
-    kinds.MATMUL: product,
-    kinds.CONV: convolution,
-    kinds.CONV_BACKWARD: convolution_backward,
-    kinds.ATTENTION: attention,
-    kinds.ATTENTION_BACKWARD: attention,
-    kinds.NORM: elementwise.norm,
-    kinds.NORM_BACKWARD: elementwise.norm,
-    kinds.BATCH_NORM: elementwise.batch_norm,
-    kinds.BATCH_NORM_BACKWARD: elementwise.batch_norm,
-    kinds.SOFTMAX: elementwise.softmax,
-    kinds.REDUCTION: elementwise.reduction,
-    kinds.POINTWISE: elementwise.pointwise,
-    kinds.COPY: elementwise.copy,
-    kinds.FOREACH: elementwise.foreach,
-    kinds.POOLING: elementwise.pooling,
-    kinds.LOOKUP: elementwise.lookup,
-    kinds.CAT: elementwise.cat,
-    kinds.IRREGULAR: elementwise.irregular,
+_COUNTED: dict[str, Callable[[Call], Counts | None]] = {
+    PRODUCT: _product,
+    ATTENTION: _attention,
+    CONV: _convolution,
 }
-_CONVOLUTIONS = frozenset({kinds.CONV, kinds.CONV_BACKWARD, kinds.CONV_UNKNOWN})
-_PRODUCTS = frozenset({kinds.MATMUL})
 
 
-def count(call: Call, *, tf32_matmul: bool = False, tf32_conv: bool = True) -> Counts | None:
-    """What a call costs; None where its shapes do not tell.
-
-    ``tf32_matmul`` and ``tf32_conv`` are ``torch.backends.cuda.matmul.allow_tf32`` and
-    ``torch.backends.cudnn.allow_tf32``, with torch's defaults.
+_WRITES_ONLY = frozenset(
     """
-    kind = kinds.kind_of(call.name)
-    if kind in {kinds.NOTHING, kinds.COLLECTIVE, kinds.CUSTOM}:
-        return Counts(kind, kernels=0)
-    tensors = call.everything + call.outputs
-    if tensors and all(tensor.on_host for tensor in tensors):
-        return Counts(kinds.NOTHING, kernels=0)
-    counted = _BY_KIND[kind](call)
-    if counted is None or call.arithmetic is not None:
-        return counted and replace(counted, arithmetic=call.arithmetic or FP32)
-    kind = counted.kind
-    if counted.arithmetic == FP32 and (
-        (tf32_conv and kind in _CONVOLUTIONS) or (tf32_matmul and kind in _PRODUCTS)
-    ):
-        return replace(counted, arithmetic=TF32)
-    return counted
+    fill_ zero_ copy_ random_ normal_ uniform_ bernoulli_ exponential_ _foreach_zero_ _foreach_copy_
+    """.split()
+)
+"""Operators that do not read what they write."""
+_LOOKUPS = frozenset({"embedding", "index_select", "gather", "index", "take", "take_along_dim"})
+"""Operators that read as much of their first argument as they write, and an index."""
+
+
+def _memory(call: Call) -> Counts:
+    """All inputs read, the outputs written."""
+    tensors = call.everything
+    made = call.outputs or tensors[:1]
+    if call.operator in _LOOKUPS:
+        index = (each for each in tensors[1:] if each.dtype in {"int64", "int32", "bool"})
+        return Counts(MEMORY, bytes=2 * written(made) + read(index))
+    given = tensors[1:] if call.operator in _WRITES_ONLY else tensors
+    return Counts(MEMORY, bytes=read(given) * _passes(call) + written(made))
+
+
+_ROW_IN_REGISTERS = 1024
+"""Elements of a row that a softmax keeps in registers (PersistentSoftmax.cuh)."""
+_VECTOR_BYTES = 16
+"""Rows that do not end at these are read without vector loads, and not kept in shared memory."""
+
+
+def _passes(call: Call) -> int:
+    """How often inputs are read: by a softmax over long rows that are not aligned for the maximum,
+    the sum and the result.
+    """
+    if "softmax" not in call.operator or not call.tensors or not call.tensors[0].shape:
+        return 1
+    row, item = call.tensors[0].shape[-1], call.tensors[0].item_bytes
+    if row <= _ROW_IN_REGISTERS or row * item % _VECTOR_BYTES == 0:
+        return 1
+    return 2 if "backward" in call.operator else 3
+
+
+def _copies_to_or_from_host(call: Call) -> bool:
+    """A copy engine's work, which no kernel does."""
+    tensors = call.tensors
+    if call.operator not in {"copy_", "_to_copy", "to", "copy"} or not tensors:
+        return False
+    source = tensors[1] if call.operator == "copy_" and len(tensors) > 1 else tensors[0]
+    target = (*call.outputs, *tensors)[0]
+    return target.on_host != source.on_host
+
+
+_LAUNCH_TENSORS, _LAUNCH_CHUNKS, _CHUNK_ELEMENTS = 48, 320, 65_536
+"""What one launch of MultiTensorApply.cuh takes: tensors (of three lists; 110 of one, 30 of five),
+and chunks."""
+
+
+def _lists(call: Call) -> Counts:
+    """One operator over lists of tensors in place (``_foreach_add_``); a fused optimizer writes all
+    of its lists but the second, the gradients.
+    """
+    lists: Sequence[tuple[Tensor, ...]] = [each for each in call.lists if each]
+    if not lists or lists[0][0].on_host:
+        return Counts(NOTHING, kernels=0)
+    given = lists[1:] if call.operator in _WRITES_ONLY else lists
+    fused = call.operator.startswith("_fused_")
+    results = [lists[0], *lists[2:]] if fused else lists[:1]
+    chunks = sum(math.ceil(tensor.elements / _CHUNK_ELEMENTS) for tensor in lists[0])
+    launches = max(len(lists[0]) / _LAUNCH_TENSORS, chunks / _LAUNCH_CHUNKS)
+    return Counts(
+        MEMORY,
+        bytes=sum(map(read, given)) + sum(map(written, results)),
+        kernels=max(1, math.ceil(launches)),
+    )

@@ -1,8 +1,8 @@
-"""What makers' data sheets say of a GPU: peak FLOP/s by arithmetic, bandwidth, L2, processors.
+"""What makers' data sheets say of a GPU: peak FLOP/s by arithmetic, bandwidth, L2.
 
-Models that the null device plays have their processors, L2 and clocks there
-(``auditor/model/gpus.py``); peaks stand only here. Peaks are dense (without sparsity), at the
-boost clock, 16-bit with 32-bit sums.
+Models that the null device plays have their L2 and bandwidth there (``auditor/model/gpus.py``);
+peaks stand only here. Peaks are dense (without sparsity), at the boost clock, 16-bit with 32-bit
+sums.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ import re
 from dataclasses import dataclass
 
 from auditor.errors import AuditProblem
-from auditor.extensions.forecast.counted import FP8, FP32, FP64, HALF, TF32, VECTOR
+from auditor.extensions.forecast.counts import FP8, FP32, FP64, TF32, VECTOR
 from auditor.model.gpus import GPUS
-
-_TERA, _GIGA, _MIB = 1e12, 1e9, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -22,13 +20,9 @@ class DataSheet:
     """One model of GPU."""
 
     key: str
-    vendor: str
-    """``nvidia`` or ``amd``."""
     names: tuple[str, ...]
     """Parts of the name that the driver gives, in capitals and with spaces for hyphens; the
     longest that fits decides."""
-    processors: int
-    """Streaming multiprocessors, or compute units."""
     l2_bytes: int
     """AMD's Infinity Cache counts as L2 where there is one."""
     bandwidth: float
@@ -42,126 +36,79 @@ class DataSheet:
     source: str
 
     @property
-    def generation(self) -> str:
-        """``hopper`` for Hopper and what came after it, else the vendor: from Hopper on, products
-        are fed by a copy engine (TMA) that takes rows aligned to 16 bytes only.
-        """
-        return "hopper" if self.key in _WITH_TMA else self.vendor
+    def amd(self) -> bool:
+        """Whether it is AMD's; all others are NVIDIA's."""
+        return self.key.startswith("MI")
 
     def peak(self, arithmetic: str) -> float:
         """FLOP/s in an arithmetic. 8-bit counts as twice 16-bit from Ada, Hopper and CDNA3 on."""
-        if arithmetic == FP8:
-            return self.half * (2 if self.key in _WITH_FP8 else 1)
-        by_name = {
-            HALF: self.half,
-            TF32: self.tf32,
-            FP32: self.fp32,
-            VECTOR: self.fp32,
-            FP64: self.fp64,
-        }
+        eight = self.half * (2 if self.key in _WITH_FP8 else 1)
+        by_name = {TF32: self.tf32, FP32: self.fp32, VECTOR: self.fp32, FP64: self.fp64, FP8: eight}
         return by_name.get(arithmetic, self.half)
-
-    def roofline_us(self, flops: float, size: float, arithmetic: str) -> float:
-        """The least time that the sheet allows, in us. Bytes that fit into the L2 may be there
-        already, so they cost nothing here.
-        """
-        moved = size / self.bandwidth if size > self.l2_bytes else 0.0
-        return max(flops / self.peak(arithmetic), moved) * 1e6
 
 
 _WITH_FP8 = frozenset({"H100", "H100-PCIe", "H200", "B200", "L40S", "L4", "RTX4090", "MI300X"})
-
-_WITH_TMA = frozenset({"H100", "H100-PCIe", "H200", "B200"})
-GENERATIONS = ("nvidia", "hopper", "amd")
-"""Values of :attr:`DataSheet.generation`."""
+_PLAYED = {gpu.key: (gpu.l2_bytes, float(gpu.bandwidth_bytes)) for gpu in GPUS}
 
 
-def _played(
-    key: str, names: tuple[str, ...], peaks: tuple[float, float, float, float], source: str
-) -> DataSheet:
-    """A model that the null device knows; peaks in TFLOP/s: 16-bit, TF32, fp32, fp64."""
-    gpu = next(gpu for gpu in GPUS if gpu.key == key)
-    half, tf32, fp32, fp64 = (each * _TERA for each in peaks)
-    return DataSheet(
-        key, "nvidia", names, gpu.processors, gpu.l2_bytes, float(gpu.bandwidth_bytes),
-        half, tf32, fp32, fp64, source,
-    )  # fmt: skip
-
-
-def _other(
+def _sheet(
     key: str,
-    names: tuple[str, ...],
-    shape: tuple[int, float, float],
+    names: str,
     peaks: tuple[float, float, float, float],
     source: str,
+    memory: tuple[float, float] | None = None,
 ) -> DataSheet:
-    """Any other model; ``shape`` is processors, L2 in MiB, bandwidth in GB/s."""
-    processors, l2_mib, bandwidth = shape
-    half, tf32, fp32, fp64 = (each * _TERA for each in peaks)
-    vendor = "amd" if key.startswith("MI") else "nvidia"
-    return DataSheet(
-        key, vendor, names, processors, int(l2_mib * _MIB), bandwidth * _GIGA,
-        half, tf32, fp32, fp64, source,
-    )  # fmt: skip
+    """``names`` are parted by commas; ``peaks`` in TFLOP/s: 16-bit, TF32, fp32, fp64; ``memory`` is
+    L2 in MiB and bandwidth in GB/s of a model that the null device does not know.
+    """
+    l2, bandwidth = _PLAYED[key] if memory is None else (int(memory[0] * 2**20), memory[1] * 1e9)
+    half, tf32, fp32, fp64 = (each * 1e12 for each in peaks)
+    return DataSheet(key, tuple(names.split(", ")), l2, bandwidth, half, tf32, fp32, fp64, source)
 
 
 SHEETS = (
-    _played("H100", ("H100",), (989.4, 494.7, 66.9, 66.9), "NVIDIA H100 data sheet (SXM)"),
-    _other(
+    _sheet("H100", "H100", (989.4, 494.7, 66.9, 66.9), "NVIDIA H100 data sheet (SXM)"),
+    _sheet(
         "H100-PCIe",
-        ("H100 PCIE",),
-        (114, 50, 2039),
+        "H100 PCIE",
         (756, 378, 51.2, 51.2),
         "NVIDIA H100 data sheet (PCIe)",
+        (50, 2039),
     ),
-    _played("H200", ("H200",), (989.4, 494.7, 66.9, 66.9), "NVIDIA H200 data sheet (SXM)"),
-    _played("B200", ("B200",), (2250, 1100, 75, 37), "NVIDIA DGX B200 data sheet, an eighth of it"),
-    _played(
+    _sheet("H200", "H200", (989.4, 494.7, 66.9, 66.9), "NVIDIA H200 data sheet (SXM)"),
+    _sheet("B200", "B200", (2250, 1100, 75, 37), "NVIDIA DGX B200 data sheet, an eighth of it"),
+    _sheet(
         "A100-80GB",
-        ("A100 SXM4 80GB", "A100 80GB", "A100 SXM 80GB", "A100 PCIE 80GB"),
+        "A100 SXM4 80GB, A100 80GB, A100 SXM 80GB, A100 PCIE 80GB",
         (312, 156, 19.5, 19.5),
         "NVIDIA A100 data sheet (80 GB SXM)",
     ),
-    _played(
+    _sheet(
         "A100-40GB",
-        ("A100 SXM4 40GB", "A100 PCIE 40GB", "A100 PG509", "A100"),
+        "A100 SXM4 40GB, A100 PCIE 40GB, A100 PG509, A100",
         (312, 156, 19.5, 19.5),
         "NVIDIA A100 data sheet (40 GB)",
     ),
-    _other("L40S", ("L40S",), (142, 96, 864), (362.05, 183, 91.6, 1.43), "NVIDIA L40S data sheet"),
-    _played("L4", ("L4",), (121, 60, 30.3, 0.49), "NVIDIA L4 data sheet, dense"),
-    _played("A10", ("A10", "A10G"), (125, 62.5, 31.2, 0.98), "NVIDIA A10 data sheet"),
-    _played("RTX4090", ("RTX 4090",), (165.2, 82.6, 82.6, 1.29), "NVIDIA Ada architecture paper"),
-    _played("V100", ("V100",), (125, 15.7, 15.7, 7.8), "NVIDIA V100 data sheet (SXM2)"),
-    _played("T4", ("T4",), (65, 8.1, 8.1, 0.25), "NVIDIA T4 data sheet"),
-    _played(
-        "RTX3090Ti", ("RTX 3090 TI",), (80, 40, 40, 0.63), "NVIDIA GA102 paper, scaled by clock"
-    ),
-    _other("RTX3090", ("RTX 3090",), (82, 6, 936), (71, 35.6, 35.6, 0.56), "NVIDIA GA102 paper"),
-    _other("RTX3080", ("RTX 3080",), (68, 5, 760), (59.5, 29.8, 29.8, 0.47), "NVIDIA GA102 paper"),
-    _other(
-        "RTX2080Ti",
-        ("RTX 2080 TI",),
-        (68, 5.5, 616),
-        (53.8, 13.4, 13.4, 0.42),
-        "NVIDIA Turing paper",
-    ),
-    _other("A40", ("A40",), (84, 6, 696), (149.7, 74.8, 37.4, 0.58), "NVIDIA A40 data sheet"),
-    _other("P100", ("P100",), (56, 4, 732), (18.7, 9.3, 9.3, 4.7), "NVIDIA P100 data sheet (PCIe)"),
-    _other("GP100", ("GP100",), (56, 4, 717), (20.7, 10.3, 10.3, 5.2), "Quadro GP100 data sheet"),
-    _other("P4", ("TESLA P4",), (20, 2, 192), (5.5, 5.5, 5.5, 0.17), "NVIDIA P4 data sheet"),
-    _other(
+    _sheet("L40S", "L40S", (362.05, 183, 91.6, 1.43), "NVIDIA L40S data sheet", (96, 864)),
+    _sheet("L4", "L4", (121, 60, 30.3, 0.49), "NVIDIA L4 data sheet, dense"),
+    _sheet("A10", "A10, A10G", (125, 62.5, 31.2, 0.98), "NVIDIA A10 data sheet"),
+    _sheet("RTX4090", "RTX 4090", (165.2, 82.6, 82.6, 1.29), "NVIDIA Ada architecture paper"),
+    _sheet("V100", "V100", (125, 15.7, 15.7, 7.8), "NVIDIA V100 data sheet (SXM2)"),
+    _sheet("T4", "T4", (65, 8.1, 8.1, 0.25), "NVIDIA T4 data sheet"),
+    _sheet("RTX3090Ti", "RTX 3090 TI", (80, 40, 40, 0.63), "NVIDIA GA102 paper, scaled by clock"),
+    _sheet("RTX3090", "RTX 3090", (71, 35.6, 35.6, 0.56), "NVIDIA GA102 paper", (6, 936)),
+    _sheet("RTX3080", "RTX 3080", (59.5, 29.8, 29.8, 0.47), "NVIDIA GA102 paper", (5, 760)),
+    _sheet("RTX2080Ti", "RTX 2080 TI", (53.8, 13.4, 13.4, 0.42), "NVIDIA Turing paper", (5.5, 616)),
+    _sheet("A40", "A40", (149.7, 74.8, 37.4, 0.58), "NVIDIA A40 data sheet", (6, 696)),
+    _sheet(
         "MI300X",
-        ("MI300X", "MI300"),
-        (304, 256, 5300),
+        "MI300X, MI300",
         (1307.4, 653.7, 163.4, 163.4),
         "AMD Instinct MI300X data sheet",
+        (256, 5300),
     ),
-    _other(
-        "MI250", ("MI250",), (104, 8, 1638), (181, 45.3, 45.3, 45.3), "AMD MI250 sheet, one die"
-    ),
-    _other("MI210", ("MI210",), (104, 8, 1638), (181, 45.3, 45.3, 45.3), "AMD MI210 data sheet"),
-    _other("MI100", ("MI100",), (120, 8, 1229), (184.6, 46.1, 46.1, 11.5), "AMD MI100 data sheet"),
+    _sheet("MI250", "MI250", (181, 45.3, 45.3, 45.3), "AMD MI250 sheet, one die", (8, 1638)),
+    _sheet("MI210", "MI210", (181, 45.3, 45.3, 45.3), "AMD MI210 data sheet", (8, 1638)),
 )
 
 

@@ -16,8 +16,10 @@ from typing import Any
 from auditor.errors import fault
 from auditor.evidence.recorded.operators import OrderedOperators, RanOperators
 from auditor.evidence.table import Evidence
-from auditor.extensions.forecast.rehearsed import call_of, rehearsal_of
-from auditor.model.forecasts import CATEGORY, MARK, Forecast, GpuForecast
+from auditor.extensions.forecast.data_sheets import sheet_of
+from auditor.extensions.forecast.model import LOWER, UPPER, call_us
+from auditor.extensions.forecast.step import rehearsal_of, step_of
+from auditor.model.forecasts import CATEGORY, MARK, Forecast
 from auditor.rule import NotLooked
 
 PROCESS, LINES, GPU = 1, 0, 1
@@ -44,43 +46,36 @@ def trace(evidence: Evidence, forecast: Forecast | None, faults: list[str]) -> b
     if rehearsed is None or chosen is None or chosen.low_us is None:
         return None
     try:
-        step, spread = _step(rehearsed, chosen)
+        step = _step(rehearsed, chosen.gpu)
     except NotLooked:
         return None
     except Exception as error:
         faults.append(f"the forecast cannot be written as a trace: {fault(error)}")
         return None
-    text = json.dumps(_document(step, chosen, spread), separators=(",", ":"))
+    text = json.dumps(_document(step, chosen.gpu), separators=(",", ":"))
     return gzip.compress(text.encode("ascii"), compresslevel=6, mtime=0)
 
 
-def _step(rehearsed: Evidence, chosen: GpuForecast) -> tuple[list[_Slice], tuple[float, float]]:
-    """The step of median length, and the ends of the interval as factors of what is predicted."""
-    from auditor.extensions.forecast.forecasting import kernel_us
-
-    order, ran = rehearsed.get(OrderedOperators), rehearsed.get(RanOperators)
-    numbers = list(order.described)
-    calls = [call_of(order.described[number], 1) for number in numbers]
-    predicted = kernel_us(
-        calls, chosen.gpu, tf32_matmul=ran.tf32_matmul, tf32_conv=ran.tf32_conv
-    ).tolist()
-    us = dict(zip(numbers, predicted, strict=True))
+def _step(rehearsed: Evidence, gpu: str) -> list[_Slice]:
+    """The operators of the step of median length."""
+    order, sheet = rehearsed.get(OrderedOperators), sheet_of(gpu)
+    described = order.described
+    counted = step_of(rehearsed.get(RanOperators), ((row, 1) for row in described.values()), 1)
+    us = dict(zip(described, (call_us(each.counts, sheet) for each in counted), strict=True))
     lengths = [sum(us.get(number, 0.0) for number, _ in step) for step in order.steps]
-    mean = sum(lengths) / len(lengths)
-    if not order.whole or mean <= 0 or chosen.low_us is None or chosen.high_us is None:
+    if not order.whole or not any(lengths):
         raise NotLooked("the order of a step's operators is not whole")
     middle = sorted(range(len(lengths)), key=lengths.__getitem__)[len(lengths) // 2]
-    slices = [
+    return [
         _Slice(
-            order.described[number].name,
+            described[number].name,
             NO_LINE if site is None else f"{site.file}:{site.line}",
             us[number],
-            _sizes(order.described[number]),
+            _sizes(described[number]),
         )
         for number, site in order.steps[middle]
         if us.get(number, 0.0) > 0
     ]
-    return slices, (chosen.low_us / mean, chosen.high_us / mean)
 
 
 def _sizes(row: Any) -> str:
@@ -89,18 +84,16 @@ def _sizes(row: Any) -> str:
     return " ".join(str(list(shape)) for shape in shapes if shape is not None)
 
 
-def _document(
-    step: Sequence[_Slice], chosen: GpuForecast, spread: tuple[float, float]
-) -> dict[str, Any]:
+def _document(step: Sequence[_Slice], gpu: str) -> dict[str, Any]:
     return {
-        MARK: chosen.gpu,
+        MARK: gpu,
         "forecast": (
-            f"Not measured: lengths are forecast for {chosen.gpu} from the operators' shapes. "
+            f"Not measured: lengths are forecast for {gpu} from the operators' shapes. "
             "The host's times are not known and not shown; the step takes longer than this."
         ),
         "schemaVersion": 1,
         "displayTimeUnit": "ms",
-        "traceEvents": [*_names(chosen.gpu), *_events(step, chosen.gpu, spread)],
+        "traceEvents": [*_names(gpu), *_events(step, gpu)],
     }
 
 
@@ -124,11 +117,9 @@ def _names(gpu: str) -> Iterator[dict[str, Any]]:
         }
 
 
-def _events(
-    step: Sequence[_Slice], gpu: str, spread: tuple[float, float]
-) -> Iterator[dict[str, Any]]:
+def _events(step: Sequence[_Slice], gpu: str) -> Iterator[dict[str, Any]]:
     def event(thread: int, name: str, at: float, us: float, **more: Any) -> dict[str, Any]:
-        interval = {"low_us": round(us * spread[0], 3), "high_us": round(us * spread[1], 3)}
+        interval = {"low_us": round(us * LOWER**2, 3), "high_us": round(us * UPPER**2, 3)}
         return {
             "ph": "X",
             "cat": CATEGORY,

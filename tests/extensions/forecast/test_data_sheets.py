@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from auditor.errors import AuditProblem
-from auditor.extensions.forecast.data_sheets import GENERATIONS, SHEETS, sheet_of
+from auditor.extensions.forecast.data_sheets import SHEETS, sheet_of
 from auditor.model.gpus import GPUS
 
 
@@ -31,8 +31,6 @@ from auditor.model.gpus import GPUS
         ("NVIDIA GeForce RTX 3090 Ti", "RTX3090Ti"),
         ("Tesla V100-SXM2-32GB", "V100"),
         ("Tesla V100-DGXS-32GB", "V100"),
-        ("Quadro GP100", "GP100"),
-        ("Tesla P100-PCIE-16GB", "P100"),
         ("AMD Instinct MI300X VF", "MI300X"),
     ],
 )
@@ -40,7 +38,7 @@ def test_sheets_by_name(name, key) -> None:
     assert sheet_of(name).key == key
 
 
-@pytest.mark.parametrize("name", ["NVIDIA L40", "NVIDIA T400", "Tesla P40", "A1000", "", "TPU v4"])
+@pytest.mark.parametrize("name", ["NVIDIA L40", "NVIDIA T400", "Tesla P100", "A1000", "", "TPU v4"])
 def test_names_that_only_begin_alike_are_not_known(name) -> None:
     with pytest.raises(AuditProblem):
         sheet_of(name)
@@ -58,7 +56,7 @@ def test_what_the_null_device_knows_stands_there_alone(gpu) -> None:
         pytest.skip("no data sheet of it gives its peaks")
     sheet = sheet_of(gpu.name)
     assert sheet.key == gpu.key
-    assert (sheet.processors, sheet.l2_bytes) == (gpu.processors, gpu.l2_bytes)
+    assert sheet.l2_bytes == gpu.l2_bytes
     assert sheet.bandwidth == gpu.bandwidth_bytes
 
 
@@ -67,8 +65,7 @@ def test_peaks_are_in_order_and_have_a_source(sheet) -> None:
     assert sheet.half >= sheet.tf32 >= sheet.fp32 >= sheet.fp64 > 0
     assert 1e11 < sheet.bandwidth < 1e13
     assert sheet.source
-    assert sheet.generation in GENERATIONS
-    assert sheet.vendor == ("amd" if sheet.key.startswith("MI") else "nvidia")
+    assert sheet.amd == sheet.source.startswith("AMD")
 
 
 def test_peaks_by_arithmetic() -> None:
@@ -78,11 +75,3 @@ def test_peaks_by_arithmetic() -> None:
     assert t4.peak("8-bit") == t4.peak("16-bit")
     assert t4.peak("tf32") == t4.peak("fp32") == t4.peak("vector")
     assert h100.peak("fp64") == pytest.approx(66.9e12)
-
-
-def test_bytes_that_fit_into_the_l2_may_cost_nothing() -> None:
-    sheet = sheet_of("A100")
-    assert sheet.roofline_us(0, sheet.l2_bytes, "fp32") == 0
-    more = sheet.l2_bytes + 1
-    assert sheet.roofline_us(0, more, "fp32") == pytest.approx(more / sheet.bandwidth * 1e6)
-    assert sheet.roofline_us(312e12, more, "16-bit") == pytest.approx(1e6)

@@ -148,6 +148,7 @@ def sorted_classes(loader: Any) -> int | None:
 
 def _labels(dataset: Any) -> torch.Tensor | None:
     indices = None
+    held: Any
     if type(dataset) is Subset:
         dataset, indices = dataset.dataset, dataset.indices
     if type(dataset) is TensorDataset:

@@ -9,19 +9,32 @@ GPU take turns takes the sum of both, and one without waits at least the longer 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from auditor import amounts
+from auditor.evidence.recorded.operators import OrderedOperators, RanOperators
 from auditor.evidence.recorded.thrown_work import ThrownWork
 from auditor.evidence.table import Evidence
-from auditor.extensions.forecast.rehearsed import rehearsal_of
-from auditor.extensions.forecast.step_lines import LEAST_COVERED, LOOPED, WASTED, Busy, Lines
+from auditor.extensions.forecast.model import part_us
+from auditor.extensions.forecast.step import forecast as forecast_of
+from auditor.extensions.forecast.step import rehearsal_of, step_of
 from auditor.judging.null_beside import WAITS
 from auditor.model import Finding, Site
 from auditor.model.forecasts import Forecast
 from auditor.recordings.schema import CopyRow, DeviceUseRow
 from auditor.rule import NotLooked
+
+WASTED: Mapping[str, tuple[str, ...]] = {
+    "WASTE001": ("gradient", "detach"),
+    "WASTE002": ("result",),
+    "WASTE004": ("constant",),
+    "WASTE005": ("repeat", "again"),
+}
+"""Rules about operators that nobody needs, and the kinds of :class:`ThrownWork` that they tell of."""
+LOOPED = "OPT001"
+"""The rule about an optimizer's operators that run one parameter after the other."""
 
 LEFT_OUT = frozenset({"SYNC010", "SYNC011"})
 """Rules whose fix leaves a blocking copy to the device out."""
@@ -45,26 +58,96 @@ LEAST_SHARE = 0.001
 may cost any multiple of it."""
 
 PACE = "what it costs needs the host's pace on a machine with a GPU"
-_Line = tuple[str, int]
+Line = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class _Busy:
+    """What the operators of some lines keep the GPU busy with in each step."""
+
+    operators: float
+    low_us: float
+    high_us: float
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """A rehearsed step by line, on the GPU that was chosen."""
+
+    order: OrderedOperators
+    ran: RanOperators
+    thrown: ThrownWork | None
+    gpu: str
+    most_us: float
+    """What the whole step keeps the GPU busy with at most: no part of it does so for longer."""
+
+    @classmethod
+    def of(cls, rehearsed: Evidence, forecast: Forecast | None) -> _Lines | None:
+        """None where nothing is forecast, or the order was not recorded."""
+        chosen = forecast.gpus[0] if forecast is not None and forecast.gpus else None
+        if chosen is None or chosen.low_us is None or chosen.high_us is None:
+            return None
+        try:
+            order, ran = rehearsed.get(OrderedOperators), rehearsed.get(RanOperators)
+        except NotLooked:
+            return None
+        try:
+            thrown: ThrownWork | None = rehearsed.get(ThrownWork)
+        except NotLooked:
+            thrown = None
+        return cls(order, ran, thrown, chosen.gpu, chosen.high_us) if order.whole else None
+
+    def needless(self, finding: Finding) -> float:
+        """Operators per step that the finding is about."""
+        kinds = WASTED.get(finding.code, ())
+        at = _line(finding.site)
+        found = () if self.thrown is None else self.thrown.of(*kinds)
+        return sum(each.operators for each in found if _line(each.site) == at)
+
+    def busy(self, sites: Iterable[Site]) -> _Busy | None:
+        """None where none of the lines ran an operator on the GPU that is known."""
+        lines, steps = set(map(_line, sites)), self.order.steps
+        counts = Counter(
+            number
+            for step in steps
+            for number, site in step
+            if _line(site) in lines and number in self.order.described
+        )
+        calls = ((self.order.described[number], n) for number, n in counts.items())
+        between = part_us(step_of(self.ran, calls, len(steps)), self.gpu)
+        if between is None:
+            return None
+        low, high = between
+        return _Busy(counts.total() / len(steps), low, max(low, min(high, self.most_us)))
 
 
 @dataclass(frozen=True)
 class _Known:
     """Bytes and copies to the device in a step by line, and the bytes of copies nobody reads."""
 
-    copied: Mapping[_Line, tuple[float, float]] = field(default_factory=dict)
-    unread: Mapping[_Line, tuple[float, float]] = field(default_factory=dict)
-    lines: Lines | None = None
+    copied: Mapping[Line, tuple[float, float]] = field(default_factory=dict)
+    unread: Mapping[Line, tuple[float, float]] = field(default_factory=dict)
+    lines: _Lines | None = None
 
 
 def priced(
+    evidence: Evidence, findings: tuple[Finding, ...], faults: list[str]
+) -> tuple[Forecast | None, tuple[Finding, ...]]:
+    """The forecast of a rehearsed step, and its findings with what can be said of their price;
+    others as they are.
+    """
+    forecast = forecast_of(evidence, faults)
+    return forecast, prices(evidence, findings, forecast)
+
+
+def prices(
     evidence: Evidence, findings: tuple[Finding, ...], forecast: Forecast | None
 ) -> tuple[Finding, ...]:
-    """The findings of a rehearsal with what can be said of their price; others as they are."""
+    """The findings with prices by a forecast."""
     rehearsed = rehearsal_of(evidence)
     if rehearsed is None or not any(map(_open, findings)):
         return findings
-    known = _Known(_copied(rehearsed), _unread(rehearsed), Lines.of(rehearsed, forecast))
+    known = _Known(_copied(rehearsed), _unread(rehearsed), _Lines.of(rehearsed, forecast))
     return tuple(_priced(each, known, forecast) if _open(each) else each for each in findings)
 
 
@@ -77,9 +160,9 @@ def _open(finding: Finding) -> bool:
     )
 
 
-def _copied(rehearsed: Evidence) -> dict[_Line, tuple[float, float]]:
+def _copied(rehearsed: Evidence) -> dict[Line, tuple[float, float]]:
     steps = len({row.step for row in rehearsed.rows(DeviceUseRow) if row.pass_name == "loud"})
-    found: dict[_Line, tuple[float, float]] = {}
+    found: dict[Line, tuple[float, float]] = {}
     for row in rehearsed.rows(CopyRow) if steps and rehearsed.has(CopyRow.part) else ():
         if row.pass_name == "loud" and row.blocking:
             site = rehearsed.recording.site(row.at)
@@ -88,7 +171,7 @@ def _copied(rehearsed: Evidence) -> dict[_Line, tuple[float, float]]:
     return found
 
 
-def _unread(rehearsed: Evidence) -> dict[_Line, tuple[float, float]]:
+def _unread(rehearsed: Evidence) -> dict[Line, tuple[float, float]]:
     try:
         thrown = rehearsed.get(ThrownWork)
     except NotLooked:
@@ -116,7 +199,7 @@ NO_ORDER = "no GPU is forecast for this step (the forecast says why), so its ope
 NOT_THERE = "no operator of these lines runs on the GPU"
 
 
-def _wasted(finding: Finding, lines: Lines | None) -> Finding:
+def _wasted(finding: Finding, lines: _Lines | None) -> Finding:
     """What its operators keep the GPU busy with, where nobody needs any of those on its lines."""
     if lines is None:
         return replace(finding, unpriced=NO_ORDER)
@@ -131,25 +214,19 @@ def _wasted(finding: Finding, lines: Lines | None) -> Finding:
             unpriced=f"{amounts.digits(busy.operators)} operators run on its line in each step, and "
             f"{amounts.digits(needless)} are not needed: which of them is not recorded",
         )
-    if busy.covered < LEAST_COVERED:
-        return replace(
-            finding,
-            unpriced=f"only {amounts.percent(busy.covered)} of its operators' predicted time is in "
-            "classes that were fitted to measurements",
-        )
     return replace(
         finding,
         lost_us_per_step_low=busy.low_us,
         lost_us_per_step_high=busy.high_us,
         basis="forecast",
-        facts=(*finding.facts, _kept_busy(busy)),
+        facts=(*finding.facts, _kept_busy(busy, lines.gpu)),
     )
 
 
 _ROUNDED = 0.01
 
 
-def _looped(finding: Finding, lines: Lines) -> Finding:
+def _looped(finding: Finding, lines: _Lines) -> Finding:
     """What the optimizer's operators keep the GPU busy with: foreach moves the same bytes, so that
     what comes back is mostly the host's.
     """
@@ -158,19 +235,18 @@ def _looped(finding: Finding, lines: Lines) -> Finding:
     busy = lines.busy([there[at]]) if at in there else None
     if busy is None:
         return finding
-    return replace(finding, facts=(*finding.facts, _kept_busy(busy)))
+    return replace(finding, facts=(*finding.facts, _kept_busy(busy, lines.gpu)))
 
 
-def _kept_busy(busy: Busy) -> tuple[str, str]:
+def _kept_busy(busy: _Busy, gpu: str) -> tuple[str, str]:
     between = f"{amounts.duration(busy.low_us)} to {amounts.duration(busy.high_us)}"
-    covered = f"{amounts.percent(busy.covered)} of it in fitted classes"
     return (
         "its operators keep the GPU busy",
-        f"{between} per step (forecast for {busy.gpu}, {covered})",
+        f"{between} per step (forecast for {gpu})",
     )
 
 
-def _line(site: Site | None) -> _Line:
+def _line(site: Site | None) -> Line:
     return (site.file, site.line) if site is not None else ("", 0)
 
 
