@@ -308,12 +308,14 @@ class MicroBatchesWeighedAlike(GradientRule):
         )
 
 
-ATTENTION = "attention"
+ATTENTION, MEAN = "attention", "mean"
 
 
 @dataclass(frozen=True)
 class Padding:
-    """The function at the line, or :data:`ATTENTION`, and the target that only padding has."""
+    """The function at the line, or :data:`ATTENTION` or :data:`MEAN`, and the target that only padding
+    has.
+    """
 
     function: str = ""
     value: int | None = None
@@ -327,7 +329,7 @@ def _the_same(values: Iterable[int | None]) -> int | None:
 
 @dataclass(frozen=True)
 class PaddingTrained(GradientRule):
-    """Padding is trained: the loss counts it among its targets, or attention reads it."""
+    """Padding is trained: the loss counts it among its targets, or attention or a mean reads it."""
 
     code = "TRAIN004"
     severity = Severity.WARNING
@@ -342,7 +344,7 @@ class PaddingTrained(GradientRule):
     )
 
     least_attended: float = knob(
-        0.01, "Share of attention that goes to padding from which it is reported."
+        0.01, "Share of attention, or of a mean, that goes to padding from which it is reported."
     )
 
     def detect(
@@ -377,23 +379,26 @@ class PaddingTrained(GradientRule):
         if row.share < self.least_attended:
             return None
         steps, per_step = _steps(rows)
+        mean = row.function == MEAN
+        what = "what it averages" if mean else "what the text attends to"
         return Finding(
             site,
             f"no mask keeps padding out of {row.function}: in one row of the batch {row.share:.0%} of "
-            f"what the text attends to is padding, as {row.padded} of all {row.tokens} tokens are "
-            f"({row.by})",
+            f"{what} is padding, as {row.padded} of all {row.tokens} tokens are ({row.by})",
             steps=steps,
             per_step=per_step,
             seen_on=machine.device,
             facts=(
-                ("share of attention on padding", f"{row.share:.0%}"),
+                (f"share of {MEAN if mean else ATTENTION} on padding", f"{row.share:.0%}"),
                 ("share of padding", f"{row.padded / row.tokens:.0%}"),
             ),
-            hints=Padding(ATTENTION),
+            hints=Padding(MEAN if mean else ATTENTION),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
         hints = finding.hints_as(Padding)
+        if hints.function == MEAN:
+            return Remedy("Average what is no padding: (x * mask).sum(1) / mask.sum(1).")
         if hints.function == ATTENTION:
             return Remedy(
                 "Give attention a mask of the padding (attn_mask, key_padding_mask, or -inf in "

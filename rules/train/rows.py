@@ -45,14 +45,14 @@ class RepairRow(PassRow, kw_only=True):
 
 
 class AttentionRow(PassRow, kw_only=True):
-    """A call of attention in a step whose batch has padding."""
+    """A call of attention, or a mean over positions, in a step whose batch has padding."""
 
     part = "attention"
     when = "gradients"
     of_values = True
 
     at: At
-    function: Annotated[str, doc("`scaled_dot_product_attention`, `softmax`")]
+    function: Annotated[str, doc("`scaled_dot_product_attention`, `softmax`, `mean`")]
     share: Annotated[
         float,
         doc(

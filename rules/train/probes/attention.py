@@ -1,5 +1,5 @@
-"""Padding that attention reads: what positions of the text attend to, computed again with values that
-are 1 at padding and 0 elsewhere.
+"""Padding that attention and means over positions read: what positions of the text attend to, computed
+again with values that are 1 at padding and 0 elsewhere.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Attended:
-    """A call of attention: the share of the weights of real positions that is on padding, 0 to 1."""
+    """A call of attention, or of a mean: the share of the weights of real positions that is on
+    padding, 0 to 1.
+    """
 
     call: Call
     share: float
@@ -188,7 +190,37 @@ def _weighs(tape: FunctionTape, call: Call) -> bool:
     return False
 
 
+def _of_mean(tape: FunctionTape, call: Call, tokens: Tokens) -> torch.Tensor | None:
+    """``mean`` over the positions of (rows, positions, size) that come of an embedding; nothing where
+    padding was set to zero before.
+    """
+    given, dim = call.argument(0, "input"), call.argument(1, "dim")
+    axis = dim[0] if isinstance(dim, (list, tuple)) and len(dim) == 1 else dim
+    if given.dim() != 3 or given.shape[:2] != tokens.is_padding.shape or axis not in (1, -2):
+        return None
+    if not bool(given[tokens.row][tokens.pads].any()) or not _is_embedded(tape, call, tokens):
+        return None
+    return tokens.pads.float().mean().expand(1, len(tokens.pads))
+
+
+def _is_embedded(tape: FunctionTape, call: Call, tokens: Tokens) -> bool:
+    seen, waiting = {call.number}, [call]
+    while waiting:
+        each = waiting.pop()
+        if each.name == "embedding":
+            if each.argument(0, "input").shape == tokens.is_padding.shape:
+                return True
+            continue
+        for _, number in each.parents:
+            maker = None if number is None or number in seen else tape.calls.get(number)
+            if maker is not None:
+                seen.add(maker.number)
+                waiting.append(maker)
+    return False
+
+
 COMPUTED = {
+    "mean": _of_mean,
     "scaled_dot_product_attention": _of_attention,
     "multi_head_attention_forward": _of_layer,
     "softmax": _of_softmax,

@@ -392,3 +392,44 @@ def a_mask_of_answers_behind_questions_of_many_lengths():
         forward(tokens, (torch.arange(12) >= begins[:, None]).float()).backward()
 
     return step
+
+
+def _pooled(pool):
+    torch.manual_seed(0)
+    embed, mix, out = nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def step():
+        tokens = _batch()
+        x = embed(tokens)
+        F.cross_entropy(out(pool(x, mix, tokens != PAD)), torch.tensor([0, 1, 2, 0])).backward()
+
+    return step
+
+
+def a_mean_of_what_is_zero_at_padding():
+    return _pooled(lambda x, mix, keep: x.mean(dim=1))
+
+
+def a_mean_behind_a_mask():
+    return _pooled(lambda x, mix, keep: ((x + mix(x)) * keep[..., None]).mean(1))
+
+
+def a_mean_over_features():
+    def pool(x, mix, keep):
+        weights = (mix(x).mean(dim=2, keepdim=True)).masked_fill(~keep[..., None], -1e9)
+        return (weights.softmax(1) * x).sum(1)
+
+    return _pooled(pool)
+
+
+def a_mean_of_what_comes_of_no_text():
+    """Of its shape by chance."""
+    torch.manual_seed(0)
+    embed, table, out = nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 12 * 8), nn.Linear(8, 3)
+
+    def step():
+        first = embed(_batch())[:, 0]
+        x = table(torch.rand(4, 8)).view(4, 12, 8)
+        F.cross_entropy(out(x.mean(1) + first), torch.tensor([0, 1, 2, 0])).backward()
+
+    return step
