@@ -168,12 +168,17 @@ class TensorOfListOfArrays(Rule):
         0.05, "Share of the step, or of a batch's making, from which it is reported."
     )
     least_us: float = knob(100.0, "Time in a step, or for a batch, from which it is reported (us).")
+    fewest: int = knob(
+        64, "Numbers of a list below which nothing is reported: what takes time then is no copying."
+    )
 
     def detect(self, lists: Rows[ListedRow], steps: Steps, machine: Machine) -> Iterator[Finding]:
         watched = len(steps.loud)
         for each in lists:
             us, share = time_inside(each, each.n, steps)
             if not (each.n and watched) or share < self.share or us < self.least_us:
+                continue
+            if each.numbers < self.fewest * each.n:
                 continue
             in_worker = each.where == "worker"
             taken, part = amounts.duration(us), amounts.percent(share)

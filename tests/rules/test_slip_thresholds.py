@@ -163,6 +163,11 @@ def test_data010_has_a_price_in_the_step_and_is_a_note_in_a_worker():
     assert "50% of a worker's time for a batch" in finding.message
 
 
+def test_data010_says_nothing_of_a_few_numbers():
+    assert listed(0.5, 3000.0, numbers=20 * 63) == []
+    assert len(listed(0.5, 3000.0, numbers=20 * 64)) == 1
+
+
 def test_data010_says_nothing_of_no_call():
     assert listed(0.5, 3000.0, n=0) == listed(0.5, 3000.0, n=0, in_worker=True) == []
 
