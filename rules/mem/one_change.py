@@ -134,8 +134,6 @@ class LargestBatchDoesNotFit(Rule):
                 f"{amounts.size(row.capacity)}; the steps seen needed {amounts.size(usual)}",
                 steps=1,
                 per_step=1.0,
-                lost_bytes=row.peak_allocated - row.capacity,
-                basis=machine.bytes_basis,
                 seen_on=machine.device,
                 facts=(
                     ("peak of the steps seen", amounts.size(usual)),
