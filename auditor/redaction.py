@@ -302,12 +302,8 @@ def _spans(raw: bytes, suffix: str) -> Iterator[Span]:
     for match in _given(raw, suffix):
         yield *match.span("value"), "Secret Keyword"
     yield from _detected([piece for piece in _pieces(raw) if _may_hold_key(piece[1])])
-    words = (
-        (word.start(), _text(word[0]))
-        for word in _WORD.finditer(raw)
-        if _DIGIT.search(_text(word[0]))
-    )
-    yield from _detected([*words])
+    words = [(word.start(), _text(word[0])) for word in _WORD.finditer(raw)]
+    yield from _detected([(start, word) for start, word in words if _DIGIT.search(word)])
 
 
 def _may_hold_key(line: str) -> bool:

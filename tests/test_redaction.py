@@ -349,6 +349,14 @@ def test_what_a_header_or_a_login_is_given_is_masked(line: bytes, shown: bytes) 
     assert shown not in masked and len(masked) == len(line) and found
 
 
+def test_a_key_of_letters_alone_is_masked() -> None:
+    """By its length, which is that of Cloudant's passwords; a letter less is none."""
+    key = b"abcdefghijklmnopqrstuvwx"
+    assert key not in redaction.redacted(b'clou_pw = "%s"' % key)[0]
+    text = b'clou_pw = "%s"' % key[:-1]
+    assert redaction.redacted(text) == (text, ())
+
+
 def test_prose_about_bearers_is_left_alone() -> None:
     text = b"# the bearer implementation and the basic configuration_of_everything"
     assert redaction.redacted(text, ".py") == (text, ())

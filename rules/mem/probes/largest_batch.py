@@ -54,9 +54,10 @@ def largest_batch(iterator: Any) -> Largest | None:
         # Rows that are padded take the longest one's room, those that are joined their own.
         padded = max(looked, key=lambda each: len(each) * max(sizes[number] for number in each))
         joined = max(looked, key=lambda each: sum(sizes[number] for number in each))
-        batches = [collate([dataset[number] for number in each]) for each in (padded, joined)]
-    batch = max(batches, key=nbytes_of)
-    return Largest(batch, nbytes_of(batch), len(looked))
+        chosen = [padded] if joined is padded else [padded, joined]
+        batches = [collate([dataset[number] for number in each]) for each in chosen]
+    made = (Largest(batch, nbytes_of(batch), len(looked)) for batch in batches)
+    return max(made, key=lambda each: each.nbytes)
 
 
 def nbytes_of(batch: Any) -> int:

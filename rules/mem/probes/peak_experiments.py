@@ -163,7 +163,6 @@ class PeakExperimentsProbe(OptimizerProbe):
     def _give_largest(self) -> None:
         if LoaderIterator is None or self.context.resize is None:
             return
-        self._capacity = self.context.resize(None)
         self.context.resize(ENDLESS)
         self._at = None
         original, given = LoaderIterator.__next__, set[int]()
@@ -189,7 +188,7 @@ class PeakExperimentsProbe(OptimizerProbe):
     def _restore(self) -> None:
         self._patches.undo()
         if self._what == "largest" and self.context.resize is not None:
-            self.context.resize(None)
+            self._capacity = self.context.resize(None)
         while self._switched:
             group, value = self._switched.pop()
             group["foreach"] = value

@@ -204,19 +204,13 @@ def _of_mean(tape: FunctionTape, call: Call, tokens: Tokens) -> torch.Tensor | N
 
 
 def _is_embedded(tape: FunctionTape, call: Call, tokens: Tokens) -> bool:
-    seen, waiting = {call.number}, [call]
-    while waiting:
-        each = waiting.pop()
-        if each.name == "embedding":
-            if each.argument(0, "input").shape == tokens.is_padding.shape:
-                return True
-            continue
-        for _, number in each.parents:
-            maker = None if number is None or number in seen else tape.calls.get(number)
-            if maker is not None:
-                seen.add(maker.number)
-                waiting.append(maker)
-    return False
+    """It is computed from an embedding of tokens of this shape."""
+    shape = tokens.is_padding.shape
+    reached = {each.number for each in tape.embeddings if each.argument(0, "input").shape == shape}
+    for each in tape.calls.values():
+        if any(number in reached for _, number in each.parents):
+            reached.add(each.number)
+    return call.number in reached
 
 
 COMPUTED = {

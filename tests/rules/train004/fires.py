@@ -1,5 +1,6 @@
 """TRAIN004 must report exactly the marked lines."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -265,6 +266,31 @@ def a_named_tuple_of_the_batch():
     def score():
         tokens = _batch()
         return forward(_Texts(tokens, tokens == PAD))
+
+    def step():
+        F.cross_entropy(score(), torch.tensor([0, 1, 2, 0])).backward()
+
+    return step
+
+
+@dataclass
+class _Molecules:
+    atoms: torch.Tensor
+    node_mask: torch.Tensor
+
+
+def a_dataclass_of_the_batch():
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(9, 8), nn.Linear(8, 3)
+
+    def forward(batch):
+        x = embed(batch.atoms)[:, None]
+        x = F.scaled_dot_product_attention(x, x, x)[:, 0]  # TRAIN004
+        return out(x[:, 0])
+
+    def score():
+        atoms = _batch()
+        return forward(_Molecules(atoms, atoms != PAD))
 
     def step():
         F.cross_entropy(score(), torch.tensor([0, 1, 2, 0])).backward()
