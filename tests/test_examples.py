@@ -5,6 +5,7 @@ nothing else, clean ones are silent.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tomllib
 from pathlib import Path
@@ -54,7 +55,8 @@ def audits(tmp_path_factory, audit):
             timeout=400,
         )
         assert done.returncode == 0, done.stderr[-2000:]
-        return json.loads((folder / "report.json").read_text()), folder / "recording"
+        report = json.loads((folder / "report.json").read_text())
+        return report, folder / "recording", done.stderr
 
     return Lazily(one)
 
@@ -113,10 +115,14 @@ def test_no_rule_failed_and_no_probe_failed(reports, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_that_is_said_early_is_taken_back(audits, name, tmp_path):
-    report, recording = audits[name]
+    report, recording, stderr = audits[name]
     further = shutil.ignore_patterns(REHEARSAL, NULL_RUN, REPLAY)  # what is not there yet
     shutil.copytree(recording, tmp_path / "recording", ignore=further)
-    early = first_findings.first(Recording(tmp_path / "recording"), rule_selection.choose((), ()))
+    choice = rule_selection.choose((), ())
+    early = first_findings.first(Recording(tmp_path / "recording"), choice, choice.rules)
     loud = [each for each in report["findings"] if each["severity"] != "note"]
     there = {place for finding in loud for place in places_of(finding)}
     assert {(each.code, each.site.file, each.site.line) for each in early} <= there
+    said = re.findall(r"^audit:   (\S+):(\d+): ([A-Z]+\d+) ", stderr, re.MULTILINE)
+    assert {(code, file, int(line)) for file, line, code in said} <= there
+    assert bool(said) == bool(early)

@@ -157,8 +157,11 @@ def _recorded(
         ):
             ranks = PlayedRanks() if run.played else launched
             first = FirstFindings(choice, lambda words: echo(f"audit: {words}\n"))
+            told = display
+            if run.world_size == 1 and not quiet:
+                told = first.beside(display, Path(run.folder))
             with first.until_judged():
-                return stages.record(audit, timeout, display, echo, ranks, announce=first.announce)
+                return stages.record(audit, timeout, told, echo, ranks, announce=first.announce)
     except (AuditProblem, KeyboardInterrupt) as ended:
         if isinstance(ended, AuditProblem) or not any(folder.rglob("steps.jsonl")):
             shutil.rmtree(folder if ours else folder / "recording", ignore_errors=True)

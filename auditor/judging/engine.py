@@ -119,13 +119,14 @@ def settled(
 ) -> tuple[Finding, ...]:
     """Findings at a line that :func:`judge` will have, too, whatever a rehearsal of the same run
     shows, by price. A rehearsal decides only rules that ask for one, and leaves what was measured on
-    the CPU; left out are those that it may join with a finding of its own. None once ``stop`` is
-    true.
+    the CPU; left out are those that it may join with a finding of its own. A run that found a GPU is
+    not rehearsed. None once ``stop`` is true.
     """
+    follows = not evidence.recording.device.accelerator
     statements = Statements(evidence.recording.source)
     silence = Silence(evidence.recording, per_file_ignores or {}, statements)
     chosen = tuple(rules)
-    unsure = {rule.cause for rule in chosen if rule.rehearsed and rule.cause}
+    unsure = {rule.cause for rule in chosen if follows and rule.rehearsed and rule.cause}
     found: list[Finding] = []
     for rule in chosen:
         if stop():
@@ -133,7 +134,7 @@ def settled(
         if rule.cause in unsure or _asks_about_others(rule):
             continue
         _, mine = _ask_one(rule, evidence, (knobs or {}).get(rule.code, {}))
-        stays = not rule.rehearsed or rule.everywhere
+        stays = not (follows and rule.rehearsed) or rule.everywhere
         found += (each for each in mine if stays or _is_measured(each))
     loud = (each for each in found if each.site is not None and not silence.covers(each))
     return prices.in_order(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,6 +116,11 @@ def test_what_a_rehearsal_decides_is_not_certain(tmp_path):
     assert early(recorded(tmp_path, [{"line": 3}])) == {("TIME911", 3), ("TIME913", 3)}
 
 
+def test_on_a_gpu_no_rehearsal_follows(tmp_path):
+    found = early(recorded(tmp_path, [{"line": 3}], "cuda"), RULES[:4])
+    assert found == {(rule.code, 3) for rule in RULES[:4]}
+
+
 def test_what_was_measured_is_certain_unless_it_may_be_joined(tmp_path):
     found = early(recorded(tmp_path, [{"line": 3, "us": 5e4}]))
     assert found == {("TIME911", 3), ("TIME912", 3), ("TIME913", 3)}
@@ -146,7 +152,9 @@ def choice(*rules: type[Rule], **settings: object) -> Choice:
 @pytest.mark.parametrize(("us", "said"), [(1001.0, True), (999.0, False)])
 def test_what_costs_too_little_is_not_said(tmp_path, us, said):
     """A thousandth of a step of a second."""
-    found = first_findings.first(recorded(tmp_path, [{"line": 3, "us": us}]), choice(Plain))
+    found = first_findings.first(
+        recorded(tmp_path, [{"line": 3, "us": us}]), choice(Plain), [Plain]
+    )
     assert bool(found) is said
 
 
@@ -155,7 +163,7 @@ def test_lines_are_said_once_they_are_judged(tmp_path):
     first = FirstFindings(choice(Plain), lines.append)
     with first.until_judged():
         first.announce(recorded(tmp_path, [{"line": 3}]))
-        first._thread.join()
+        first._threads[-1].join()
     assert len(lines) == 2 and "certain so far" in lines[0]
     assert lines[1] == "  a.py:3: TIME911 a line"
 
@@ -178,5 +186,93 @@ def test_a_fault_of_ours_says_nothing(tmp_path, monkeypatch):
     first = FirstFindings(choice(Plain), lines.append)
     with first.until_judged():
         first.announce(recorded(tmp_path, [{"line": 3}]))
-        first._thread.join()
+        first._threads[-1].join()
     assert lines == []
+
+
+# -- while the target runs -------------------------------------------------------------------------
+
+
+class Numbers(Lines):
+    parts = ("numerics",)
+
+
+@dataclass(frozen=True)
+class OfALaterPass(Rule):
+    """A line of the precision pass."""
+
+    code = "TIME916"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    def detect(self, numbers: Numbers) -> Iterator[Finding]:
+        yield Finding(Site("a.py", 4, "f", "line 4"), "a later line")
+
+
+def under_way(folder: Path) -> Path:
+    """A recording whose process still runs: no sources, and nobody said how it ended."""
+    recording = recorded(folder, [{"line": 3}])
+    recording.folder.joinpath("numerics.jsonl").touch()
+    shutil.rmtree(folder / "sources")
+    facts = {"outcome": "killed", "sources": {}, "target_files": [str(folder / "a.py")]}
+    write_manifest(folder, recording.manifest | facts)
+    return folder
+
+
+def test_of_a_run_under_way_each_rule_is_asked_once_its_passes_are_over(tmp_path):
+    lines: list[str] = []
+    first = FirstFindings(choice(Plain, OfALaterPass), lines.append)
+    before = {path: path.read_bytes() for path in under_way(tmp_path).rglob("*") if path.is_file()}
+    with first.until_judged():
+        first.announce_part(tmp_path, frozenset({"numbers", "origin"}))
+        first._threads[-1].join()
+        assert lines[1:] == ["  a.py:3: TIME911 a line"]
+        first.announce(Recording(tmp_path))
+        first._threads[-1].join()
+    assert lines[2:] == ["  a.py:4: TIME916 a later line"]
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+
+class Shown:
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def stage(self, name: str) -> None:
+        self.told.append(name)
+
+    def outline(self, passes: list[tuple[str, int]]) -> None:
+        self.told.append(passes)
+
+    def __call__(self, name: str, done: int, steps: int) -> None:
+        self.told.append((name, done, steps))
+
+
+PLANNED = [("quiet", 3), ("loud", 2), ("numbers", 1), ("origin", 1)]
+
+
+def watched(tmp_path, monkeypatch, calls) -> tuple[list[frozenset[str]], list[object]]:
+    """What was announced of a run with these calls, and what its display was told."""
+    parts, shown = [], Shown()
+    first = FirstFindings(choice(Plain), lambda words: None)
+    monkeypatch.setattr(first, "announce_part", lambda folder, later: parts.append(later))
+    display = first.beside(shown, tmp_path)
+    display.outline(PLANNED)
+    for each in calls:
+        display.stage(each) if isinstance(each, str) else display(*each)
+    return parts, shown.told
+
+
+@pytest.mark.parametrize(
+    ("calls", "announced"),
+    [
+        ([("loud", 0, 2), ("loud", 2, 2), ("numbers", 0, 1)], [{"numbers", "origin"}]),
+        ([("loud", 2, 2), ("numbers", 0, 1), ("loud", 0, 2), ("origin", 0, 1)], 1),
+        ([("quiet", 3, 3), ("loud", 0, 2), ("loud", 2, 2)], []),
+        (["rehearsal", ("loud", 2, 2), ("numbers", 0, 1)], []),
+    ],
+    ids=["once it is over", "once", "not before", "not of a later run"],
+)
+def test_the_end_of_the_diagnostic_pass_is_announced(tmp_path, monkeypatch, calls, announced):
+    parts, told = watched(tmp_path, monkeypatch, calls)
+    assert parts == announced or len(parts) == announced
+    assert told == [PLANNED, *calls]
