@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 Codes = str | Sequence[str]
 """Codes or families of rules: ``"SYNC,MEM005"``, or a list of them."""
 
+TextFormat = Literal[
+    "html", "sarif", "junit", "github", "codequality", "markdown", "agent", "terminal"
+]
+"""Formats of :meth:`Report.render` that are text."""
+
 HERE = (
     "audited in the user's own process: nothing was rehearsed or run a second time, and objects "
     "that were made before the audit began (loaders, optimizers, models) were not seen being made"
@@ -53,12 +58,21 @@ class Report(model.Report):
 
     def __str__(self) -> str:
         """As ``audit run`` prints it."""
-        return str(self.render("terminal"))
+        return self.render("terminal")
 
     def _repr_html_(self) -> str:
         from auditor.judging import catalogue
 
         return str(catalogue.reports("notebook").Notebook().render(self))
+
+    @overload
+    def render(self, form: Literal["json"]) -> bytes: ...
+
+    @overload
+    def render(self, form: TextFormat) -> str: ...
+
+    @overload
+    def render(self, form: str) -> str | bytes: ...
 
     def render(self, form: str) -> str | bytes:
         """The report as ``html``, ``json``, ``sarif``, ``junit``, ``github``, ``codequality``,

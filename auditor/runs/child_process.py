@@ -189,6 +189,7 @@ class Child:
         self._kept = 0
         self._written: float | None = None
         self._began = time.monotonic()
+        self._asked = False
         self.unwritten = ""
         self.left: list[str] = []
         self._orphans = Orphans()
@@ -271,8 +272,9 @@ class Child:
         return code
 
     def ask_for_stacks(self) -> None:
-        """Ask where every thread is, before a target that hangs is ended."""
-        if hasattr(signal, "SIGUSR1") and self.process.poll() is None:
+        """Ask once where every thread is, before a target that hangs is ended."""
+        if hasattr(signal, "SIGUSR1") and self.process.poll() is None and not self._asked:
+            self._asked = True
             self.process.send_signal(signal.SIGUSR1)
             time.sleep(0.3)
 

@@ -27,6 +27,9 @@ with auditor.watch(every=1000) as run:
 with auditor.shadow_cuda():
     step()
 assert_no_findings("trainer:step", fail_on="error").run.target.upper()
+report.render("markdown").encode()
+report.render("json").decode()
+str(report.render(input()))
 print(auditor.__version__.upper(), Edit, Remedy)
 """
 MISUSES = """
