@@ -12,7 +12,6 @@ import pytest
 from auditor.runs import child_process
 from auditor.runs.progress import Pace, silent
 
-
 STUCK = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.SIG_IGN)
