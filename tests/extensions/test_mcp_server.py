@@ -114,7 +114,7 @@ async def test_a_broken_trainer_is_audited_repaired_and_clean(client, project):
     assert (project / folder / "report.json").is_file()
     again = await called(client, "findings", folder=folder)
     assert again["text"] == broken["text"]
-    some = await called(client, "diff", folder=folder, codes="GRAPH")
+    some = await called(client, "diff", folder=folder, codes=["GRAPH"])
     assert "+        loss.backward()\n" in some["text"]
     assert "+    with torch.autograd" not in some["text"]
     assert (project / "trainer.py").read_text() == TRAINER

@@ -42,7 +42,10 @@ MEANINGS = {
 }
 
 Folder = Annotated[str, Field(description="Folder of an audit, as in audits/trainer-step-...")]
-Codes = Annotated[str, Field(description="Codes or families, as in SYNC,MEM005; empty: all.")]
+Codes = Annotated[
+    str | list[str],
+    Field(description="Codes or families, as in SYNC,MEM005, or a list of them; empty: all."),
+]
 Arguments = Annotated[
     list[str] | None, Field(description="The target's own arguments, for a script.")
 ]
@@ -264,8 +267,8 @@ def _refused(problem: AuditProblem) -> ToolError:
     return ToolError(_plain(". ".join(filter(None, (problem.message, problem.hint))), 600))
 
 
-def _select(codes: str) -> list[str]:
-    chosen = _allowed(arguments.codes, codes)
+def _select(codes: str | list[str]) -> list[str]:
+    chosen = _allowed(arguments.codes, codes if isinstance(codes, str) else ",".join(codes))
     return ["--select", chosen] if chosen else []
 
 

@@ -67,16 +67,18 @@ def cuda_build(site: Path | None = None) -> CudaBuild:
     """
     folder = site / "torch" if site else _torch_folder()
     site = folder.parent
+    facts = folder / "version.py"
+    told = facts.read_text() if facts.is_file() else ""
+    version = re.search(r"__version__\s*(?::[^=]*)?=\s*['\"]([^'\"]+)", told)
     if not (folder / "lib" / "libtorch_cuda.so").is_file():
+        same = f"torch=={version[1].partition('+')[0]}" if version is not None else "torch"
         raise AuditProblem(
             f"the torch in {folder} has no CUDA in it, so that there is no CUDA code to run",
-            "install a CUDA build: pip install torch==2.14.1 --index-url https://pypi.org/simple",
+            f"install a CUDA build: pip install {same} --index-url https://pypi.org/simple",
         )
-    told = (folder / "version.py").read_text()
-    version = re.search(r"__version__\s*(?::[^=]*)?=\s*['\"]([^'\"]+)", told)
     cuda = re.search(r"cuda\s*(?::[^=]*)?=\s*['\"](\d+)\.(\d+)", told)
     if version is None or cuda is None:
-        raise AuditProblem(f"{folder / 'version.py'} does not tell which CUDA torch was built for")
+        raise AuditProblem(f"{facts} does not tell which CUDA torch was built for")
     numbers = int(cuda[1]), int(cuda[2])
     patterns = (
         "torch/lib/*.so*",

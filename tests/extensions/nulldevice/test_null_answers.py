@@ -193,11 +193,15 @@ def test_settings_are_plain_fields(gpu):
 # ---- what is installed, and the cache ----
 
 
-def test_a_torch_without_cuda_is_one_sentence(tmp_path):
+@pytest.mark.parametrize(
+    ("told", "same"), [("__version__ = '2.13.0+cpu'\n", "torch==2.13.0"), ("", "torch")]
+)
+def test_a_torch_without_cuda_is_one_sentence(tmp_path, told, same):
     (tmp_path / "torch" / "lib").mkdir(parents=True)
+    (tmp_path / "torch" / "version.py").write_text(told)
     with pytest.raises(AuditProblem, match="has no CUDA in it") as caught:
         cuda_build(tmp_path)
-    assert "pip install" in caught.value.hint
+    assert f"pip install {same} --index-url" in caught.value.hint
 
 
 def test_no_headers_is_one_sentence(tmp_path):
