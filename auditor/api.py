@@ -30,11 +30,6 @@ if TYPE_CHECKING:
 Codes = str | Sequence[str]
 """Codes or families of rules: ``"SYNC,MEM005"``, or a list of them."""
 
-TextFormat = Literal[
-    "html", "sarif", "junit", "github", "codequality", "markdown", "agent", "terminal"
-]
-"""Formats of :meth:`Report.render` that are text."""
-
 HERE = (
     "audited in the user's own process: nothing was rehearsed or run a second time, and objects "
     "that were made before the audit began (loaders, optimizers, models) were not seen being made"
@@ -66,13 +61,10 @@ class Report(model.Report):
         return str(catalogue.reports("notebook").Notebook().render(self))
 
     @overload
-    def render(self, form: Literal["json"]) -> bytes: ...
+    def render(self, form: Literal["json"]) -> bytes: ...  # type: ignore[overload-overlap]
 
     @overload
-    def render(self, form: TextFormat) -> str: ...
-
-    @overload
-    def render(self, form: str) -> str | bytes: ...
+    def render(self, form: str) -> str: ...
 
     def render(self, form: str) -> str | bytes:
         """The report as ``html``, ``json``, ``sarif``, ``junit``, ``github``, ``codequality``,

@@ -29,7 +29,7 @@ with auditor.shadow_cuda():
 assert_no_findings("trainer:step", fail_on="error").run.target.upper()
 report.render("markdown").encode()
 report.render("json").decode()
-str(report.render(input()))
+report.render(input()).upper()
 print(auditor.__version__.upper(), Edit, Remedy)
 """
 MISUSES = """

@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +25,7 @@ five or ten).
 
 LOST_AFTER = 60
 """Steps of other optimizers without one of the chosen one, after which another is chosen (a
-pre-training phase ended).
+pre-training phase ended): at once where the chosen one is gone.
 """
 
 MOST_NAMED = 5
@@ -73,6 +74,7 @@ class StepFinder:
         self._order: list[int] = []
         self._counts: Counter[int] = Counter()
         self._boundary: int | None = None
+        self._alive: dict[int, weakref.ref[Any]] = {}
         self._others = 0
         self._stepped = False
         self._due = False
@@ -208,8 +210,10 @@ class StepFinder:
             self._by_hand.stop()
         self.optimizer_steps += 1
         self._stepped = True
-        if id(optimizer) not in self._named:
+        alive = self._alive.get(id(optimizer))
+        if alive is None or alive() is not optimizer:
             self._named[id(optimizer)] = type(optimizer).__name__ + self._place()
+            self._alive[id(optimizer)] = weakref.ref(optimizer)
         self._saw(id(optimizer))
 
     def _after_update(self, scaler: Any) -> None:
@@ -229,7 +233,7 @@ class StepFinder:
             self._reached()
         else:
             self._others += 1
-            if self._others > LOST_AFTER:
+            if self._others > LOST_AFTER or self._alive[self._boundary]() is None:
                 self._boundary, self._others = optimizer, 0
                 self._whole.clear()
                 self._within.clear()

@@ -4,8 +4,8 @@ again with values that are 1 at padding and 0 elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -34,6 +34,8 @@ class Tokens:
     is_padding: torch.Tensor
     """(rows, positions), bool."""
     by: str
+    reached: frozenset[int] | None = None
+    """Numbers of the calls that come of these tokens and no others; None: of any."""
 
     @cached_property
     def row(self) -> int:
@@ -64,14 +66,12 @@ def attended_padding(tape: FunctionTape) -> Iterator[Attended]:
     batch: 0 where a mask, or causality, keeps padding out. Nothing where the batch has no padding.
     """
     lines = {call.at: call for call in tape.calls.values() if call.name in COMPUTED}
-    for tokens in _padded_tokens(tape) if lines else ():
-        for call in lines.values():
-            if call.at is None or not call.gives_gradient:
-                continue
-            if any(
-                version(each) != now
-                for (each, _), now in zip(call.parents, call.versions, strict=True)
-            ):
+    texts = list(_padded_texts(tape)) if lines else []
+    for call in lines.values():
+        if call.at is None or not call.gives_gradient or _is_written_over(call):
+            continue
+        for tokens in (*texts, *_padded_keys(call)):
+            if tokens.reached is not None and _source(call) not in tokens.reached:
                 continue
             try:
                 with torch.no_grad():
@@ -79,36 +79,86 @@ def attended_padding(tape: FunctionTape) -> Iterator[Attended]:
             except (RuntimeError, ValueError, TypeError, IndexError):
                 continue  # attention of another form
             if on_padding is not None:
-                share = on_padding.flatten(0, -2).float().mean(0)[~tokens.pads].mean()
-                yield Attended(call, float(share), tokens)
+                each = on_padding.flatten(0, -2).float().mean(0)
+                real = each[~tokens.pads] if each.shape == tokens.pads.shape else each
+                yield Attended(call, float(real.mean()), tokens)
+                break
 
 
-def _padded_tokens(tape: FunctionTape) -> Iterator[Tokens]:
-    """Tokens that an embedding was given, where one value stands for padding; none of a shape that
-    two texts have, since nothing says which of them is attended to.
+def _is_written_over(call: Call) -> bool:
+    return any(
+        version(each) != now for (each, _), now in zip(call.parents, call.versions, strict=True)
+    )
+
+
+def _padded_texts(tape: FunctionTape) -> Iterator[Tokens]:
+    """Tokens that an embedding was given, where one value stands for padding. Of a shape that two
+    texts have, what comes of each of them alone.
     """
     noted = [each for call in tape.calls.values() for each in call.beside or ()]
     texts: dict[torch.Size, list[Call]] = {}
     for call in tape.embeddings:
         tokens = call.argument(0, "input")
         if tokens.dim() == 2 and version(tokens) == call.versions[0] and _is_text(tokens):
-            texts.setdefault(tokens.shape, []).append(call)
-    for same, *others in texts.values():
-        tokens, index = same.argument(0, "input"), same.argument(2, "padding_idx")
-        if any(not tokens.equal(each.argument(0, "input")) for each in others):
-            continue
-        named = [] if index is None else [Beside("padding_idx", tokens != index, is_mask=True)]
-        for each in (*named, *noted):
-            real = is_real(each, tokens)
-            if real is not None and _is_padding(tokens, ~real.view_as(tokens)):
-                yield Tokens(~real.view_as(tokens), each.name)
-                break
+            alike = texts.setdefault(tokens.shape, [])
+            if not any(tokens.equal(each.argument(0, "input")) for each in alike):
+                alike.append(call)
+    for alike in texts.values():
+        for call in alike:
+            padded = _padded(call, noted)
+            if padded is not None and len(alike) > 1:
+                others = (_reached(tape, [each]) for each in alike if each is not call)
+                padded = replace(padded, reached=_reached(tape, [call]).difference(*others))
+            if padded is not None:
+                yield padded
+
+
+def _padded(call: Call, noted: Sequence[Beside]) -> Tokens | None:
+    tokens, index = call.argument(0, "input"), call.argument(2, "padding_idx")
+    named = [] if index is None else [Beside("padding_idx", tokens != index, is_mask=True)]
+    for each in (*named, *noted):
+        real = is_real(each, tokens)
+        if real is not None and _is_padding(tokens, ~real.view_as(tokens)):
+            return Tokens(~real.view_as(tokens), each.name)
+    return None
+
+
+def _padded_keys(call: Call) -> Iterator[Tokens]:
+    """Keys that are no text's: padding is where a mask says so and all of them are the same."""
+    key = call.argument(1, "key")
+    if not isinstance(key, torch.Tensor) or key.dim() not in (3, 4):
+        return
+    keys = key.transpose(0, 1) if key.dim() == 3 else key.transpose(1, 2).flatten(2)
+    for each in call.beside or ():
+        real = is_real(each, keys[..., 0])
+        apart = None if real is None else ~real.view(keys.shape[:2])
+        if apart is not None and _is_padding(keys, apart):
+            yield Tokens(apart, each.name)
+
+
+def _source(call: Call) -> int | None:
+    """The number of the call that made what is attended to; of a softmax its own."""
+    key = call.argument(1, "key") if call.name in KEYED else call.argument(0, "input")
+    return next((number for each, number in call.parents if each is key), None)
+
+
+def _reached(tape: FunctionTape, starts: Iterable[Call]) -> frozenset[int]:
+    """Numbers of these calls, and of those that are computed from them."""
+    reached = {each.number for each in starts}
+    for each in tape.calls.values():
+        if any(number in reached for _, number in each.parents):
+            reached.add(each.number)
+    return frozenset(reached)
 
 
 def _is_padding(tokens: torch.Tensor, apart: torch.Tensor) -> bool:
     """One value, in some rows more of it than in others: not what begins every row."""
-    pads, each_row = tokens[apart], apart.sum(1)
-    return pads.numel() > 0 and bool((pads == pads[0]).all() and each_row.min() != each_row.max())
+    pads, each_row = tokens.detach()[apart], apart.sum(1)
+    if not len(pads) or bool(each_row.min() == each_row.max()):
+        return False
+    if pads.is_floating_point():
+        return torch.allclose(pads, pads[:1].expand_as(pads))
+    return bool((pads == pads[0]).all())
 
 
 def _is_text(tokens: torch.Tensor) -> bool:
@@ -120,7 +170,7 @@ def _of_attention(_: FunctionTape, call: Call, tokens: Tokens) -> torch.Tensor |
     """``scaled_dot_product_attention`` of (rows, heads, positions, size), or (rows * heads, ...)."""
     query, key = call.argument(0, "query"), call.argument(1, "key")
     rows, long = tokens.is_padding.shape
-    if query.dim() not in (3, 4) or query.shape[-2] != long or key.shape[-2] != long:
+    if query.dim() not in (3, 4) or key.shape[-2] != long:
         return None
     if query.shape[0] % rows or (query.dim() == 4 and query.shape[0] != rows):
         return None
@@ -150,7 +200,9 @@ def _of_layer(_: FunctionTape, call: Call, tokens: Tokens) -> torch.Tensor | Non
     """``multi_head_attention_forward`` of (positions, rows, size)."""
     rows, long = tokens.is_padding.shape
     three, heads = call.args[:3], call.argument(4, "num_heads")
-    if any(each.shape[:2] != (long, rows) for each in three) or heads * long**2 > WEIGHTS:
+    steps = three[0].shape[0]
+    shapes = [each.shape[:2] for each in three]
+    if shapes != [(steps, rows), (long, rows), (long, rows)] or heads * steps * long > WEIGHTS:
         return None
 
     def change(again: Again) -> Any:
@@ -206,12 +258,11 @@ def _of_mean(tape: FunctionTape, call: Call, tokens: Tokens) -> torch.Tensor | N
 def _is_embedded(tape: FunctionTape, call: Call, tokens: Tokens) -> bool:
     """It is computed from an embedding of tokens of this shape."""
     shape = tokens.is_padding.shape
-    reached = {each.number for each in tape.embeddings if each.argument(0, "input").shape == shape}
-    for each in tape.calls.values():
-        if any(number in reached for _, number in each.parents):
-            reached.add(each.number)
-    return call.number in reached
+    alike = (each for each in tape.embeddings if each.argument(0, "input").shape == shape)
+    return call.number in _reached(tape, alike)
 
+
+KEYED = frozenset({"scaled_dot_product_attention", "multi_head_attention_forward"})
 
 COMPUTED = {
     "mean": _of_mean,

@@ -27,7 +27,7 @@ ONE_BY_ONE = frozenset(
 SUMS = frozenset({"mean", "sum", "nanmean", "nansum"})
 RESHAPED = frozenset("view reshape flatten squeeze ravel".split())
 MADE_FOR_IT = frozenset("unsqueeze getitem expand expand_as repeat broadcast_to".split())
-"""What gives a tensor another dimension on purpose, where it is in the same line."""
+"""What may give a tensor another dimension on purpose, where it is in the same line."""
 
 
 NAMES = ("input", "target")
@@ -35,23 +35,29 @@ NAMES = ("input", "target")
 
 
 def may_broadcast(name: str, given: tuple[torch.Tensor, ...]) -> bool:
-    """True of a call that compares two tensors of as many numbers, and makes more of them."""
+    """True of a call that compares two tensors, each number of one with each of the other, where
+    one has the sizes of the other (or some of them) in another place.
+    """
     return (name in LOSSES or name in OPERATORS) and len(given) >= 2 and _spreads(*given[:2])
 
 
 def _spreads(one: torch.Tensor, two: torch.Tensor) -> bool:
-    if one.dim() == two.dim() or one.numel() != two.numel() or one.numel() < 2:
-        return False
-    if _long_sizes(one) != _long_sizes(two):
+    few, many = sorted((one, two), key=torch.numel)
+    if one.dim() == two.dim() or few.numel() < 2 or _aligned(few, many) is None:
         return False
     try:
-        return bool(torch.broadcast_shapes(one.shape, two.shape).numel() > one.numel())
+        return bool(torch.broadcast_shapes(one.shape, two.shape).numel() > many.numel())
     except RuntimeError:
         return False
 
 
-def _long_sizes(tensor: torch.Tensor) -> list[int]:
-    return [size for size in tensor.shape if size != 1]
+def _aligned(few: torch.Tensor, many: torch.Tensor) -> list[int] | None:
+    """The shape in which the sizes of ``few`` lie along the same sizes of ``many``, its first ones
+    before others; None where they do not.
+    """
+    left = [size for size in few.shape if size != 1]
+    shape = [left.pop(0) if left[:1] == [size] else 1 for size in many.shape]
+    return None if left else shape
 
 
 def broadcast_in(tail: Tail, call: Call, others: Iterable[Call]) -> Change | None:
@@ -68,7 +74,9 @@ def broadcast_in(tail: Tail, call: Call, others: Iterable[Call]) -> Change | Non
     constant, index = (two, 1) if one.requires_grad else (one, 0)
     if call.argument(index, NAMES[index]) is not constant:  # ``__rsub__`` of something else
         return None
-    shape = (one, two)[1 - index].shape
+    shape = _aligned(constant, (one, two)[1 - index])
+    if shape is None:  # the model gave fewer numbers
+        return None
     return lambda again: again.with_argument(
         index, NAMES[index], lambda given: given.reshape(shape)
     )
@@ -81,11 +89,16 @@ def _is_on_purpose(
         return False
     beside = {id(one), id(two)}
     if any(
-        each.name in MADE_FOR_IT and each.spot == call.spot and id(each.result) in beside
+        _is_made_for_it(each) and each.spot == call.spot and id(each.result) in beside
         for each in (*tail.calls, *others)
     ):
         return True
-    return not is_only_summed(tail, call, one.numel())
+    return not is_only_summed(tail, call, max(one.numel(), two.numel()))
+
+
+def _is_made_for_it(call: Call) -> bool:
+    picks = call.name == "getitem" and call.result.dim() <= call.parents[0][0].dim()
+    return call.name in MADE_FOR_IT and not picks
 
 
 def is_only_summed(tail: Tail, call: Call, most: int) -> bool:

@@ -26,7 +26,7 @@ NAMES = frozenset({"cross_entropy", "nll_loss"})
 COMPARING = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "sub"})
 """What compares sequences of numbers."""
 
-MASKS = ("attention_mask", "padding_mask", "pad_mask", "mask")
+MASKS = ("attention_mask", "padding_mask", "pad_mask", "mask", "padding")
 LENGTHS = ("lengths", "lens", "seq_lens", "seq_lengths", "lengths_", "length", "num_tokens")
 HELD = 256
 """Variables of a frame that are looked at."""
@@ -45,6 +45,8 @@ class Beside:
     name: str
     tensor: torch.Tensor
     is_mask: bool
+    named: bool = True
+    """It is called a mask or lengths; else it is bool and has the form of a mask."""
 
 
 def beside(context: Context) -> list[Beside]:
@@ -76,8 +78,9 @@ def _variables(frame: FrameType) -> Iterator[tuple[str, Any]]:
 def _named(name: str, tensor: torch.Tensor) -> Iterator[Beside]:
     whole = not (tensor.is_floating_point() or tensor.is_complex() or tensor.requires_grad)
     low = name.lower()
-    if tensor.dim() == 2 and any(low.endswith(each) for each in MASKS) and tensor.numel() > 1:
-        yield Beside(name, tensor, is_mask=True)
+    named = any(low.endswith(each) for each in MASKS)
+    if tensor.dim() == 2 and (named or tensor.dtype is torch.bool) and tensor.numel() > 1:
+        yield Beside(name, tensor, is_mask=True, named=named)
     elif whole and tensor.dim() == 1 and any(low.endswith(each) for each in LENGTHS):
         yield Beside(name, tensor, is_mask=False)
 
@@ -111,7 +114,7 @@ def padding_of(tape: FunctionTape, call: Call) -> Padded | None:
     if target.is_floating_point() or target.numel() < 2 or not _is_whole(call, target):
         return None
     for each in (*call.beside, *_embedded(tape, target)):
-        real = is_real(each, target)
+        real = is_real(each, target) if each.named else None
         if real is None:
             continue
         pads = target.flatten()[~real]
@@ -152,7 +155,8 @@ def compared_padding(tail: Tail, call: Call) -> Padded | None:
     for axis in (1, -1):
         for each in call.beside:
             rows = target.movedim(axis, 1)
-            real = is_real(each, rows.reshape(*rows.shape[:2], -1)[..., 0])
+            first = rows.reshape(*rows.shape[:2], -1)[..., 0]
+            real = is_real(each, first) if each.named else None
             if real is None:
                 continue
             real = real.view(rows.shape[:2])
@@ -208,7 +212,9 @@ def is_real(held: Beside, target: torch.Tensor) -> torch.Tensor | None:
         if held.tensor.shape[1] - long not in (0, 1) or not _is_of_zeros_and_ones(held.tensor):
             return None
         real = held.tensor[:, held.tensor.shape[1] - long :].bool()
-        if "pad" in held.name.lower() and not bool(real[:, 0].all() or real[:, -1].all()):
+        if ("pad" in held.name.lower() or not held.named) and not bool(
+            real[:, 0].all() or real[:, -1].all()
+        ):
             real = ~real
     changes = (real[:, 1:] != real[:, :-1]).sum(1)
     if bool((changes > 1).any()) or not bool(real.any(1).all()):

@@ -94,3 +94,31 @@ def huber_loss_by_hand():
         return torch.where(small, 0.5 * error**2, error.abs() - 0.5).mean()
 
     return _trained(loss_of)
+
+
+def a_channel_left_in_the_output_beside_slices():
+    """A slice in the line makes no dimension."""
+    torch.manual_seed(0)
+    model = nn.Conv1d(2, 1, 3, padding=1)
+
+    def step():
+        x = torch.randn(6, 2, 12)
+        model.zero_grad()
+        error = model(x)[..., 2:] - x[:, 0][..., 2:]  # TRAIN001
+        error.cosh().log().mean().backward()
+
+    return step
+
+
+def quantiles_against_a_target_of_three_dimensions():
+    torch.manual_seed(0)
+    model, levels = nn.Linear(4, 3), torch.tensor([0.1, 0.5, 0.9])
+
+    def step():
+        x = torch.randn(16, 4)
+        y = x.sum(1).view(-1, 1, 1)
+        model.zero_grad()
+        gap = y - model(x)  # TRAIN001
+        torch.maximum(levels * gap, (levels - 1.0) * gap).mean().backward()
+
+    return step

@@ -144,3 +144,37 @@ def huber_loss_by_hand_of_one_shape():
         return torch.where(error.abs() < 1, 0.5 * error**2, error.abs() - 0.5).mean()
 
     return _trained(loss_of)
+
+
+def quantiles_against_their_target():
+    torch.manual_seed(0)
+    model, levels = nn.Linear(4, 3), torch.tensor([0.1, 0.5, 0.9])
+
+    def step():
+        x = torch.randn(16, 4)
+        gap = x.sum(1).view(-1, 1) - model(x)
+        torch.maximum(levels * gap, (levels - 1.0) * gap).mean().backward()
+
+    return step
+
+
+def all_distances_to_as_many_centers_as_rows():
+    """The new dimension is in the line of the difference."""
+    torch.manual_seed(0)
+    model, centers = nn.Linear(4, 3), torch.randn(16, 3)
+
+    def step():
+        error = model(torch.randn(16, 4)) - centers[:, None]
+        error.square().mean().backward()
+
+    return step
+
+
+def a_number_for_each_class():
+    torch.manual_seed(0)
+    model, middle = nn.Linear(4, 3), torch.tensor([0.1, 0.5, 0.9])
+
+    def step():
+        (model(torch.randn(16, 4)) - middle).square().mean().backward()
+
+    return step

@@ -333,3 +333,68 @@ def a_mean_over_all_positions():
         F.cross_entropy(score(_batch()), torch.tensor([0, 1, 2, 0])).backward()
 
     return step
+
+
+def a_bool_of_any_name():
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(9, 8), nn.Linear(8, 3)
+
+    def forward(tokens, blank):
+        x = embed(tokens)[:, None]
+        x = F.scaled_dot_product_attention(x, x, x)[:, 0]  # TRAIN004
+        kept = (~blank).unsqueeze(-1).float()
+        return out((x * kept).sum(1) / kept.sum(1))
+
+    def step():
+        tokens = _batch()
+        F.cross_entropy(forward(tokens, tokens == PAD), torch.tensor([0, 1, 2, 0])).backward()
+
+    return step
+
+
+def _captioned(attend):
+    """Words that look at regions of an image: a row has as many as it has."""
+    torch.manual_seed(0)
+    regions, words, out = nn.Linear(5, 8), nn.Embedding(9, 8), nn.Linear(8, 9)
+
+    def step():
+        valid = torch.arange(12) < torch.tensor(LENGTHS)[:, None]
+        memory = regions(torch.randn(4, 12, 5) * valid[..., None])
+        text = torch.randint(1, 9, (4, 7))
+        F.cross_entropy(out(attend(words(text), memory, valid)).transpose(1, 2), text).backward()
+
+    return step
+
+
+def regions_that_are_not_there():
+    layer = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def attend(x, memory, valid):
+        return layer(x, memory, memory, need_weights=False)[0]  # TRAIN004
+
+    return _captioned(attend)
+
+
+def heads_that_look_at_regions_that_are_not_there():
+    def attend(x, memory, valid):
+        x = F.scaled_dot_product_attention(x[:, None], memory[:, None], memory[:, None])  # TRAIN004
+        return x[:, 0]
+
+    return _captioned(attend)
+
+
+def a_mean_of_the_second_of_two_texts_of_one_length():
+    torch.manual_seed(0)
+    embed, mix = nn.Embedding(9, 8), nn.Linear(8, 8)
+
+    def encoded(tokens, mask):
+        x = embed(tokens)
+        x = x + mix(x).relu()
+        return x.mean(dim=1)  # TRAIN004
+
+    def step():
+        one, two = _batch(), _batch().roll(1, 0)
+        scores = encoded(one, one != PAD) @ encoded(two, two != PAD).T
+        F.cross_entropy(scores, torch.arange(4)).backward()
+
+    return step

@@ -433,3 +433,59 @@ def a_mean_of_what_comes_of_no_text():
         F.cross_entropy(out(x.mean(1) + first), torch.tensor([0, 1, 2, 0])).backward()
 
     return step
+
+
+def _captioned(attend):
+    torch.manual_seed(0)
+    regions, words, out = nn.Linear(5, 8), nn.Embedding(9, 8), nn.Linear(8, 9)
+
+    def step():
+        valid = torch.arange(12) < torch.tensor(LENGTHS)[:, None]
+        seen = torch.randn(4, 12, 5)
+        text = torch.randint(1, 9, (4, 7))
+        x = attend(words(text), regions(seen), regions(seen * valid[..., None]), valid)
+        F.cross_entropy(out(x).transpose(1, 2), text).backward()
+
+    return step
+
+
+def regions_with_a_mask():
+    layer = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def attend(x, seen, padded, valid):
+        return layer(x, padded, padded, key_padding_mask=~valid, need_weights=False)[0]
+
+    return _captioned(attend)
+
+
+def heads_that_look_at_regions_with_a_mask():
+    def attend(x, seen, padded, valid):
+        x, padded = x[:, None], padded[:, None]
+        return F.scaled_dot_product_attention(x, padded, padded, valid[:, None, None])[:, 0]
+
+    return _captioned(attend)
+
+
+def a_bool_that_leaves_out_regions_which_are_there():
+    layer = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def attend(x, seen, padded, valid):
+        return layer(x, seen, seen, need_weights=False)[0]
+
+    return _captioned(attend)
+
+
+def a_bool_that_leaves_out_words():
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(9, 8), nn.Linear(8, 9)
+
+    def forward(tokens, early):
+        x = embed(tokens)[:, None]
+        x = F.scaled_dot_product_attention(x, x, x)[:, 0]
+        return (out(x).square().mean(-1) * early).mean()
+
+    def step():
+        tokens = torch.randint(0, 8, (4, 12))
+        forward(tokens, torch.arange(12) < torch.tensor([3, 5, 4, 8])[:, None]).backward()
+
+    return step
