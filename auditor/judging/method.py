@@ -32,7 +32,7 @@ PASSES = {
     "non-finite, its operators watched one by one",
     "numbers": "precision pass: in which dtype and range delicate operators ran",
     "gradients": "gradient pass: the end of a loss is computed again with one thing repaired, and "
-    "both gradients are compared",
+    "both gradients are compared; what layers are given and activations give is looked at",
     "loops": "pass for loops: how long the Python loops take that were found; their lines are followed "
     "and nothing else",
     "origin": "data-flow pass: follows values from the model and the "

@@ -32,6 +32,10 @@ def for_nobody(
             yield each
 
 
+CUTS = {
+    "detach": "detach() cuts the graph here",
+    "no_grad": "what holds them runs only under the no_grad() of this line",
+}
 NAMED = 3
 """Parameters that the message names; the rest are counted."""
 
@@ -72,7 +76,8 @@ class ParametersNeverTrained(Rule):
             if stepped.steps < self.fewest:
                 continue
             if stepped.n:
-                site = stepped.site_of(stepped.called_at) or stepped.site
+                places = (stepped.cut_at, stepped.called_at, stepped.at)
+                site = next(filter(None, map(stepped.site_of, places)), None)
                 yield _finding(stepped, site, machine, "unfed", _unfed(stepped))
             for each in stepped.still:
                 said = (
@@ -89,7 +94,9 @@ def _unfed(stepped: FedRow) -> str:
     names = ", ".join(each.name for each in stepped.unfed[:NAMED])
     more = f" and {stepped.n - NAMED} more" if stepped.n > NAMED else ""
     ran = (
-        f"; {stepped.called or 'the module that holds them'} runs here, and no gradient comes back "
+        f"; {CUTS[stepped.cut]}"
+        if stepped.cut_at is not None
+        else f"; {stepped.called or 'the module that holds them'} runs here, and no gradient comes back "
         "to it"
         if stepped.called_at is not None
         else ""

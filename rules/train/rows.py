@@ -78,3 +78,33 @@ class TokenWeightsRow(PassRow, kw_only=True):
     over: Annotated[str, OVER]
     tokens: Annotated[list[int], doc("over how many tokens each loss is the mean")]
     function: Annotated[str, doc("what made the mean: `cross_entropy`, `div`")]
+
+
+class LayerRow(PassRow, kw_only=True):
+    """A layer's input, or over all batches that were seen, what its activation gave."""
+
+    part = "layers"
+    when = "gradients"
+    of_values = True
+
+    at: At
+    kind: Annotated[str, doc("`input`, `dead` or `saturated`")]
+    layer: Annotated[str, doc("input, dead: its weight; saturated: `sigmoid` or `tanh`")]
+    given: Annotated[float, doc("input: its root mean square")] = older(0.0)
+    least: Annotated[float, doc("input: that of its smallest column or channel")] = older(0.0)
+    most: Annotated[float, doc("input: that of its largest column or channel")] = older(0.0)
+    made: Annotated[float, doc("input: that of the layer's result")] = older(0.0)
+    ratio: Annotated[
+        float | None,
+        doc(
+            "input: how far a small change of the parameters moves the outputs, over that with "
+            "columns of mean 0 and standard deviation 1; null: not computed"
+        ),
+    ] = older(None)
+    units: Annotated[int, doc("dead: units of the layer")] = older(0)
+    dead: Annotated[int, doc("dead: those that gave 0 and got no gradient throughout")] = older(0)
+    steps: Annotated[int, doc("dead: backwards that gave the weight its gradient")] = older(0)
+    samples: Annotated[int, doc("dead: results of each unit; saturated: all results")] = older(0)
+    edge: Annotated[
+        float, doc("saturated: 95% of the results of each batch lie so near to an end")
+    ] = older(0.0)

@@ -158,7 +158,15 @@ class Drive:
         recording = Recording(self.folder)
         rows = recording.rows(part)
         for row in rows:
-            for key in {"at", "by", "made_at", "loader_at", "local_at", "entered_at"} & row.keys():
+            for key in {
+                "at",
+                "by",
+                "made_at",
+                "loader_at",
+                "local_at",
+                "entered_at",
+                "cut_at",
+            } & row.keys():
                 row[key + "_line"] = None if row[key] is None else recording.site_row(row[key]).line
                 row[key + "_site"] = (
                     None if row[key] is None else msgspec.to_builtins(recording.site_row(row[key]))

@@ -413,6 +413,14 @@ def test_parameters_without_a_gradient_are_pointed_at_where_their_module_runs():
     assert finding.site is None
 
 
+@pytest.mark.parametrize("cut", ["detach", "no_grad"])
+def test_parameters_without_a_gradient_are_pointed_at_where_they_are_cut_off(cut):
+    cuts = fed(["head.w"], called_at=0, called="head", cut=cut, cut_at=1)
+    (finding,) = ask(ParametersNeverTrained(), cuts, CPU)
+    assert finding.site == OTHER and f"{cut}()" in finding.message
+    assert "runs here" not in finding.message
+
+
 def stray(name="w", **more):
     """A parameter of a module that no optimizer holds, with a gradient on 8 steps."""
     facts = {"at": 0, "registered": True, "optimized": False, "shape": [2], "grad_bytes": 512}

@@ -289,7 +289,7 @@ class BackwardHooks:
         kwargs: dict[str, Any],
     ) -> Any:
         traced = any(map(is_traced, call.tensors))  # by the compiler: nothing is computed
-        watchers = () if traced else tuple(self._watchers)
+        watchers = () if traced or LOOKING.depth else tuple(self._watchers)  # ours is not theirs
         for watcher in watchers:
             try:
                 with LOOKING:

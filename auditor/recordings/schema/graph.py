@@ -119,3 +119,7 @@ class FedRow(PassRow, kw_only=True):
         doc("where the module that owns most of `unfed`, and none else, is called, in `sites`"),
     ] = older(None)
     called: Annotated[str, doc("its name in the model")] = older("")
+    cut: Annotated[
+        str, doc("what cuts one of `unfed` off: `detach`, `no_grad` (empty: not seen)")
+    ] = older("")
+    cut_at: Annotated[int | None, doc("where, in `sites`")] = older(None)

@@ -53,7 +53,6 @@ class LossRepairsProbe(OptimizerProbe):
         self._seen: Counter[tuple[str, int]] = Counter()
         self._shifts = Shifts()
         self._packs = False
-        self._inside = False
 
     def start(self) -> None:
         """Enter the tape in the calling thread, and watch the door."""
@@ -104,7 +103,7 @@ class LossRepairsProbe(OptimizerProbe):
     def backward_begins(self, call: Backward) -> None:
         """Look at the loss while its graph is whole."""
         tape = self._tape
-        if tape is None or self._inside or not self.context.in_step:
+        if tape is None or not self.context.in_step:
             return
         tape.paused = True
         if call.nested:
@@ -113,17 +112,15 @@ class LossRepairsProbe(OptimizerProbe):
             self._sums.broken = True
             return
         (loss,) = call.tensors
-        self._inside = True
         try:
             self._look(tape, loss, call)
         finally:
-            self._inside = False
             if not call.keep_graph:
                 tape.clear()
 
     def backward_ends(self, call: Backward) -> None:
         """See what it added to the gradients."""
-        if self._inside or self._tape is None or call.nested:
+        if self._tape is None or call.nested:
             return
         self._tape.paused = False
         if call.failed or call.inputs:

@@ -99,10 +99,12 @@ class Compared:
     repaired: float
 
 
-def tail_of(tape: FunctionTape, loss: torch.Tensor) -> Tail | None:
-    """What leads to ``loss``; None where nothing of it was seen."""
+def tail_of(tape: FunctionTape, loss: torch.Tensor, *, whole: bool = False) -> Tail | None:
+    """What leads to ``loss``; None where nothing of it was seen. A ``whole`` one begins at the
+    parameters, and its ``outputs`` are these.
+    """
     last = tape.maker(loss)
-    if last is None or not _repeatable(last):
+    if last is None or not _repeatable(last, whole):
         return None
     calls: dict[int, Call] = {}
     outputs: dict[int, torch.Tensor] = {}
@@ -116,7 +118,7 @@ def tail_of(tape: FunctionTape, loss: torch.Tensor) -> Tail | None:
             if not tensor.requires_grad:
                 continue
             maker = None if number is None else tape.calls.get(number)
-            if maker is not None and maker.gives_gradient and _repeatable(maker):
+            if maker is not None and maker.gives_gradient and _repeatable(maker, whole):
                 waiting.append(maker)
             else:
                 outputs[id(tensor)] = tensor
@@ -141,7 +143,7 @@ def _conditions(tape: FunctionTape, calls: dict[int, Call]) -> dict[int, Call]:
     return {number: call for number, call in made.items() if number in wanted}
 
 
-def _repeatable(call: Call) -> bool:
+def _repeatable(call: Call, whole: bool = False) -> bool:
     name = call.name
     if call.function.__name__ not in OUT_OF_PLACE and (
         (name.endswith("_") and not name.startswith("_")) or name == "setitem"
@@ -149,9 +151,13 @@ def _repeatable(call: Call) -> bool:
         return False
     if "out" in call.kwargs or any(part in name for part in (*CHANGES_STATE, *RANDOM)):
         return False
-    return name not in MIXES or not any(
-        isinstance(each, torch.nn.Parameter) or (each.requires_grad and each.is_leaf)
-        for each, _ in call.parents
+    return (
+        whole
+        or name not in MIXES
+        or not any(
+            isinstance(each, torch.nn.Parameter) or (each.requires_grad and each.is_leaf)
+            for each, _ in call.parents
+        )
     )
 
 
@@ -184,8 +190,25 @@ def repeat(tail: Tail, changes: dict[int, Change]) -> Repeated:
     Raises :class:`NotRepeated` where something that it needs was written over, or the loss has no
     gradient.
     """
+    held = recomputed(tail, changes)
+    leaves = [held[id(each)] for each in tail.outputs]
+    loss = held[id(tail.loss)]
+    if loss.numel() != 1 or not loss.requires_grad:
+        raise NotRepeated("no gradient")
+    gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
+    at_outputs = [
+        torch.zeros_like(leaf) if each is None else each
+        for leaf, each in zip(leaves, gradients, strict=True)
+    ]
+    return Repeated(float(loss.detach()), at_outputs)
+
+
+def recomputed(tail: Tail, changes: dict[int, Change]) -> dict[int, torch.Tensor]:
+    """What stands for each tensor of the program, by its ``id``, where the calls run again.
+
+    Raises :class:`NotRepeated` where something that they need was written over.
+    """
     held = {id(each): each.detach().requires_grad_() for each in tail.outputs}
-    leaves = list(held.values())
 
     def now(tensor: torch.Tensor) -> torch.Tensor:
         return held.get(id(tensor), tensor)
@@ -197,15 +220,7 @@ def repeat(tail: Tail, changes: dict[int, Change]) -> Repeated:
         made = computed_again(call, changes.get(call.number), now)
         for old, each in zip(call.results, tensors((made,)), strict=False):
             held[id(old)] = each
-    loss = held[id(tail.loss)]
-    if loss.numel() != 1 or not loss.requires_grad:
-        raise NotRepeated("no gradient")
-    gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
-    at_outputs = [
-        torch.zeros_like(leaf) if each is None else each
-        for leaf, each in zip(leaves, gradients, strict=True)
-    ]
-    return Repeated(float(loss.detach()), at_outputs)
+    return held
 
 
 def computed_again(
@@ -235,9 +250,7 @@ def compare(tail: Tail, changes: dict[int, Change], walked: Walk | None) -> Comp
     """
     with nothing_left_behind():
         same, other = repeat(tail, {}), repeat(tail, changes)
-        said = float(tail.loss.detach())
-        if not math.isfinite(said) or abs(same.loss - said) > CLOSE * abs(said) + 1e-9:
-            raise NotRepeated("another loss")
+        same_as(tail, same.loss)
         pairs = list(zip(same.at_outputs, other.at_outputs, strict=True))
         over = "outputs"
         leaves = trained(walked)
@@ -247,6 +260,13 @@ def compare(tail: Tail, changes: dict[int, Change], walked: Walk | None) -> Comp
                 over = "parameters"
         angle, ratio = angle_and_ratio(pairs)
     return Compared(angle, ratio, over, same.loss, other.loss)
+
+
+def same_as(tail: Tail, loss: float) -> None:
+    """Raise :class:`NotRepeated` where this is not the program's own loss."""
+    said = float(tail.loss.detach())
+    if not math.isfinite(said) or abs(loss - said) > CLOSE * abs(said) + 1e-9:
+        raise NotRepeated("another loss")
 
 
 def trained(walked: Walk | None) -> list[torch.Tensor]:

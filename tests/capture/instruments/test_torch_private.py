@@ -1033,7 +1033,7 @@ MAY_FAIL: dict[str, set[str]] = {
     **dict.fromkeys(("torch._C", *accessors().REHEARSAL_NEEDS), {"rehearsal"}),
     "torch._ops.OpOverload._schema": WATCHES | {"rehearsal"},
     f"{MODES}.TorchDispatchMode": WATCHES,
-    "torch.Tensor._version": {"strays", "uncleared", "loss_repairs"},
+    "torch.Tensor._version": {"strays", "uncleared", "loss_repairs", "layers"},
     ITERATOR: {"loader", "batch_digests"},
 }
 """Name -> the probes that cannot do without it, as its docstring says; no probe needs any other

@@ -16,6 +16,47 @@ def graph_cut_by_detach():
     return step
 
 
+def graph_cut_some_lines_later():
+    body, head = nn.Linear(8, 8), nn.Linear(8, 1)
+    optimizer = torch.optim.AdamW([*body.parameters(), *head.parameters()], lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        hidden = body(torch.ones(4, 8)).relu()
+        hidden = hidden.detach()  # GRAPH005
+        loss = head(hidden).mean()
+        loss.backward()
+        optimizer.step()
+        loss.detach()
+
+    return step
+
+
+def encoder_under_no_grad():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.head = nn.Linear(8, 8), nn.Linear(8, 1)
+
+        def forward(self, x):
+            with torch.no_grad():  # GRAPH005
+                x = self.encoder(x)
+                x = x / x.norm()
+            return self.head(x)
+
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def step():
+        with torch.no_grad():
+            x = torch.ones(4, 8)
+        optimizer.zero_grad()
+        net(x).mean().backward()
+        optimizer.step()
+
+    return step
+
+
 def layer_that_forward_never_calls():
     class Model(nn.Module):
         def __init__(self):

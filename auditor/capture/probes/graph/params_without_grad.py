@@ -14,6 +14,7 @@ from torch.nn.modules import module as module_hooks
 from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import Optimizer
 
+from auditor.capture.instruments.autograd_graph import node_of, walk
 from auditor.capture.instruments.module_stack import keep_hooks, live_modules, qualified_names
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.probes.base import Context
@@ -67,6 +68,11 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         self._patches = Patches(self.missed)
         self._owners: WeakKeyDictionary[torch.nn.Module, int | None] = WeakKeyDictionary()
         """Modules of which no parameter has a gradient, each with the line that called it last."""
+        self._unfed: set[int] = set()
+        self._cuts: dict[int, tuple[str, int | None]] = {}
+        """What cuts a parameter off, by its ``id``, and where."""
+        self._without: int | None = None
+        """The line that switched gradients off last."""
 
     def start(self) -> None:
         """Begin to look."""
@@ -81,6 +87,8 @@ class ParamsWithoutGradProbe(OptimizerProbe):
             self.context.add(self._row(watched))
         self._watched.clear()
         self._owners.clear()
+        self._unfed.clear()
+        self._cuts.clear()
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """Look before the step: some optimizers drop gradients in it."""
@@ -103,15 +111,35 @@ class ParamsWithoutGradProbe(OptimizerProbe):
 
     def _look_for_owners(self, unfed: list[torch.Tensor]) -> None:
         """From now on note which lines call the outermost modules that have none but these."""
-        begins = not self._owners
+        begins = not self._unfed
+        self._unfed |= {id(each) for each in unfed}
         self._owners.update(dict.fromkeys(_outermost({id(each) for each in unfed})))
-        if begins and self._owners:
+        if begins:
             ran = self.guarded(self._ran)
             keep_hooks(self._patches, module_hooks.register_module_forward_pre_hook(ran))
+            self._patches.around(torch.Tensor, "detach", before=self._detached)
+            for switch in (torch.no_grad, torch.inference_mode):
+                self._patches.around(switch, "__enter__", before=self._switched_off)
 
     def _ran(self, module: torch.nn.Module, *_: Any) -> None:
-        if module in self._owners and self.context.in_step and torch.is_grad_enabled():
+        if module not in self._owners or not self.context.in_step:
+            return
+        if torch.is_grad_enabled():
             self._owners[module] = self.context.frames.here()
+        elif self._without is not None:
+            for each in module.parameters():
+                self._cuts.setdefault(id(each), ("no_grad", self._without))
+
+    def _switched_off(self, *_: Any) -> None:
+        if torch.is_grad_enabled() and self.context.in_step:
+            self._without = self.context.frames.here()
+
+    def _detached(self, tensor: torch.Tensor) -> None:
+        if not (tensor.requires_grad and torch.is_grad_enabled() and self.context.in_step):
+            return
+        for leaf in walk([node_of(tensor)]).leaves:
+            if id(leaf.variable) in self._unfed:
+                self._cuts[id(leaf.variable)] = ("detach", self.context.frames.here())
 
     def _called(self, unfed: list[torch.Tensor]) -> tuple[int | None, str]:
         """Line and name of the owner that ran and has most of them."""
@@ -134,8 +162,13 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         unfed = [(place, each) for place, each in watched.unfed if each.requires_grad]
         names = names_of([each for _, each in unfed[:NAMED]]) if unfed else {}
         called_at, called = self._called([each for _, each in unfed]) if unfed else (None, "")
+        cuts = (self._cuts.get(id(each), ("", None)) for _, each in unfed)
+        wanted = ("detach",) if called_at is not None else ("detach", "no_grad")
+        cut, cut_at = next((each for each in cuts if each[0] in wanted), ("", None))
         return FedRow(
             at=watched.at,
+            cut=cut,
+            cut_at=cut_at,
             called_at=called_at,
             called=called,
             optimizer=watched.name,

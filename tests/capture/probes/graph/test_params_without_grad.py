@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+import torch
 from torch.optim import optimizer as torch_optimizer
 
 from auditor.capture.probes.graph.params_without_grad import ParamsWithoutGradProbe
@@ -52,3 +54,42 @@ def test_hooks_are_taken_away_and_a_broken_group_does_no_harm(tmp_path: Path) ->
         )
     ]
     assert after == before
+
+
+@pytest.mark.parametrize(
+    ("line", "cut"),
+    [
+        ("x = cut(ones).detach()  # here", "detach"),
+        ("x = torch.Tensor.detach(cut(ones).tanh())  # here", "detach"),
+        ("with torch.no_grad():  # here\n        x = cut(ones)", "no_grad"),
+        ("with torch.no_grad():  # here\n        with torch.no_grad(): x = cut(ones)", "no_grad"),
+        (
+            "with torch.inference_mode():  # here\n        x = cut(ones)\n    x = x.clone()",
+            "no_grad",
+        ),
+        ("x = ones; cut(ones)", ""),  # runs, and nothing reads it
+        ("x = ones\n    with torch.no_grad():\n        cut(ones)\n    cut(ones)", ""),
+        ("x = ones.detach()", ""),
+        ("x = ones\n    with torch.no_grad(): pass", ""),
+    ],
+)
+def test_what_cuts_parameters_off_is_named(tmp_path: Path, line: str, cut: str) -> None:
+    user = load(
+        tmp_path,
+        SOURCE.replace(
+            "used(cut(torch.ones(1, 2)).detach()).sum()",
+            f"ones = torch.ones(1, 2)\n    {line}\n    loss = used(x).sum()\n    loss.detach()\n    loss",
+        ),
+    )
+    entered = torch.no_grad.__enter__, torch.inference_mode.__enter__, torch.Tensor.detach
+    with Drive(tmp_path, ParamsWithoutGradProbe) as drive:
+        drive.run("loud", user.step, steps=5)
+        (row,) = drive.rows("fed")
+        assert drive.rows("lapses") == []
+    assert (row["n"], row["cut"]) == (2, cut)
+    assert row["cut_at_line" if cut else "cut_at"] == (line_of(user, "here") if cut else None)
+    assert entered == (
+        torch.no_grad.__enter__,
+        torch.inference_mode.__enter__,
+        torch.Tensor.detach,
+    )

@@ -1,0 +1,119 @@
+"""TRAIN007: layers that are given, or give, what nothing can be learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.table import Rows
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+from .losses import by_line, off
+from .rows import LayerRow
+
+REMEDIES = {
+    "input": "Bring the inputs to mean 0 and standard deviation 1, column by column (images: divide "
+    "by 255, or torchvision's Normalize), or begin with a normalisation layer.",
+    "dead": "Lower the learning rate or the first steps' (warm-up), check the scale of the layer's "
+    "inputs and its bias, or use an activation with a slope below 0 (leaky_relu, gelu).",
+    "saturated": "Bring what the activation is given to unit scale: smaller initial weights, no "
+    "large factor or bias in front of it, or a normalisation layer.",
+}
+
+
+@dataclass(frozen=True)
+class Unlearnable:
+    """What is wrong: a key of ``REMEDIES``."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class LayerCannotLearn(Rule):
+    """A layer is given, or gives, what nothing can be learned from."""
+
+    code = "TRAIN007"
+    severity = Severity.WARNING
+    since = "0.2"
+
+    given: float = knob(
+        50.0, "Root mean square of a layer's input from which it is reported; unit scale is 1."
+    )
+    made: float = knob(20.0, "That of the layer's result, which must be reached as well.")
+    factor: float = knob(
+        10.0,
+        "How many times as far, or as little, the same change of the parameters must move the "
+        "model's outputs as with the input normalised; below, it is a note.",
+    )
+    alike: float = knob(
+        1.1, "The same below which nothing is reported: the model brings it to scale later."
+    )
+    dead: float = knob(
+        0.8,
+        "Share of a layer's units that are never active. Where inputs hardly vary, half of a new "
+        "layer's are.",
+    )
+    fewest_units: int = knob(16, "Units of a layer below which nothing is said of them.")
+    fewest_steps: int = knob(8, "Backwards that must have given the layer no gradient there.")
+    fewest: int = knob(64, "Results of a unit, or of a gate, below which nothing is reported.")
+    edge: float = knob(
+        1e-3, "Distance from an end of sigmoid or tanh within which nearly all results lie."
+    )
+
+    def detect(self, layers: Rows[LayerRow], machine: Machine) -> Iterator[Finding]:
+        wrong = [row for row in layers if self._is_wrong(row)]
+        kinds = {row.kind for row in wrong}
+        for site, rows in by_line(wrong):
+            row = max(rows, key=lambda row: (row.ratio is not None, row.given, row.dead))
+            if row.kind != "input" and "input" in kinds:
+                continue  # units die and gates saturate of it
+            measured = row.ratio is not None and off(row.ratio) >= self.factor
+            yield Finding(
+                site,
+                _said(row, measured=measured),
+                steps=max(row.steps, len({each.step for each in rows})),
+                per_step=1.0,
+                seen_on=machine.device,
+                severity=None if measured or row.kind != "input" else Severity.NOTE,
+                hints=Unlearnable(row.kind),
+            )
+
+    def _is_wrong(self, row: LayerRow) -> bool:
+        if row.kind == "input":
+            scaled = row.ratio is not None and off(row.ratio) < self.alike
+            return row.given >= self.given and row.made >= self.made and not scaled
+        if row.samples < self.fewest:
+            return False
+        if row.kind == "saturated":
+            return row.edge <= self.edge
+        enough = row.steps >= self.fewest_steps and row.units >= self.fewest_units
+        return enough and row.dead >= self.dead * row.units
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(REMEDIES[finding.hints_as(Unlearnable).kind])
+
+
+def _said(row: LayerRow, *, measured: bool) -> str:
+    layer = row.layer or "a layer"
+    if row.kind == "dead":
+        return (
+            f"{row.dead} of {row.units} units behind {layer} are never active and got no gradient "
+            f"in {row.steps} backwards"
+        )
+    if row.kind == "saturated":
+        return (
+            f"95% of what {layer} gives lies within {row.edge:.1g} of its ends, where it has no "
+            "slope: hardly any gradient comes through"
+        )
+    moved = ""
+    if measured:
+        moved = (
+            f"; the same change of the parameters moves the model's outputs {row.ratio:.2g} times as far "
+            "as with these inputs normalised"
+        )
+    return (
+        f"{layer} is given inputs of {row.given:.2g} (root mean square, columns of {row.least:.2g} "
+        f"to {row.most:.2g}) and gives {row.made:.2g}{moved}"
+    )

@@ -1,0 +1,136 @@
+"""TRAIN007 must report exactly the marked lines."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+def _stepping(model, batch, rate=1e-3):
+    torch.manual_seed(0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+
+    def step():
+        x, y = batch()
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    return step
+
+
+def _images(rows=32):
+    return torch.randint(0, 256, (rows, 1, 12, 12)).float(), torch.randint(0, 4, (rows,))
+
+
+def images_of_0_to_255():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.head = nn.Conv2d(1, 8, 3), nn.Linear(800, 4)
+
+        def forward(self, x):
+            x = self.conv(x)  # TRAIN007
+            return self.head(F.relu(x, inplace=True).flatten(1))
+
+    return _stepping(Net(), _images, 1e-6)
+
+
+def images_and_dropout():
+    """The step cannot be computed again: the range alone is a note."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Linear(144, 32), nn.Linear(32, 4)
+
+        def forward(self, x):
+            x = self.body(x.flatten(1))  # TRAIN007
+            return self.head(F.dropout(torch.tanh(x), 0.5))
+
+    return _stepping(Net(), _images)
+
+
+def one_column_of_prices():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Linear(4, 32), nn.Linear(32, 4)
+
+        def forward(self, x):
+            return self.head(torch.relu(self.body(x)))  # TRAIN007
+
+    def batch():
+        x = torch.rand(32, 4)
+        x[:, 2] = 1e5 * x[:, 2]
+        return x, torch.randint(0, 4, (32,))
+
+    return _stepping(Net(), batch, 1e-12)
+
+
+def recurrent_over_raw_series():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.LSTM(3, 16, batch_first=True), nn.Linear(16, 4)
+
+        def forward(self, x):
+            out, _ = self.body(x)  # TRAIN007
+            return self.head(out[:, -1])
+
+    return _stepping(Net(), lambda: (1e3 * torch.rand(16, 6, 3), torch.randint(0, 4, (16,))))
+
+
+def units_that_died():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Linear(8, 32), nn.Linear(32, 4)
+            with torch.no_grad():
+                self.body.bias[:28] = -50.0
+
+        def forward(self, x):
+            x = self.body(x)
+            return self.head(F.relu(x))  # TRAIN007
+
+    return _stepping(Net(), lambda: (torch.randn(32, 8), torch.randint(0, 4, (32,))))
+
+
+def channels_clamped_at_zero():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Conv2d(1, 16, 3), nn.Linear(16, 4)
+            with torch.no_grad():
+                self.body.bias -= 50.0
+
+        def forward(self, x):
+            x = self.body(x).clamp(min=0)  # TRAIN007
+            return self.head(x.mean((2, 3)))
+
+    return _stepping(Net(), lambda: (torch.randn(8, 1, 9, 9), torch.randint(0, 4, (8,))))
+
+
+def gates_that_never_shut():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.gate, self.head = nn.Linear(8, 32), nn.Linear(8, 32), nn.Linear(32, 4)
+
+        def forward(self, x):
+            gate = torch.sigmoid(10.0 + self.gate(x))  # TRAIN007
+            return self.head(gate * self.body(x))
+
+    return _stepping(Net(), lambda: (torch.randn(32, 8), torch.randint(0, 4, (32,))))
+
+
+def hidden_layer_of_weights_too_large():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Linear(64, 32), nn.Linear(32, 4)
+            nn.init.normal_(self.body.weight, std=30.0)
+
+        def forward(self, x):
+            return self.head(self.body(x).tanh())  # TRAIN007
+
+    return _stepping(Net(), lambda: (torch.randn(32, 64), torch.randint(0, 4, (32,))))
