@@ -83,7 +83,8 @@ class LayerCannotLearn(Rule):
     def _is_wrong(self, row: LayerRow) -> bool:
         if row.kind == "input":
             scaled = row.ratio is not None and off(row.ratio) < self.alike
-            return row.given >= self.given and row.made >= self.made and not scaled
+            large = row.made >= self.made or row.made == 0.0  # a relu in place, and all units dead
+            return row.given >= self.given and large and not scaled
         if row.samples < self.fewest:
             return False
         if row.kind == "saturated":

@@ -35,6 +35,7 @@ def found(*given, **knobs):
         ("input", {"given": 49.9}, {"given": 49.0}, 1),
         ("input", {"made": 19.9}, {}, 0),
         ("input", {"made": 19.9}, {"made": 19.0}, 1),
+        ("input", {"made": 0.0}, {}, 1),
         ("input", {"ratio": 1.11}, {}, 1),
         ("input", {"ratio": 1.09}, {}, 0),
         ("input", {"ratio": 0.92}, {}, 0),
