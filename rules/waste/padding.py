@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence.recorded.batches import Batches, Loader, Texts
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.source.files import Source
-from auditor.model import Finding, Remedy, Severity
+from auditor.evidence.source.files import Source, the_only
+from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.permit import ANY, Permit
 from auditor.rule import Rule, knob
+from auditor.syntax.index import name_of
 
 PACKED = (
     "pack_padded_sequence",
@@ -22,11 +25,21 @@ PACKED = (
 """Calls after which padding takes no part in what is computed."""
 
 
+LONGEST = "True"
+"""What a tokenizer of Transformers is told for rows as wide as the longest of their batch (as
+``"longest"``: docs of PreTrainedTokenizerBase.__call__, ``padding``).
+"""
+
+
 @dataclass(frozen=True)
 class Wasted:
-    """Whether the width is more than the longest row of each batch needs."""
+    """Whether the width is more than the longest row of each batch needs, and the call of the collate
+    function that asks for it.
+    """
 
     fixed: bool = False
+    asked: Site | None = None
+    call: str = ""
 
 
 @dataclass(frozen=True)
@@ -38,6 +51,7 @@ class PaddingComputed(Rule):
     since = "0.2"
     rehearsed = True
     everywhere = True
+    edits = (Permit("set_keyword", (ANY,), "padding", LONGEST),)
 
     share: float = knob(
         0.2, "Share of the positions that rows as wide as the longest of their batch would save."
@@ -87,19 +101,49 @@ class PaddingComputed(Rule):
                 ("fewer as wide as the longest of a batch", amounts.percent(trimmed)),
                 ("fewer in batches of like length", amounts.percent(alike)),
             ),
-            hints=Wasted(fixed),
+            hints=Wasted(fixed, *_asked(source, loader.collate_at)) if fixed else Wasted(),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        if finding.hints_as(Wasted).fixed:
+        hints = finding.hints_as(Wasted)
+        if hints.fixed:
+            edits: tuple[Edit, ...] = ()
+            if hints.asked is not None:
+                reason = "batches have other widths: where a mask is missing, another result"
+                wanted = hints.call, "padding", LONGEST
+                edits = (Edit(hints.asked, "set_keyword", *wanted, reason=reason),)
             return Remedy(
-                "Pad each batch to its longest row (pad_sequence; a tokenizer's padding="
-                '"longest"), rounded up to a multiple of 8 or 64.'
+                "Pad each batch to its longest row (pad_sequence; a tokenizer's padding=True), "
+                "rounded up to a multiple of 8 or 64.",
+                edits,
             )
         return Remedy(
             "Put rows of like length into a batch (a batch sampler that sorts within a few hundred "
             "batches and shuffles these), or pack several into one row."
         )
+
+
+def _asked(source: Source, collate: Site | None) -> tuple[Site | None, str]:
+    """The only call of the collate function that is given ``padding="max_length"``, and its name: one
+    elsewhere may see a row at a time.
+    """
+    function = the_only(
+        node
+        for file, node in source.functions
+        if collate is not None and (file, node.lineno) == (collate.file, collate.line)
+    )
+    found = the_only(
+        node
+        for node in (() if function is None else ast.walk(function))
+        if isinstance(node, ast.Call)
+        for item in node.keywords
+        if item.arg == "padding"
+        and isinstance(item.value, ast.Constant)
+        and item.value.value == "max_length"
+    )
+    if found is None or collate is None:
+        return None, ""
+    return source.site_of(collate.file, found), name_of(found.func)
 
 
 def _sorted_positions(texts: Sequence[Texts]) -> int:

@@ -1,4 +1,6 @@
-"""Programs that a patch of TRAIN001, TRAIN002, TRAIN004 or TRAIN006 was applied to have no finding."""
+"""Programs that a patch of TRAIN001, TRAIN002, TRAIN004, TRAIN006 or WASTE006 was applied to have no
+finding.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import functools
 import pytest
 from auditor.rules.train.losses import ActivationAppliedTwice, PaddingTrained, SilentBroadcast
 from auditor.rules.train.orders import SortedByClass
+from auditor.rules.waste.padding import PaddingComputed
 
 from auditor.patch import apply_edits
 from auditor.permit import outside
@@ -74,6 +77,30 @@ def step():
     torch.nn.functional.cross_entropy(model(x), y).backward()
 """
 
+WIDE = """
+import itertools
+import torch
+from torch.utils.data import DataLoader
+
+TEXTS = [torch.arange(1, 5 + number * 7 % 13) for number in range(64)]
+
+def tokenizer(rows, padding, max_length):
+    width = max_length if padding == "max_length" else max(map(len, rows))
+    return torch.stack([torch.nn.functional.pad(row, (0, width - len(row))) for row in rows])
+
+def collate(rows):
+    return tokenizer(rows, padding="max_length", max_length=64)
+
+model = torch.nn.Sequential(torch.nn.Embedding(90, 8), torch.nn.Linear(8, 90))
+loader = DataLoader(TEXTS, 8, collate_fn=collate)
+batches = itertools.chain.from_iterable(loader for _ in itertools.count())
+
+def step():
+    tokens = next(batches)
+    out = model(tokens[:, :-1]).transpose(1, 2)
+    torch.nn.functional.cross_entropy(out, tokens[:, 1:], ignore_index=0).backward()
+"""
+
 
 @pytest.mark.parametrize(
     ("rule", "text"),
@@ -83,19 +110,40 @@ def step():
         (ActivationAppliedTwice, NO_LOGARITHM),
         (PaddingTrained, PADDED_TOKENS),
         (SortedByClass, SORTED),
+        (PaddingComputed, WIDE),
     ],
-    ids=["column", "softmax", "logarithm", "padding", "order"],
+    ids=["column", "softmax", "logarithm", "padding", "order", "width"],
 )
 def test_a_patched_program_has_no_finding(tmp_path, rule, text):
-    def found(text, name):
-        file = tmp_path / f"{name}.py"
-        file.write_text(text)
-        make = functools.partial(lambda path: load(path).step, file)
-        findings, (verdict,) = judge(tmp_path / name, make, (rule,), roots=[file], steps=4)
-        assert verdict.status == ("found" if findings else "clean")
-        return findings
-
-    (before,) = found(text, "broken")
+    (before,) = found(tmp_path / "broken", rule, text)
     edits = list(before.remedy.edits)
     assert edits and outside(rule.edits, edits) is None
-    assert found(apply_edits(text.encode(), edits).decode(), "patched") == []
+    assert found(tmp_path / "patched", rule, apply_edits(text.encode(), edits).decode()) == []
+
+
+def found(folder, rule, text):
+    file = folder.with_suffix(".py")
+    file.write_text(text)
+    make = functools.partial(lambda path: load(path).step, file)
+    findings, (verdict,) = judge(folder, make, (rule,), roots=[file], steps=4)
+    assert verdict.status == ("found" if findings else "clean")
+    return findings
+
+
+ASKED = 'tokenizer(rows, padding="max_length", max_length=64)'
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        WIDE.replace(ASKED, f"wide(rows)\n\ndef wide(rows):\n    return {ASKED}"),
+        WIDE.replace(ASKED, ASKED.replace('"max_length"', "WIDTH")).replace(
+            "TEXTS", 'WIDTH = "max_length"\nTEXTS', 1
+        ),
+        WIDE.replace(ASKED, f"({ASKED}, {ASKED})[0]"),
+    ],
+    ids=["another function", "a name", "twice"],
+)
+def test_a_width_is_patched_only_in_the_collate_function_s_own_call(tmp_path, other):
+    (before,) = found(tmp_path / "broken", PaddingComputed, other)
+    assert not before.remedy.edits
