@@ -27,8 +27,8 @@ class Experiment:
     """Tries candidates in a laboratory until they are decided or the budget is spent.
 
     A round is one unpatched run, one of each undecided patch, in the first rounds one more
-    unpatched: the two unpatched ones give the noise floor and show whether the target repeats its
-    losses. Every other round goes backwards, so that a machine that warms up or slows down favours
+    unpatched where there is time for it: the two unpatched ones give the noise floor and show
+    whether the target repeats its losses. Every other round goes backwards, so that a machine that warms up or slows down favours
     nobody. From the second round on the patches that are good so far are tried in one run together,
     too.
 
@@ -143,10 +143,16 @@ class Experiment:
         room, chosen = self._budget.planned(), list[Arm]()
         for arm in arms:
             needed = [rounds(each) for each in (*chosen, arm)]
-            again = min(max(needed), max(0, LEAST_PAIRS - len(self._unpatched)))
-            if sum(needed) + max(needed) + again <= room:
+            if sum(needed) + max(needed) <= room:
                 chosen.append(arm)
         return chosen
+
+    def _spares_one(self, arms: Sequence[Arm]) -> bool:
+        """Whether a second unpatched run leaves time for the intervals of these arms. The first
+        round has one: does the target repeat its losses?
+        """
+        needed = [_lacking(arm) for arm in arms]
+        return self._rounds == 1 or self._budget.planned() > sum(needed) + max(needed)
 
     # -- rounds ------------------------------------------------------------------------------------
 
@@ -154,7 +160,7 @@ class Experiment:
         """One round, or as much of it as fits; False if no patch was run."""
         self._rounds += 1
         backwards = self._rounds % 2 == 0
-        again = len(self._unpatched) < LEAST_PAIRS
+        again = len(self._unpatched) < LEAST_PAIRS and self._spares_one(arms)
         if not self._fits(2):
             return False
         first = self._unpatched_run() if again or not backwards else None

@@ -206,14 +206,20 @@ def test_a_machine_that_slows_down_is_planned_for_by_its_newest_runs() -> None:
     assert done.took <= 40.0
 
 
-def test_time_for_one_interval_only_gives_it_to_the_largest_effect_and_not_two_halves() -> None:
+@pytest.mark.parametrize(("patched", "pairs"), [(1, [1, 3, 1]), (2, [1, 3, 3])])
+def test_time_for_few_intervals_goes_to_the_largest_effects_and_not_to_halves(
+    patched: int, pairs: list[int]
+) -> None:
+    """Each further round has one unpatched run: a second one has no time."""
     done = verify(
-        lambda applied, run: {"step_us": 300.0 if "second" in applied else 1000.0},
+        lambda applied, run: {
+            "step_us": 300.0 if "second" in applied else 900.0 if "third" in applied else 1000.0
+        },
         *map(candidate, range(3)),
-        budget=5 + 2 * 3 + 1,
+        budget=5 + 2 * (1 + patched) + 1,
     )
     assert done.summary.together is None
-    assert [each.pairs for each in done.found.values()] == [1, 3, 1]
+    assert [each.pairs for each in done.found.values()] == pairs
     assert done.found[1].status == "better"
     assert (
         "not tried, the budget was spent before (a run takes 1 s): all together"
