@@ -65,7 +65,7 @@ def seal(plan: Plan, ended: str | int, child: Ended) -> Recording:
     problem = manifest.get("error") or {}
     if manifest["outcome"] == "not run":
         raise TargetProblem(problem["problem"], problem.get("hint", ""), problem.get("detail", ""))
-    manifest["passes"] = [{"name": name, "steps": steps} for name, steps in counted(folder).items()]
+    manifest["passes"] = _passes(folder)
     _settle_outcome(manifest, ended, plan)
     if ended == "timeout":
         manifest["error"]["message"] += compiled_for(Recording(folder), child.seconds)
@@ -87,9 +87,13 @@ def as_it_stands(folder: Path, to: Path) -> Recording:
     """
     shutil.copytree(folder, to, ignore=shutil.ignore_patterns("*.pickle*"))
     manifest = read_manifest(to)
-    passes = [{"name": name, "steps": steps} for name, steps in counted(to).items()]
+    passes = _passes(to)
     sources = store_sources(to, manifest["cwd"], iter(files_of(to, manifest)))
     return Recording(to, {**manifest, "outcome": "completed", "passes": passes, "sources": sources})
+
+
+def _passes(folder: Path) -> list[Row]:
+    return [{"name": name, "steps": steps} for name, steps in counted(folder).items()]
 
 
 MAKE_ROOM = "make room, or choose another --out"

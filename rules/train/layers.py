@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor.amounts import digits
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity
@@ -21,6 +22,10 @@ REMEDIES = {
     "saturated": "Bring what the activation is given to unit scale: smaller initial weights, no "
     "large factor or bias in front of it, or a normalisation layer.",
 }
+
+
+MOST = 1000
+"""Times that are said; how many more they are says nothing more."""
 
 
 @dataclass(frozen=True)
@@ -108,13 +113,17 @@ def _said(row: LayerRow, *, measured: bool) -> str:
             f"95% of what {layer} gives lies within {row.edge:.1g} of its ends, where it has no "
             "slope: hardly any gradient comes through"
         )
-    moved = ""
-    if measured:
-        moved = (
-            f"; the same change of the parameters moves the model's outputs {row.ratio:.2g} times as far "
-            "as with these inputs normalised"
-        )
+    given, least, most, made = map(digits, (row.given, row.least, row.most, row.made))
     return (
-        f"{layer} is given inputs of {row.given:.2g} (root mean square, columns of {row.least:.2g} "
-        f"to {row.most:.2g}) and gives {row.made:.2g}{moved}"
+        f"{layer} is given inputs of {given} (root mean square, columns of {least} to {most}) and "
+        f"gives {made}{_moved(row.ratio) if measured and row.ratio is not None else ''}"
+    )
+
+
+def _moved(ratio: float) -> str:
+    times = digits(off(ratio)) if off(ratio) <= MOST else f"more than {MOST:,}"
+    way = "as far as" if ratio > 1 else "less than"
+    return (
+        f"; the same change of the parameters moves the model's outputs {times} times {way} with "
+        "these inputs normalised"
     )

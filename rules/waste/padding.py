@@ -127,21 +127,21 @@ def _asked(source: Source, collate: Site | None) -> tuple[Site | None, str]:
     """The only call of the collate function that is given ``padding="max_length"``, and its name: one
     elsewhere may see a row at a time.
     """
-    function = the_only(
-        node
-        for file, node in source.functions
-        if collate is not None and (file, node.lineno) == (collate.file, collate.line)
-    )
+    if collate is None:
+        return None, ""
+    place = collate.file, collate.line
     found = the_only(
         node
-        for node in (() if function is None else ast.walk(function))
+        for file, function in source.functions
+        if (file, function.lineno) == place
+        for node in ast.walk(function)
         if isinstance(node, ast.Call)
         for item in node.keywords
         if item.arg == "padding"
         and isinstance(item.value, ast.Constant)
         and item.value.value == "max_length"
     )
-    if found is None or collate is None:
+    if found is None:
         return None, ""
     return source.site_of(collate.file, found), name_of(found.func)
 

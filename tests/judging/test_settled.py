@@ -19,6 +19,7 @@ from auditor.model import Finding, Severity, Site
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 from auditor.recordings.sources import store_sources
 from auditor.rule import Rule
+from auditor.runs import finalize
 
 
 class Lines(Table):
@@ -231,6 +232,18 @@ def test_of_a_run_under_way_each_rule_is_asked_once_its_passes_are_over(tmp_path
         first._threads[-1].join()
     assert lines[2:] == ["  a.py:4: TIME916 a later line"]
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+
+def test_a_run_under_way_is_copied_as_if_it_had_completed(tmp_path):
+    folder = under_way(tmp_path / "recording")
+    (folder / "snapshot.pickle").touch()
+    copy = finalize.as_it_stands(folder, tmp_path / "copy")
+    assert (copy.outcome, copy.manifest["passes"]) == (
+        "completed",
+        [{"name": "quiet", "steps": 12}],
+    )
+    assert copy.site_at(str(folder / "a.py"), 3).text == "x = 1"
+    assert copy.snapshot is None and Recording(folder).outcome == "killed"
 
 
 class Shown:

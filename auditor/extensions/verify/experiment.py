@@ -28,9 +28,9 @@ class Experiment:
 
     A round is one unpatched run, one of each undecided patch, in the first rounds one more
     unpatched where there is time for it: the two unpatched ones give the noise floor and show
-    whether the target repeats its losses. Every other round goes backwards, so that a machine that warms up or slows down favours
-    nobody. From the second round on the patches that are good so far are tried in one run together,
-    too.
+    whether the target repeats its losses. Every other round goes backwards, so that a machine that
+    warms up or slows down favours nobody. From the second round on the patches that are good so far
+    are tried in one run together, too.
 
     No run is begun that is not expected to end in time. The first round shows whether a patch
     breaks the result, and goes as far as the time allows; a budget of 0 asks for that round and

@@ -480,3 +480,8 @@ def test_more_rounds_make_the_noise_floor_narrower() -> None:
     assert (
         width(40.0) < width(10.0) / 2
     )  # three pairs in the first rounds; later rounds have neighbours
+
+
+def test_a_second_unpatched_run_takes_no_time_that_an_interval_needs() -> None:
+    done = verify(lambda applied, run: {}, candidate(0), budget=3 + 2 * 2 + 0.5)
+    assert done.found[0].pairs == 3

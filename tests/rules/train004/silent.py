@@ -489,3 +489,19 @@ def a_bool_that_leaves_out_words():
         forward(tokens, torch.arange(12) < torch.tensor([3, 5, 4, 8])[:, None]).backward()
 
     return step
+
+
+def a_text_without_padding_beside_one_of_its_shape():
+    """The other one's padding is none of its own."""
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 9)
+
+    def step():
+        source, target = _batch(), torch.randint(0, 8, (4, 12))
+        x = embed(target)[:, None]
+        x = F.scaled_dot_product_attention(x, x, x)[:, 0]
+        labels = target + 0 * source
+        x = x + embed(source)[:, :1]
+        F.cross_entropy(out(x).transpose(1, 2), labels).backward()
+
+    return step

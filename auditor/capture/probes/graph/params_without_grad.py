@@ -112,8 +112,9 @@ class ParamsWithoutGradProbe(OptimizerProbe):
     def _look_for_owners(self, unfed: list[torch.Tensor]) -> None:
         """From now on note which lines call the outermost modules that have none but these."""
         begins = not self._unfed
-        self._unfed |= {id(each) for each in unfed}
-        self._owners.update(dict.fromkeys(_outermost({id(each) for each in unfed})))
+        numbers = {id(each) for each in unfed}
+        self._unfed |= numbers
+        self._owners.update(dict.fromkeys(_outermost(numbers)))
         if begins:
             ran = self.guarded(self._ran)
             keep_hooks(self._patches, module_hooks.register_module_forward_pre_hook(ran))

@@ -149,3 +149,16 @@ def test_gradients_of_ours_are_not_the_programs(tmp_path):
         assert [row["tokens"] for row in drive.rows("token_weights")] == [[24, 2, 10]] * 2
         assert [row["ratio"] for row in drive.rows("layers")][0] > 10
         assert drive.rows("lapses") == []
+
+
+@pytest.mark.parametrize(
+    ("noise", "computed"), [("torch.ones_like", True), ("torch.poisson", False)]
+)
+def test_a_step_that_gives_another_loss_the_second_time_has_no_ratio(tmp_path, noise, computed):
+    noisy = IMAGES.replace(
+        "    F.cross_entropy(model(x), y)",
+        f"    out = model(x)\n    F.cross_entropy(out * {noise}(out**2 + 5), y)",
+    )
+    _, found, _ = run(tmp_path, noisy, loud=0)
+    (row,) = (row for row in found if row["kind"] == "input")
+    assert (row["ratio"] is not None) == computed
