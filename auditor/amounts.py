@@ -12,6 +12,7 @@ _PASSES = {
     "quiet": "timing pass",
     "anomaly_off": "timing pass without anomaly mode",
     "eager_held": "timing pass without torch.compile",
+    "compiled_again": "timing pass, compiled again",
     "trace": "profiler pass",
     "loud": "diagnostic pass",
     "leaner": "what-if pass",

@@ -146,6 +146,7 @@ class Session:
         self._each(lambda probe: probe.step_end())
         self._pass.done += 1
         self._steady.step_ends()
+        self._held.step_took(self._clock.own_us)
         if self._pass.name == "quiet":
             self._plain_us.append(self._clock.own_us)
         self._context.writer.flush()
@@ -246,17 +247,14 @@ class Session:
             self._untraced = not self._may_trace()
             return
         known = len(self._queue)
-        if (
-            self._pass.name == "quiet"
-            and not self._trial
-            and self._held.wanted(monotonic() - self._pass_began)
-        ):
-            steps = self._room_for(self._pass.done)
-            self._queue[:0] = [Pass("eager_held", steps)] if steps else []
-        if self._pass.name == "quiet" and self._modes is not None and self._modes.anomaly_seen:
-            wanted = min(PRICED_STEPS, self._pass.done)
-            steps = 0 if self._modes.name in self.failures else self._room_for(wanted)
-            self._queue[:0] = [Pass("anomaly_off", steps)] if steps else []
+        if self._pass.name == "quiet" and not self._trial:
+            if self._held.wanted(monotonic() - self._pass_began):
+                self._insert("eager_held", self._pass.done)
+        elif self._pass.name == "eager_held" and self._held.faster:
+            self._insert("compiled_again", self._pass.done)
+        modes = None if "modes" in self.failures else self._modes
+        if self._pass.name == "quiet" and modes is not None and modes.anomaly_seen:
+            self._insert("anomaly_off", min(PRICED_STEPS, self._pass.done))
         longer = self._pass.name == "quiet" and self._prolong()
         if self._pass.name == "numbers" and self._may_time_loops():
             self._queue[:0] = [Pass("loops", LOOP_STEPS)]
@@ -337,18 +335,16 @@ class Session:
             self._pass.steps += 1
             self._tell_outline()
 
-    def _room_for(self, steps: int) -> int:
-        """How many steps a pass may have that was not planned: where they are counted, the
-        diagnostic pass gives up half of its own.
+    def _insert(self, name: str, steps: int) -> None:
+        """Let a pass follow that was not planned. Where steps are counted, the diagnostic pass gives
+        up to half of its own; without any, no pass follows.
         """
-        if self._plan.fit is None:
-            return steps
-        loud = next((each for each in self._queue if each.name == "loud"), None)
-        if loud is None:
-            return 0
-        given = min(steps, loud.steps // 2)
-        loud.steps -= given
-        return given
+        if self._plan.fit is not None:
+            loud = next((each for each in self._queue if each.name == "loud"), Pass("loud", 0))
+            steps = min(steps, loud.steps // 2)
+            loud.steps -= steps
+        if steps:
+            self._queue.insert(0, Pass(name, steps))
 
     def _tell_outline(self) -> None:
         outline = getattr(self._progress, "outline", None)

@@ -179,7 +179,7 @@ class CompileDoesNotPay(Rule):
         lost = Estimate(-gained.value, -gained.high, -gained.low)
         if not lost.proven or steps.share_of_step(lost.low) < self.share:
             return
-        backend = _backend(running)
+        backend, compiled = _backend(running), len(steps.quiet) + len(steps.compiled_again)
         found = Finding(
             running[0].site,
             f"the step takes {amounts.duration(lost.value)} less with torch.compile held off"
@@ -188,7 +188,7 @@ class CompileDoesNotPay(Rule):
             basis="measured",
             seen_on=machine.device,
             facts=(
-                ("steps compiled, and held eager", f"{len(steps.quiet)}, {len(steps.eager_held)}"),
+                ("steps compiled, and held eager", f"{compiled}, {len(steps.eager_held)}"),
                 ("compiled functions and modules", str(len(running))),
             ),
             hints=GainHints(backend),

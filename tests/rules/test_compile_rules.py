@@ -344,6 +344,17 @@ def test_the_difference_must_be_proven_and_not_small(eager_us, n):
     assert len(against(eager_us)) == n
 
 
+@pytest.mark.parametrize(("again_us", "n"), [(1000.0, 1), (700.0, 1), (500.0, 0), (400.0, 0)])
+def test_compiled_steps_must_be_slower_on_both_sides_of_the_eager_ones(again_us, n):
+    steps = Steps(
+        quiet(30, 1000.0), eager_held=quiet(30, 500.0), compiled_again=quiet(30, again_us)
+    )
+    regions = CompiledRegions((Region(MADE, "Net", steps=30),))
+    found = list(CompileDoesNotPay().detect(regions, Compiles(compiled=1), steps, MACHINE))
+    assert len(found) == n
+    assert all(each.facts[0][1] == "60, 30" for each in found)
+
+
 def test_where_nothing_was_compiled_another_rule_says_why():
     steps = Steps(quiet=quiet(30, 1000.0), eager_held=quiet(30, 500.0))
     regions = CompiledRegions((Region(MADE, "Net", steps=30),))

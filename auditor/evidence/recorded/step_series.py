@@ -31,6 +31,7 @@ TIMED = {
     "quiet": amounts.pass_named("quiet"),
     "anomaly_off": "anomaly mode held off",
     "eager_held": "torch.compile held off",
+    "compiled_again": "compiled again",
     "warmup": "warm-up",
 }
 """Passes without instruments, and what their line is called: steps of the others take longer than

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import ClassVar
 
 from auditor.batch_means import Estimate, difference, median_of
@@ -91,6 +92,7 @@ class Steps(Table):
     loud: tuple[Step, ...] = ()
     anomaly_off: tuple[Step, ...] = ()
     eager_held: tuple[Step, ...] = ()
+    compiled_again: tuple[Step, ...] = ()
     quiet_from: int = 0
     """Number in the run of the first quiet step; a step's own ``number`` is that in its pass."""
 
@@ -99,12 +101,11 @@ class Steps(Table):
         """From the ``steps`` part; where device events timed the step, theirs is its time."""
         rows = rows_of(evidence, StepRow)
         device_us = device_times(evidence)
-        quiet, loud, anomaly_off, eager_held = (
+        passes = (
             _steps_of(rows, name, device_us)
-            for name in ("quiet", "loud", "anomaly_off", "eager_held")
+            for name in ("quiet", "loud", "anomaly_off", "eager_held", "compiled_again")
         )
-        first = evidence.recording.run_step("quiet", 0)
-        return cls(quiet, loud, anomaly_off, eager_held, first)
+        return cls(*passes, evidence.recording.run_step("quiet", 0))
 
     @property
     def typical(self) -> Estimate | None:
@@ -132,8 +133,19 @@ class Steps(Table):
     def gained_by_compile(self) -> Estimate | None:
         """How many us a step is slower with ``torch.compile`` held off; negative where compiling
         does not pay, None if it was not measured, or on too few steps. As above.
+
+        Where compiled steps were timed again after those, the interval holds both differences: a
+        machine that was busy during the first pass alone shows in one of them.
         """
-        return _saved(self.eager_held, self.quiet)
+        sides = (_saved(self.eager_held, each) for each in (self.quiet, self.compiled_again))
+        both = [each for each in sides if each is not None]
+        if not both:
+            return None
+        return Estimate(
+            fmean(each.value for each in both),
+            min(each.low for each in both),
+            max(each.high for each in both),
+        )
 
     def slower_after(self, number: int) -> Estimate | None:
         """How many us the quiet steps after this one are slower than those before it; None of too
