@@ -279,7 +279,8 @@ class Change(msgspec.Struct, frozen=True, tag=True):
     The loaders that are made at ``loaders`` (file, relative to the working directory, and line)
     have ``batch[0] / batch[1]`` times their batch size. Modules of the class ``checkpointed`` (its
     module and qualified name) run under activation checkpointing, ``autocast`` names the dtype of
-    an autocast around forward and loss, ``optimizer`` is given to optimizers that take it.
+    an autocast around forward and loss, ``optimizer`` is given to optimizers that take it. With
+    ``largest`` loaders give the largest batch of an epoch after the warm-up.
     """
 
     batch: tuple[int, int] = (1, 1)
@@ -287,6 +288,7 @@ class Change(msgspec.Struct, frozen=True, tag=True):
     checkpointed: str = ""
     autocast: str = ""
     optimizer: Mapping[str, bool] = msgspec.field(default_factory=dict)
+    largest: bool = False
 
 
 What = Literal["", "nan", "inf", "oom", "kill"]

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 from auditor.rules.mem.one_change import LargestBatchDoesNotFit
-from auditor.rules.mem.probes.largest_batch import largest_batch, nbytes_of
 from auditor.rules.mem.rows import LeanerRow
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
+from auditor.capture.probes.data.largest_batch import largest_batch, nbytes_of
 from auditor.evidence.recorded.machine import Machine
 from auditor.model import Site
 from tests.rules.asking import ask, rows

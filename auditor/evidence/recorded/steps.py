@@ -101,11 +101,11 @@ class Steps(Table):
         """From the ``steps`` part; where device events timed the step, theirs is its time."""
         rows = rows_of(evidence, StepRow)
         device_us = device_times(evidence)
-        passes = (
-            _steps_of(rows, name, device_us)
+        passes = {
+            name: _steps_of(rows, name, device_us)
             for name in ("quiet", "loud", "anomaly_off", "eager_held", "compiled_again")
-        )
-        return cls(*passes, evidence.recording.run_step("quiet", 0))
+        }
+        return cls(**passes, quiet_from=evidence.recording.run_step("quiet", 0))
 
     @property
     def typical(self) -> Estimate | None:

@@ -20,6 +20,7 @@ CHECKPOINTED, AUTOCAST, ONE_BY_ONE, FUSED, EXPANDABLE = (
     "optimizer fused=True",
     "expandable_segments",
 )
+EPOCH = "largest of an epoch"
 TOGETHER = "checkpointing and bf16"
 
 BELOW = 0.98
@@ -48,6 +49,7 @@ def options(base: Measured, allocator: str) -> Iterator[Option]:
     """All of them, in the order of the table; ``allocator`` are the settings that the environment
     has.
     """
+    yield _largest(base)
     checkpointed, autocast = _checkpointed(base), _autocast(base)
     yield checkpointed
     yield autocast
@@ -63,6 +65,16 @@ def options(base: Measured, allocator: str) -> Iterator[Option]:
     else:
         setting = f"{ALLOCATOR[-1]}={with_setting(SEGMENTS)} in the environment"
         yield Option(EXPANDABLE, setting, allocator=SEGMENTS)
+
+
+def _largest(base: Measured) -> Option:
+    """The largest batch of an epoch in the place of one of the first, which may be short ones."""
+    why = ""
+    if not base.loaders:
+        why = "no DataLoader made the batches"
+    elif all(each.even for each in base.loaders):
+        why = "the samples of all batches seen are of one size"
+    return Option(EPOCH, change=Change(largest=True), why=why, needed="largest")
 
 
 def _checkpointed(base: Measured) -> Option:

@@ -41,6 +41,8 @@ class Loader:
     size: int | None
     samples: int | None
     batch_bytes: float
+    even: bool = True
+    """All batches seen had as many bytes."""
 
 
 @dataclass(frozen=True)
@@ -195,4 +197,5 @@ def _loaders(recording: Recording) -> Iterator[Loader]:
         if not batches or site is None:
             continue
         size = sum(row.bytes or 0 for row in batches) / sum(row.n for row in batches)
-        yield Loader(site.file, site.line, loader.batch_size, loader.samples, size)
+        even = len({row.bytes / row.n for row in batches if row.bytes}) < 2
+        yield Loader(site.file, site.line, loader.batch_size, loader.samples, size, even)

@@ -96,11 +96,6 @@ class Planning:
         if self._size is not None:
             self._note_point(AS_IT_IS, self._size, base)
         self._runs.append((self._size or 1, base))
-        if base.varies > UNEVEN:
-            self.notes.append(
-                f"the peaks of the {base.steps} steps differ by up to {base.varies:.0%}: steps with "
-                "larger batches than these may need more"
-            )
         if base.sized:
             self.notes.append(
                 f"sizes depend on values at {', '.join(base.sized[:3])}: on the null device these "
@@ -111,7 +106,15 @@ class Planning:
         self._expected = self.reruns.n + applying + (2 + 2 * applying) * len(self.gpus)
         self._say_left_out(options, base)
         options = [each for each in options if self._tried(each)]
+        if base.varies > UNEVEN and self.rows[changes.EPOCH].allocated is None:
+            self.notes.append(
+                f"the peaks of the {base.steps} steps differ by up to {base.varies:.0%}: steps with "
+                "larger batches than these may need more"
+            )
         self._multiples(base)
+        for option in options:
+            if option.name == changes.EPOCH:  # what must fit decides before what comes first
+                self._largest_of(option)
         self._largest(AS_IT_IS, Wanted())
         self._shard(base)
         saving = [each for each in options if self._saves(each.name, base)]
@@ -334,7 +337,8 @@ class Planning:
 
 def _place(row: PlanRow) -> int:
     """Of a row in the table: larger batches stand below the program as it is."""
-    return 0 if row.name == AS_IT_IS else 1 if row.name.startswith(MULTIPLE) else 2
+    first = AS_IT_IS, changes.EPOCH
+    return first.index(row.name) if row.name in first else 2 + (not row.name.startswith(MULTIPLE))
 
 
 def _allocator() -> str:

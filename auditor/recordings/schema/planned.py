@@ -47,5 +47,7 @@ class PlannedOptimizerRow(PlannedRow, kw_only=True, tag="optimizer"):
 class PlannedChangeRow(PlannedRow, kw_only=True, tag="changed"):
     """What was changed by the end of the step."""
 
-    name: Annotated[str, doc("`batch`, `checkpointed`, `autocast` or `optimizer`")]
-    n: Annotated[int, doc("loaders, calls of modules, forwards or optimizers, so far")]
+    name: Annotated[str, doc("`batch`, `largest`, `checkpointed`, `autocast` or `optimizer`")]
+    n: Annotated[
+        int, doc("loaders, batches looked at, calls of modules, forwards or optimizers, so far")
+    ]

@@ -4,7 +4,6 @@ device memory be?
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Final
 
 import torch
@@ -12,9 +11,9 @@ from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
 from auditor.capture.instruments.monkeypatch import Patches
-from auditor.capture.instruments.torch_private.data import LoaderIterator
 from auditor.capture.instruments.torch_private.tensors import version_of
 from auditor.capture.probes.base import Context
+from auditor.capture.probes.data.largest_batch import LargestBatches
 from auditor.capture.probes.optim.optimizer_hooks import (
     OptimizerProbe,
     groups_of,
@@ -24,7 +23,6 @@ from auditor.capture.probes.optim.optimizer_hooks import (
 from auditor.runs.plan import LEANER_STEPS
 
 from ..rows import LeanerRow
-from .largest_batch import largest_batch, nbytes_of
 
 ENDLESS: Final = 1 << 50
 """Bytes of a card that nothing fills."""
@@ -62,6 +60,7 @@ class PeakExperimentsProbe(OptimizerProbe):
         """
         self._switched: list[tuple[dict[str, Any], Any]] = []
         self._patches = Patches()
+        self._largest: LargestBatches | None = None
         self._capacity = 0
 
     def uninstall(self) -> None:
@@ -104,10 +103,11 @@ class PeakExperimentsProbe(OptimizerProbe):
         """Write the peak and put back what was changed."""
         peak = self.context.counters()["peak_allocated"] if self.context.counters is not None else 0
         self._restore()
+        largest, self._largest = self._largest, None
         row = LeanerRow(
-            at=self._at,
+            at=self._at if largest is None else largest.at,
             what=self._what,
-            changed=self._touched,
+            changed=self._touched if largest is None else largest.of,
             peak_allocated=peak,
             capacity=self._capacity,
         )
@@ -161,29 +161,10 @@ class PeakExperimentsProbe(OptimizerProbe):
                 self._touched += len(group["params"])
 
     def _give_largest(self) -> None:
-        if LoaderIterator is None or self.context.resize is None:
+        if self.context.resize is None:
             return
         self.context.resize(ENDLESS)
-        self._at = None
-        original, given = LoaderIterator.__next__, set[int]()
-
-        @functools.wraps(original)
-        def next_batch(iterator: Any) -> Any:
-            batch = original(iterator)
-            if id(iterator) in given:
-                return batch
-            given.add(id(iterator))
-            try:
-                largest = largest_batch(iterator)
-            except Exception:  # a dataset that cannot be asked out of turn
-                return batch
-            if largest is None or largest.nbytes <= nbytes_of(batch):
-                return batch
-            self._touched += largest.of
-            self._at = self._at or self.context.frames.here()
-            return largest.batch
-
-        self._patches.attribute(LoaderIterator, "__next__", next_batch)
+        self._largest = LargestBatches(self.context, self._patches)
 
     def _restore(self) -> None:
         self._patches.undo()

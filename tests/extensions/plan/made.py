@@ -50,6 +50,7 @@ class Formula(Reruns):
     update: int = 0
     slack: float = 1.0
     size: int = 8
+    even: bool = True
     obeys: bool = True
     asked: list[Wanted] = field(default_factory=list)
     stop_at: int = 10**9
@@ -64,12 +65,14 @@ class Formula(Reruns):
         changed = {"batch"} if wanted.batch else set()
         changed |= {"checkpointed"} if wanted.change.checkpointed else set()
         changed |= {"autocast"} if wanted.change.autocast else set()
+        changed |= {"largest"} if wanted.change.largest else set()
         changed |= {"optimizer"} if wanted.change.optimizer else set()
         return measured(
             batch,
             round(self.peak(batch, wanted)),
             self.update,
             slack=self.slack,
+            loaders=(Loader("train.py", 30, batch, 10_000, batch * 100.0, self.even),),
             changed=frozenset(changed),
         )
 

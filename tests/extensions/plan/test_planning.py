@@ -34,6 +34,11 @@ def rows(result):
     return {row.name: row for row in result.rows}
 
 
+def names(result):
+    """Of the rows that have a peak."""
+    return [row.name for row in result.rows if row.allocated is not None]
+
+
 def test_the_largest_batch_is_rehearsed():
     reruns = formula(linear)
     result = planned(reruns)
@@ -47,12 +52,25 @@ def test_the_largest_batch_is_rehearsed():
 def test_each_change_is_a_row_with_a_larger_batch_where_it_saves():
     result = planned(formula(linear))
     told = rows(result)
-    assert list(told)[:4] == [AS_IT_IS, "batch x2", "batch x4", changes.CHECKPOINTED]
+    assert names(result)[:4] == [AS_IT_IS, "batch x2", "batch x4", changes.CHECKPOINTED]
     assert told[changes.CHECKPOINTED].largest["T4"].batch == 720
     assert told[changes.TOGETHER].largest["T4"].batch == 1208
     assert told[changes.ONE_BY_ONE].why == "the peak is not in the optimizer's step"
     assert told[changes.EXPANDABLE].why == "hardly more is reserved than tensors hold"
     assert "torch.utils.checkpoint.checkpoint(block, x" in told[changes.CHECKPOINTED].change
+
+
+def test_the_largest_batch_of_an_epoch_is_a_row_where_batches_differ_in_size():
+    def varying(batch, wanted):
+        return 500 * MIB + batch * (400 if wanted.change.largest else 100) * MIB
+
+    result = planned(formula(varying, even=False))
+    row = rows(result)[changes.EPOCH]
+    assert names(result)[:2] == [AS_IT_IS, changes.EPOCH]
+    assert (row.batch, row.allocated, row.fits) == (8, 3700 * MIB, {"T4": "yes"})
+    assert row.largest["T4"].batch == 32  # 144 with the batches that come first
+    even = rows(planned(formula(varying)))[changes.EPOCH]
+    assert even.allocated is None and "one size" in even.why
 
 
 def test_a_curve_is_followed_to_the_limit():
@@ -150,7 +168,7 @@ def test_a_time_out_is_no_lack_of_memory(outcome, monkeypatch):
 
 def test_an_interrupt_tells_what_is_known():
     result = planned(formula(linear, stop_at=4))
-    assert result.interrupted and list(rows(result)) == [
+    assert result.interrupted and names(result) == [
         AS_IT_IS,
         changes.CHECKPOINTED,
         changes.AUTOCAST,

@@ -27,6 +27,7 @@ from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.autograd import running_backward
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.data.dataloader_facts import tensors_in
+from auditor.capture.probes.data.largest_batch import LargestBatches
 from auditor.recordings.schema import (
     PlannedBlocksRow,
     PlannedChangeRow,
@@ -86,6 +87,7 @@ class PlannedChangeProbe(Probe):
         self._told: set[Any] = set()
         self._done: Counter[str] = Counter()
         self._loaders = ResizedLoaders(self._change, self._batch_changed)
+        self._largest: LargestBatches | None = None
 
     # -- a run -------------------------------------------------------------------------------------
 
@@ -114,6 +116,8 @@ class PlannedChangeProbe(Probe):
         """The step runs on this thread."""
         self._thread = threading.get_ident()
         self._inputs.clear()
+        if self._change.largest and self._largest is None and self.context.pass_name == "loud":
+            self._largest = LargestBatches(self.context, self._patches)
 
     def step_end(self) -> None:
         """Write what the step was given, and what is new."""
@@ -132,6 +136,8 @@ class PlannedChangeProbe(Probe):
             if id(optimizer) not in self._told:
                 self._told.add(id(optimizer))
                 self.context.add(_optimizer_row(optimizer, at))
+        if self._largest is not None and self._largest.of:
+            self._done["largest"] = self._largest.of
         for name, n in self._done.items():
             self.context.add(PlannedChangeRow(name=name, n=n))
 

@@ -134,6 +134,28 @@ def test_a_setting_takes_the_place_of_the_other(tmp_path):
     assert torch.optim.AdamW([nn.Parameter(torch.ones(1))]).param_groups[0]["fused"] is None
 
 
+@pytest.mark.parametrize(
+    ("largest", "lengths", "taken", "of_batches"),
+    [
+        (True, [1, 1, 2, 1, 9, 1], [1, 9, 2], 6),
+        (True, [1] * 6, [1, 1, 1], 0),
+        (False, [1, 1, 9], [1, 1], 0),
+    ],
+)
+def test_the_largest_batch_is_given_after_the_warm_up(
+    tmp_path, largest, lengths, taken, of_batches
+):
+    batches = iter(DataLoader([torch.ones(n) for n in lengths], 1))
+    with Drive(tmp_path, changing(Change(largest=largest))) as drive:
+        sizes = []
+        drive.run("warmup", lambda: sizes.append(next(batches).numel()), steps=1)
+        drive.run("loud", lambda: sizes.append(next(batches).numel()), steps=len(taken) - 1)
+        changed = of(drive.rows("planned"), "changed")
+    assert sizes == taken
+    assert {row["n"] for row in changed if row["name"] == "largest"} == {of_batches} - {0}
+    assert next(batches).numel() == lengths[len(taken)]  # the loader gives its own again
+
+
 def test_all_is_put_back(tmp_path):
     before = nn.Module.__call__, DataLoader.__init__, torch.optim.AdamW.__init__
     change = Change((2, 1), (("train.py", 1),), "x:Y", "", {"foreach": False})

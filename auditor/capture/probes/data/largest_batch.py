@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import sys
 import time
@@ -13,8 +14,15 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import IterableDataset
 
+from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.plain_tensor import bytes_of
-from auditor.capture.instruments.torch_private.data import collate_of, dataset_of, index_sampler
+from auditor.capture.instruments.torch_private.data import (
+    LoaderIterator,
+    collate_of,
+    dataset_of,
+    index_sampler,
+)
+from auditor.capture.probes.base import Context
 from auditor.capture.probes.data.dataloader_facts import tensors_in
 
 LONGEST_S = 3.0
@@ -36,6 +44,39 @@ class Largest(NamedTuple):
     batch: Any
     nbytes: int
     of: int
+
+
+class LargestBatches:
+    """Loaders give the largest batch of an epoch in the place of their next one, each once.
+
+    ``at`` is the program's line that took the first of them, None until then; ``of`` how many
+    batches were looked at.
+    """
+
+    def __init__(self, context: Context, patches: Patches) -> None:
+        self.at: int | None = None
+        self.of = 0
+        if LoaderIterator is None:
+            return
+        original, given = LoaderIterator.__next__, set[int]()
+
+        @functools.wraps(original)
+        def next_batch(iterator: Any) -> Any:
+            batch = original(iterator)
+            if id(iterator) in given:
+                return batch
+            given.add(id(iterator))
+            try:
+                largest = largest_batch(iterator)
+            except Exception:  # a dataset that cannot be asked out of turn
+                return batch
+            if largest is None or largest.nbytes <= nbytes_of(batch):
+                return batch
+            self.of += largest.of
+            self.at = self.at or context.frames.here()
+            return largest.batch
+
+        patches.attribute(LoaderIterator, "__next__", next_batch)
 
 
 def largest_batch(iterator: Any) -> Largest | None:
