@@ -20,13 +20,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from published import PUBLISHED, Published
+from published import GB, GIB, MIB, PUBLISHED, Published
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 LIMIT_SECONDS = 1200
 TOLERANCE = 0.02
 SHADOW = "rehearsal"
+UNITS = {GIB: "GiB", MIB: "MiB", GB: "GB"}
 
 
 def main() -> None:
@@ -119,12 +120,11 @@ def print_table(rows: list[Published], known: dict[str, Any], version: str) -> N
             known.get(key_of(row, SHADOW), {}),
         ]
         kind = "allocated" if row.measured == "median" else row.measured
-        unit = "GiB" if row.unit == 1 << 30 else "MiB"
         cells = [
             row.what,
             row.gpu,
             kind,
-            f"[{row.printed} {unit}][peak{links.index(row.link)}]",
+            f"[{row.printed} {UNITS[row.unit]}][peak{links.index(row.link)}]",
             row.torch or "not said",
             *(cell(row, found) for found in results),
         ]

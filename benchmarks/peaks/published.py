@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-GIB, MIB = 1 << 30, 1 << 20
+GIB, MIB, GB = 1 << 30, 1 << 20, 1_000_000_000
 _FAKEGPU_PAGES = "https://github.com/FanBB2333/FakeGPU/blob/7d5cf83/docs"
 FAKEGPU = f"{_FAKEGPU_PAGES}/llm-sft-memory-estimation.md"
 TITAN = (
@@ -31,7 +31,7 @@ class Published:
     value: float
     """In ``unit``, as printed there."""
     unit: int
-    """Bytes: ``GIB`` or ``MIB``."""
+    """Bytes: ``GIB``, ``MIB`` or ``GB``."""
     torch: str
     """Version of torch there, "" where it is not said."""
     link: str
@@ -215,6 +215,102 @@ CHARACTERS = Published(
     small=True,
 )
 
+# The rows from here on were named, with their configuration and figure, before any of them ran.
+
+_FMS = "https://github.com/foundation-model-stack/fms-acceleration/blob/24bdadb/scripts/benchmarks"
+
+
+def _mistral(what: str, batch: int, printed_bytes: int, *more: str, ranks: int = 1) -> Published:
+    return Published(
+        f"Mistral 7B {what}, {batch} x 4,096 tokens, checkpointing",
+        ("mistral.py", "--batch", str(batch), *more),
+        "A100-80GB",
+        "allocated",
+        printed_bytes / MIB,
+        MIB,
+        "2.4.1",
+        f"{_FMS}/refs/a100_80gb.csv",
+        ranks=ranks,
+    )
+
+
+MISTRALS = (
+    _mistral("full", 4, 72_434_837_504),
+    _mistral("full, FSDP over 2", 2, 36_225_939_968, "--ranks", "2", ranks=2),
+    _mistral("LoRA", 4, 26_704_571_904, "--lora"),
+    _mistral("LoRA", 8, 38_742_912_512, "--lora"),
+)
+
+
+def _vision(gb: float, precision: str, batch: int, *more: str, what: str = "") -> Published:
+    """There with a nightly of 2023-06-23, which 2.1.0 is not like (``vit_finetuning.py``)."""
+    return Published(
+        f"ViT-L/16, batch of {batch}, {precision}{what}",
+        ("vit_finetuning.py", "--batch", str(batch), "--precision", precision, *more),
+        "A100-80GB",
+        "reserved",
+        gb,
+        GB,
+        "2.1.0.dev",
+        "https://github.com/rasbt/pytorch-memory-optim/blob/f6eddcd/logs.md",
+    )
+
+
+VISIONS = (
+    _vision(26.79, "32", 64),
+    _vision(18.21, "16-mixed", 64),
+    _vision(13.82, "bf16-true", 64),
+    _vision(5.69, "bf16-true", 16),
+    _vision(3.91, "bf16-true", 4, "--accumulate", "4", what=", 4 batches a step"),
+    _vision(
+        2.02,
+        "bf16-true",
+        4,
+        *("--accumulate", "4", "--optimizer", "SGD"),
+        what=", 4 batches a step, SGD",
+    ),
+)
+
+
+def _vlm(batch: int, mib: float) -> Published:
+    return Published(
+        f"nanoVLM 222M, batch of {batch}, bf16 autocast",
+        ("small_vlm.py", "--batch", str(batch)),
+        "H100",
+        "allocated",
+        mib,
+        MIB,
+        "",
+        "https://github.com/huggingface/nanoVLM/blob/1eed257/README.md",
+    )
+
+
+VLMS = (_vlm(1, 4439.02), _vlm(16, 6989.32), _vlm(64, 18584.00), _vlm(256, 64944.37))
+
+GIANT = Published(
+    "DINOv2 giant 1.1B, batch of 32, bf16, checkpointing, fused AdamW",
+    ("giant_vit.py",),
+    "RTX4090",  # a 4070 Ti SUPER there, of the same architecture
+    "allocated",
+    9.82,
+    GB,
+    "2.4.0",
+    "https://github.com/pytorch/ao/blob/072500a/torchao/optim/README.md",
+    memory_gib=15.7,
+)
+
+REFERENCE = Published(
+    "llm.c's reference GPT-2 124M, 4 x 64 tokens, fp32",
+    ("reference_gpt2.py",),
+    "RTX4090",
+    "allocated",
+    2392,
+    MIB,
+    "2.3.0",
+    "https://zhuanlan.zhihu.com/p/694416583",
+    small=True,
+)
+
 PUBLISHED = (
     *QWEN,
     *SHARDED,
@@ -223,4 +319,9 @@ PUBLISHED = (
     *COURSES,
     *LAYERS,
     CHARACTERS,
+    *MISTRALS,
+    *VISIONS,
+    *VLMS,
+    GIANT,
+    REFERENCE,
 )

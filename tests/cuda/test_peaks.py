@@ -36,6 +36,9 @@ CASES = (
     (("course_gpt.py", "--tokens", "128"), (), 0.002),
     (("book_gpt.py", "--change", "0"), ("--steps", "2"), 1e-4),
     (("char_gpt.py",), (), 0.001),
+    (("reference_gpt2.py",), (), 0.001),
+    (("small_vlm.py", "--batch", "1"), (), 1e-4),
+    (("mistral.py", "--batch", "2", "--ranks", "2"), (), 1e-4),
 )
 
 
