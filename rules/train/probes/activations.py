@@ -22,6 +22,8 @@ PASSED = frozenset(
 )
 """What leaves numbers as they are."""
 
+JOINS = frozenset({"cat", "concat", "concatenate"})
+
 TWICE = {
     "cross_entropy": "softmax",
     "log_softmax": "softmax",
@@ -60,6 +62,8 @@ def misfed(tape: FunctionTape, call: Call) -> Misfed | None:
     if given.dim() == 0:
         return None
     path, maker = behind(tape, call, given)
+    if maker is not None and maker.name in JOINS:
+        path, maker = _part(tape, maker, given)
     if maker is None or not maker.gives_gradient:
         return None
     axis = _class_axis(call, given)
@@ -86,6 +90,14 @@ def behind(tape: FunctionTape, call: Call, given: torch.Tensor) -> tuple[list[Ca
         source = maker.argument(0, "input")
         maker = tape.maker_before(maker, source) if isinstance(source, torch.Tensor) else None
     return path, maker
+
+
+def _part(tape: FunctionTape, joined: Call, given: torch.Tensor) -> tuple[list[Call], Call | None]:
+    """As :func:`behind`, of the one tensor among those that were joined whose numbers are all of
+    ``given``: a detector joins boxes, confidences and classes, and takes them apart for the loss.
+    """
+    parts = [each for each, _ in joined.parents if torch.equal(each, given)]
+    return behind(tape, joined, parts[0]) if len(parts) == 1 else ([], None)
 
 
 def _class_axis(call: Call, given: torch.Tensor) -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-from .function_tape import Call
-from .second_gradient import Change, Tail
+from .function_tape import Call, replaced
+from .second_gradient import Again, Change, Tail
 
 LOSSES = frozenset("mse_loss l1_loss smooth_l1_loss huber_loss poisson_nll_loss kl_div".split())
 """Losses of torch's that broadcast. Others refuse."""
@@ -18,11 +20,14 @@ OPERATORS = frozenset({"sub"})
 ONE_BY_ONE = frozenset(
     """
     pow square abs neg mul div add sub exp log log1p sqrt clamp clamp_min clamp_max clip where float
-    double half to type relu softplus sigmoid tanh cosh logcosh logsigmoid maximum minimum
+    double half to type relu softplus sigmoid tanh cosh logcosh logsigmoid maximum minimum max min
     nan_to_num positive contiguous clone lt gt le ge detach
     """.split()
 )
 """What a difference may go through, element by element, on its way to the sum."""
+
+EITHER = frozenset({"max", "min"})
+"""Of these what takes one of two numbers, or the largest of all."""
 
 SUMS = frozenset({"mean", "sum", "nanmean", "nansum"})
 RESHAPED = frozenset("view reshape flatten squeeze ravel".split())
@@ -60,8 +65,17 @@ def _aligned(few: torch.Tensor, many: torch.Tensor) -> list[int] | None:
     return None if left else shape
 
 
-def broadcast_in(tail: Tail, call: Call, others: Iterable[Call]) -> Change | None:
-    """How to compute a call of the tail whose operands were broadcast without need; None where the
+@dataclass(frozen=True)
+class Spread:
+    """A constant that was broadcast against what the model gave, and the shape that was meant."""
+
+    call: Call
+    constant: torch.Tensor
+    shape: list[int]
+
+
+def broadcast_in(tail: Tail, call: Call, others: Iterable[Call]) -> Spread | None:
+    """The constant of a call of the tail whose operands were broadcast without need; None where the
     program means it.
 
     ``others`` are the calls of the tape that made no gradient, among them what the target came from.
@@ -77,9 +91,29 @@ def broadcast_in(tail: Tail, call: Call, others: Iterable[Call]) -> Change | Non
     shape = _aligned(constant, (one, two)[1 - index])
     if shape is None:  # the model gave fewer numbers
         return None
-    return lambda again: again.with_argument(
-        index, NAMES[index], lambda given: given.reshape(shape)
-    )
+    return Spread(call, constant, shape)
+
+
+def without_broadcasts(tail: Tail, spread: Iterable[Spread]) -> dict[int, Change]:
+    """How to compute the calls that these constants go into with the shapes that were meant, by the
+    calls' numbers. What compares a constant with another one of its own shape stays.
+    """
+    meant = {id(each.constant): each.shape for each in spread}
+
+    def shaped(tensor: torch.Tensor) -> torch.Tensor:
+        shape = meant.get(id(tensor))
+        return tensor if shape is None else tensor.reshape(shape)
+
+    def change(again: Again) -> Any:
+        return again.function(*replaced(again.args, shaped), **replaced(again.kwargs, shaped))
+
+    changed: dict[int, Change] = {}
+    for call in tail.calls:
+        given = [each for each, _ in call.parents]
+        sizes = {each.shape for each in given if id(each) in meant}
+        if sizes and not any(each.shape in sizes for each in given if id(each) not in meant):
+            changed[call.number] = change
+    return changed
 
 
 def _is_on_purpose(
@@ -112,6 +146,8 @@ def is_only_summed(tail: Tail, call: Call, most: int) -> bool:
             continue
         if user.name not in SUMS:
             if user.name not in ONE_BY_ONE and user.name not in RESHAPED:
+                return False
+            if user.name in EITHER and len(given) < 2:
                 return False
             strange = (each for each in given if id(each) not in own and not each.requires_grad)
             if any(each.numel() > most for each in strange):

@@ -203,18 +203,13 @@ class LossRepairsProbe(OptimizerProbe):
             row = _row(shifted.call, "shift")
             row.distance, row.targets = shifted.distance, shifted.targets
             yield {shifted.call.number: shifted.change}, row
-        compared = {}
+        compared, spread = {}, []
         for call in tail.calls:
             if call.at is None or not call.gives_gradient:
                 continue
-            change = broadcasts.broadcast_in(tail, call, tape.calls.values())
-            if change is not None:
-                one, two = (each for each, _ in call.parents[:2])
-                given, other = (one, two) if one.requires_grad else (two, one)
-                row = _row(call, "broadcast")
-                row.given, row.other = list(given.shape), list(other.shape)
-                row.second = other is two
-                yield {call.number: change}, row
+            found = broadcasts.broadcast_in(tail, call, tape.calls.values())
+            if found is not None:
+                spread.append(found)
             fed = activations.misfed(tape, call)
             if fed is not None:
                 row = _row(call, "activation")
@@ -227,6 +222,15 @@ class LossRepairsProbe(OptimizerProbe):
             padded = paddings.compared_padding(tail, call)
             if padded is not None:
                 compared[call.number] = call, padded
+        # what is spread in one place meets what is spread in another
+        apart = broadcasts.without_broadcasts(tail, spread)
+        for found in spread:
+            one, two = (each for each, _ in found.call.parents[:2])
+            row = _row(found.call, "broadcast")
+            row.second = found.constant is two
+            row.given = list((one if row.second else two).shape)
+            row.other = list(found.constant.shape)
+            yield apart, row
         # the sum of two differences needs both in the same form
         changes = {number: padded.change for number, (_, padded) in compared.items()}
         wrong = [pair for pair in compared.values() if pair[1].padded]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 
@@ -126,11 +127,8 @@ def _matches(tape: FunctionTape, call: Call, embedding: Call) -> Iterator[Shifte
     scores = tape.maker(given)
     if scores is not None and scores.name == "log_softmax" and given.dim() == 2:
         given = scores.argument(0, "input")
-    output = _output(tape, call, given, tokens)
-    if output is None:
-        return
     rows = given.detach().movedim(1, -1).flatten(0, -2)
-    for axis in (1, 0):
+    for output, axis in product(_outputs(tape, call, given, tokens), (1, 0)):
         distance, compared = _distance(
             tokens.movedim(axis, 0),
             output.detach().movedim(axis, 0),
@@ -143,15 +141,19 @@ def _matches(tape: FunctionTape, call: Call, embedding: Call) -> Iterator[Shifte
             yield Shifted(call, embedding, output, axis, distance, compared)
 
 
-def _output(
+def _outputs(
     tape: FunctionTape, call: Call, given: torch.Tensor, tokens: torch.Tensor
-) -> torch.Tensor | None:
-    """What the predictions were taken from: a row of numbers for each token."""
+) -> Iterator[torch.Tensor]:
+    """What the predictions may have been taken from: a row of numbers for each token. Rows before
+    those (of an image, of a learned prompt) are left out.
+    """
     path, _ = behind(tape, call, given)
-    for each in (given, *(made.argument(0, "input") for made in reversed(path))):
-        if each.dim() == 3 and each.shape[:2] == tokens.shape and each.requires_grad:
-            return each  # type: ignore[no-any-return]
-    return None
+    forms = (given, *(made.argument(0, "input") for made in reversed(path)))
+    for each in forms:
+        more = [size - kept for size, kept in zip(each.shape, tokens.shape, strict=False)]
+        if each.dim() == 3 and each.requires_grad and min(more) == 0:
+            axis = more.index(max(more))
+            yield each.narrow(axis, more[axis], tokens.shape[axis])
 
 
 def _distance(

@@ -122,3 +122,20 @@ def quantiles_against_a_target_of_three_dimensions():
         torch.maximum(levels * gap, (levels - 1.0) * gap).mean().backward()
 
     return step
+
+
+def values_clipped_around_those_of_the_rollout():
+    """What is repaired in one place meets the same column in another."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 1), nn.Flatten(0))
+
+    def step():
+        x = torch.randn(16, 4)
+        returns, before = x.sum(1, keepdim=True), torch.zeros(16, 1)
+        values = model(x)
+        model.zero_grad()
+        clipped = before + (values - before).clamp(-0.2, 0.2)  # TRAIN001
+        plain = (returns - values) ** 2  # TRAIN001
+        torch.max(plain, (returns - clipped) ** 2).mean().backward()
+
+    return step

@@ -178,3 +178,23 @@ def a_number_for_each_class():
         (model(torch.randn(16, 4)) - middle).square().mean().backward()
 
     return step
+
+
+def the_worst_of_all_pairs():
+    """The largest of all is no element."""
+    return _trained(lambda out, y: (out.squeeze(-1) - y).abs().max(), 1)
+
+
+def values_clipped_in_one_shape():
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1)
+
+    def step():
+        x = torch.randn(16, 4)
+        returns, before = x.sum(1, keepdim=True), torch.zeros(16, 1)
+        values = model(x)
+        model.zero_grad()
+        clipped = before + (values - before).clamp(-0.2, 0.2)
+        torch.max((returns - values) ** 2, (returns - clipped) ** 2).mean().backward()
+
+    return step

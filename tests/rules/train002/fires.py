@@ -126,3 +126,18 @@ def scores_for_ctc():
         criterion(out, texts, torch.full((3,), 12), sizes).backward()  # TRAIN002
 
     return step
+
+
+def one_part_of_what_a_detector_joined():
+    torch.manual_seed(0)
+    model, criterion = nn.Linear(4, 6), nn.BCEWithLogitsLoss()
+
+    def step():
+        x = torch.randn(16, 4)
+        raw = model(x)
+        out = torch.cat([raw[:, :4].exp(), raw[:, 4:5].sigmoid(), raw[:, 5:].sigmoid()], 1)
+        model.zero_grad()
+        boxes = (out[:, :4] - 1.0).abs().mean()
+        (boxes + criterion(out[:, 5:], (x[:, :1] > 0).float())).backward()  # TRAIN002
+
+    return step

@@ -126,3 +126,17 @@ def logarithms_for_ctc():
         F.ctc_loss(out, texts, torch.full((3,), 12), sizes).backward()
 
     return step
+
+
+def another_part_of_what_was_joined():
+    torch.manual_seed(0)
+    model = nn.Linear(4, 3)
+
+    def step():
+        x = torch.randn(16, 4)
+        raw = model(x)
+        out = torch.cat([raw[:, :2].sigmoid(), raw[:, 2:]], 1)
+        model.zero_grad()
+        F.binary_cross_entropy_with_logits(out[:, 2:], (x[:, :1] > 0).float()).backward()
+
+    return step

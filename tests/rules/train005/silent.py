@@ -162,3 +162,16 @@ def encoder_that_reads_the_row_and_decoder_that_writes_it():
         F.cross_entropy(head(out).view(-1, 19), target.reshape(-1)).backward()
 
     return step
+
+
+def words_behind_an_image_shifted_once():
+    torch.manual_seed(0)
+    embed, body, head = nn.Embedding(19, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 19)
+
+    def step():
+        tokens = torch.randint(0, 19, (4, 12))
+        hidden, _ = body(torch.cat([torch.randn(4, 3, 8), embed(tokens)], 1))
+        logits, labels = head(hidden)[:, 3:-1], tokens[:, 1:]
+        F.cross_entropy(logits.flatten(0, 1), labels.flatten()).backward()
+
+    return step
