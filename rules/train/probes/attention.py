@@ -18,6 +18,11 @@ from .second_gradient import Again, computed_again
 SEGMENTS = 3
 """Kinds of segments that tokens may belong to."""
 
+REPEATED = 4
+"""Times that a row must end in the same token for it to be padding where no mask says so: a text
+may end in two full stops.
+"""
+
 PRODUCTS = frozenset({"matmul", "bmm", "einsum"})
 """What weighs values by the result of a softmax, which is attention then."""
 
@@ -116,11 +121,25 @@ def _padded_texts(tape: FunctionTape) -> Iterator[Tokens]:
 def _padded(call: Call, noted: Sequence[Beside]) -> Tokens | None:
     tokens, index = call.argument(0, "input"), call.argument(2, "padding_idx")
     named = [] if index is None else [Beside("padding_idx", tokens != index, is_mask=True)]
-    for each in (*named, *noted):
+    for each in (*named, *noted, *_behind_full_masks(tokens, noted)):
         real = is_real(each, tokens)
         if real is not None and _is_padding(tokens, ~real.view_as(tokens)):
             return Tokens(~real.view_as(tokens), each.name)
     return None
+
+
+def _behind_full_masks(tokens: torch.Tensor, noted: Sequence[Beside]) -> Iterator[Beside]:
+    """Rows that end in one token again and again, beside a mask of theirs that leaves nothing out."""
+    last = tokens[:, -1].mode().values
+    real = tokens != last
+    if int((~real).sum(1).max()) < REPEATED:
+        return
+    for each in noted:
+        if each.is_mask and each.named and each.tensor.shape == tokens.shape:
+            full = ~each.tensor.bool() if "pad" in each.name.lower() else each.tensor.bool()
+            if bool(full.all()):
+                yield Beside(f"{each.name} leaves nothing out", real, is_mask=True)
+                return
 
 
 def _padded_keys(call: Call) -> Iterator[Tokens]:
