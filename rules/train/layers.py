@@ -60,7 +60,7 @@ class LayerCannotLearn(Rule):
         "Share of a layer's units that are never active. Where inputs hardly vary, half of a new "
         "layer's are.",
     )
-    fewest_units: int = knob(16, "Units of a layer below which nothing is said of them.")
+    fewest_units: int = knob(16, "Units of a layer below which all of them must be like that.")
     fewest_steps: int = knob(8, "Backwards that must have given the layer no gradient there.")
     fewest: int = knob(64, "Results of a unit, or of a gate, below which nothing is reported.")
     edge: float = knob(
@@ -88,14 +88,13 @@ class LayerCannotLearn(Rule):
     def _is_wrong(self, row: LayerRow) -> bool:
         if row.kind == "input":
             scaled = row.ratio is not None and off(row.ratio) < self.alike
-            large = row.made >= self.made or row.made == 0.0  # a relu in place, and all units dead
-            return row.given >= self.given and large and not scaled
+            return row.given >= self.given and row.made >= self.made and not scaled
         if row.samples < self.fewest:
             return False
         if row.kind == "saturated":
             return row.edge <= self.edge
-        enough = row.steps >= self.fewest_steps and row.units >= self.fewest_units
-        return enough and row.dead >= self.dead * row.units
+        share = self.dead if row.units >= self.fewest_units else 1.0
+        return row.steps >= self.fewest_steps and row.dead >= share * row.units
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(REMEDIES[finding.hints_as(Unlearnable).kind])

@@ -24,6 +24,7 @@ from .second_gradient import (
     Change,
     NotRepeated,
     angle_and_ratio,
+    computed_again,
     nothing_left_behind,
     recomputed,
     same_as,
@@ -280,8 +281,13 @@ def _result(tape: FunctionTape, layer: Call, weight: torch.Tensor) -> torch.Tens
         return torch.nn.functional.linear(given, weight.detach()[:, : given.shape[-1]])
     result = layer.result
     for call in tape.calls.values():
-        if call.name in ("div", "mul") and any(each is result for each, _ in call.parents):
-            result = call.result
+        if any(each is result for each, _ in call.parents):
+            if call.name.endswith("_") or call.kwargs.get("inplace"):  # written over
+                with torch.no_grad():
+                    again: torch.Tensor = computed_again(layer, None)
+                return again
+            if call.name in ("div", "mul"):
+                result = call.result
     return result.detach()
 
 

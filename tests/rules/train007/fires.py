@@ -134,3 +134,42 @@ def hidden_layer_of_weights_too_large():
             return self.head(self.body(x).tanh())  # TRAIN007
 
     return _stepping(Net(), lambda: (torch.randn(32, 64), torch.randint(0, 4, (32,))))
+
+
+def the_only_output_died():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.out = nn.Linear(8, 16), nn.Linear(16, 1)
+            with torch.no_grad():
+                self.out.bias -= 50.0
+
+        def forward(self, x):
+            return F.relu(self.out(self.body(x).tanh()))  # TRAIN007
+
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        x = torch.randn(64, 8)
+        optimizer.zero_grad()
+        F.l1_loss(model(x), x.sum(1, keepdim=True)).backward()
+        optimizer.step()
+
+    return step
+
+
+def frames_of_bytes_before_an_activation_in_place():
+    """What the layer gave is written over."""
+    torch.manual_seed(0)
+    layers = nn.Conv2d(4, 16, 8, stride=4), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(256, 3)
+    model = nn.Sequential(*layers)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+
+    def step():
+        frames = torch.full((8, 4, 20, 20), 60.0) + 10 * torch.rand(8, 4, 20, 20)
+        optimizer.zero_grad()
+        F.mse_loss(model(frames), torch.rand(8, 3)).backward()  # TRAIN007
+        optimizer.step()
+
+    return step

@@ -153,7 +153,7 @@ def units_that_answer_to_a_batch_now_and_then():
 
 
 def too_few_units():
-    return _stepping(_Units(units=12, shut=12), _rows)
+    return _stepping(_Units(units=12, shut=11), _rows)
 
 
 def units_that_are_mostly_active_somewhere():
