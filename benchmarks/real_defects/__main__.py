@@ -1,12 +1,13 @@
 """Audits small programs with defects that public threads found and fixed, and their repaired twins;
 writes docs/real-defects.md.
 
-    python -m benchmarks.real_defects [--jobs N] [--keep FOLDER] [--kept FOLDER] [name ...]
+    python -m benchmarks.real_defects [--jobs N] [--keep FOLDER] [--kept FOLDER] [--gains] [name ...]
 
 A program's ``truth.json`` was written with it, before any audit: the thread, what its authors
 gained, and the line (with its equals) where the change belongs. Found is what stands at such a
 line. With names only these are audited, and the page is printed, not written. ``--kept`` audits
 nothing and writes the page from the reports that an earlier run kept; what has none is said.
+``--gains`` rewrites only the page's section of published gains (:mod:`.gains`).
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from benchmarks.real_defects import gains
+from benchmarks.real_defects.pairs import Pair, Side, kept
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROGRAMS = Path(__file__).with_name("programs")
@@ -44,42 +46,6 @@ audited yet: {waiting} of {all}.
 """
 
 
-@dataclass(frozen=True)
-class Side:
-    """What an audit said of one program."""
-
-    findings: list[dict[str, Any]]
-    judged: bool
-    """There is a report."""
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A defect and what was said of it."""
-
-    name: str
-    truth: dict[str, Any]
-    bad: Side
-    ok: Side
-
-    @property
-    def found(self) -> list[dict[str, Any]]:
-        """Findings at the line that was written down, or at one of its equals."""
-        wanted = {self.truth["line"], *self.truth["also"]}
-        return [each for each in self.bad.findings if wanted & set(lines(each))]
-
-    @property
-    def loud(self) -> list[dict[str, Any]]:
-        """What is louder than a note in the twin."""
-        return [each for each in self.ok.findings if each["severity"] != "note"]
-
-
-def lines(finding: dict[str, Any]) -> Iterator[int]:
-    """All lines that a finding names as its own."""
-    sites = [finding["site"], *finding["places"]]
-    yield from (site["line"] for site in sites if site is not None)
-
-
 def audited(folder: Path, form: str, out: Path) -> Side:
     """Audit one program."""
     target = "trainer.py" if form == "script" else "trainer:step"
@@ -96,13 +62,6 @@ def audited(folder: Path, form: str, out: Path) -> Side:
         timeout=900,
     )
     return kept(out)
-
-
-def kept(out: Path) -> Side:
-    """What an earlier audit said."""
-    report = out / "report.json"
-    found = json.loads(report.read_text())["findings"] if report.exists() else []
-    return Side(found, report.exists())
 
 
 def pair(folder: Path, out: Path, *, audit: bool) -> Pair:
@@ -146,7 +105,7 @@ def page(pairs: list[Pair]) -> str:
         waiting=sum(not each.bad.judged for each in pairs),
         all=len(pairs),
     )
-    return head + "".join(row(each) for each in pairs)
+    return head + "".join(row(each) for each in pairs) + "\n" + gains.section(pairs)
 
 
 def main() -> None:
@@ -156,8 +115,10 @@ def main() -> None:
     asked.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     asked.add_argument("--keep", type=Path)
     asked.add_argument("--kept", type=Path)
+    asked.add_argument("--gains", action="store_true")
     given = asked.parse_args()
-    known = sorted(each for each in PROGRAMS.iterdir() if (each / "truth.json").exists())
+    folders = (each for each in PROGRAMS.iterdir() if (each / "truth.json").exists())
+    known = sorted(folders, key=lambda each: (int(each.name.partition("_")[0]), each.name))
     chosen = [each for each in known if not given.names or each.name in given.names]
     with (
         tempfile.TemporaryDirectory() as temporary,
@@ -165,7 +126,9 @@ def main() -> None:
     ):
         out = (given.kept or given.keep or Path(temporary)).resolve()
         pairs = list(pool.map(lambda each: pair(each, out, audit=given.kept is None), chosen))
-    if given.names:
+    if given.gains:
+        PAGE.write_text(gains.renewed(PAGE.read_text(), pairs))
+    elif given.names:
         print(page(pairs), end="")
     else:
         PAGE.write_text(page(pairs))
