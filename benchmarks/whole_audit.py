@@ -52,7 +52,7 @@ def cost_of(command: list[str], folder: Path) -> Cost:
     """Run ``command`` in ``folder`` and measure it.
 
     Raises:
-        SystemExit: it could not be started, or was killed.
+        SystemExit: it could not be started, was killed, or had another exit code than 0 and 1.
 
     """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -69,8 +69,8 @@ def cost_of(command: list[str], folder: Path) -> Cost:
     for line in child.stdout:
         if first is None and CODE.search(line):
             first = time.perf_counter() - began
-    if child.wait() < 0:
-        raise SystemExit(f"{shlex.join(command)} died of signal {-child.returncode}")
+    if child.wait() not in (0, 1):
+        raise SystemExit(f"{shlex.join(command)} ended with {child.returncode}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Cost(cpu, time.perf_counter() - began, first)
@@ -128,7 +128,8 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as out:
                 words = shlex.split(target)
                 command = [str(BIN / "audit"), "run", "--steps", str(options.steps)]
-                command += ["--out", str(Path(out) / "audit"), *words]
+                command += ["--out", str(Path(out) / "audit"), words[0]]
+                command += ["--", *words[1:]] if words[1:] else []
                 pairs.append((plain, cost_of(command, folder)))
         each = [audit.cpu / plain.cpu for plain, audit in pairs]
         ratios.append(statistics.median(each))

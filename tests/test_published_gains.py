@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.real_defects import gains
+from benchmarks.real_defects.__main__ import page
 from benchmarks.real_defects.pairs import Pair, Side
 
 PROGRAMS = Path(gains.__file__).with_name("programs")
@@ -147,3 +148,21 @@ def test_what_a_thread_published_can_be_read(name: str) -> None:
     assert ("count_before" in published) == ("count_after" in published)
     assert "counts" in published or "count_before" not in published
     assert gains.gained(published) >= 0
+
+
+def test_what_has_no_report_keeps_its_row_and_counts() -> None:
+    def named(name: str, *findings: Any, audited: bool = True) -> Pair:
+        each = pair(50, *findings, audited=audited)
+        truth = {**each.truth, "title": name, "link": "https://x", "gained": "-", "also": []}
+        return Pair(name, truth, each.bad, each.ok)
+
+    first = page([named("1_found", finding()), named("2_missed")])
+    assert "at the line: 1 of 2" in first and "audited yet: 0 of 2" in first
+    new = [
+        named("1_found", audited=False),
+        named("2_missed", finding()),
+        named("3_new", audited=False),
+    ]
+    again = page(new, first)
+    assert "at the line: 2 of 2" in again and "audited yet: 1 of 3" in again
+    assert "at the line: 1 of 1" in page(new)

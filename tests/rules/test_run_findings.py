@@ -531,13 +531,23 @@ def test_a_loop_over_parameters_is_a_note_where_it_is_a_smaller_share(kind, shar
     assert [each.severity for each in found] == ([] if severity == "silent" else [severity])
 
 
-@pytest.mark.parametrize(("us", "price"), [(500.0, 450.0), (None, None)])
-def test_a_loop_that_was_timed_has_a_price(us, price):
-    loop = IndexingLoop(LINE, "select", 10.0, 160.0, 0.25, 4, 3, us=us)
+@pytest.mark.parametrize(
+    ("us", "kind", "price"),
+    [
+        (500.0, "pieces", 450.0),
+        (5000.0, "pieces", 4500.0),
+        (500.0, "parameters", 450.0),
+        (5000.0, "parameters", 640.0),  # 160 operators, whose arithmetic stays
+        (None, "pieces", None),
+        (None, "parameters", None),
+    ],
+)
+def test_a_loop_that_was_timed_has_a_price(us, kind, price):
+    loop = IndexingLoop(LINE, "select", 10.0, 160.0, 0.25, 4, 3, kind, us=us)
     (finding,) = ask(LoopOverIndex(), IndexingLoops(3, (loop,)), CPU)
     assert finding.lost_us_per_step == price
     assert finding.basis == ("none" if us is None else "estimated")
-    assert (("time in the loop", "500 us per step") in finding.facts) is (us is not None)
+    assert ("time in the loop" in dict(finding.facts)) is (us is not None)
 
 
 def test_the_head_of_a_loop_is_a_place_of_it():

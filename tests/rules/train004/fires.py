@@ -398,3 +398,24 @@ def a_mean_of_the_second_of_two_texts_of_one_length():
         F.cross_entropy(scores, torch.arange(4)).backward()
 
     return step
+
+
+def a_mask_that_leaves_nothing_out():
+    """Each text but the longest ends in the same token, four times and more."""
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(99, 8), nn.Linear(8, 3)
+
+    def forward(tokens, attention_mask):
+        x = embed(tokens)[:, None]
+        seen = attention_mask[:, None, None].bool()
+        x = F.scaled_dot_product_attention(x, x, x, seen)[:, 0]  # TRAIN004
+        return out(x[:, 0])
+
+    def step():
+        tokens = torch.randint(1, 90, (4, 12))
+        for row, length in enumerate(LENGTHS):
+            tokens[row, length:] = 95
+        attention_mask = torch.ones(4, 12, dtype=torch.long)
+        F.cross_entropy(forward(tokens, attention_mask), torch.tensor([0, 1, 2, 0])).backward()
+
+    return step

@@ -505,3 +505,44 @@ def a_text_without_padding_beside_one_of_its_shape():
         F.cross_entropy(out(x).transpose(1, 2), labels).backward()
 
     return step
+
+
+def texts_that_end_in_a_few_full_stops():
+    """With a mask that leaves nothing out, since nothing is padded."""
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(99, 8), nn.Linear(8, 3)
+
+    def forward(tokens, attention_mask):
+        x = embed(tokens)[:, None]
+        seen = attention_mask[:, None, None].bool()
+        x = F.scaled_dot_product_attention(x, x, x, seen)[:, 0]
+        return out(x[:, 0])
+
+    def step():
+        tokens = torch.randint(1, 90, (4, 12))
+        for row, stops in enumerate((0, 1, 2, 3)):
+            tokens[row, 12 - stops :] = 95
+        attention_mask = torch.ones(4, 12, dtype=torch.long)
+        F.cross_entropy(forward(tokens, attention_mask), torch.tensor([0, 1, 2, 0])).backward()
+
+    return step
+
+
+def a_mask_of_ones_over_texts_of_one_length():
+    """All end in the same tokens."""
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(99, 8), nn.Linear(8, 3)
+
+    def forward(tokens, attention_mask):
+        x = embed(tokens)[:, None]
+        seen = attention_mask[:, None, None].bool()
+        x = F.scaled_dot_product_attention(x, x, x, seen)[:, 0]
+        return out(x[:, 0])
+
+    def step():
+        tokens = torch.randint(1, 90, (4, 12))
+        tokens[:, 7:] = 95
+        attention_mask = torch.ones(4, 12, dtype=torch.long)
+        F.cross_entropy(forward(tokens, attention_mask), torch.tensor([0, 1, 2, 0])).backward()
+
+    return step
