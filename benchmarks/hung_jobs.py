@@ -254,8 +254,8 @@ def verdict(found: list[dict[str, Any]], text: str, rank: str, marks: str) -> st
     if not found:
         return "nothing"
     lines, (first, *_) = text.splitlines(), found
-    at = lines[first["site"]["line"] - 1] if first["site"] else ""
-    right = any(f"# {mark}" in at for mark in marks.split("|"))
+    at = [lines[site["line"] - 1] for site in (first["site"], *first["places"]) if site]
+    right = any(f"# {mark}" in each for mark in marks.split("|") for each in at)
     named = rank in first["message"] or rank.replace("rank", "ranks") in first["message"]
     said = first["message"].splitlines()[0]
     return f"{'named' if right and named else 'MISSED'}: {said}"

@@ -50,8 +50,9 @@ class Hang:
 
 @dataclass(frozen=True)
 class Hangs(Table):
-    """The hang that the others follow from: of all groups the one that has waited longest; None
-    where every collective that was called ended.
+    """The hang that the others follow from: of all groups one whose absent ranks wait in no other,
+    and of several the one that has waited longest; None where every collective that was called
+    ended.
     """
 
     parts: ClassVar[tuple[str, ...]] = ()
@@ -66,7 +67,23 @@ class Hangs(Table):
             call.process_group for dump in dumps.values() for call in dump.entries if not call.is_p2p
         )
         found = [hang for group in groups for hang in _hangs(group, dumps, places)]
-        return cls(min(found, key=lambda hang: (not hang.absent, hang.since_ns), default=None))
+
+
+        def follows(hang: Hang) -> bool:
+            absent = {each.rank for each in hang.absent}
+            return any(
+                not absent.isdisjoint(each.rank for each in other.waiting)
+                for other in found
+                if other is not hang
+            )
+
+        return cls(
+            min(
+                found,
+                key=lambda hang: (not hang.absent, follows(hang), hang.since_ns),
+                default=None,
+            )
+        )
 
 
 def _hangs(

@@ -139,6 +139,14 @@ def test_of_two_groups_the_one_that_waits_longest_is_named(tmp_path) -> None:
     assert finding.site.line == 20 and dict(finding.facts)["group"] == "default_pg"
 
 
+def test_a_wait_for_a_rank_that_waits_elsewhere_follows_from_that(tmp_path) -> None:
+    """Rank 2 waits, since before that by its clock, for rank 0, which waits in the pair for rank 1."""
+    pair = call(1, 50, "all_gather", "started", PAIR)
+    dumps = {0: dump([*done(3), pair]), 1: dump(done(3)), 2: dump([*done(3), STARTED])}
+    (finding,) = judged(written(tmp_path, dumps))
+    assert finding.site.line == 50 and dict(finding.facts)["group"] == "tensor_parallel"
+
+
 def test_groups_without_a_description_are_told_apart_by_their_names(tmp_path) -> None:
     """torch calls each of them "undefined"."""
     first, second = ("3", "undefined"), ("4", "undefined")
