@@ -153,6 +153,37 @@ def _nothing():
     return contextlib.nullcontext()
 
 
+CLIPPED = """
+import torch
+
+torch.manual_seed(0)
+rows, columns = torch.nn.Sequential(torch.nn.Linear(4, 1), torch.nn.Flatten(0)), torch.nn.Linear(4, 1)
+
+def losses(one, two, wanted, before):
+    clipped = before + (one - before).clamp(-0.2, 0.2)  # first
+    spread = torch.max((wanted - one).abs(), (wanted - clipped).abs())  # second
+    return spread.mean() + (two - wanted).square().mean()
+
+def step():
+    x = torch.randn(16, 4)
+    wanted, before = x.sum(1, keepdim=True), torch.zeros(16, 1)
+    rows.zero_grad(), columns.zero_grad()
+    given.append((rows(x), columns(x), wanted, before))
+    losses(*given[-1]).backward()
+
+given = []
+"""
+
+
+def test_all_broadcasts_are_repaired_together_and_what_has_the_shape_stays(tmp_path):
+    user, repairs, _, lapses = run(tmp_path, CLIPPED, steps=1)
+    assert lapses == []
+    assert [row["at_line"] for row in repairs] == [line_of(user, "first"), line_of(user, "second")]
+    one, two, wanted, before = (each.detach() for each in user.given[0])
+    alike = user.losses(one, two[:, 0], wanted[:, 0], before[:, 0])
+    assert [row["repaired"] for row in repairs] == pytest.approx([float(alike)] * 2)
+
+
 def test_a_hook_of_the_program_runs_no_more_often(tmp_path):
     """A second backward would run it again: the gradients are compared before it."""
     source = BROADCAST.replace(
