@@ -173,7 +173,10 @@ class NonfiniteRow(PassRow, kw_only=True):
     """
 
     part = "nonfinite"
-    when = "warmup, quiet, anomaly_off, eager_held, loud, values, replay; CUDA: loud and replay"
+    when = (
+        "warmup, quiet, anomaly_off, eager_held, compiled_again, loud, values, replay; "
+        "CUDA: loud and replay"
+    )
 
     global_step: Annotated[int, doc("steps of all passes before it")]
     last_good: Annotated[

@@ -123,7 +123,18 @@ class NonfiniteProbe(Probe):
 
     name = "finite"
     parts = ("nonfinite",)
-    passes = frozenset({"warmup", "quiet", "anomaly_off", "eager_held", "loud", "values", "replay"})
+    passes = frozenset(
+        {
+            "warmup",
+            "quiet",
+            "anomaly_off",
+            "eager_held",
+            "compiled_again",
+            "loud",
+            "values",
+            "replay",
+        }
+    )
     in_rehearsals = True
     after = ("birth",)  # which leaves its watch before this one looks
 
