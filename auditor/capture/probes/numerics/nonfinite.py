@@ -124,16 +124,7 @@ class NonfiniteProbe(Probe):
     name = "finite"
     parts = ("nonfinite",)
     passes = frozenset(
-        {
-            "warmup",
-            "quiet",
-            "anomaly_off",
-            "eager_held",
-            "compiled_again",
-            "loud",
-            "values",
-            "replay",
-        }
+        "warmup quiet anomaly_off eager_held compiled_again loud values replay".split()
     )
     in_rehearsals = True
     after = ("birth",)  # which leaves its watch before this one looks
