@@ -53,6 +53,7 @@ def test_the_table(planned):
     assert [each.split(" (")[0] for each in said.removeprefix("audit: left out: ").split("; ")] == [
         "largest of an epoch",
         "optimizer foreach=False, optimizer fused=True",
+        "expandable_segments",
     ]
 
 
