@@ -215,11 +215,13 @@ JOB = """
     rank, world, port, folder, how = int(sys.argv[1]), 4, sys.argv[2], sys.argv[3], sys.argv[4]
     dist.init_process_group(
         "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world,
-        timeout=datetime.timedelta(seconds=3),
+        timeout=datetime.timedelta(seconds=90),  # processes begin one long after the other
     )
+    dist.barrier()
+    world = dist.new_group(timeout=datetime.timedelta(seconds=5))
 
     def step():
-        dist.all_reduce(torch.ones(4))
+        dist.all_reduce(torch.ones(4), group=world)
 
     try:
         for _ in range(2):
@@ -227,9 +229,9 @@ JOB = """
         if how == "leaves" and rank == 2:
             pass
         elif how == "broadcasts" and rank == 2:
-            dist.broadcast(torch.ones(4), 2)
+            dist.broadcast(torch.ones(4), 2, group=world)
         else:
-            dist.all_reduce(torch.ones(4))  # WAITS
+            dist.all_reduce(torch.ones(4), group=world)  # WAITS
     except RuntimeError:
         pass
     import torch._C._distributed_c10d as c10d
