@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from statistics import median
-
 import torch
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
@@ -30,23 +28,16 @@ class HeldEager:
         self._context = context
         self._quiet_s = 0.0
         self._calls = 0
-        self._us: list[float] = []
-        self._compiled: list[float] = []
 
     def begins(self) -> None:
         """A pass begins."""
         self._calls = COMPILED_CODE.calls
-        self._us = []
-
-    def step_took(self, us: float) -> None:
-        """A step of the pass has ended."""
-        self._us.append(us)
 
     def wanted(self, seconds: float) -> bool:
         """When the timing pass has ended, which took so long: compiled functions ran in it, and
         there is room.
         """
-        self._quiet_s, self._compiled = seconds, self._us
+        self._quiet_s = seconds
         if COMPILED_CODE.calls == self._calls:
             return False
         if not _room(self._context):
@@ -60,13 +51,6 @@ class HeldEager:
     def enough(self, done: int, seconds: float) -> bool:
         """After ``done`` steps of the pass, which took so long."""
         return done >= LEAST and seconds > PATIENCE * self._quiet_s
-
-    @property
-    def faster(self) -> bool:
-        """When the pass has ended: its median step took less than a compiled one, which may be the
-        machine's doing as well, so that compiled ones are timed again.
-        """
-        return median(self._us) < median(self._compiled)
 
 
 def _room(context: Context) -> bool:

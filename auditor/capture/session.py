@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from statistics import median
 from time import monotonic
 from typing import Any
 
@@ -64,7 +65,7 @@ class Session:
         self._pass_began, self._run_queue = 0.0, RunQueue()
         self._pass_mark = self._run_queue.mark()
         self._untraced = False
-        self._plain_us: list[float] = []
+        self._own_us: dict[str, list[float]] = {"quiet": [], "eager_held": []}
         self.passes: list[Pass] = []
         self.failures: dict[str, str] = dict(plan.without)
         self._running: list[Probe] = []
@@ -146,9 +147,8 @@ class Session:
         self._each(lambda probe: probe.step_end())
         self._pass.done += 1
         self._steady.step_ends()
-        self._held.step_took(self._clock.own_us)
-        if self._pass.name == "quiet":
-            self._plain_us.append(self._clock.own_us)
+        if self._pass.name in self._own_us:
+            self._own_us[self._pass.name].append(self._clock.own_us)
         self._context.writer.flush()
         self._end_full_trace()
         self._end_long_pass()
@@ -250,8 +250,10 @@ class Session:
         if self._pass.name == "quiet" and not self._trial:
             if self._held.wanted(monotonic() - self._pass_began):
                 self._insert("eager_held", self._pass.done)
-        elif self._pass.name == "eager_held" and self._held.faster:
-            self._insert("compiled_again", self._pass.done)
+        elif self._pass.name == "eager_held":
+            compiled_us, eager_us = map(median, self._own_us.values())
+            if eager_us < compiled_us:  # which may be the machine's doing as well
+                self._insert("compiled_again", self._pass.done)
         modes = None if "modes" in self.failures else self._modes
         if self._pass.name == "quiet" and modes is not None and modes.anomaly_seen:
             self._insert("anomaly_off", min(PRICED_STEPS, self._pass.done))
@@ -280,7 +282,10 @@ class Session:
         passes = plan.purpose_as(Passes)
         if loud is None or passes is None or passes.loud or self._bound:
             return False
-        planned, loud.steps = loud.steps, whole_cycles(self._plain_us, loud.steps, plan.steps)
+        planned, loud.steps = (
+            loud.steps,
+            whole_cycles(self._own_us["quiet"], loud.steps, plan.steps),
+        )
         if loud.steps > planned:
             self._context.warn(prolonged(loud.steps))
         return loud.steps > planned
@@ -313,7 +318,7 @@ class Session:
         """
         passes = self._plan.purpose_as(Passes)
         kept = passes is None or passes.loud or self._bound or self._on_null
-        return not kept and cycle_of(self._plain_us) is None
+        return not kept and cycle_of(self._own_us["quiet"]) is None
 
     def _watch_on(self) -> None:
         """One more step of the precision pass where its steps alternate."""
@@ -336,9 +341,7 @@ class Session:
             self._tell_outline()
 
     def _insert(self, name: str, steps: int) -> None:
-        """Let a pass follow that was not planned. Where steps are counted, the diagnostic pass gives
-        up to half of its own; without any, no pass follows.
-        """
+        """Let one more pass follow, where steps are counted of up to half of the diagnostic ones."""
         if self._plan.fit is not None:
             loud = next((each for each in self._queue if each.name == "loud"), Pass("loud", 0))
             steps = min(steps, loud.steps // 2)

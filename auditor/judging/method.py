@@ -21,8 +21,8 @@ PASSES = {
     "every time that is called measured comes from here",
     "anomaly_off": "timing pass with anomaly mode held off: the difference is anomaly mode's price",
     "eager_held": "timing pass with torch.compile held off: the difference is what compiling gains",
-    "compiled_again": "timing pass, compiled again: eager steps were faster, and must be than these "
-    "as well",
+    "compiled_again": "timing pass, compiled again: eager steps were faster than the compiled ones "
+    "before them, and must be faster than these, too",
     "trace": "profiler pass: torch.profiler alone, for the operators' shares and the timeline",
     "loud": "diagnostic pass: call sites, loader, backward calls, "
     "graphs; causes and counts come from here, never times",

@@ -47,6 +47,11 @@ class Hang:
     without: tuple[int, ...]
     since_ns: int
 
+    def follows(self, other: Hang) -> bool:
+        """Whether a rank that is absent here waits there."""
+        absent = {each.rank for each in self.absent}
+        return not absent.isdisjoint(each.rank for each in other.waiting)
+
 
 @dataclass(frozen=True)
 class Hangs(Table):
@@ -69,21 +74,10 @@ class Hangs(Table):
         found = [hang for group in groups for hang in _hangs(group, dumps, places)]
 
 
-        def follows(hang: Hang) -> bool:
-            absent = {each.rank for each in hang.absent}
-            return any(
-                not absent.isdisjoint(each.rank for each in other.waiting)
-                for other in found
-                if other is not hang
-            )
+        def order(hang: Hang) -> tuple[bool, bool, int]:
+            return not hang.absent, any(map(hang.follows, found)), hang.since_ns
 
-        return cls(
-            min(
-                found,
-                key=lambda hang: (not hang.absent, follows(hang), hang.since_ns),
-                default=None,
-            )
-        )
+        return cls(min(found, key=order, default=None))
 
 
 def _hangs(

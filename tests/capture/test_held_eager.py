@@ -107,16 +107,3 @@ def test_a_stance_of_the_programs_own_is_put_back():
         probe.stop()
         probe.stop()
         assert eval_frame._stance.stance == "eager_on_recompile"
-
-
-@pytest.mark.parametrize(("eager_us", "again"), [(999.0, True), (1000.0, False), (1001.0, False)])
-def test_compiled_steps_are_timed_again_where_eager_ones_were_faster(eager_us, again):
-    held = HeldEager(SimpleNamespace(device=SimpleNamespace(native=False)))
-    held.begins()
-    for us in (1000.0, 9000.0, 1000.0):
-        held.step_took(us)
-    held.wanted(1.0)
-    held.begins()
-    for us in (eager_us, 9000.0, eager_us):
-        held.step_took(us)
-    assert held.faster is again

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from auditor.capture import session as session_module
+from auditor.capture.held_eager import HeldEager
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.user_frames import Frames
@@ -353,6 +354,30 @@ def test_the_price_of_anomaly_mode_needs_no_more_steps_than_its_interval(
         passes[context.pass_name] += 1
         session.end()
     assert (passes["quiet"], passes["anomaly_off"]) == (steps, min(steps, PRICED_STEPS))
+
+
+@pytest.mark.parametrize(("eager_us", "again"), [(999.0, True), (1000.0, False), (1001.0, False)])
+def test_compiled_steps_are_timed_again_where_eager_ones_were_faster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eager_us: float, again: bool
+) -> None:
+    """By the medians: one step of each pass is slow."""
+
+    def own_us(clock: Clock) -> float:
+        usual = eager_us if clock._context.pass_name == "eager_held" else 1000.0
+        return 9000.0 if clock._context.step == 1 else usual
+
+    monkeypatch.setattr(Clock, "own_us", property(own_us, lambda clock, us: None), raising=False)
+    monkeypatch.setattr(HeldEager, "wanted", lambda held, seconds: True)
+    writer, passes = RecordingWriter(tmp_path), Counter[str]()
+    context = Context(writer, Frames(writer), device=CPU)
+    plan = Plan("test:step", (), 3, 0, "cpu", str(tmp_path), (), purpose=Passes(trace=0))
+    session = Session(plan, context, [Causes(context)], lambda name, done, total: None)
+    while not session.done:
+        session.begin()
+        passes[context.pass_name] += 1
+        session.end()
+    assert (passes["quiet"], passes["eager_held"]) == (3, 3)
+    assert passes["compiled_again"] == 3 * again
 
 
 class Wanting(Watching):

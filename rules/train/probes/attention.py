@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import torch
@@ -121,7 +122,7 @@ def _padded_texts(tape: FunctionTape) -> Iterator[Tokens]:
 def _padded(call: Call, noted: Sequence[Beside]) -> Tokens | None:
     tokens, index = call.argument(0, "input"), call.argument(2, "padding_idx")
     named = [] if index is None else [Beside("padding_idx", tokens != index, is_mask=True)]
-    for each in (*named, *noted, *_behind_full_masks(tokens, noted)):
+    for each in chain(named, noted, _behind_full_masks(tokens, noted)):
         real = is_real(each, tokens)
         if real is not None and _is_padding(tokens, ~real.view_as(tokens)):
             return Tokens(~real.view_as(tokens), each.name)

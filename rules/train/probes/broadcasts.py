@@ -20,14 +20,14 @@ OPERATORS = frozenset({"sub"})
 ONE_BY_ONE = frozenset(
     """
     pow square abs neg mul div add sub exp log log1p sqrt clamp clamp_min clamp_max clip where float
-    double half to type relu softplus sigmoid tanh cosh logcosh logsigmoid maximum minimum max min
+    double half to type relu softplus sigmoid tanh cosh logcosh logsigmoid maximum minimum
     nan_to_num positive contiguous clone lt gt le ge detach
     """.split()
 )
 """What a difference may go through, element by element, on its way to the sum."""
 
 EITHER = frozenset({"max", "min"})
-"""Of these what takes one of two numbers, or the largest of all."""
+"""The same with two tensors; of one they give the largest of all."""
 
 SUMS = frozenset({"mean", "sum", "nanmean", "nansum"})
 RESHAPED = frozenset("view reshape flatten squeeze ravel".split())
@@ -145,9 +145,8 @@ def is_only_summed(tail: Tail, call: Call, most: int) -> bool:
         if user.number <= call.number or own.isdisjoint(map(id, given)):
             continue
         if user.name not in SUMS:
-            if user.name not in ONE_BY_ONE and user.name not in RESHAPED:
-                return False
-            if user.name in EITHER and len(given) < 2:
+            either = user.name in EITHER and len(given) > 1
+            if not either and user.name not in ONE_BY_ONE and user.name not in RESHAPED:
                 return False
             strange = (each for each in given if id(each) not in own and not each.requires_grad)
             if any(each.numel() > most for each in strange):

@@ -154,6 +154,8 @@ def _outputs(
         if each.dim() == 3 and each.requires_grad and min(more) == 0:
             axis = more.index(max(more))
             yield each.narrow(axis, more[axis], tokens.shape[axis])
+            if not more[axis]:
+                return  # the form of the tokens: what it came from has the same numbers
 
 
 def _distance(
