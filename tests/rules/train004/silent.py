@@ -546,3 +546,24 @@ def a_mask_of_ones_over_texts_of_one_length():
         F.cross_entropy(forward(tokens, attention_mask), torch.tensor([0, 1, 2, 0])).backward()
 
     return step
+
+
+def a_mask_of_something_else_over_texts_that_end_in_one_token():
+    """It leaves words in the middle out: nothing says that those at the ends are padding."""
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(99, 8), nn.Linear(8, 3)
+
+    def forward(tokens, attention_mask):
+        x = embed(tokens)[:, None]
+        seen = attention_mask[:, None, None].bool()
+        return out(F.scaled_dot_product_attention(x, x, x, seen)[:, 0, 0])
+
+    def step():
+        tokens = torch.randint(1, 90, (4, 12))
+        for row, length in enumerate((12, 8, 6, 7)):
+            tokens[row, length:] = 95
+        attention_mask = torch.ones(4, 12, dtype=torch.long)
+        attention_mask[:, 2:4] = 0
+        F.cross_entropy(forward(tokens, attention_mask), torch.tensor([0, 1, 2, 0])).backward()
+
+    return step
