@@ -356,6 +356,27 @@ def test_the_price_of_anomaly_mode_needs_no_more_steps_than_its_interval(
     assert (passes["quiet"], passes["anomaly_off"]) == (steps, min(steps, PRICED_STEPS))
 
 
+def test_where_steps_are_counted_one_more_pass_takes_half_of_the_diagnostic_ones(
+    tmp_path: Path,
+) -> None:
+    taken = []
+    for probe in (DebugModesProbe, UnderAnomalyMode):
+        writer, passes = RecordingWriter(tmp_path / probe.__name__), Counter[str]()
+        context = Context(writer, Frames(writer), device=CPU)
+        purpose = Passes(trace=0)
+        plan = Plan("x:y", (), 30, 0, "cpu", str(tmp_path), (), fit=Fit(40), purpose=purpose)
+        session = Session(plan, context, [probe(context)], lambda name, done, total: None)
+        while not session.done:
+            session.begin()
+            passes[context.pass_name] += 1
+            session.end()
+        taken.append(passes)
+    planned, shared = taken
+    half = planned["loud"] // 2
+    assert 0 < half < min(PRICED_STEPS, planned["quiet"])
+    assert shared == {**planned, "loud": planned["loud"] - half, "anomaly_off": half}
+
+
 @pytest.mark.parametrize(("eager_us", "again"), [(999.0, True), (1000.0, False), (1001.0, False)])
 def test_compiled_steps_are_timed_again_where_eager_ones_were_faster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eager_us: float, again: bool

@@ -53,11 +53,14 @@ def test_passes_and_device_times(seen):
         *steps(2, "warmup"),
         *steps(3, "quiet", queued_us=400.0, gc_us=900.0, ooms=2, **counters),
         *steps(1, "anomaly_off", us=500.0),
+        *steps(4, "eager_held"),
+        *steps(5, "compiled_again"),
         *steps(2, queued_us=2000.0, gc_us=5.0),
     ]
     device = [{"pass": "quiet", "step": 1, "us": 90.0}, {"pass": "loud", "step": 0, "us": -1.0}]
     table = seen(device="cuda", steps=rows, device_times=device).get(Steps)
     assert [len(part) for part in (table.quiet, table.loud, table.anomaly_off)] == [3, 2, 1]
+    assert (len(table.eager_held), len(table.compiled_again)) == (4, 5)
     assert table.quiet_from == 2
     host, on_device, _ = table.quiet
     assert (host.us, host.by_device, host.own_us, host.host_us) == (1000.0, False, 600.0, 1000.0)
