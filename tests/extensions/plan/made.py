@@ -51,6 +51,7 @@ class Formula(Reruns):
     slack: float = 1.0
     size: int = 8
     even: bool = True
+    varies: float = 0.0
     obeys: bool = True
     asked: list[Wanted] = field(default_factory=list)
     stop_at: int = 10**9
@@ -72,6 +73,7 @@ class Formula(Reruns):
             round(self.peak(batch, wanted)),
             self.update,
             slack=self.slack,
+            varies=self.varies,
             loaders=(Loader("train.py", 30, batch, 10_000, batch * 100.0, self.even),),
             changed=frozenset(changed),
         )

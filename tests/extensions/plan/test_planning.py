@@ -73,6 +73,14 @@ def test_the_largest_batch_of_an_epoch_is_a_row_where_batches_differ_in_size():
     assert even.allocated is None and "one size" in even.why
 
 
+@pytest.mark.parametrize(
+    ("even", "varies", "said"), [(True, 0.06, 1), (True, 0.04, 0), (False, 0.06, 0)]
+)
+def test_peaks_that_differ_are_a_note_without_the_largest_batch(even, varies, said):
+    notes = planned(formula(linear, even=even, varies=varies)).notes
+    assert sum("larger batches than these may need more" in note for note in notes) == said
+
+
 def test_a_curve_is_followed_to_the_limit():
     """Not linear in the batch: each check adds a point, and none that did not fit is told."""
     reruns = formula(lambda batch, wanted: 200 * MIB + batch * batch * MIB)
