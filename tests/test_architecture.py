@@ -24,6 +24,7 @@ MAY: dict[str, set[str]] = {
     "batch_means": set(),
     "cycles": set(),
     "errors": set(),
+    "git": set(),
     "isolation": set(),
     "redaction": set(),
     "typed_reading": set(),
@@ -36,7 +37,7 @@ MAY: dict[str, set[str]] = {
     "recordings": {"errors", "model", "redaction", "typed_reading"},
     "allocator": {"model"},
     "timeline": {"amounts", "errors", "model", "numpy", "typed_reading", "user_cache"},
-    "patch": {"model", "permit", "syntax"},
+    "patch": {"git", "model", "permit", "syntax"},
     "evidence": {
         "allocator",
         "amounts",
@@ -180,7 +181,7 @@ MAY: dict[str, set[str]] = {
     },
     "check": {"amounts", "cli", "errors", "judging", "model", "recordings", "syntax"},
     "drill": {"cli", "errors", "recordings", "runs"},
-    "reproduce": {"cli", "errors", "model", "recordings", "runs"},
+    "reproduce": {"cli", "errors", "git", "model", "recordings", "runs"},
     "remote": {
         "cli",
         "errors",

@@ -163,6 +163,12 @@ def drill(**options: Any) -> None:
     show_default=True,
     help="Steps of each run.",
 )
+@click.option(
+    "--against",
+    default="",
+    metavar="COMMIT",
+    help="Compare with the project as it was in this commit (git), with seeds and clock held.",
+)
 @TIMEOUT_OF_ALL
 @DEVICE
 @_format("terminal", "json")
@@ -179,6 +185,7 @@ def reproduce(**options: Any) -> None:
     \b
       audit reproduce trainer:step
       audit reproduce train.py --steps 10 -- --config small.yaml
+      audit reproduce train.py --against main
 
     Exit code: 0 alike, 1 they differ, 2 nothing can be compared, 3 the target failed on its own.
     """

@@ -7,15 +7,14 @@ from __future__ import annotations
 import json
 import os
 import posixpath
-import shutil
 import stat
-import subprocess
 import sysconfig
 from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from auditor.git import git
 from auditor.model import Action
 from auditor.patch.diff import diff_bytes
 from auditor.patch.source import Refused
@@ -149,8 +148,6 @@ def _below(path: str, folders: Iterable[str]) -> bool:
 _ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 """What makes a folder an environment of Python's, whatever its name."""
 
-_GIT_SECONDS = 20.0
-
 MOST_BYTES = 4 * 1024 * 1024
 """No file of source is larger."""
 
@@ -239,24 +236,14 @@ def _is_ignored(path: str, root: str) -> bool:
     """True if git keeps the file out of the repository that it lies in. Where the whole project is
     kept out, that says nothing.
     """
-    git = shutil.which("git")
     folder, name = os.path.split(path)
-    if git is None or not _in_repository(folder):
+    if not _in_repository(folder):
         return False
-    listed = _git(
-        git,
-        folder,
-        "ls-files",
-        "-z",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-        "--",
-        f":(literal){name}",
-    )
+    kinds = ("--cached", "--others", "--exclude-standard")
+    listed = git(folder, "ls-files", "-z", *kinds, "--", f":(literal){name}", one_is_fine=True)
     if listed is None or listed:
         return False
-    return _git(git, root, "check-ignore", ".") == b""
+    return git(root, "check-ignore", ".", one_is_fine=True) == b""
 
 
 def _in_repository(folder: str) -> bool:
@@ -264,22 +251,3 @@ def _in_repository(folder: str) -> bool:
         os.path.lexists(os.path.join(each, ".git"))
         for each in (folder, *map(str, Path(folder).parents))
     )
-
-
-def _git(git: str, folder: str, *words: str) -> bytes | None:
-    """What git prints; None where it refuses. No hook and no monitor that the repository names is
-    run.
-    """
-    quiet = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
-    try:
-        done = subprocess.run(
-            [git, "-C", folder, *quiet, *words],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_GIT_SECONDS,
-            check=False,
-            env={**os.environ, "GIT_LITERAL_PATHSPECS": "0", "GIT_OPTIONAL_LOCKS": "0"},
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout if done.returncode in (0, 1) else None

@@ -6,7 +6,7 @@ import hashlib
 import linecache
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -38,14 +38,16 @@ def decode_source(raw: bytes) -> str:
     )
 
 
-def store_sources(folder: Path, cwd: str, files: Iterator[str]) -> dict[str, str]:
+def store_sources(
+    folder: Path, cwd: str, files: Iterator[str], ran: Callable[[str], str] = str
+) -> dict[str, str]:
     """Copy user files into ``sources/``, with secrets masked; returns their stored name by
-    :func:`path_from`.
+    :func:`path_from`. ``ran`` gives the path from which a file ran.
     """
     stored: dict[str, str] = {}
     for file in files:
         try:
-            raw, _ = redaction.redacted(content_of(file), Path(file).suffix)
+            raw, _ = redaction.redacted(content_of(ran(file)), Path(file).suffix)
         except OSError:
             continue
         name = f"{content_digest(raw)}-{Path(file).name}".replace("\\", "_")

@@ -132,7 +132,8 @@ def _keep(plan: Plan, manifest: Row, child: Ended) -> None:
     )
     with suppress(OSError):
         (folder / STACKS_FILE).unlink(missing_ok=True)
-    manifest["sources"] = store_sources(folder, manifest["cwd"], iter(files))
+    ran = str if plan.copied is None else plan.copied.ran
+    manifest["sources"] = store_sources(folder, manifest["cwd"], iter(files), ran)
     (folder / "output.txt").write_bytes(output.encode("utf-8", "surrogateescape"))
     write_manifest(folder, manifest)
 

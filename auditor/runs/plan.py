@@ -186,6 +186,11 @@ class Copied:
         tail = self.folder[len(self.root) :]
         return text.replace(self.root, self.original.removesuffix(tail))
 
+    def ran(self, file: str) -> str:
+        """The copy of a file of the original."""
+        below = self.original.rstrip("/") + "/"
+        return f"{self.folder}/{file[len(below) :]}" if file.startswith(below) else file
+
 
 TIMED_SHARE, TRACED_SHARE = 0.5, 0.1
 """Of the steps that a short target takes, the timing pass has half of what the diagnostic pass
@@ -198,14 +203,7 @@ LEAST_MEMORY = 3
 CAUSES = tuple("loud origin numbers memory quiet gradients trace leaner values".split())
 """The order of passes in a second run of a target that failed: the most telling ones first."""
 
-AT_LEAST = {
-    "loud": 3,
-    "origin": 1,
-    "quiet": 1,
-    "numbers": 1,
-    "memory": 1,
-    "trace": 1,
-}
+AT_LEAST = {"loud": 3, "origin": 1, "quiet": 1, "numbers": 1, "memory": 1, "trace": 1}
 """Steps that a pass gets before the ones named after it get any; below three diagnosed steps rules
 say nothing of a pattern.
 """

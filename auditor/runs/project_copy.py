@@ -58,23 +58,27 @@ ENVIRONMENT = "pyvenv.cfg"
 NAMED = 5
 """Changed files that are named at most."""
 
-NOTHING: Mapping[str, bytes] = MappingProxyType({})
+NOTHING: Mapping[str, bytes | None] = MappingProxyType({})
 
 
 class ProjectCopy:
     """A copy of ``original`` in ``folder``, in a temporary folder. Use as a context: at its end the
     copy goes.
 
-    ``files`` are contents to put in the place of the project's own, by path relative to it. Files
-    of up to ``FILE_LIMIT`` are copied, the rest are links. A run under :meth:`plan` cuts a link
-    before it writes through it (``auditor/capture/target/write_guard.py``); what it does to the
-    project under an absolute path is undone at the end. ``changed`` are then the project's files
-    that are not as they were all the same, by the run or by somebody else; what lies in ``apart``
-    is our own.
+    ``files`` are contents to put in the place of the project's own, by path relative to it; None
+    leaves the file out. Files of up to ``FILE_LIMIT`` are copied, the rest are links. A run under
+    :meth:`plan` cuts a link before it writes through it
+    (``auditor/capture/target/write_guard.py``); what it does to the project under an absolute path
+    is undone at the end. ``changed`` are then the project's files that are not as they were all the
+    same, by the run or by somebody else; what lies in ``apart`` is our own.
     """
 
     def __init__(
-        self, original: Path, files: Mapping[str, bytes] = NOTHING, *, apart: Path | None = None
+        self,
+        original: Path,
+        files: Mapping[str, bytes | None] = NOTHING,
+        *,
+        apart: Path | None = None,
     ) -> None:
         self.original = original.resolve()
         self.changed: tuple[str, ...] = ()
@@ -185,7 +189,7 @@ class _Budget:
         return True
 
 
-def copy(project: Path, scratch: Path, files: Mapping[str, bytes] = NOTHING) -> Path:
+def copy(project: Path, scratch: Path, files: Mapping[str, bytes | None] = NOTHING) -> Path:
     """Copy ``project`` below ``scratch`` and write ``files`` there; returns the copy's path."""
     kept = {str(parent) for path in files for parent in PurePosixPath(path).parents}
     folder = _surroundings(project, scratch)
@@ -194,7 +198,12 @@ def copy(project: Path, scratch: Path, files: Mapping[str, bytes] = NOTHING) -> 
     )
     for path, content in files.items():
         target = folder / path
+        if target.is_dir() and not target.is_symlink():  # a repository inside this one
+            continue
         target.unlink(missing_ok=True)  # it may be a link: never write through one
+        if content is None:
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
         with suppress(OSError):
             shutil.copymode(project / path, target)

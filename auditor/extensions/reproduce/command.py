@@ -17,6 +17,7 @@ def reproduce(
     steps: int,
     device: Device,
     timeout: float | None,
+    against: str,
     form: str,
     quiet: bool,
     debug: bool,
@@ -24,7 +25,7 @@ def reproduce(
 ) -> int:
     """Compare two runs of a target; returns the exit code."""
     deadline = None if timeout is None else time.monotonic() + timeout
-    order = runs.Order(target, args, steps, device, deadline)
+    order = runs.Order(target, args, steps, device, deadline, against)
     say = (lambda text: None) if quiet else (lambda text: console.say(f"{text} ...", err=True))
     counted = progress_display.Steps()
     try:

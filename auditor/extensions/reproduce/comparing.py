@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 from typing import TypeVar
 
 from auditor.model import Site
@@ -96,12 +97,13 @@ BEYOND_ALL = 1 << 62
 class Difference:
     """``outcome`` is the first loss or weights that differ. ``operator`` is the first that gave
     another result on the way there, and ``twin`` the same in the other run; None where none was
-    seen.
+    seen. ``more`` are others whose inputs do not differ.
     """
 
     outcome: ReproduceOutcomeRow
     operator: ReproduceOperatorRow | None = None
     twin: ReproduceOperatorRow | None = None
+    more: tuple[ReproduceOperatorRow, ...] = ()
 
     @property
     def site(self) -> Site | None:
@@ -132,6 +134,36 @@ def _traced(one: Log, other: Log, outcome: ReproduceOutcomeRow) -> Difference:
         if twin is None or twin.digest != row.digest:
             return Difference(outcome, row, twin)
     return Difference(outcome)
+
+
+def difference_of_versions(one: Log, other: Log) -> Difference | None:
+    """Where the runs of two versions of a program part; None where every loss and all weights are
+    the same.
+
+    Lines and operators of two versions have no common key. So losses and weights are paired by their
+    order, and of what led to the first that differ, ``operator`` and ``more`` are those that gave
+    what no operator of the other version did, from inputs that are known there; ``twin`` is the
+    first such one of the other version.
+    """
+    for mine, theirs in zip_longest(one.outcomes.values(), other.outcomes.values()):
+        if mine is None or theirs is None:
+            return Difference(mine or theirs)
+        if (mine.name, mine.digest) != (theirs.name, theirs.digest):
+            origins, twins = _origins(one, mine, other), _origins(other, theirs, one)
+            first, twin = next(iter(origins), None), next(iter(twins), None)
+            return Difference(mine, first, twin, tuple(origins[1:]))
+    return None
+
+
+def _origins(log: Log, outcome: ReproduceOutcomeRow, other: Log) -> list[ReproduceOperatorRow]:
+    known = {row.digest for row in other.operators}
+    led = {row.number: row for row in log.operators}
+    new = {
+        number: led[number]
+        for number in log.ancestors(outcome.inputs)
+        if led[number].digest and led[number].digest not in known
+    }
+    return [row for row in new.values() if not new.keys() & set(row.inputs)]
 
 
 def aside(one: Log, other: Log) -> int:

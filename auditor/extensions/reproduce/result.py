@@ -12,9 +12,13 @@ from auditor.extensions.reproduce.comparing import (
     unseeded,
 )
 from auditor.extensions.reproduce.runs import Order, Outcome
+from auditor.model import Site
 from auditor.runs.repeat import VALUES
 
 SCHEMA = "audit-reproduce/1"
+
+MORE = 3
+"""Further lines at which two versions part, at most."""
 
 NAMED = {
     "torch": "torch's generator",
@@ -53,9 +57,10 @@ def lines(outcome: Outcome) -> list[str]:
     found = outcome.found
     if found is None:
         return [_alike(outcome), *_notes(outcome)]
+    why = _why_versions_differ if outcome.against else _why
     return [
-        _where(found, outcome.first_step),
-        *(f"  {each}" for each in _why(outcome, found)),
+        _where(outcome, found),
+        *(f"  {each}" for each in why(outcome, found)),
         *_notes(outcome),
     ]
 
@@ -63,18 +68,33 @@ def lines(outcome: Outcome) -> list[str]:
 def _alike(outcome: Outcome) -> str:
     many = f"{len(outcome.one.operators):,} operators"
     steps = "the first step" if outcome.steps == 1 else f"the first {outcome.steps} steps"
-    return f"alike: {many} up to the end of {steps} led to the same losses and weights in both runs"
+    runs = f"as in {outcome.against}" if outcome.against else "in both runs"
+    return f"alike: {many} up to the end of {steps} led to the same losses and weights {runs}"
 
 
-def _where(found: Difference, first: int) -> str:
-    site, outcome, row = found.site, found.outcome, found.operator
-    place = "no line of yours" if site is None else f"{site.file}:{site.line} ({site.text})"
+def _placed(site: Site | None) -> str:
+    return "no line of yours" if site is None else f"{site.file}:{site.line} ({site.text})"
+
+
+def _where(outcome: Outcome, found: Difference) -> str:
+    first, row, place = outcome.first_step, found.operator, _placed(found.site)
     if row is None:
-        return f"differs: the {outcome.name} at {place}, and no operator that was seen leads to it"
+        return f"differs: the {found.outcome.name} at {place}, and no operator that was seen leads to it"
     what = "a batch" if row.name == "DataLoader" else row.name
-    gave = "runs in one of the runs alone" if found.twin is None else "gives another result"
+    alone = "runs in one of the runs alone" if found.twin is None else "gives another result"
+    gave = f"gives a result that no operator has in {outcome.against}" if outcome.against else alone
     when = f"before step {first}" if row.pass_name == "warmup" else f"in step {row.step + first}"
     return f"differs: {place}: {what} {gave} {when}"
+
+
+def _why_versions_differ(outcome: Outcome, found: Difference) -> list[str]:
+    twin = found.twin
+    others = {_placed(row.site): None for row in found.more if row.site != found.site}
+    also = [f"so does, given what it was given there: {each}" for each in list(others)[:MORE]]
+    there = "" if twin is None else f"in {outcome.against} the first such line is {_placed(twin.site)}"
+    checked = f"(checked: {outcome.runs} runs)"
+    held = f"each version repeats itself with generators, hash seed and clock held {checked}"
+    return [*also, *([there] if there else []), held]
 
 
 def _why(outcome: Outcome, found: Difference) -> list[str]:
@@ -151,6 +171,7 @@ def content(order: Order, outcome: Outcome) -> dict[str, Any]:
         "tool": {"name": "torch-step-audit", "version": __version__},
         "target": order.target,
         "args": list(order.args),
+        "against": outcome.against or None,
         "alike": found is None,
         "steps": outcome.steps,
         "operators": len(outcome.one.operators),

@@ -1,20 +1,30 @@
-"""The runs: two as the program is, and where these differ, pairs in which one thing is held."""
+"""The runs: two as the program is, and where these differ, pairs in which one thing is held. Or one
+of the program as it is and one of a commit.
+"""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from auditor.errors import AuditProblem, TargetProblem
-from auditor.extensions.reproduce.comparing import BEYOND_ALL, Difference, Log, difference, suspects
+from auditor.extensions.reproduce import revision
+from auditor.extensions.reproduce.comparing import (
+    BEYOND_ALL,
+    Difference,
+    Log,
+    difference,
+    difference_of_versions,
+    suspects,
+)
 from auditor.recordings.folder import Recording
 from auditor.runs import child_process
 from auditor.runs.plan import Device, Plan
 from auditor.runs.progress import Progress
-from auditor.runs.project_copy import ProjectCopy, reached
+from auditor.runs.project_copy import NOTHING, ProjectCopy, reached
 from auditor.runs.repeat import HELD, Repeat
 from auditor.runs.target import parse
 
@@ -31,13 +41,16 @@ class TargetFailed(Exception):
 
 @dataclass(frozen=True)
 class Order:
-    """What to compare. ``steps`` of the target; ``deadline`` by ``time.monotonic``."""
+    """What to compare. ``steps`` of the target; ``deadline`` by ``time.monotonic``; ``against`` is
+    the commit whose project the other run has, empty for the same program twice.
+    """
 
     target: str
     args: tuple[str, ...]
     steps: int
     device: Device
     deadline: float | None = None
+    against: str = ""
 
     @property
     def offset(self) -> int:
@@ -63,6 +76,7 @@ class Outcome:
     warnings: tuple[str, ...]
     steps: int
     first_step: int
+    against: str = ""
 
 
 class Runs:
@@ -80,15 +94,23 @@ class Runs:
         """Raises :class:`AuditProblem` where nothing can be compared, :class:`TargetFailed` for the
         target's own.
         """
+        if self._order.against:
+            return self._outcome(*self._versions())
         one, other = self._pair("running it twice", ())
-        if not one.outcomes:
-            raise TargetProblem(
-                f"{self._order.target} ran no backward and no optimizer: there is no result to "
-                "compare"
-            )
+        self._require_outcomes(one)
         found = difference(one, other)
         suspected = [] if found is None else suspects(one, other, found)
         causes = () if found is None else self._causes(found, suspected)
+        return self._outcome(one, other, found, causes, suspected)
+
+    def _outcome(
+        self,
+        one: Log,
+        other: Log,
+        found: Difference | None,
+        causes: tuple[str, ...] = (),
+        suspected: Sequence[str] = (),
+    ) -> Outcome:
         steps = sum(row["steps"] for row in one.manifest["passes"]) + self._order.offset
         return Outcome(
             one,
@@ -101,7 +123,43 @@ class Runs:
             tuple(self._warnings),
             steps,
             self._order.offset,
+            self._order.against,
         )
+
+    def _require_outcomes(self, log: Log) -> None:
+        if not log.outcomes:
+            raise TargetProblem(
+                f"{self._order.target} ran no backward and no optimizer: there is no result to "
+                "compare"
+            )
+
+    def _versions(self) -> tuple[Log, Log, Difference | None]:
+        """A run of the project as it is and one of the commit, with all held that can be; where they
+        part, each once more, since a version that differs from itself cannot be compared.
+        """
+        against, order = self._order.against, self._order
+        files, said = revision.files_of(against, str(Path.cwd()))
+        if said:
+            self._warnings[said] = None
+        versions = {"the working directory": NOTHING, against: files}
+        logs: list[Log] = []
+        for name, each in versions.items():
+            self._say(f"running {name}")
+            logs.append(self._run(Repeat(HELD), "0", each))
+            self._require_outcomes(logs[-1])
+        one, other = logs
+        found = difference_of_versions(one, other)
+        if found is None:
+            return one, other, None
+        for (name, each), before in zip(versions.items(), logs, strict=True):
+            self._say(f"running {name} once more")
+            if difference(before, self._run(Repeat(HELD), "0", each)) is not None:
+                raise TargetProblem(
+                    f"{name} differs from itself, even with generators, hash seed and clock held: "
+                    "there is nothing to lay another version beside",
+                    f"run `audit reproduce {order.target}` there first",
+                )
+        return one, other, found
 
     def _causes(self, found: Difference, suspected: list[str]) -> tuple[str, ...]:
         """Each suspect is held alone; where none makes the operator agree, all are held at once,
@@ -129,12 +187,14 @@ class Runs:
         logs = [self._run(Repeat(held, -1 if keep == BEYOND_ALL else keep), seed) for seed in seeds]
         return logs[0], logs[1]
 
-    def _run(self, repeat: Repeat, hash_seed: str) -> Log:
+    def _run(
+        self, repeat: Repeat, hash_seed: str, files: Mapping[str, bytes | None] = NOTHING
+    ) -> Log:
         order = self._order
         variables = {} if _hash_seed_is_set() else {HASH_SEED: hash_seed}
         steps = max(1, order.steps - order.offset)
         with tempfile.TemporaryDirectory(prefix="audit-reproduce-") as folder:
-            with ProjectCopy(Path.cwd()) as where:
+            with ProjectCopy(Path.cwd(), files) as where:
                 plan = Plan(
                     order.target,
                     order.args,

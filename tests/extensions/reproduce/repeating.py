@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from auditor.model.devices import CPU
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 from auditor.recordings.sources import store_sources
 from auditor.runs.plan import Plan
+from auditor.runs.project_copy import NOTHING
 from auditor.runs.repeat import Repeat
 
 STEPS = 3
@@ -37,21 +38,32 @@ class InForks(Runs):
     is this process's.
     """
 
-    def __init__(self, make: Callable[[], Callable[[], Any]], folder: Path) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Callable[[], Any]],
+        folder: Path,
+        before: Callable[[], Callable[[], Any]] | None = None,
+    ) -> None:
         super().__init__(
-            Order("test:step", (), STEPS, "cpu"), lambda text: None, lambda name, done, total: None
+            Order("test:step", (), STEPS, "cpu", against="v1" if before else ""),
+            lambda text: None,
+            lambda name, done, total: None,
         )
         self._make = make
+        self._before = before or make
         self._folder = folder
 
-    def _run(self, repeat: Repeat, hash_seed: str) -> Log:
+    def _run(
+        self, repeat: Repeat, hash_seed: str, files: Mapping[str, bytes | None] = NOTHING
+    ) -> Log:
         folder = self._folder / str(self._made)
         self._made += 1
         child = os.fork()
         if child == 0:
             status = 1
             try:
-                _record(folder, self._make, repeat, self._made)
+                make = self._before if files else self._make
+                _record(folder, make, repeat, self._made)
                 status = 0
             finally:
                 os._exit(status)

@@ -63,3 +63,18 @@ def test_a_target_that_fails_is_3_and_one_that_trains_nothing_2(tmp_path: Path) 
     nothing = reproduce(tmp_path, "bad:forward")
     assert nothing.returncode == 2
     assert "no backward" in nothing.stderr
+
+
+def test_a_commit_is_run_in_the_place_of_the_project(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.replace("square()", "abs()"))
+    names = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    for words in (("init", "-q"), ("add", "."), (*names, "commit", "-qm", "one")):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    script.write_text(f"# a comment moves the lines\n{SCRIPT}")
+    done = reproduce(tmp_path, "train.py", "--against", "HEAD", "--format", "json", "--", "7")
+    assert done.returncode == 1, done.stderr
+    said = json.loads(done.stdout)
+    assert ".square()" in said["first"]["text"]
+    assert any(".abs()" in line and "train.py:12" in line for line in said["lines"])
+    assert ".square()" in script.read_text()
