@@ -16,11 +16,11 @@ from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 from .rewriting import of_logarithm, reshaped, rewritten, without_activation
-from .rows import AttentionRow, LayerRow, RepairRow, TokenWeightsRow
+from .rows import AttentionRow, LayerRow, RepairRow, SeedRow, TokenWeightsRow
 
 GradientsRow = RepairRow | TokenWeightsRow
 R = TypeVar("R", RepairRow, TokenWeightsRow)
-L = TypeVar("L", RepairRow, AttentionRow, TokenWeightsRow, LayerRow)
+L = TypeVar("L", RepairRow, AttentionRow, TokenWeightsRow, LayerRow, SeedRow)
 
 FUNCTIONAL = "torch.nn.functional."
 BROADCASTING = tuple(

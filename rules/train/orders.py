@@ -47,15 +47,10 @@ class SortedByClass(Rule):
 
     def detect(self, batches: Batches, machine: Machine, source: Source) -> Iterator[Finding]:
         batches.need_a_loader()
-        usual = [
-            (loader, taken)
-            for loader in batches.loaders
-            if (taken := [each for each in batches.loud if each.loader == loader.number])
-            and len(taken) >= self.share * batches.loud_steps
-        ]
-        if len(usual) != 1:
-            return  # which of them trains is not known
-        ((loader, taken),) = usual
+        usual = batches.usual(self.share)
+        if usual is None:
+            return
+        loader, taken = usual
         classes, samples, length = loader.sorted_classes, loader.samples, loader.length
         if classes is None or samples is None or length is None or length < self.fewest:
             return

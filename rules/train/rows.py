@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from auditor.model import Site
 from auditor.recordings.row import At, PassRow, doc, older
 
 ANGLE = doc("between the step's gradient and the repaired one, in degrees")
@@ -78,6 +79,33 @@ class TokenWeightsRow(PassRow, kw_only=True):
     over: Annotated[str, OVER]
     tokens: Annotated[list[int], doc("over how many tokens each loss is the mean")]
     function: Annotated[str, doc("what made the mean: `cross_entropy`, `div`")]
+
+
+class SeedRow(PassRow, kw_only=True):
+    """What came again because a generator was seeded at this line again: random numbers of steps, or
+    orders of a loader. Written at the end of a pass, over all passes until then.
+    """
+
+    part = "seeds"
+    when = "quiet and loud"
+
+    at: At
+    generator: Annotated[str, doc("`torch`, `random` or `numpy`")]
+    seed: Annotated[str, doc("what it was given; empty for something else than a number or text")]
+    calls: Annotated[int, doc("seeds after which something came again")]
+    times: Annotated[int, doc("steps that drew what an earlier one drew, or such epochs")]
+    number: Annotated[int, doc("the first of these steps, over all passes")]
+    first: Annotated[int, doc("the earlier step")]
+    drew: Annotated[int, doc("steps that drew from the generator")]
+    steps: Annotated[int, doc("all steps in which it was not seeded and no loader began")]
+    loader_at: Annotated[
+        int | None, doc("of a loader that shuffles: `made_at` in `loaders`, or null")
+    ] = None
+
+    @property
+    def loader(self) -> Site | None:
+        """The ``DataLoader(...)`` call; None of steps."""
+        return self.site_of(self.loader_at)
 
 
 class LayerRow(PassRow, kw_only=True):

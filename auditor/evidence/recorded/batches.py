@@ -269,6 +269,18 @@ class Batches(Table):
         if not self.quiet and not self.loud:
             raise NotLooked("no torch DataLoader gave a batch inside the audited steps")
 
+    def usual(self, share: float) -> tuple[Loader, list[Batch]] | None:
+        """The loader that gave a batch to this share of the diagnosed steps, with these; None where
+        there is none, or where it is not known which of several trains.
+        """
+        found = [
+            (loader, taken)
+            for loader in self.loaders
+            if (taken := [each for each in self.loud if each.loader == loader.number])
+            and len(taken) >= share * self.loud_steps
+        ]
+        return found[0] if len(found) == 1 else None
+
     def need_times(self) -> None:
         """Raises :class:`NotLooked` if no step was timed: a rehearsal has no times."""
         if not self.quiet_steps:

@@ -91,7 +91,9 @@ def _why_versions_differ(outcome: Outcome, found: Difference) -> list[str]:
     twin = found.twin
     others = {_placed(row.site): None for row in found.more if row.site != found.site}
     also = [f"so does, given what it was given there: {each}" for each in list(others)[:MORE]]
-    there = "" if twin is None else f"in {outcome.against} the first such line is {_placed(twin.site)}"
+    there = (
+        "" if twin is None else f"in {outcome.against} the first such line is {_placed(twin.site)}"
+    )
     checked = f"(checked: {outcome.runs} runs)"
     held = f"each version repeats itself with generators, hash seed and clock held {checked}"
     return [*also, *([there] if there else []), held]

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import math
 import os
-import random
-import sys
 import threading
 from collections.abc import Iterable
 from typing import Any
@@ -20,6 +18,7 @@ from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.instruments.dispatch_modes import run_compiled_code_eagerly
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.plain_tensor import bytes_of
+from auditor.capture.instruments.random_states import random_states
 from auditor.capture.instruments.storages import Storages, storage_bytes
 from auditor.capture.instruments.torch_private.data import LoaderIterator
 from auditor.capture.probes.base import Context, Probe
@@ -145,7 +144,9 @@ class ReproduceProbe(Probe):
             row = ReproduceSourceRow(name=note.name, value=note.value, at=at, before=self.number)
             self.add(row)
         self._noted = len(SOURCES.notes)
-        for name, state in _states():
+        for name, state in random_states().items():
+            if name == "torch":  # its operators say so
+                continue
             before = self._drawn.setdefault(name, state)
             if state != before:
                 self._drawn[name] = state
@@ -269,15 +270,6 @@ def _is_whole(tensor: torch.Tensor) -> bool:
 def _is_workspace(tensor: torch.Tensor) -> bool:
     """Memory that a recurrent layer keeps for its backward: not all of it is written."""
     return tensor.dtype is torch.uint8
-
-
-def _states() -> Iterable[tuple[str, int]]:
-    """Python's and NumPy's generators as they are, by a number that differs where they do."""
-    yield "random", hash(random.getstate()[1])
-    numpy_random = sys.modules.get("numpy.random")
-    if numpy_random is not None:
-        state = numpy_random.get_state(legacy=False)["state"]
-        yield "numpy", hash((*state["key"].tolist(), state["pos"]))
 
 
 def _state(call: Call, own: list[torch.Generator]) -> str:

@@ -1,0 +1,73 @@
+"""TRAIN010: random numbers that come again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.amounts import count
+from auditor.evidence.recorded.batches import Batches
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.table import Rows
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+from .losses import by_line
+from .rows import SeedRow
+
+CALLS = {"torch": "torch.manual_seed", "random": "random.seed", "numpy": "numpy.random.seed"}
+
+
+@dataclass(frozen=True)
+class RandomNumbersRepeat(Rule):
+    """A generator is seeded again while training, and steps draw the same random numbers again"""
+
+    code = "TRAIN010"
+    severity = Severity.WARNING
+    since = "0.2"
+
+    seeds: int = knob(2, "Seeds after which something that was drawn must have come again.")
+    share: float = knob(
+        0.9, "Share of the diagnosed steps that must take a batch of a loader that shuffles alike."
+    )
+    drew: float = knob(
+        0.75, "Share of the steps that must draw from the generator: fewer draw for a log."
+    )
+
+    def detect(self, seeds: Rows[SeedRow], batches: Batches, machine: Machine) -> Iterator[Finding]:
+        trains = batches.usual(self.share)
+        loader_at = None if trains is None else trains[0].made_at
+        last = {(row.at, row.generator, row.seed, row.loader_at): row for row in seeds}
+        for site, rows in by_line(row for row in last.values() if row.calls >= self.seeds):
+            orders = [row for row in rows if row.loader_at is not None and row.loader == loader_at]
+            steps = [row for row in rows if row.loader_at is None and self._is_usual(row)]
+            row = next(iter((*orders, *steps)), None)
+            if row is not None:
+                yield Finding(
+                    site,
+                    _said(row),
+                    steps=row.times,
+                    seen_on=machine.device,
+                    facts=(("seeds after which it came again", str(row.calls)),),
+                )
+
+    def _is_usual(self, row: SeedRow) -> bool:
+        return row.drew >= self.drew * row.steps
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Draw what must be the same each time (a preview, an evaluation) from a generator of its "
+            "own: torch.Generator().manual_seed(...), random.Random(...), "
+            "numpy.random.default_rng(...), or inside torch.random.fork_rng(). Where an epoch is to "
+            "be seeded, add its number to the seed."
+        )
+
+
+def _said(row: SeedRow) -> str:
+    call = f"{CALLS[row.generator]}({row.seed or '...'}) runs again while training"
+    if row.loader_at is not None:
+        return f"{call}: {count(row.times, 'epoch')} shuffled the samples as an earlier one did"
+    return (
+        f"{call}: {count(row.times, 'step')} drew the random numbers of an earlier one (step "
+        f"{row.number} those of step {row.first})"
+    )

@@ -1,0 +1,91 @@
+"""TRAIN010 must report exactly the marked lines."""
+
+import random
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+EPOCH = 3
+
+
+def _training(batch, after=lambda number: None):
+    """A step of a small model on ``batch(number)``; ``after`` runs behind each."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    number = 0
+
+    def step():
+        nonlocal number
+        inputs = batch(number)
+        (model(inputs) - inputs.sum(1, keepdim=True)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        number += 1
+        if number % EPOCH == 0:
+            after(number)
+
+    return step
+
+
+def preview_with_one_seed():
+    def preview(number):
+        torch.manual_seed(1234)  # TRAIN010
+        return torch.randn(2, 4).mean().item()
+
+    data = torch.randn(16, 4)
+    return _training(lambda number: data[torch.randperm(16)[:4]], preview)
+
+
+def helper_that_seeds_everything():
+    def seed_everything(seed=7):
+        random.seed(seed)
+        np.random.seed(seed)
+        torch.manual_seed(seed)  # TRAIN010
+
+    return _training(lambda number: torch.randn(4, 4), lambda number: seed_everything())
+
+
+def shuffled_by_python():
+    data = torch.randn(16, 4)
+
+    def evaluate(number):
+        random.seed("fixed")  # TRAIN010
+
+    return _training(lambda number: data[random.sample(range(16), 4)], evaluate)
+
+
+def augmented_by_numpy():
+    data = torch.randn(4, 4)
+
+    def evaluate(number):
+        np.random.seed(0)  # TRAIN010
+
+    def batch(number):
+        return data + torch.from_numpy(np.random.normal(size=(4, 4)).astype("float32"))
+
+    return _training(batch, evaluate)
+
+
+def loader_that_shuffles_alike():
+    loader = DataLoader(TensorDataset(torch.randn(12, 4)), batch_size=4, shuffle=True)
+
+    def batches():
+        while True:
+            torch.manual_seed(3)  # TRAIN010
+            yield from loader
+
+    following = batches()
+    return _training(lambda number: next(following)[0])
+
+
+def dropout_masks_that_come_again():
+    drop = nn.Dropout(0.5)
+    data = torch.randn(4, 4)
+
+    def evaluate(number):
+        torch.manual_seed(11)  # TRAIN010
+
+    return _training(lambda number: drop(data), evaluate)

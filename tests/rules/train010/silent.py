@@ -1,0 +1,166 @@
+"""TRAIN010 must stay silent."""
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+EPOCH = 3
+
+
+def _training(batch, after=lambda number: None):
+    """A step of a small model on ``batch(number)``; ``after`` runs behind each."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    number = 0
+
+    def step():
+        nonlocal number
+        inputs = batch(number)
+        (model(inputs) - inputs.sum(1, keepdim=True)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        number += 1
+        if number % EPOCH == 0:
+            after(number)
+
+    return step
+
+
+def _drawn(number):
+    return torch.randn(4, 4)
+
+
+def seeded_once():
+    return _training(_drawn)
+
+
+def preview_in_a_fork():
+    def preview(number):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(1234)
+            torch.randn(2, 4)
+
+    return _training(_drawn, preview)
+
+
+def preview_that_puts_the_state_back():
+    def preview(number):
+        state = torch.get_rng_state()
+        torch.manual_seed(1234)
+        torch.randn(2, 4)
+        torch.set_rng_state(state)
+
+    return _training(_drawn, preview)
+
+
+def preview_with_its_own_generator():
+    def preview(number):
+        own = torch.Generator().manual_seed(1234)
+        torch.randn(2, 4, generator=own)
+
+    return _training(_drawn, preview)
+
+
+def epochs_of_their_own_seed():
+    return _training(_drawn, lambda number: torch.manual_seed(number))
+
+
+def steps_that_draw_nothing():
+    data = torch.randn(4, 4)
+    return _training(lambda number: data, lambda number: torch.manual_seed(0))
+
+
+def draws_of_another_generator():
+    """Evaluation seeds NumPy; training draws from torch."""
+    return _training(_drawn, lambda number: np.random.seed(0))
+
+
+def loader_in_order():
+    """An iterator draws a number for its workers in each epoch, and nothing else draws."""
+    loader = DataLoader(TensorDataset(torch.randn(12, 4)), batch_size=4)
+
+    def batches():
+        while True:
+            torch.manual_seed(100)
+            yield from loader
+
+    following = batches()
+    return _training(lambda number: next(following)[0])
+
+
+def evaluated_on_a_shuffled_sample():
+    """The loader that trains has an order of its own in each epoch."""
+    data = TensorDataset(torch.randn(12, 4))
+    validation = DataLoader(data, batch_size=4, shuffle=True)
+    own = torch.Generator().manual_seed(0)
+    loader = DataLoader(data, batch_size=4, shuffle=True, generator=own)
+
+    def batches():
+        while True:
+            yield from loader
+
+    def evaluate(number):
+        torch.manual_seed(100)
+        next(iter(validation))
+
+    following = batches()
+    return _training(lambda number: next(following)[0], evaluate)
+
+
+def sample_for_a_log_now_and_then():
+    data = torch.randn(4, 4)
+
+    def batch(number):
+        if number % EPOCH == 1:
+            print("example", data[torch.randint(4, ())])
+        return data
+
+    return _training(batch, lambda number: torch.manual_seed(0))
+
+
+def seeded_again_but_one_time():
+    """Two phases of a training."""
+
+    def phase(number):
+        if number == 2 * EPOCH:
+            torch.manual_seed(5)
+
+    torch.manual_seed(5)
+    return _training(_drawn, phase)
+
+
+def folds_with_one_seed():
+    """Each fold is a training of its own."""
+    data = torch.randn(16, 4)
+    fold = {}
+    number = 0
+
+    def step():
+        nonlocal number
+        if number % EPOCH == 0:
+            torch.manual_seed(42)
+            fold["model"] = nn.Linear(4, 1)
+            fold["optimizer"] = torch.optim.SGD(fold["model"].parameters(), lr=0.01)
+        number += 1
+        inputs = data[torch.randperm(16)[:4]]
+        fold["model"](inputs).square().mean().backward()
+        fold["optimizer"].step()
+        fold["optimizer"].zero_grad()
+
+    return step
+
+
+def gradients_computed_again():
+    """Checkpointing draws the forward's numbers once more."""
+    drop = nn.Dropout(0.5)
+    layer = nn.Linear(4, 4)
+
+    def batch(number):
+        given = torch.randn(4, 4)
+        return torch.utils.checkpoint.checkpoint(
+            lambda x: drop(layer(x)), given, use_reentrant=False
+        )
+
+    return _training(batch)
