@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-HELD = ("torch", "random", "numpy", "clock", "hash")
-"""What a run can be asked to hold: the three generators, the clock as the program reads it, and the
-hash seed of its strings.
+HELD = ("torch", "random", "numpy", "clock", "system", "hash")
+"""What a run can be asked to hold: the three generators, the clock as the program reads it, what it
+asks the operating system for, and the hash seed of its strings.
 """
 
 VALUES = 4096

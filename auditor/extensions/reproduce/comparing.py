@@ -189,7 +189,11 @@ def suspects(one: Log, other: Log, found: Difference) -> list[str]:
         mine, theirs = (log.drawn_before(name, found.number) for log in (one, other))
         if [row.value for row in mine] != [row.value for row in theirs]:
             last[name] = mine[-1].before if mine else 0
-    for name, label in (("clock", "clock"), ("numpy", "numpy.random.default_rng")):
+    for name, label in (
+        ("clock", "clock"),
+        ("numpy", "numpy.random.default_rng"),
+        ("system", "system"),
+    ):
         rows = [row for row in one.drawn_before(label, found.number) if not row.value]
         if rows:
             last[name] = max(rows[-1].before, last.get(name, 0))
@@ -215,6 +219,14 @@ def seeded_otherwise(
     )
     pairs = zip(mine, theirs, strict=False)
     return next(((a, b) for a, b in pairs if a.value != b.value), None)
+
+
+def source_of(log: Log, found: Difference, cause: str) -> Site | None:
+    """The line that drew, or read, last before the operator; None where none was seen."""
+    names = (cause, "numpy.random.default_rng") if cause == "numpy" else (cause,)
+    rows = [row for name in names for row in log.drawn_before(name, found.number)]
+    placed = [row for row in rows if row.site is not None]
+    return max(placed, key=lambda row: row.before).site if placed else None
 
 
 def unseeded(log: Log, cause: str) -> bool:

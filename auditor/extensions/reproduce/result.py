@@ -8,6 +8,7 @@ from auditor.extensions.reproduce.comparing import (
     Difference,
     aside,
     seeded_otherwise,
+    source_of,
     ulps,
     unseeded,
 )
@@ -25,6 +26,7 @@ NAMED = {
     "random": "Python's random",
     "numpy": "NumPy's generator",
     "clock": "the time",
+    "system": "what the operating system gives",
     "hash": "the hash seed of strings",
 }
 
@@ -33,6 +35,7 @@ REMEDIES = {
     "random": "call random.seed(...) before",
     "numpy": "call numpy.random.seed(...) before, and give default_rng(...) a seed",
     "clock": "let no result depend on the time",
+    "system": "give the generator a seed, and let no result depend on os.urandom(), uuid4() or a pid",
     "hash": "sort what a set or hash() orders, or set PYTHONHASHSEED",
 }
 
@@ -110,12 +113,15 @@ def _why(outcome: Outcome, found: Difference) -> list[str]:
             where = "" if site is None else f" at {site.file}:{site.line}"
             given = " and ".join(each.value or "no seed" for each in seeds)
             why = f"{NAMED[cause]}: {seeds[0].name}{where} was given {given}"
-        elif cause in ("clock", "hash"):
+        elif cause in ("clock", "hash", "system"):
             why = NAMED[cause]
         elif unseeded(outcome.one, cause):
             why = f"{NAMED[cause]}, which has no seed"
         else:
             why = f"{NAMED[cause]}, which is drawn from before it has its seed"
+        source = source_of(outcome.one, found, cause)
+        if source is not None and seeds is None and source != found.site:
+            why = f"{why}, at {source.file}:{source.line} ({source.text})"
         return [
             f"because of {why}; with {NAMED[cause]} held, both runs agree here {checked}",
             f"remedy: {REMEDIES[cause]}",
@@ -123,7 +129,9 @@ def _why(outcome: Outcome, found: Difference) -> list[str]:
     if causes:
         named = ", ".join(NAMED[each] for each in causes)
         return [f"because of several together: {named}; held at once, both runs agree {checked}"]
-    said = [f"generators, hash seed and clock were held, and it still differs {checked}"]
+    said = [
+        f"generators, hash seed, clock and operating system were held, and it still differs {checked}"
+    ]
     if row is not None and twin is not None and row.generator == "own" and row.state != twin.state:
         return [*said, "it draws from a torch.Generator whose state differed: give that a seed"]
     if row is not None and twin is not None and row.numbers != twin.numbers:
@@ -133,7 +141,7 @@ def _why(outcome: Outcome, found: Difference) -> list[str]:
         return [*said, f"given the same, the operator itself gave another result, {bound}"]
     otherwise = (
         "its inputs come in another order, or from outside the program: addresses (id(), a set of "
-        "objects), threads, files, datetime.now(), os.urandom()"
+        "objects), threads, files, datetime.now()"
     )
     return [*said, otherwise]
 
@@ -168,6 +176,9 @@ def content(order: Order, outcome: Outcome) -> dict[str, Any]:
     found = outcome.found
     operator = None if found is None else found.operator
     site = None if found is None else found.site
+    source = None
+    if found is not None and len(outcome.causes) == 1:
+        source = source_of(outcome.one, found, outcome.causes[0])
     return {
         "schema": SCHEMA,
         "tool": {"name": "torch-step-audit", "version": __version__},
@@ -185,11 +196,16 @@ def content(order: Order, outcome: Outcome) -> dict[str, Any]:
             "step": None
             if operator is None or operator.pass_name == "warmup"
             else operator.step + outcome.first_step,
-            "file": None if site is None else site.file,
-            "line": None if site is None else site.line,
-            "text": None if site is None else site.text,
+            **_as_json(site),
         },
         "causes": list(outcome.causes),
+        "source": None if source is None else _as_json(source),
         "suspected": list(outcome.suspected),
         "lines": lines(outcome),
+    }
+
+
+def _as_json(site: Site | None) -> dict[str, Any]:
+    return {
+        name: None if site is None else getattr(site, name) for name in ("file", "line", "text")
     }

@@ -55,7 +55,11 @@ class ReproduceSourceRow(ReproduceRow, kw_only=True, tag="source"):
     """Something that may be otherwise in the next run was drawn, set or read."""
 
     name: Annotated[
-        str, doc("`random` or `numpy`: drawn from; `clock`: read; else the function that seeds")
+        str,
+        doc(
+            "`random` or `numpy`: drawn from; `clock`: read; `system`: the operating system was asked; "
+            "else the function that seeds"
+        ),
     ]
     value: Annotated[str, doc("the state that it drew from; the seed; empty without one")] = ""
     at: MaybeAt = None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import os
 import random
 import re
 import time
+import uuid
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,7 @@ import torch
 
 from auditor.capture.probes.reproduce import reproduce
 from auditor.capture.probes.reproduce.sources import Sources
-from auditor.extensions.reproduce import result
+from auditor.extensions.reproduce import comparing, result
 from auditor.runs.repeat import HELD, Repeat
 from tests.extensions.reproduce import programs
 from tests.extensions.reproduce.repeating import compared
@@ -82,6 +84,19 @@ def test_an_operator_of_another_order_is_bounded_in_ulps(tmp_path: Path) -> None
     assert re.search(r"at most [\d,]+ ulps", "\n".join(result.lines(outcome)))
 
 
+@pytest.mark.parametrize(
+    ("name", "mark"),
+    [("drawn_in_a_helper", "# drawn here"), ("numpy_own_generator", "default_rng")],
+)
+def test_the_line_that_drew_is_named_too(name: str, mark: str, tmp_path: Path) -> None:
+    outcome = compared(getattr(programs, name), tmp_path)
+    assert outcome.found is not None
+    source = comparing.source_of(outcome.one, outcome.found, *outcome.causes)
+    assert source is not None
+    assert mark in source.text
+    assert f"{source.file}:{source.line}" in result.lines(outcome)[1]
+
+
 def test_a_seed_that_differs_is_quoted(tmp_path: Path) -> None:
     lines = result.lines(compared(programs.seeded_by_the_time, tmp_path))
     assert re.search(r"torch\.manual_seed at \S+:\d+ was given \d+ and \d+", lines[1])
@@ -113,7 +128,10 @@ def test_a_bound_on_operators_is_said_and_losses_are_compared_all_the_same(
 
 def test_what_is_patched_is_put_back() -> None:
     def now() -> list[object]:
-        return [time.time, time.monotonic_ns, random.seed, torch.manual_seed, np.random.default_rng]
+        return [
+            *(time.time, time.monotonic_ns, random.seed, random.random, random.Random.seed),
+            *(os.urandom, os.getpid, torch.manual_seed, np.random.default_rng, np.random.rand),
+        ]
 
     before, states = now(), (random.getstate(), torch.get_rng_state())
     sources = Sources()
@@ -143,6 +161,9 @@ def test_what_is_held_is_the_same_again() -> None:
                 np.random.default_rng().random(),
                 np.random.rand(),  # noqa: NPY002
                 time.perf_counter(),
+                uuid.uuid4(),
+                random.Random().random(),
+                os.getpid(),
             ]
         finally:
             sources.end()

@@ -92,7 +92,7 @@ def test_another_learning_rate_parts_at_the_optimizer(
 
 
 SELF = training(relu)
-UNLIKE = programs.bytes_from_the_system
+UNLIKE = programs.the_date
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,7 @@ class ReproduceProbe(Probe):
     def install(self) -> None:
         """Watch operators from now on: weights and data are made before the first step."""
         self.context.writer.touch("reproduce")
+        self._drawn = random_states()
         self._always.on_undo(SOURCES.end)
         self._always.on_undo(subscribe(self.context, Watch(self)))
         self._always.on_undo(register_optimizer_step_post_hook(self._stepped).remove)
@@ -140,7 +141,7 @@ class ReproduceProbe(Probe):
     def note_sources(self) -> None:
         """Write what was drawn, set and read since the last look."""
         for note in SOURCES.notes[self._noted :]:
-            at = self.context.frames.site(note.file, note.line, note.function)
+            at = self.context.frames.site(*note.place)
             row = ReproduceSourceRow(name=note.name, value=note.value, at=at, before=self.number)
             self.add(row)
         self._noted = len(SOURCES.notes)
@@ -150,7 +151,10 @@ class ReproduceProbe(Probe):
             before = self._drawn.setdefault(name, state)
             if state != before:
                 self._drawn[name] = state
-                self.add(ReproduceSourceRow(name=name, value=f"{before:x}", before=self.number))
+                place = SOURCES.drawn.get(name)
+                row = ReproduceSourceRow(name=name, value=f"{before:x}", before=self.number)
+                row.at = None if place is None else self.context.frames.site(*place)
+                self.add(row)
 
     # -- outcomes ----------------------------------------------------------------------------------
 

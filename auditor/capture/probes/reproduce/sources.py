@@ -1,10 +1,13 @@
-"""Where a program takes what its next run may not get again: seeds, NumPy's own generators, the
-clock. Noted, and held where a run is asked to.
+"""Where a program takes what its next run may not get again: seeds, generators without one, the
+clock, what the operating system gives. Noted, and held where a run is asked to.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
+import itertools
+import os
 import random
 import sys
 import sysconfig
@@ -12,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from auditor.capture.instruments.import_hook import AfterImport
 from auditor.capture.instruments.monkeypatch import Patches
@@ -27,7 +30,27 @@ BEGIN_NS, TICK_NS = 1_700_000_000 * 10**9, 10**6
 MOST = 10_000
 """Notes that are kept."""
 
+_THROUGH = tuple(f"{os.sep}{name}.py" for name in ("random", "secrets", "uuid"))
+"""Modules through which a program asks the operating system for random bytes."""
+
 _LIBRARIES = ("<", *OWN, *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib")))
+
+
+NO_DRAWS = ("seed", "getstate", "setstate", "get_state", "set_state")
+"""Methods of a generator that draw nothing from it."""
+
+
+class Place(NamedTuple):
+    """Where the program is."""
+
+    file: str
+    line: int
+    function: str
+
+    @classmethod
+    def of(cls, frame: FrameType) -> Place:
+        """The line that runs in a frame."""
+        return cls(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
 
 
 @dataclass
@@ -36,9 +59,7 @@ class Note:
 
     name: str
     value: str
-    file: str
-    line: int
-    function: str
+    place: Place
 
 
 @dataclass
@@ -49,6 +70,8 @@ class Sources:
 
     held: frozenset[str] = frozenset()
     notes: list[Note] = field(default_factory=list)
+    drawn: dict[str, Place] = field(default_factory=dict)
+    """Who drew last from Python's or NumPy's shared generator."""
     _patches: Patches = field(default_factory=Patches)
     _imports: list[AfterImport] = field(default_factory=list)
     _ticks: int = 0
@@ -59,6 +82,8 @@ class Sources:
         if "random" in self.held:
             random.seed(SEED)
         self._seeds(random, "seed", "random")
+        self._draws(random, "random")
+        self._system()
         for name in CLOCKS:
             self._clock(name)
         for module, action in (("numpy.random", self._numpy), ("torch", self._torch)):
@@ -77,6 +102,7 @@ class Sources:
             numpy_random.seed(SEED)
         for name in ("seed", "default_rng"):
             self._seeds(numpy_random, name, "numpy", f"numpy.random.{name}")
+        self._draws(numpy_random, "numpy")
 
     def _torch(self) -> None:
         torch = sys.modules["torch"]
@@ -98,6 +124,66 @@ class Sources:
 
         self._patches.attribute(module, name, seeded)
 
+    def _draws(self, module: Any, source: str) -> None:
+        """Remember who calls the functions of a module that are methods of its shared generator."""
+        shared = module.random.__self__
+        for name, original in tuple(vars(module).items()):
+            if name not in NO_DRAWS and getattr(original, "__self__", None) is shared:
+                self._patches.attribute(module, name, self._drawing(original, source))
+
+    def _drawing(self, original: Callable[..., Any], source: str) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def draw(*args: Any, **kwargs: Any) -> Any:
+            frame = sys._getframe(1)
+            if not _is_library(frame):
+                self.drawn[source] = Place.of(frame)
+            return original(*args, **kwargs)
+
+        return draw
+
+    def _system(self) -> None:
+        """``os.urandom``, also below ``uuid4``, ``secrets`` and NumPy; ``random.Random()`` without a
+        seed; ``os.getpid``.
+        """
+        bytes_of, seed_of, pid_of = os.urandom, random.Random.seed, os.getpid
+        held, numbers = "system" in self.held, itertools.count()
+        shared = random.getstate.__self__  # type: ignore[attr-defined]
+
+        @functools.wraps(bytes_of)
+        def urandom(size: int, /) -> bytes:
+            if self._takes_from_system() and held:
+                return hashlib.shake_128(b"%d" % next(numbers)).digest(size)
+            return bytes_of(size)
+
+        @functools.wraps(seed_of)
+        def seed(generator: random.Random, a: Any = None, *args: Any, **kwargs: Any) -> None:
+            own = a is None and generator is not shared
+            if own and self._takes_from_system() and held:
+                a = SEED
+            seed_of(generator, a, *args, **kwargs)
+
+        @functools.wraps(pid_of)
+        def getpid() -> int:
+            return SEED + 1 if self._takes_from_system() and held else pid_of()
+
+        for owner, name, function in (
+            (os, "urandom", urandom),
+            (random, "_urandom", urandom),
+            (random.Random, "seed", seed),
+            (os, "getpid", getpid),
+        ):
+            self._patches.attribute(owner, name, function)
+
+    def _takes_from_system(self) -> bool:
+        """Whether the program itself asks; noted."""
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None and frame.f_code.co_filename.endswith(_THROUGH):
+            frame = frame.f_back
+        if frame is None or _is_library(frame):
+            return False
+        self._add("system", "", Place.of(frame))
+        return True
+
     def _clock(self, name: str) -> None:
         original = getattr(time, name)
 
@@ -118,9 +204,12 @@ class Sources:
         frame: FrameType | None = sys._getframe(2)
         while frame is not None and _is_library(frame):
             frame = frame.f_back
-        if frame is not None and len(self.notes) < MOST:
-            code = frame.f_code
-            self.notes.append(Note(name, value, code.co_filename, frame.f_lineno, code.co_qualname))
+        if frame is not None:
+            self._add(name, value, Place.of(frame))
+
+    def _add(self, name: str, value: str, place: Place) -> None:
+        if len(self.notes) < MOST:
+            self.notes.append(Note(name, value, place))
 
 
 def _is_library(frame: FrameType) -> bool:
