@@ -122,8 +122,13 @@ def _why(outcome: Outcome, found: Difference) -> list[str]:
         source = source_of(outcome.one, found, cause)
         if source is not None and seeds is None and source != found.site:
             why = f"{why}, at {source.file}:{source.line} ({source.text})"
+        agree = (
+            f"with {NAMED[cause]} held, both runs agree here"
+            if outcome.kept is not None
+            else "two runs agree in the time that they take, and one with another clock does not"
+        )
         return [
-            f"because of {why}; with {NAMED[cause]} held, both runs agree here {checked}",
+            f"because of {why}; {agree} {checked}",
             f"remedy: {REMEDIES[cause]}",
         ]
     if causes:

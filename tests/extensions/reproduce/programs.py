@@ -114,6 +114,16 @@ def annealed_by_the_clock():
     return training(loss)
 
 
+def paced_by_the_clock():
+    def loss(w):
+        began = time.perf_counter()
+        time.sleep(0.02)
+        many = 1 if time.perf_counter() - began < 0.01 else 2
+        return (w * many).sum()  # clock
+
+    return training(loss)
+
+
 def own_generator_from_the_system():
     generator = torch.Generator()
     generator.seed()
