@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from auditor.extensions.reproduce.comparing import (
+    SEEDS,
     Difference,
     aside,
     seeded_otherwise,
@@ -107,21 +108,20 @@ def _why(outcome: Outcome, found: Difference) -> list[str]:
     checked = f"(checked: {outcome.runs} runs)"
     if len(causes) == 1:
         (cause,) = causes
-        seeds = seeded_otherwise(outcome.one, outcome.other, cause)
-        if seeds is not None:
-            site = seeds[0].site
-            where = "" if site is None else f" at {site.file}:{site.line}"
-            given = " and ".join(each.value or "no seed" for each in seeds)
-            why = f"{NAMED[cause]}: {seeds[0].name}{where} was given {given}"
-        elif cause in ("clock", "hash", "system"):
+        given = _given_seeds(outcome)
+        if given and cause in SEEDS:
+            why = f"{NAMED[cause]}: {given}"
+        elif cause not in SEEDS:
             why = NAMED[cause]
         elif unseeded(outcome.one, cause):
             why = f"{NAMED[cause]}, which has no seed"
         else:
             why = f"{NAMED[cause]}, which is drawn from before it has its seed"
         source = source_of(outcome.one, found, cause)
-        if source is not None and seeds is None and source != found.site:
+        if source is not None and source != found.site and not (given and cause in SEEDS):
             why = f"{why}, at {source.file}:{source.line} ({source.text})"
+        if given and cause not in SEEDS:
+            why = f"{why}: {given}"
         agree = (
             f"with {NAMED[cause]} held, both runs agree here"
             if outcome.kept is not None
@@ -149,6 +149,18 @@ def _why(outcome: Outcome, found: Difference) -> list[str]:
         "objects), threads, files, datetime.now()"
     )
     return [*said, otherwise]
+
+
+def _given_seeds(outcome: Outcome) -> str:
+    """The first seeds of one call that were not the same; empty where all were."""
+    for cause in SEEDS:
+        seeds = seeded_otherwise(outcome.one, outcome.other, cause)
+        if seeds is not None:
+            site = seeds[0].site
+            where = "" if site is None else f" at {site.file}:{site.line}"
+            given = " and ".join(each.value or "no seed" for each in seeds)
+            return f"{seeds[0].name}{where} was given {given}"
+    return ""
 
 
 def _notes(outcome: Outcome) -> list[str]:

@@ -18,6 +18,7 @@ from auditor.extensions.reproduce.comparing import (
     Log,
     difference,
     difference_of_versions,
+    seeded_otherwise,
     suspects,
 )
 from auditor.recordings.folder import Recording
@@ -102,7 +103,10 @@ class Runs:
         found = difference(one, other)
         if found is not None:
             suspected = suspects(one, other, found)
-            return self._outcome(one, other, found, self._causes(found, suspected), suspected)
+            causes = self._causes(found, suspected)
+            if len(causes) == 1 and seeded_otherwise(one, other, *causes) is not None:
+                causes = self._root(found, suspected) or causes
+            return self._outcome(one, other, found, causes, suspected)
         if one.drawn_before("clock", BEYOND_ALL):  # watched runs are slow, and may be so alike
             self._say("once more with another clock")
             another = self._run(Repeat(("clock",)), "1")
@@ -182,6 +186,13 @@ class Runs:
             if self._agrees(found, (name,)):
                 return (name,)
         return tuple(suspected or can)
+
+    def _root(self, found: Difference, suspected: list[str]) -> tuple[str, ...]:
+        """What gave a generator another seed, if that can be held."""
+        for name in [each for each in ("clock", "system") if each in suspected] + ["hash"]:
+            if (name != "hash" or not _hash_seed_is_set()) and self._agrees(found, (name,)):
+                return (name,)
+        return ()
 
     def _agrees(self, found: Difference, held: tuple[str, ...]) -> bool:
         self._last = self._pair(f"twice with {', '.join(held)} held", held, found.number)

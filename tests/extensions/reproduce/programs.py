@@ -78,7 +78,7 @@ def numpy_own_generator():
 
 def seeded_by_the_time():
     torch.manual_seed(time.time_ns())
-    return training(lambda w: (torch.randn(8) * w).sum())  # torch
+    return training(lambda w: (torch.randn(8) * w).sum())  # clock
 
 
 def seeded_too_late():
