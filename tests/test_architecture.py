@@ -181,7 +181,7 @@ MAY: dict[str, set[str]] = {
     },
     "check": {"amounts", "cli", "errors", "judging", "model", "recordings", "syntax"},
     "drill": {"cli", "errors", "recordings", "runs"},
-    "reproduce": {"cli", "errors", "git", "model", "recordings", "runs"},
+    "reproduce": {"cli", "errors", "git", "model", "recordings", "runs", "syntax"},
     "remote": {
         "cli",
         "errors",

@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import zip_longest
 from typing import TypeVar
 
+from auditor.extensions.reproduce.places import BLAMED, lines_to_blame
 from auditor.model import Site
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema import (
@@ -43,6 +44,8 @@ class Log:
         self.sources = [row for row in rows if isinstance(row, ReproduceSourceRow)]
         self.values = next((row for row in rows if isinstance(row, ReproduceValuesRow)), None)
         self._outcomes = [row for row in rows if isinstance(row, ReproduceOutcomeRow)]
+        self.to_blame = {cause: _to_blame(recording, cause) for cause in BLAMED}
+        """Lines of the program's files that may be to blame, by cause."""
 
     @cached_property
     def keys(self) -> dict[int, Key]:
@@ -75,6 +78,15 @@ class Log:
     def drawn_before(self, name: str, number: int) -> list[ReproduceSourceRow]:
         """Rows of a source up to an operator."""
         return [row for row in self.sources if row.name == name and row.before <= number]
+
+
+def _to_blame(recording: Recording, cause: str) -> list[Site]:
+    files = [file for file in recording.manifest.get("sources", ()) if file.endswith(".py")]
+    return [
+        recording.site_at(file, line)
+        for file in files
+        for line in lines_to_blame("\n".join(recording.source(file)), cause)
+    ]
 
 
 def _keyed(rows: list[R]) -> dict[Key, R]:
@@ -200,6 +212,16 @@ def suspects(one: Log, other: Log, found: Difference) -> list[str]:
     return sorted(last, key=lambda name: -last[name])
 
 
+def drawn_otherwise(one: Log, other: Log, found: Difference) -> ReproduceOperatorRow | None:
+    """The last operator up to that one which drew from a generator in another state."""
+    for row in reversed(one.operators):
+        if row.generator and row.number <= found.number:
+            twin = other.by_key.get(one.keys[row.number])
+            if twin is None or twin.state != row.state:
+                return row
+    return None
+
+
 SEEDS = {
     "torch": ("torch.manual_seed",),
     "random": ("random.seed",),
@@ -221,10 +243,15 @@ def seeded_otherwise(
     return next(((a, b) for a, b in pairs if a.value != b.value), None)
 
 
-def source_of(log: Log, found: Difference, cause: str) -> Site | None:
-    """The line that drew, or read, last before the operator; None where none was seen."""
+def source_of(one: Log, other: Log, found: Difference, cause: str) -> Site | None:
+    """The line that drew, or read, last before the operator what it did not in the other run; None
+    where none was seen.
+    """
+    if cause == "torch":
+        drawn = drawn_otherwise(one, other, found)
+        return None if drawn is None else drawn.site
     names = (cause, "numpy.random.default_rng") if cause == "numpy" else (cause,)
-    rows = [row for name in names for row in log.drawn_before(name, found.number)]
+    rows = [row for name in names for row in one.drawn_before(name, found.number)]
     placed = [row for row in rows if row.site is not None]
     return max(placed, key=lambda row: row.before).site if placed else None
 

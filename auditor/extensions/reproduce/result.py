@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from auditor.extensions.reproduce.comparing import (
     SEEDS,
     Difference,
     aside,
+    drawn_otherwise,
     seeded_otherwise,
     source_of,
     ulps,
@@ -117,7 +119,7 @@ def _why(outcome: Outcome, found: Difference) -> list[str]:
             why = f"{NAMED[cause]}, which has no seed"
         else:
             why = f"{NAMED[cause]}, which is drawn from before it has its seed"
-        source = source_of(outcome.one, found, cause)
+        source, blamed = _blame(outcome, found)
         if source is not None and source != found.site and not (given and cause in SEEDS):
             why = f"{why}, at {source.file}:{source.line} ({source.text})"
         if given and cause not in SEEDS:
@@ -129,6 +131,7 @@ def _why(outcome: Outcome, found: Difference) -> list[str]:
         )
         return [
             f"because of {why}; {agree} {checked}",
+            *_look_at(blamed),
             f"remedy: {REMEDIES[cause]}",
         ]
     if causes:
@@ -137,8 +140,10 @@ def _why(outcome: Outcome, found: Difference) -> list[str]:
     said = [
         f"generators, hash seed, clock and operating system were held, and it still differs {checked}"
     ]
-    if row is not None and twin is not None and row.generator == "own" and row.state != twin.state:
-        return [*said, "it draws from a torch.Generator whose state differed: give that a seed"]
+    drawn = drawn_otherwise(outcome.one, outcome.other, found)
+    if drawn is not None and drawn.generator == "own":
+        which = "it draws" if drawn is row else f"{drawn.name} at {_placed(drawn.site)} draws"
+        return [*said, f"{which} from a torch.Generator whose state differed: give that a seed"]
     if row is not None and twin is not None and row.numbers != twin.numbers:
         return [*said, f"it was given other numbers: {row.numbers} and {twin.numbers}"]
     if outcome.kept is not None and (most := ulps(*outcome.kept)):
@@ -148,7 +153,28 @@ def _why(outcome: Outcome, found: Difference) -> list[str]:
         "its inputs come in another order, or from outside the program: addresses (id(), a set of "
         "objects), threads, files, datetime.now()"
     )
-    return [*said, otherwise]
+    return [*said, otherwise, *_look_at(_blame(outcome, found)[1])]
+
+
+def _blame(outcome: Outcome, found: Difference) -> tuple[Site | None, Sequence[Site]]:
+    """The line that drew or read; where none is known, those of the text that may be to blame."""
+    one, other, causes = outcome.one, outcome.other, outcome.causes
+    if len(causes) > 1 or outcome.against:
+        return None, ()
+    if causes:
+        source = source_of(one, other, found, *causes)
+    else:
+        drawn = drawn_otherwise(one, other, found)
+        source = None if drawn is None or drawn.generator != "own" else drawn.site
+    return source, () if source is not None else one.to_blame.get("".join(causes) or "hash", ())
+
+
+def _look_at(sites: Sequence[Site]) -> list[str]:
+    if not sites:
+        return []
+    shown = "; ".join(map(_placed, sites[:MORE]))
+    more = f" and {len(sites) - MORE} more" * (len(sites) > MORE)
+    return [f"look at: {shown}{more}"]
 
 
 def _given_seeds(outcome: Outcome) -> str:
@@ -193,9 +219,7 @@ def content(order: Order, outcome: Outcome) -> dict[str, Any]:
     found = outcome.found
     operator = None if found is None else found.operator
     site = None if found is None else found.site
-    source = None
-    if found is not None and len(outcome.causes) == 1:
-        source = source_of(outcome.one, found, outcome.causes[0])
+    source, blamed = (None, ()) if found is None else _blame(outcome, found)
     return {
         "schema": SCHEMA,
         "tool": {"name": "torch-step-audit", "version": __version__},
@@ -217,6 +241,7 @@ def content(order: Order, outcome: Outcome) -> dict[str, Any]:
         },
         "causes": list(outcome.causes),
         "source": None if source is None else _as_json(source),
+        "to_blame": [_as_json(each) for each in blamed],
         "suspected": list(outcome.suspected),
         "lines": lines(outcome),
     }

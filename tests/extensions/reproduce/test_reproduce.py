@@ -91,7 +91,7 @@ def test_an_operator_of_another_order_is_bounded_in_ulps(tmp_path: Path) -> None
 def test_the_line_that_drew_is_named_too(name: str, mark: str, tmp_path: Path) -> None:
     outcome = compared(getattr(programs, name), tmp_path)
     assert outcome.found is not None
-    source = comparing.source_of(outcome.one, outcome.found, *outcome.causes)
+    source = comparing.source_of(outcome.one, outcome.other, outcome.found, *outcome.causes)
     assert source is not None
     assert mark in source.text
     assert f"{source.file}:{source.line}" in result.lines(outcome)[1]
