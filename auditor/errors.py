@@ -74,9 +74,8 @@ def traceback_of(
         told = traceback.TracebackException.from_exception(error)
         prepare(told)
         text = "".join(told.format())
-    except (
-        BaseException
-    ):  # a message that is no str, a class without a module: whatever the program made of its error
+    except BaseException:
+        # a message that is no str, a class without a module: whatever the program made of its error
         text = "".join(traceback.format_tb(error.__traceback__)) + fault(error) + "\n"
     half = TRACE_LIMIT // 2
     whole = (

@@ -67,9 +67,8 @@ def isolated(
         return work()
     read, write = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", DeprecationWarning
-        )  # Python 3.12 warns of threads; the child starts none and waits for none
+        # Python 3.12 warns of threads; the child starts none and waits for none
+        warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if not child:
         os.close(read)

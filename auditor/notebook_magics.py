@@ -94,9 +94,8 @@ def _cell(shell: Any, line: str, cell: str) -> Report:
 
     given, _ = _parsed(line, cell=True)
     name = given.pop("name")
-    source = "\n" + shell.transform_cell(
-        cell
-    )  # lines as the cell counts them: the magic is its first
+    # lines as the cell counts them: the magic is its first
+    source = "\n" + shell.transform_cell(cell)
     file = shell.compile.cache(source, _number(shell))
     code = compile(source, file, "exec", flags=shell.compile.flags, dont_inherit=True)
     watched: api.Watched | None = None

@@ -47,7 +47,7 @@ def see(*codes: str) -> str:
 @dataclass(frozen=True)
 class Rule:
     """Base of all rules. A subclass gives ``code``, ``severity``, ``since``, a manual page,
-    ``detect`` and maybe ``remedy``.
+    ``detect`` and maybe ``advice`` or ``remedy``.
     """
 
     code: ClassVar[str]
@@ -74,6 +74,8 @@ class Rule:
     """Of rules with the same cause, equally severe, the one with the lowest number gives the joined
     finding code and message.
     """
+    advice: ClassVar[str] = ""
+    """What to do, where that is the same for every finding; else ``remedy`` says it."""
 
     # The parameters of detect are the evidence it needs: the engine reads them off the signature.
     detect: ClassVar[Callable[..., Iterator[Finding]]]
@@ -93,7 +95,7 @@ class Rule:
         """What to do about one finding of this rule; None when there is only the manual's
         advice.
         """
-        return None
+        return Remedy(self.advice) if self.advice else None
 
     @classmethod
     def title(cls) -> str:

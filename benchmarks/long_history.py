@@ -31,7 +31,7 @@ from auditor.evidence.snapshot.owners import Owners  # noqa: E402
 from auditor.evidence.snapshot.segments import origins_of  # noqa: E402
 from auditor.evidence.snapshot.unpickle import no_collections  # noqa: E402
 from auditor.evidence.table import Evidence  # noqa: E402
-from auditor.recordings.standalone_snapshot import SnapshotRecording  # noqa: E402
+from auditor.recordings.standalone import SnapshotRecording  # noqa: E402
 from benchmarks.snapshots import row  # noqa: E402
 
 EVENTS = (50_000, 100_000, 150_000)

@@ -31,7 +31,7 @@ sys.path.insert(0, str(ROOT))
 
 from auditor.evidence.snapshot.history import Allocations  # noqa: E402
 from auditor.evidence.table import Evidence  # noqa: E402
-from auditor.recordings.standalone_snapshot import SnapshotRecording, is_pickle  # noqa: E402
+from auditor.recordings.standalone import SnapshotRecording, is_pickle  # noqa: E402
 from auditor.rule import NotLooked  # noqa: E402
 
 OURS = "from auditor.cli.main import main; main()"

@@ -235,8 +235,7 @@ def _policy(script: str, *, with_plotly: bool) -> str:
     sources = " ".join(f"'sha256-{digest}'" for digest in hashes)
     return (
         f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data: "
-        "blob:; "
-        "base-uri 'none'; form-action 'none'"
+        "blob:; base-uri 'none'; form-action 'none'"
     )
 
 

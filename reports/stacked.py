@@ -132,8 +132,7 @@ def _said(drawn: _Drawn) -> str:
     totals = [sum(column) for column in zip(*drawn.held, strict=True)]
     return (
         f"At most {amounts.size(max(totals))} in use and {amounts.size(max(drawn.reserved))} "
-        "reserved; "
-        f"{amounts.size(totals[-1])} in use at the end."
+        f"reserved; {amounts.size(totals[-1])} in use at the end."
     )
 
 
@@ -185,6 +184,5 @@ def _thinned(chart: Layers, drawn: _Drawn) -> str:
         return ""
     return (
         f"{chart.events:,} events, drawn at {len(drawn.x):,} of them: of each stretch those with "
-        "most and with least memory, "
-        "so no peak is lost."
+        "most and with least memory, so no peak is lost."
     )

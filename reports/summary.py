@@ -336,8 +336,7 @@ def _headline(report: Report) -> Iterator[str]:
         before, after = best.verified.step_us_before or 0.0, best.verified.step_us_after or 0.0
         yield (
             f"verified: {amounts.duration(before - after)} per step came back with the patch for "
-            f"{best.code} "
-            f"({amounts.duration(before)} to {amounts.duration(after)})"
+            f"{best.code} ({amounts.duration(before)} to {amounts.duration(after)})"
         )
     if said := verified.dropped(report):
         yield said

@@ -161,9 +161,8 @@ def method(verification: Verification) -> Iterator[str]:
     """How it was verified: how many runs, the noise floor, what was left out. One sentence each."""
     yield (
         f"verified by {amounts.count(verification.runs, 'run')} of "
-        f"{amounts.count(verification.steps, 'step')} in "
-        f"{verification.seconds:.0f} s, with and without the patches in turn, each a fresh process "
-        "in a copy of the project"
+        f"{amounts.count(verification.steps, 'step')} in {verification.seconds:.0f} s, with and "
+        "without the patches in turn, each a fresh process in a copy of the project"
     )
     if verification.noise is not None:
         low, high = verification.noise

@@ -128,10 +128,7 @@ def costliest_line(loader: Loader, loading: Loading, least: float) -> Slow | Non
         f"{PHASES[found.phase]}",
         _advice(found),
         "line",
-        (
-            ("share of the loading time", amounts.percent(found.share)),
-            *_made(loader, found.site),
-        ),
+        (("share of the loading time", amounts.percent(found.share)), *_made(loader, found.site)),
         (*found.loops, *found.inside, *found.path),
     )
 

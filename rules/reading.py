@@ -197,10 +197,10 @@ class ReadingRule(Rule):
         if hints.below is not None and (hints.logs is not None or hints.summed is not None):
             line = f"line {hints.below.line}, `{shorten(hints.below.text)}`,"
             refused = f"{line} reads the same value on each step and would wait in its place"
-        return Remedy(self.advice(finding, own), self.patch_of(finding), refused=refused)
+        return Remedy(self.advice_for(finding, own), self.patch_of(finding), refused=refused)
 
     @staticmethod
-    def advice(finding: Finding, own: str) -> str:
+    def advice_for(finding: Finding, own: str) -> str:
         """What to do about a read of the line's ``own``; of one inside a library nothing can be
         written differently there.
         """

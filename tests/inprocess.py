@@ -29,7 +29,7 @@ from auditor.judging import engine, guard
 from auditor.model import Finding, PeakBytes, Report, Run, Verdict
 from auditor.patch import Permitted
 from auditor.recordings.folder import SCHEMA, SITES, Recording, RecordingWriter, write_manifest
-from auditor.recordings.schema import NonfiniteRow
+from auditor.recordings.schema.numerics import NonfiniteRow
 from auditor.recordings.sources import store_sources
 from auditor.rule import Rule
 from auditor.runs.plan import RANK_FOLDER, Device, Passes, Plan

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.recordings.schema import DeviceUseRow, LimitRow, StepRow
+from auditor.recordings.schema.run import StepRow
+from auditor.recordings.schema.sync import DeviceUseRow, LimitRow
 from auditor.runs.rehearsal import NO_CUDA, _frames_in_worker, unfit
 
 OURS = (

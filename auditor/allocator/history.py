@@ -235,9 +235,8 @@ class _Reader:
         for index, (event, change) in enumerate(zip(self._trace, changes, strict=True)):
             if index in flushes:
                 asking = reserved
-            elif (
-                change >= 0
-            ):  # the segment for which the cache was flushed, or none because the cache now served
+            elif change >= 0:
+                # the segment for which the cache was flushed, or none because the cache now served
                 refused += [asking + change] if asking is not None and change else []
                 asking = None
             if event["action"] == "oom":
@@ -291,9 +290,8 @@ def _placed(
     inside: dict[int, list[BlockAtStart]] = defaultdict(list)
     for block in sorted(live.values(), key=lambda block: block.address):
         place = bisect.bisect_right(starts, block.address) - 1
-        if (
-            place < 0 or block.address >= starts[place] + segments[place].size
-        ):  # in pages that were unmapped since
+        # in pages that were unmapped since
+        if place < 0 or block.address >= starts[place] + segments[place].size:
             size = block.size or settings.round_size(block.requested)
             segments.append(
                 HeldSegment(

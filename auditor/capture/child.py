@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from auditor.capture.process import leave_at_once, set_up
 from auditor.capture.progress_pipe import ProgressPipe
-from auditor.capture.target.opened_files import OpenedConfigs
+from auditor.capture.target.audit_events import OpenedConfigs
 from auditor.capture.target.signal_handlers import undisturbed
 from auditor.capture.target.tracebacks import located, raised_by, words
 from auditor.errors import TargetProblem, fault, traceback_of, type_of
 from auditor.model.devices import CPU, SHADOW
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter
-from auditor.recordings.schema import SiteRow
+from auditor.recordings.schema.run import SiteRow
 from auditor.runs import program
 from auditor.runs import target as targets
 from auditor.runs.left_without_cuda import ON_CPU, left_without_cuda
@@ -166,9 +166,8 @@ class Recorder:
         """Torch was just imported: build the session and let the probes see what is made from now
         on.
         """
-        if (
-            self.session is None
-        ):  # a target may import torch in its first step, or never: then the watch calls us from here
+        # a target may import torch in its first step, or never: then the watch calls us from here
+        if self.session is None:
             importlib.import_module("torch")
         if self.session is not None:
             return
@@ -179,17 +178,15 @@ class Recorder:
         from auditor.capture.session import Session
 
         if self.plan.device in ("cuda", "null"):
-            device_of(
-                self.plan.device
-            )  # says at once that there is none, before the user's program builds anything
+            # says at once that there is none, before the user's program builds anything
+            device_of(self.plan.device)
         if self.plan.played:
             from auditor.capture.target.played_world import PlayedWorld
 
             PlayedWorld().install()
         self._frames = Frames(self.writer, self._own_roots())
-        at_first = (
-            SHADOW if self.plan.rehearses else CPU
-        )  # a real GPU is asked for when the first step begins
+        # a real GPU is asked for when the first step begins
+        at_first = SHADOW if self.plan.rehearses else CPU
         self.context = Context(
             self.writer, self._frames, device=at_first, warn=self._warn, watched=self.plan.watched
         )
@@ -299,9 +296,8 @@ class Recorder:
             finder.install()
 
         AfterImport("torch", on_torch).install()
-        module, code = program.load(
-            self.address, self.plan.args
-        )  # a package above it may import torch
+        # a package above it may import torch
+        module, code = program.load(self.address, self.plan.args)
 
         def execute() -> None:
             try:
@@ -401,11 +397,7 @@ class Recorder:
 
     def not_run(self, problem: TargetProblem) -> None:
         """Write down that nothing could be recorded, and why."""
-        self.error = {
-            "problem": problem.message,
-            "hint": problem.hint,
-            "detail": problem.detail,
-        }
+        self.error = {"problem": problem.message, "hint": problem.hint, "detail": problem.detail}
         self.outcome = "not run"
         self.save()
 

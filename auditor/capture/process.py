@@ -6,13 +6,14 @@ import contextlib
 import ctypes
 import faulthandler
 import os
+import random
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from auditor.capture.instruments.import_hook import AfterImport
 from auditor.capture.instruments.torch_private import late_compiler
-from auditor.capture.probes.compare.trial_setup import prepare
 from auditor.capture.probes.reproduce.sources import SOURCES
 from auditor.capture.target.write_guard import enter
 from auditor.runs.launchers import told_by_torchrun
@@ -35,21 +36,18 @@ def _die_with_parent() -> None:
 def set_up(plan: Plan) -> None:
     """Prepare this process for the plan, before anything imports torch."""
     _die_with_parent()
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # our parent asks us to end by it; begun with `&`, we would ignore it
+    # our parent asks us to end by it; begun with `&`, we would ignore it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a text stream at this point
-    os.environ.setdefault(
-        "KINETO_LOG_LEVEL", "99"
-    )  # read when torch is imported: keeps Kineto's own lines out
+    # read when torch is imported: keeps Kineto's own lines out
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     if plan.rank is not None:
         if plan.rendezvous:  # else a launcher has told this process who it is
             size = plan.world_size
             os.environ.update(told_by_torchrun(plan.rank, size, size, plan.rendezvous))
-        os.environ.setdefault(
-            "OMP_NUM_THREADS", "1"
-        )  # as torchrun does: the processes share the processors
+        # as torchrun does: the processes share the processors
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
     if plan.device == "cpu" or plan.rehearses:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     if plan.rehearses:  # its times and its host's memory are not shown to anybody
@@ -78,3 +76,24 @@ def leave_at_once(finished: Callable[[], bool]) -> None:
             with contextlib.suppress(Exception):  # the program's own by now
                 stream.flush()
         os._exit(0)
+
+
+# -- trial setup -----------------------------------------------------------------------------------
+# What a trial of ``audit verify`` sets up before the target is imported: the seeds.
+
+
+def prepare(trial: Trial) -> None:
+    """Seed Python's generator now, NumPy's and torch's (of the devices too) when they are
+    imported.
+    """
+    random.seed(trial.seed)
+    AfterImport("numpy", lambda: sys.modules["numpy"].random.seed(trial.seed)).install()
+    AfterImport("torch", lambda: sys.modules["torch"].manual_seed(trial.seed)).install()
+    if trial.eager_random:
+        AfterImport("torch", _draw_as_eager).install()
+
+
+def _draw_as_eager() -> None:
+    from auditor.capture.instruments.torch_private.compiler import SETTINGS, draw_as_eager
+
+    AfterImport(SETTINGS, draw_as_eager).install()

@@ -16,10 +16,18 @@ from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace.facts import timeline_of
 from auditor.recordings.folder import MANIFEST, Recording, UnreadableRecording
-from auditor.recordings.standalone_dumps import DumpsRecording, dump_files, is_dump, rank_of
-from auditor.recordings.standalone_snapshot import NAMES as PICKLES
-from auditor.recordings.standalone_snapshot import SnapshotRecording, is_pickle, snapshot_files
-from auditor.recordings.standalone_trace import RankedTraces, TraceRecording
+from auditor.recordings.standalone import NAMES as PICKLES
+from auditor.recordings.standalone import (
+    DumpsRecording,
+    RankedTraces,
+    SnapshotRecording,
+    TraceRecording,
+    dump_files,
+    is_dump,
+    is_pickle,
+    rank_of,
+    snapshot_files,
+)
 from auditor.rule import NotLooked
 from auditor.runs.rank_recordings import RankedRecording, is_ranked
 from auditor.timeline.malloc import cycles_looked_for_seldom, keep_freed_memory

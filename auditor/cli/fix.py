@@ -24,13 +24,7 @@ Read = Callable[[str], bytes | None]
 
 
 def fix(
-    *,
-    report: str,
-    apply: bool,
-    check: bool,
-    select: tuple[str, ...],
-    unsafe: bool,
-    debug: bool,
+    *, report: str, apply: bool, check: bool, select: tuple[str, ...], unsafe: bool, debug: bool
 ) -> int:
     """Print, apply or check; returns the exit code."""
     if apply and check:
@@ -108,9 +102,8 @@ def _apply(standing: Standing, root: Path, undo: Path) -> None:
             ((path, after, before) for path, before, after in standing.back), str(root)
         )
         patch.check(standing.plan, root)
-        write_results.write_whole(
-            undo, back
-        )  # first: nothing is changed that could not be taken back
+        # first: nothing is changed that could not be taken back
+        write_results.write_whole(undo, back)
         patch.write(standing.plan, root)
     except patch.Refused as reason:
         raise AuditProblem(str(reason), "run audit again on the files as they are now") from None
@@ -156,9 +149,8 @@ def _standing(
     def read(file: str) -> bytes | None:
         return _read(root, file)
 
-    if (
-        recorded is None
-    ):  # a report alone: its lines are compared with the file's, that is all there is
+    # a report alone: its lines are compared with the file's, that is all there is
+    if recorded is None:
         plan = patch.plan(edits, read, cwd=cwd)
         back = tuple((file.path, file.before, file.after) for file in plan.files)
         return Standing(
@@ -297,12 +289,8 @@ def _writes_plain_values(edit: Edit) -> bool:
         return True
     try:
         node: ast.AST = ast.parse(edit.value.strip(), mode="eval").body
-    except (
-        SyntaxError,
-        ValueError,
-        RecursionError,
-        MemoryError,
-    ):  # the patch refuses it, and says why
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        # the patch refuses it, and says why
         return True
     if edit.action == "rename_call" and isinstance(node, ast.Call):
         return _rewrites(node, "".join(edit.site.text.split()))

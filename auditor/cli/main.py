@@ -126,22 +126,16 @@ def judging_options(command: Any) -> Any:
     show_default=True,
     help="Steps before the first pass; never judged.",
 )
-@click.option(
-    "--out",
-    type=click.Path(),
-    callback=parameter_types.folder,
-    help="Folder for the results. [default: audits/<target>-<time>/]",
-)
+@more_commands.out_folder("Folder for the results. [default: audits/<target>-<time>/]")
 @click.option(
     "--device",
     type=parameter_types.Device(["auto", "cuda", "cpu", "rehearse", "null"]),
     default="auto",
     show_default=True,
     help="What the step may use. Without a GPU auto runs it on the "
-    "CPU, then rehearses its GPU path on a simulated device "
-    "(same values, no times); rehearse does only that. Where a CUDA "
-    "build of torch is installed, torch's own CUDA code then runs on "
-    "a null device; null insists on that.",
+    "CPU, then rehearses its GPU path on a simulated device (same values, no times); rehearse does "
+    "only that. Where a CUDA build of torch is installed, torch's own CUDA code then runs on a "
+    "null device; null insists on that.",
 )
 @click.option(
     "--gpu",
@@ -195,8 +189,7 @@ def judging_options(command: Any) -> Any:
     default=1,
     show_default=True,
     help="Processes on this machine that run the target together, "
-    "with the environment that torchrun gives them; the rank "
-    "that the others wait for is judged.",
+    "with the environment that torchrun gives them; the rank that the others wait for is judged.",
 )
 @click.option(
     "--world",
@@ -256,11 +249,8 @@ def run(**options: Any) -> None:
 
 @main.command(cls=PlainCommand, short_help="Judge a recording, a trace or a memory snapshot.")
 @click.argument("paths", nargs=-1, required=True, type=click.Path())
-@click.option(
-    "--out",
-    type=click.Path(),
-    callback=parameter_types.folder,
-    help="Folder for the results. [default: the recording's own, or audits/<trace>]",
+@more_commands.out_folder(
+    "Folder for the results. [default: the recording's own, or audits/<trace>]"
 )
 @click.option(
     "--dask",
@@ -301,10 +291,8 @@ def analyze(**options: Any) -> None:
     is_flag=True,
     help="List what is not applied yet, a line each; exit code 1 if there is any.",
 )
-@click.option(
-    "--select", callback=parameter_types.codes, metavar="CODES", help="Only patches of these rules."
-)
-@click.option("--unsafe", is_flag=True, help="Also patches that may change what is trained.")
+@more_commands.SELECT_PATCHES
+@more_commands.UNSAFE
 @more_commands.DEBUG
 def fix(**options: Any) -> None:
     """Print the patches of a REPORT (report.json or its folder) as one diff that git apply accepts.
@@ -318,10 +306,8 @@ def fix(**options: Any) -> None:
 
 @main.command(cls=PlainCommand, short_help="Run again with each patch, and measure what it buys.")
 @click.argument("report", type=click.Path())
-@click.option(
-    "--select", callback=parameter_types.codes, metavar="CODES", help="Only patches of these rules."
-)
-@click.option("--unsafe", is_flag=True, help="Also patches that may change what is trained.")
+@more_commands.SELECT_PATCHES
+@more_commands.UNSAFE
 @click.option(
     "--budget",
     type=parameter_types.Seconds(zero=True),

@@ -40,6 +40,12 @@ ON_PYTHON = click.option(
     help="The Python there that has torch-step-audit. [default: of the audit on its PATH]",
 )
 
+SELECT_PATCHES = click.option(
+    "--select", callback=parameter_types.codes, metavar="CODES", help="Only patches of these rules."
+)
+UNSAFE = click.option(
+    "--unsafe", is_flag=True, help="Also patches that may change what is trained."
+)
 TIMEOUT_OF_ALL = click.option(
     "--timeout", type=parameter_types.Seconds(), help="End after S seconds, all runs together."
 )
@@ -64,6 +70,11 @@ def _format(*names: str) -> Callable[[_F], _F]:
     )
 
 
+def out_folder(text: str) -> Callable[[_F], _F]:
+    """The option for the folder of the results; ``text`` is its help."""
+    return click.option("--out", type=click.Path(), callback=parameter_types.folder, help=text)
+
+
 ALLOW_BROKEN_RULES = click.option(
     "--allow-broken-rules",
     is_flag=True,
@@ -82,12 +93,7 @@ ALLOW_BROKEN_RULES = click.option(
     ".toml, .json, or a .py file, which is read and not run.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@click.option(
-    "--out",
-    type=click.Path(),
-    callback=parameter_types.folder,
-    help="Also write report.json and report.html to this folder.",
-)
+@out_folder("Also write report.json and report.html to this folder.")
 @ALLOW_BROKEN_RULES
 @DEBUG
 def checkpoint(**options: Any) -> None:
@@ -125,12 +131,7 @@ def checkpoint(**options: Any) -> None:
     help="Steps of each run. [default: 10 after the fault]",
 )
 @TIMEOUT_OF_ALL
-@click.option(
-    "--out",
-    type=click.Path(),
-    callback=parameter_types.folder,
-    help="Folder for the results. [default: audits/drill-<target>-<time>/]",
-)
+@out_folder("Folder for the results. [default: audits/drill-<target>-<time>/]")
 @DEVICE
 @click.option("--quiet", is_flag=True, help="Print only the verdict.")
 @DEBUG

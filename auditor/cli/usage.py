@@ -79,11 +79,8 @@ class AuditGroup(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run, whatever streams the caller has left us."""
-        if None in (
-            sys.stdin,
-            sys.stdout,
-            sys.stderr,
-        ):  # closed: the interpreter has found no file there
+        # closed: the interpreter has found no file there
+        if None in (sys.stdin, sys.stdout, sys.stderr):
             from auditor.cli import console
 
             console.secure_streams()

@@ -209,9 +209,8 @@ def deliver(
         show(report, err=bool(asked))
     whole = report
     try:
-        _write_report(
-            report, evidence.recording, out
-        )  # first: whatever becomes of the charts, the report is there
+        # first: whatever becomes of the charts, the report is there
+        _write_report(report, evidence.recording, out)
         whole = build_report.drawn(report, evidence)
         for sentence in whole.warnings[len(report.warnings) :]:
             console.say(f"audit: {sentence}", err=True)

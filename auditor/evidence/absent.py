@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from auditor.recordings.joined_runs import RERUN
-from auditor.recordings.schema import LapseRow
+from auditor.recordings.schema.run import LapseRow
 
 if TYPE_CHECKING:
     from auditor.evidence.table import Evidence, Table

@@ -15,8 +15,7 @@ import msgspec
 
 from auditor.evidence.snapshot.unpickle import RefusedPickle, load_plain
 from auditor.evidence.table import Evidence
-from auditor.recordings.standalone_dumps import DumpsRecording
-from auditor.recordings.standalone_snapshot import is_pickle
+from auditor.recordings.standalone import DumpsRecording, is_pickle
 from auditor.rule import NotLooked
 from auditor.typed_reading import convert
 

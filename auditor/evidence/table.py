@@ -11,8 +11,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast, overload
 
 from auditor.evidence.absent import ZEROS, why_broken, why_missing
-from auditor.recordings import schema
 from auditor.recordings.folder import Recording, Row
+from auditor.recordings.row import Row as TypedRow
+from auditor.recordings.schema.run import StepRow
 from auditor.rule import NotLooked
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound="Table")
 V = TypeVar("V")
-R = TypeVar("R", bound=schema.Row)
+R = TypeVar("R", bound=TypedRow)
 
 
 class Table:
@@ -63,7 +64,7 @@ class Rows(Table, Generic[R]):
     ``detect(self, updates: Rows[UpdateRow])``.
     """
 
-    kind: ClassVar[type[schema.Row]]
+    kind: ClassVar[type[TypedRow]]
 
     def __init__(self, rows: Iterable[R] = ()) -> None:
         self._rows = tuple(rows)
@@ -97,7 +98,7 @@ class Rows(Table, Generic[R]):
 
 
 @cache
-def _rows_of_type(kind: type[schema.Row]) -> type[Rows[Any]]:
+def _rows_of_type(kind: type[TypedRow]) -> type[Rows[Any]]:
     facts = {
         "kind": kind,
         "parts": (kind.part,),
@@ -123,15 +124,13 @@ class Evidence:
         """How often each table was built."""
         self._kept: dict[Any, Any] = {}
 
-    if (
-        not TYPE_CHECKING
-    ):  # for tables of rule packs; our own name the recording, so that their types are checked
+    # for tables of rule packs; our own name the recording, so that their types are checked
+    if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
             """What a reader of the recording asks for."""
-            if (
-                name.startswith("__") or name == "recording"
-            ):  # a copy of this object is not made by asking the recording
+            # a copy of this object is not made by asking the recording
+            if name.startswith("__") or name == "recording":
                 raise AttributeError(name)
             return getattr(self.recording, name)
 
@@ -141,6 +140,11 @@ class Evidence:
     def bare(self) -> str:
         """``trace``, ``snapshot`` or ``checkpoint`` if there is nothing but that; else empty."""
         return "" if self.recording.input == "run" else self.recording.input
+
+    def steps_of(self, name: str) -> int:
+        """Steps of the pass of this name."""
+        passes = self.recording.manifest.get("passes", ())
+        return sum(each["steps"] for each in passes if each["name"] == name)
 
     def has(self, part: str) -> bool:
         """True if the probe that writes this part ran (it may have seen nothing)."""
@@ -196,7 +200,7 @@ class Evidence:
         all could. A step that could not be read is one step fewer, for every rule alike.
         """
         parts = dict.fromkeys(
-            part for table in tables for part in table.parts if part != schema.StepRow.part
+            part for table in tables for part in table.parts if part != StepRow.part
         )
         return next((told for part in parts if (told := self.recording.unreadable(part))), "")
 

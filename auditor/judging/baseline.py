@@ -137,11 +137,7 @@ def marked(report: Report, known: Known) -> Report:
         report,
         findings=findings,
         baseline=Baseline(
-            known.file,
-            inside.count(False),
-            inside.count(True),
-            gone,
-            len(missing) - len(gone),
+            known.file, inside.count(False), inside.count(True), gone, len(missing) - len(gone)
         ),
     )
 

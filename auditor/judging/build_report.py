@@ -11,11 +11,17 @@ from dataclasses import replace
 from auditor import __version__
 from auditor.evidence.checkpoints import saved
 from auditor.evidence.recorded.communication import communication_of
-from auditor.evidence.recorded.compilation import compilation
-from auditor.evidence.recorded.cpu_contention import CpuContention
+from auditor.evidence.recorded.compiled_regions import compilation
 from auditor.evidence.recorded.null_run import null_run
 from auditor.evidence.recorded.step_series import step_series, traced_series
-from auditor.evidence.recorded.steps import Step, Steps, compiled_caution, own_times, queued_share
+from auditor.evidence.recorded.steps import (
+    CpuContention,
+    Step,
+    Steps,
+    compiled_caution,
+    own_times,
+    queued_share,
+)
 from auditor.evidence.recorded.training import Trained
 from auditor.evidence.snapshot.charts import memory_charts
 from auditor.evidence.snapshot.history import peak_allocated
@@ -50,7 +56,7 @@ from auditor.model.forecasts import Forecast
 from auditor.patch import Permitted, diff_bytes, shows_line
 from auditor.patch import plan as plan_patches
 from auditor.recordings.folder import Recording, Row
-from auditor.recordings.schema import StepRow
+from auditor.recordings.schema.run import StepRow
 from auditor.rule import Rule
 from auditor.runs.plan import REHEARSAL
 
@@ -173,9 +179,7 @@ def _priced(
 
 def _permitted(recording: Recording, rules: Iterable[type[Rule]]) -> Permitted:
     return Permitted(
-        guard.permits_of(rules),
-        recording.source_bytes,
-        recording.manifest.get("sources") or (),
+        guard.permits_of(rules), recording.source_bytes, recording.manifest.get("sources") or ()
     )
 
 
@@ -251,8 +255,7 @@ def _run(
         error=_error(manifest.get("error"), evidence.recording),
         step_us=_times(list(facts.step_us)) if facts is not None and bare else _quiet_times(quiet),
         peak_bytes=PeakBytes(
-            device=device_peak(steps, peak_allocated(evidence)),
-            host=host_peak(steps),
+            device=device_peak(steps, peak_allocated(evidence)), host=host_peak(steps)
         ),
         torch=str(manifest.get("environment", {}).get("torch", "")),
         python=str(manifest.get("environment", {}).get("python", "")),
@@ -442,11 +445,7 @@ def _said_in(evidence: Evidence) -> Iterable[str]:
 
 def _rehearsed(rehearsed: Evidence | None) -> Iterable[str]:
     if rehearsed is not None:
-        steps = sum(
-            each["steps"]
-            for each in rehearsed.recording.manifest.get("passes", ())
-            if each["name"] == "loud"
-        )
+        steps = rehearsed.steps_of("loud")
         yield (
             "rehearsal: the program's GPU path on a shadow CUDA device, with real values and no "
             f"times ({steps} steps)"

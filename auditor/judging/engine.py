@@ -284,9 +284,8 @@ def _complete(rule: Rule, finding: Finding) -> Finding:
         and named.lost_us_per_step is not None
         and named.lost_us_per_step_low is None
     ):
-        named = replace(
-            named, basis="estimated"
-        )  # too few steps for an interval: nothing is measured without one
+        # too few steps for an interval: nothing is measured without one
+        named = replace(named, basis="estimated")
     remedy = rule.remedy(named)
     undeclared = None if remedy is None else outside(rule.edits, remedy.edits)
     if undeclared is not None:

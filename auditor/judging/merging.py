@@ -35,9 +35,8 @@ def joined(
     groups: dict[Any, list[Finding]] = {}
     for number, finding in enumerate(findings):
         key: Any = number
-        if (
-            finding.site is not None and finding.site.text
-        ):  # without its text a trace's line may be that of the function
+        # without its text a trace's line may be that of the function
+        if finding.site is not None and finding.site.text:
             cause = causes.get(finding.code, (finding.code, 0))[0]
             key = (
                 cause,

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from auditor import amounts
 from auditor.model.devices import DeviceInfo, Input, device_named, input_named
 from auditor.recordings.folder import Row
-from auditor.recordings.schema import StepRow
+from auditor.recordings.schema.run import StepRow
 from auditor.runs.plan import STEADY_STEPS
 
 TOLD = 0.02
@@ -63,8 +63,7 @@ def method_of(manifest: Row, steps: list[StepRow], queued: float) -> Iterable[st
     if queued >= TOLD:
         yield (
             f"waiting for a processor took {amounts.percent(queued)} of the timing pass: it is "
-            "taken off every measured time, and "
-            "stays in the chart of step times"
+            "taken off every measured time, and stays in the chart of step times"
         )
     if "judged" in manifest:
         yield str(manifest["judged"])

@@ -8,8 +8,7 @@ from msgspec import structs
 
 from auditor.evidence.recorded.step_series import TIMED
 from auditor.evidence.table import Evidence
-from auditor.recordings.schema import DeviceTimeRow, StepRow
-from auditor.recordings.schema.run import known
+from auditor.recordings.schema.run import DeviceTimeRow, StepRow, known
 
 
 def step_rows(evidence: Evidence) -> list[StepRow]:

@@ -56,16 +56,14 @@ def within(seconds: float) -> Iterator[None]:
         yield
         return
     handler = signal.signal(signal.SIGALRM, _ring)
-    left, interval = signal.setitimer(
-        signal.ITIMER_REAL, seconds, 1.0
-    )  # again, should something swallow the first
+    # again, should something swallow the first
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
     try:
         yield
     finally:
         rest, _ = signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(
-            signal.SIGALRM, handler if handler is not None else signal.SIG_DFL
-        )  # None: one that C code set
+        # None: one that C code set
+        signal.signal(signal.SIGALRM, handler if handler is not None else signal.SIG_DFL)
         if left:
             signal.setitimer(signal.ITIMER_REAL, max(1e-3, left - (seconds - rest)), interval)
 

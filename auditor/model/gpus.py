@@ -132,18 +132,7 @@ GPUS = (
     # 31.74 GiB: github.com/liucongg/ChatGLM-Finetuning/issues/73. V100 architecture paper: 80
     # processors, 6 MB, 4096 bits, 1530 MHz; 900 GB/s. Builds of torch for CUDA 13 have no kernels
     # for it.
-    Gpu(
-        "V100",
-        "Tesla V100-SXM2-32GB",
-        _gib(31.74),
-        (7, 0),
-        80,
-        6 << 20,
-        4096,
-        877,
-        1530,
-        409,
-    ),
+    Gpu("V100", "Tesla V100-SXM2-32GB", _gib(31.74), (7, 0), 80, 6 << 20, 4096, 877, 1530, 409),
     # 25291849728 bytes, 84 processors, 6291456 bytes of L2, 384 bits, 10501 MHz, 2100 MHz, measured:
     # profiles/ampere/consumer/rtx3090ti.yaml in github.com/FanBB2333/FakeGPU. Context: A10's, the
     # same chip.

@@ -144,10 +144,8 @@ def in_order(findings: Iterable[Finding], scale: Scale | None = None) -> tuple[F
 
 
 def _rank(finding: Finding, scale: Scale) -> tuple[Any, ...]:
-    us, held = (
-        finding.proven_us or 0.0,
-        finding.lost_bytes or 0,
-    )  # what is not proven orders nothing
+    # what is not proven orders nothing
+    us, held = (finding.proven_us or 0.0, finding.lost_bytes or 0)
     place = (finding.site.file, finding.site.line) if finding.site is not None else ("", 0)
     worth = scale.worth(finding)
     if finding.severity == "error" and not (us or held or finding.grows):

@@ -16,10 +16,11 @@ import msgspec
 from auditor import redaction
 from auditor.model import Outcome, Site
 from auditor.model.devices import DeviceInfo, Input, device_named, input_named
-from auditor.recordings import schema
 from auditor.recordings.joined_runs import RERUN, joined, joined_rows, taken_passes
 from auditor.recordings.part_files import BYTE_LIMIT, NO_JSON, Unreadable, plain_rows, typed_rows
-from auditor.recordings.schema import Manifest, SiteRow, StepRow
+from auditor.recordings.row import Row as TypedRow
+from auditor.recordings.schema.manifest import Manifest
+from auditor.recordings.schema.run import SiteRow, StepRow
 from auditor.recordings.sources import SOURCES, decode_source, path_from
 from auditor.recordings.writer import MANIFEST, SITES, RecordingWriter, write_manifest
 from auditor.typed_reading import convert
@@ -30,7 +31,7 @@ OOM_RUN = "oom"
 AT_OOM = ("oom_snapshot.pickle", "oom_snapshot.pickle.gz")
 AT_END = ("snapshot.pickle", "snapshot.pickle.gz")
 Row = dict[str, Any]
-R = TypeVar("R", bound=schema.Row)
+R = TypeVar("R", bound=TypedRow)
 
 NOWHERE = SiteRow(id=-1, file="?", line=0, function="")
 """Where a row points that names no site of its recording."""
@@ -164,9 +165,8 @@ class Recording:
         names, folders = AT_OOM + AT_END if ended else AT_END + AT_OOM, [self.folder]
         if self.to_oom is not None:
             folders.insert(0, self.to_oom.folder)
-        if (
-            self.rerun is not None
-        ):  # what is read of its steps goes with its snapshot; how the run ended, with its own
+        # what is read of its steps goes with its snapshot; how the run ended, with its own
+        if self.rerun is not None:
             folders.insert(
                 len(folders) if ended or not self.taken & {"memory", "loud"} else 0,
                 self.rerun.folder,
@@ -202,7 +202,7 @@ class Recording:
             )
         return [row for row in self.typed_rows(kind.part) if isinstance(row, kind)]
 
-    def typed_rows(self, part: str) -> list[schema.Row]:
+    def typed_rows(self, part: str) -> list[TypedRow]:
         """All rows of a part, each of its type; what is of none is left out, and :meth:`unreadable`
         tells of it.
         """
@@ -211,11 +211,11 @@ class Recording:
             own if self.rerun is None else joined_rows(own, self.rerun.typed_rows(part), self.taken)
         )
 
-    def first_rows(self, part: str) -> list[schema.Row]:
+    def first_rows(self, part: str) -> list[TypedRow]:
         """The same of the first run alone, also where a second one took its place: how it ended."""
         return self._own_typed_rows(part)
 
-    def _own_typed_rows(self, part: str) -> list[schema.Row]:
+    def _own_typed_rows(self, part: str) -> list[TypedRow]:
         path = self.part_file(part)
         return [] if path is None else list(typed_rows(path, part, self._unreadable))
 
@@ -342,7 +342,6 @@ class Recording:
         cache: dict[str, list[str]] = self.__dict__.setdefault("_lines", {})
         if file not in cache:
             raw = self.source_bytes(file)
-            cache[file] = (
-                decode_source(raw).split("\n") if raw is not None else []
-            )  # splitlines() knows more separators than Python
+            # splitlines() knows more separators than Python
+            cache[file] = decode_source(raw).split("\n") if raw is not None else []
         return cache[file]

@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from auditor.recordings import schema
-from auditor.recordings.schema import LoaderRow, PassRow, SiteRow
+from auditor.recordings.row import PassRow
+from auditor.recordings.row import Row as TypedRow
+from auditor.recordings.schema.data import LoaderRow
+from auditor.recordings.schema.run import SiteRow
 
 RERUN = "rerun"
 """Folder of the second run's recording inside the first's, and what the first's manifest says of
@@ -32,9 +34,8 @@ def joined(first: list[Row], second: list[Row], taken: frozenset[str]) -> list[R
     no pass once.
     """
     kept = [row for row in first if row.get("pass") not in taken]
-    loaders = {
-        row.get("loader") for row in first if "pass" not in row
-    }  # both runs number them in the order they are met
+    # both runs number them in the order they are met
+    loaders = {row.get("loader") for row in first if "pass" not in row}
     new = [
         row
         for row in second
@@ -44,8 +45,8 @@ def joined(first: list[Row], second: list[Row], taken: frozenset[str]) -> list[R
 
 
 def joined_rows(
-    first: list[schema.Row], second: list[schema.Row], taken: frozenset[str]
-) -> list[schema.Row]:
+    first: list[TypedRow], second: list[TypedRow], taken: frozenset[str]
+) -> list[TypedRow]:
     """As :func:`joined`, of typed rows."""
     kept = [row for row in first if _pass_of(row) not in taken]
     loaders = {number for row in first if (number := _loader_of(row)) is not None}
@@ -53,11 +54,11 @@ def joined_rows(
     return [*kept, *new, *(row for row in second if _pass_of(row) in taken)]
 
 
-def _pass_of(row: schema.Row) -> str | None:
+def _pass_of(row: TypedRow) -> str | None:
     return row.pass_name if isinstance(row, PassRow) else None
 
 
-def _loader_of(row: schema.Row) -> int | None:
+def _loader_of(row: TypedRow) -> int | None:
     return row.loader if isinstance(row, LoaderRow) else None
 
 

@@ -13,7 +13,8 @@ from typing import Any, Union
 import msgspec
 
 from auditor.errors import plain
-from auditor.recordings.schema import PARTS, PassRow, Row
+from auditor.recordings.row import PassRow, Row
+from auditor.recordings.schema import PARTS
 from auditor.typed_reading import decoder
 
 ROW_LIMIT = 4_000_000

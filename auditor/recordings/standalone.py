@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
+import re
+import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from auditor.model.devices import Input
 from auditor.recordings.folder import SCHEMA, Recording
+
+if TYPE_CHECKING:
+    from auditor.timeline import Fleet
 
 
 class StandaloneRecording(Recording):
@@ -48,3 +56,177 @@ class StandaloneRecording(Recording):
     def part_file(self, part: str) -> Path | None:
         """None, whatever lies beside the file."""
         return None
+
+
+# -- standalone snapshot ---------------------------------------------------------------------------
+# A memory snapshot without a recording around it: what ``audit analyze snapshot.pickle``
+# judges.
+
+
+PICKLE, GZIP = b"\x80", b"\x1f\x8b"
+"""First bytes of a pickle (protocol 2 and later, torch's), and of a gzipped file."""
+
+
+def is_pickle(path: Path) -> bool:
+    """Whether the file's content, gzipped or not, begins as a pickle does: its name does not
+    count.
+    """
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == GZIP
+        with gzip.open(path) if packed else path.open("rb") as stream:
+            return bool(stream.read(1) == PICKLE)
+    except (OSError, EOFError, zlib.error):
+        return False
+
+
+NAMES = (".pickle", ".pkl", ".pickle.gz", ".pkl.gz")
+"""What the name of a snapshot ends in, where a folder is looked through. torch's own examples use
+the first two.
+"""
+
+
+def snapshot_files(folder: Path) -> list[Path]:
+    """Files in a folder that may be snapshots: pickles by name and by content."""
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.name.endswith(NAMES) and path.is_file() and is_pickle(path)
+    )
+
+
+class SnapshotRecording(StandaloneRecording):
+    """A snapshot that stands alone, from wherever: judged by what a snapshot shows."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path.parent, path.name, "snapshot")
+        self._path = path
+
+    @property
+    def snapshot(self) -> Path | None:
+        """The file itself."""
+        return self._path
+
+    @property
+    def name(self) -> str:
+        """The file's name without what tells its format."""
+        return self._path.name.removesuffix(".gz").removesuffix(".pickle").removesuffix(".pkl")
+
+
+# -- standalone dumps ------------------------------------------------------------------------------
+# Dumps of torch's flight recorder, one for each rank of a job that hung: what ``audit analyze
+# FOLDER`` judges.
+
+
+RANK = re.compile(r"(\d{1,6})(?:\.(?:pickle|pkl|json))?(?:\.gz)?$")
+"""How the name of a dump ends: ``nccl_trace_rank_7`` unless TORCH_FR_DUMP_TEMP_FILE says otherwise."""
+
+MARKS = (b"pg_config", b"pg_status", b"nccl_comm_state", b"collective_seq_id")
+OF_TRACES = (b'"schemaVersion"', b'"traceEvents"', b'"distributedInfo"')
+"""What the head of a profiler's trace has, which may name the process groups as well."""
+
+HEAD = 1 << 16
+"""Bytes of a file in which one of the marks stands."""
+
+
+def is_dump(path: Path) -> bool:
+    """Whether the file begins as torch writes a dump, as a pickle or as JSON."""
+    if RANK.search(path.name) is None or not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD)
+    except OSError:
+        return False
+    is_json = head.lstrip()[:1] == b"{" and not any(mark in head for mark in OF_TRACES)
+    begins = is_json or is_pickle(path)
+    return begins and any(mark in head for mark in MARKS)
+
+
+def dump_files(folder: Path) -> dict[int, Path]:
+    """The dumps of a folder by rank; of two of one rank the one that is named first."""
+    found: dict[int, Path] = {}
+    for path in sorted(folder.iterdir()):
+        if is_dump(path):
+            found.setdefault(rank_of(path), path)
+    return found
+
+
+def rank_of(path: Path) -> int:
+    """Of the rank whose dump it is, the number."""
+    named = RANK.search(path.name)
+    return int(named[1]) if named is not None else 0
+
+
+class DumpsRecording(StandaloneRecording):
+    """Dumps that stand alone, by rank."""
+
+    def __init__(self, folder: Path, dumps: Mapping[int, Path]) -> None:
+        name = folder.name or folder.resolve().name
+        super().__init__(folder, f"{name}/", "dump")
+        self.dumps = dumps
+        self.home = folder
+        self.manifest["world_size"] = max(dumps) + 1
+
+
+# -- standalone trace ------------------------------------------------------------------------------
+# A trace without a recording around it: what ``audit analyze trace.json.gz`` judges.
+
+
+class TraceRecording(StandaloneRecording):
+    """A trace that stands alone, from wherever: judged by what a trace shows."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path.parent, path.name, "trace")
+        self._path = path
+
+    @property
+    def trace(self) -> Path | None:
+        """The file itself."""
+        return self._path
+
+
+WAITED_FOR = "which waits least in collectives: the others wait for it"
+SLOWEST = "which has the longest steps"
+
+
+class RankedTraces(TraceRecording):
+    """The traces of a job's ranks: judged on the rank that the others wait for, with the facts of
+    all beside it.
+
+    The rank that waits least in collectives is the one that comes last to them; where there are
+    none, it is the slowest.
+    """
+
+    def __init__(self, folder: Path, ranks: Fleet) -> None:
+        judged = ranks.least_waiting or ranks.slowest
+        super().__init__(Path(judged.path))
+        self.ranks = ranks
+        self.manifest |= {
+            "target": f"{folder.name or folder.resolve().name}/",
+            "world_size": ranks.world_size,
+            "judged": f"rules were asked of rank {judged.rank}, "
+            f"{WAITED_FOR if ranks.least_waiting else SLOWEST}",
+            "warnings": list(_said(ranks)),
+        }
+        self.home = folder
+
+
+def _said(ranks: Fleet) -> Iterator[str]:
+    yield from ranks.warnings
+    for unread in ranks.unread:
+        yield f"{Path(unread.path).name} is left out: {unread.reason}"
+    if ranks.missing:
+        shown = ", ".join(str(rank) for rank in ranks.missing[:8]) + (
+            "..." if len(ranks.missing) > 8 else ""
+        )
+        some = f"rank {shown} is" if len(ranks.missing) == 1 else f"ranks {shown} are"
+        yield (
+            f"{some} missing: {len(ranks.ranks)} of {ranks.world_size} traces are there, and who "
+            "is late may be among the others"
+        )
+    if len(ranks.ranks) > 1 and ranks.alignment is None:
+        yield (
+            "the ranks share no collective: their clocks cannot be set by one another, and nobody "
+            "can be called late"
+        )

@@ -19,7 +19,8 @@ import msgspec
 
 from auditor.errors import plain
 from auditor.recordings.joined_runs import SPAN, site_numbers
-from auditor.recordings.schema import Row, SiteRow
+from auditor.recordings.row import Row
+from auditor.recordings.schema.run import SiteRow
 
 MANIFEST = "manifest.json"
 SITES = SiteRow.part

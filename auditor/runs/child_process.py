@@ -308,9 +308,8 @@ class Child:
             os.killpg(self.process.pid, signal.SIGKILL)
         self._keeper.release()
         self._threads[0].join(timeout=2.0)
-        self._threads[1].join(
-            timeout=0.2
-        )  # what it said last; a process that stays may hold the pipe for ever
+        # what it said last; a process that stays may hold the pipe for ever
+        self._threads[1].join(timeout=0.2)
         self.left = self.left or self._orphans.left(RUNNING)
         self._orphans.close()
 
@@ -332,9 +331,8 @@ class Child:
     def _read_progress(self, fd: int) -> None:
         with os.fdopen(fd, "rb") as pipe:
             while line := pipe.readline(LINE_LIMIT):
-                with suppress(
-                    Exception
-                ):  # a display that is gone; words that are not the recorder's
+                # a display that is gone; words that are not the recorder's
+                with suppress(Exception):
                     text = line.decode()
                     if text.startswith("! "):
                         self.unwritten = text[2:].strip()

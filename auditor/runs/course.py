@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from auditor.errors import AuditProblem
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema import StepRow
+from auditor.recordings.schema.run import StepRow
 from auditor.runs import child_process
 from auditor.runs.child_process import add_warning
 from auditor.runs.plan import Audit, Plan

@@ -14,7 +14,7 @@ from dataclasses import replace
 from auditor.errors import AuditProblem
 from auditor.extensions import extension
 from auditor.recordings.folder import Recording, write_manifest
-from auditor.recordings.schema import StepRow
+from auditor.recordings.schema.run import StepRow
 from auditor.runs import child_process
 from auditor.runs.child_process import add_warning
 from auditor.runs.course import Course, Made, quiet, seconds_to
@@ -52,9 +52,7 @@ def prepared(audit: Audit) -> Audit:
         return replace(audit, native=())
     gpu = replace(run.gpu, model=run.gpu.model or DEFAULT_GPU)
     return Audit(
-        replace(run, gpu=gpu),
-        (*audit.rehearsed, *COMPARED),
-        (*audit.native, *COMPARED, *WORK),
+        replace(run, gpu=gpu), (*audit.rehearsed, *COMPARED), (*audit.native, *COMPARED, *WORK)
     )
 
 

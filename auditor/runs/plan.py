@@ -409,12 +409,7 @@ class Plan:
         """
         first = max(0, min(bad - 1, max(last_good + 1, bad - WATCHED_STEPS)))
         folder = f"{self.folder}/{REPLAY}"
-        return replace(
-            self,
-            folder=folder,
-            parts=REPLAY_PARTS,
-            purpose=Replay(bad, first),
-        )
+        return replace(self, folder=folder, parts=REPLAY_PARTS, purpose=Replay(bad, first))
 
     def rehearsal(self, parts: tuple[str, ...], steps: int = REHEARSED_STEPS) -> Plan:
         """The plan of the same target's GPU path on the shadow device, beside this one."""

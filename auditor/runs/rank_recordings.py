@@ -17,8 +17,8 @@ from auditor.evidence.recorded.steps import Steps, own_times
 from auditor.evidence.table import Evidence
 from auditor.model import Rank
 from auditor.recordings.folder import MANIFEST, TRACE, Recording, UnreadableRecording
-from auditor.recordings.schema import BatchRow, StepRow
-from auditor.recordings.schema.run import known
+from auditor.recordings.schema.data import BatchRow
+from auditor.recordings.schema.run import StepRow, known
 from auditor.runs.finalize import FOLLOWED  # not of child_process: nothing is run here
 from auditor.runs.plan import RANK_FOLDER
 

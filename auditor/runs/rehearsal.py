@@ -14,7 +14,9 @@ from dataclasses import replace
 from auditor.cycles import prolonged, whole_cycles
 from auditor.errors import AuditProblem, TargetProblem
 from auditor.recordings.folder import SITES, Recording
-from auditor.recordings.schema import DeviceUseRow, LimitRow, NonfiniteRow, StepRow
+from auditor.recordings.schema.numerics import NonfiniteRow
+from auditor.recordings.schema.run import StepRow
+from auditor.recordings.schema.sync import DeviceUseRow, LimitRow
 from auditor.runs import child_process
 from auditor.runs.child_process import add_warning, counted
 from auditor.runs.course import Course, Made, interrupt, quiet, seconds_to

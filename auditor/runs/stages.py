@@ -19,7 +19,8 @@ from auditor.errors import TargetProblem
 from auditor.evidence.snapshot.file import has_history
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema import NonfiniteRow, StepRow
+from auditor.recordings.schema.numerics import NonfiniteRow
+from auditor.recordings.schema.run import StepRow
 from auditor.runs import child_process, null_run, ranks, rehearsal
 from auditor.runs.child_process import add_warning
 from auditor.runs.course import Course, Made, interrupt, seconds_to

@@ -254,9 +254,8 @@ def guarded(address: Address, do: Callable[[], Any]) -> Any:
         if (problem := hidden(error)) is not None:
             raise problem from None
         where = _last_frame(error)
-        if isinstance(
-            error, AuditProblem
-        ):  # ours, raised below their line: nothing is wrong with the import
+        # ours, raised below their line: nothing is wrong with the import
+        if isinstance(error, AuditProblem):
             raise TargetProblem(
                 f"{words_of(error)}{where}", error.hint, traceback_of(error)
             ) from None

@@ -154,22 +154,19 @@ class Builder:
 
     def _thread(self, batch: Sequence[Any]) -> NDArray[np.int32]:
         pids, tids = [event.pid for event in batch], [event.tid for event in batch]
-        if (
-            pids.count(pids[0]) == tids.count(tids[0]) == len(batch)
-        ):  # nearly always: neighbours in a file are of one thread
+        # nearly always: neighbours in a file are of one thread
+        if pids.count(pids[0]) == tids.count(tids[0]) == len(batch):
             return np.full(len(batch), self.threads[pids[0], tids[0]], np.int32)
         return np.fromiter(
             map(self.threads.__getitem__, zip(pids, tids, strict=True)), np.int32, len(batch)
         )
 
     def _text(self, values: list[Any]) -> NDArray[np.int32]:
-        if values.count(values[0]) == len(
-            values
-        ):  # none of them given, or all of them empty: the usual case, and cheap
+        # none of them given, or all of them empty: the usual case, and cheap
+        if values.count(values[0]) == len(values):
             return np.full(len(values), self.texts[bytes(values[0])], np.int32)
-        texts = b"\0".join(values).split(
-            b"\0"
-        )  # 3 times faster than bytes() of each; no JSON text holds a NUL
+        # 3 times faster than bytes() of each; no JSON text holds a NUL
+        texts = b"\0".join(values).split(b"\0")
         if len(texts) != len(values):
             texts = list(map(bytes, values))
         return np.fromiter(map(self.texts.__getitem__, texts), np.int32, len(values))
@@ -310,9 +307,8 @@ class EpochClock:
         if not self._looked and b'"ts"' in piece:
             self._looked = True
             if found := _LONG.search(piece):
-                self._pattern = re.compile(
-                    found[1] + found[2] + rb"(?=\d{12}\.)"
-                )  # begins literally: 3 times faster
+                # begins literally: 3 times faster
+                self._pattern = re.compile(found[1] + found[2] + rb"(?=\d{12}\.)")
                 self._short = found[1] + b"1"
                 self._shift_us = int(found[2]) * _MARK - _MARK
         return self._pattern.sub(self._short, piece) if self._pattern else piece

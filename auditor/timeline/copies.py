@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from auditor.timeline.device import Launches
-from auditor.timeline.intervals import groups
 from auditor.timeline.naming import is_async_copy, mask
 from auditor.timeline.steps import Steps
 from auditor.timeline.trace import MEMCPY, Flags, Ints, Trace
@@ -41,28 +40,6 @@ class Copies:
     """Step in which the host called (in which the device began, without a call); -1 outside."""
 
 
-@dataclass(frozen=True)
-class CopyTotal:
-    """Copies of one kind (``Memcpy HtoD (Pageable -> Device)``)."""
-
-    kind: str
-    count: int
-    ns: int
-    bytes: int
-
-
-@dataclass(frozen=True)
-class CopyCalls:
-    """Host calls of one API that made copies of one kind."""
-
-    api: str
-    kind: str
-    count: int
-    ns: int
-    in_steps: int
-    ns_in_steps: int
-
-
 def copies(trace: Trace, joined: Launches, steps: Steps) -> Copies:
     """The copies of a trace."""
     work = trace.work
@@ -88,41 +65,3 @@ def copies(trace: Trace, joined: Launches, steps: Steps) -> Copies:
         call_ns=call_ns,
         step=steps.of(begin),
     )
-
-
-def totals(trace: Trace, made: Copies) -> tuple[CopyTotal, ...]:
-    """Copies by kind, the most frequent first. Unknown sizes count 0 bytes."""
-    found = [
-        CopyTotal(
-            trace.names[code],
-            len(rows),
-            int(made.ns[rows].sum()),
-            int(made.bytes[rows].clip(0).sum()),
-        )
-        for code, rows in groups(trace.work.name[made.work])
-    ]
-    return tuple(sorted(found, key=lambda total: (-total.count, total.kind)))
-
-
-def calls_by_kind(trace: Trace, joined: Launches, steps: Steps) -> tuple[CopyCalls, ...]:
-    """Host calls that made copies, by API and kind, the longest first."""
-    rows = np.flatnonzero(
-        (joined.copy_of_call >= 0)
-        & mask(trace.names, trace.calls.name, lambda name: "emcpy" in name)
-    )
-    api, kind = (
-        trace.calls.name[rows].astype(np.int64),
-        trace.work.name[joined.copy_of_call[rows]].astype(np.int64),
-    )
-    ns = (trace.calls.end - trace.calls.start)[rows]
-    inside = (
-        steps.of(trace.calls.start[rows]) >= 0 if steps.marked else np.zeros(len(rows), np.bool_)
-    )
-    found = []
-    for key, part in groups(api * len(trace.names) + kind):
-        inner = part[inside[part]]
-        names = trace.names[key // len(trace.names)], trace.names[key % len(trace.names)]
-        found.append(
-            CopyCalls(*names, len(part), int(ns[part].sum()), len(inner), int(ns[inner].sum()))
-        )
-    return tuple(sorted(found, key=lambda one: (-one.ns, one.api, one.kind)))

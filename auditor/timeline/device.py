@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from auditor.timeline.intervals import Intervals, groups, union
-from auditor.timeline.steps import Steps
 from auditor.timeline.trace import KERNEL, MEMCPY, MEMSET, Ints, Trace
 
 SHORT_KERNEL_NS = 10_000
@@ -79,17 +78,6 @@ class DeviceUse:
     def idle_share(self) -> float:
         """Part of the span without any work; 0 for an empty span."""
         return 1 - self.busy.length / self.span_ns if self.span_ns else 0.0
-
-    def busy_share(self, steps: Steps) -> float:
-        """Part of the steps' time in which the device worked; 0 without steps."""
-        windows = steps.windows
-        return windows.overlap(self.busy) / windows.length if windows.length else 0.0
-
-    def busy_share_each(self, steps: Steps) -> list[float]:
-        """The same for each step."""
-        length = np.maximum(steps.end - steps.start, 1)
-        shares: list[float] = (self.busy.covered(steps.start, steps.end) / length).tolist()
-        return shares
 
 
 def devices(trace: Trace) -> tuple[DeviceUse, ...]:

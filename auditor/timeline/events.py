@@ -15,6 +15,18 @@ Id = int | str
 EMPTY = Raw(b"")
 
 
+class Event(Struct, gc=False):
+    """What every span has. ``dur`` is required, so that a begin without an end takes the tolerant
+    way.
+    """
+
+    name: str
+    tid: Id
+    ts: float
+    dur: float
+    pid: Id = -1
+
+
 class OperatorArgs(Struct, gc=False, frozen=True):
     """Arguments of an operator."""
 
@@ -26,16 +38,9 @@ class OperatorArgs(Struct, gc=False, frozen=True):
     old_shapes: Raw = field(default=EMPTY, name="Input dims")
 
 
-class Operator(Struct, gc=False, tag_field="cat", tag="cpu_op"):
-    """A span of torch's dispatcher. ``dur`` is required, so that a begin without an end takes the
-    tolerant way.
-    """
+class Operator(Event, tag_field="cat", tag="cpu_op"):
+    """A span of torch's dispatcher."""
 
-    name: str
-    tid: Id
-    ts: float
-    dur: float
-    pid: Id = -1
     args: OperatorArgs = OperatorArgs()
     annotation: ClassVar[bool] = False
 
@@ -56,14 +61,9 @@ class CallArgs(Struct, gc=False, frozen=True):
     correlation: int = -1
 
 
-class Call(Struct, gc=False, tag_field="cat", tag="cuda_runtime"):
+class Call(Event, tag_field="cat", tag="cuda_runtime"):
     """A call of the device's runtime."""
 
-    name: str
-    tid: Id
-    ts: float
-    dur: float
-    pid: Id = -1
     args: CallArgs = CallArgs()
 
 
@@ -84,14 +84,9 @@ class WorkArgs(Struct, gc=False, frozen=True):
     bytes: int = -1
 
 
-class Kernel(Struct, gc=False, tag_field="cat", tag="kernel"):
+class Kernel(Event, tag_field="cat", tag="kernel"):
     """A kernel on a device."""
 
-    name: str
-    tid: Id
-    ts: float
-    dur: float
-    pid: Id = -1
     args: WorkArgs = WorkArgs()
     kind: ClassVar[int] = KERNEL
 
@@ -120,24 +115,12 @@ class OldMemset(Memset, tag_field="cat", tag="Memset"):
     """A memset as Kineto spelled it in 2021."""
 
 
-class Mark(Struct, gc=False, tag_field="cat", tag="gpu_user_annotation"):
+class Mark(Event, tag_field="cat", tag="gpu_user_annotation"):
     """A user's span as the device saw it."""
 
-    name: str
-    tid: Id
-    ts: float
-    dur: float
-    pid: Id = -1
 
-
-class Frame(Struct, gc=False, tag_field="cat", tag="python_function"):
+class Frame(Event, tag_field="cat", tag="python_function"):
     """A Python function."""
-
-    name: str
-    tid: Id
-    ts: float
-    dur: float
-    pid: Id = -1
 
 
 class MemoryArgs(Struct, gc=False, frozen=True):
@@ -168,14 +151,9 @@ class SyncArgs(Struct, gc=False, frozen=True):
     correlation: int = -1
 
 
-class Sync(Struct, gc=False, tag_field="cat", tag="cuda_sync"):
+class Sync(Event, tag_field="cat", tag="cuda_sync"):
     """CUPTI's record of a wait."""
 
-    name: str
-    tid: Id
-    ts: float
-    dur: float
-    pid: Id = -1
     args: SyncArgs = SyncArgs()
 
 

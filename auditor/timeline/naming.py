@@ -74,11 +74,6 @@ def is_launch(call: str) -> bool:
     return _LAUNCH.match(call) is not None
 
 
-def is_allocator(call: str) -> bool:
-    """Whether the call takes memory from the driver, or gives it back: it waits for the device."""
-    return plain(call) in ALLOCATOR
-
-
 def is_communication(kernel: str) -> bool:
     """Whether the kernel is a collective's, or a send or receive."""
     return _COMMUNICATION.match(kernel) is not None

@@ -33,10 +33,7 @@ def _decoded(trace: Trace, code: int) -> list[Any]:
         return []
     try:
         found = msgspec.json.decode(trace.texts[code])
-    except (
-        msgspec.DecodeError,
-        UnicodeDecodeError,
-        RecursionError,
-    ):  # kept as raw bytes, and never looked into before
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        # kept as raw bytes, and never looked into before
         return []
     return found if isinstance(found, list) else []

@@ -100,9 +100,8 @@ def siblings(trace: Trace, tree: CallTree) -> Siblings:
 def index_loops(trace: Trace, tree: CallTree, by_parent: Siblings) -> tuple[IndexLoop, ...]:
     """Loops whose every turn indexes and launches, outside the data loader; the longest first."""
     order = by_parent.rows
-    kind = (
-        by_parent.family.astype(np.int64) * len(trace.names) + trace.operators.name[order]
-    )  # who runs in whom, as one number
+    # who runs in whom, as one number
+    kind = by_parent.family.astype(np.int64) * len(trace.names) + trace.operators.name[order]
     found: list[IndexLoop] = []
     taken = np.zeros(len(order), np.bool_)
     indexing = np.cumsum(

@@ -91,9 +91,8 @@ def optimizer_use(trace: Trace, tree: CallTree, steps: Steps) -> OptimizerUse | 
     )
     launching = np.flatnonzero(mask(trace.names, trace.calls.name, is_launch)) + tree.operators
     stretches = union(spans.start[rows], spans.end[rows])
-    meanwhile = np.flatnonzero(
-        stretches.holds(spans.start)
-    )  # on any thread; whose they are says the tree, which is slower
+    # on any thread; whose they are says the tree, which is slower
+    meanwhile = np.flatnonzero(stretches.holds(spans.start))
     inside = meanwhile[tree.nearest(meanwhile, stepping) >= 0]
     codes, numbers = np.unique(spans.name[inside], return_counts=True)
     operators = {

@@ -128,17 +128,15 @@ class Pieces:
         between, closing = boundary.text, len(boundary.closing)
         while True:
             last = parts[-1]
-            cut = last.rfind(
-                between
-            )  # one that lies across two chunks is not seen, and stays inside a piece
+            # one that lies across two chunks is not seen, and stays inside a piece
+            cut = last.rfind(between)
             if cut >= 0:
                 piece = b"".join((b"[", *parts[:-1], memoryview(last)[: cut + closing], b"]"))
                 parts = [last[cut + closing + 1 :]]
                 size = len(parts[0])
                 yield piece
-                if (
-                    self.salvage.closed
-                ):  # found by who decoded the piece: what follows are more keys of the file
+                # found by who decoded the piece: what follows are more keys of the file
+                if self.salvage.closed:
                     break
             elif size > EVENT_LIMIT:
                 yield from self._other(b"".join(parts))
@@ -249,9 +247,8 @@ _KEYS = "ph|cat|name|pid|tid|ts|dur|id|args|s|bp"
 _TEXT_FIELD = re.compile(
     rf'("(?:name|cat)"\s*:\s*")(.*?)(?="\s*(?:,\s*"(?:{_KEYS})"\s*:|\}}\s*\Z))', re.DOTALL
 )
-_DECODER = json.JSONDecoder(
-    strict=False
-)  # takes NaN, Infinity and control characters, as some writers leave them
+# takes NaN, Infinity and control characters, as some writers leave them
+_DECODER = json.JSONDecoder(strict=False)
 NAME_LIMIT = 1 << 16
 """Characters of an event in which quotes are mended; longer ones are dropped."""
 

@@ -49,30 +49,25 @@ def prices(
         return Prices(np.zeros(len(end), np.int64), np.zeros(len(end), np.int64))
     busy, work = used[0].busy, trace.work
     rows = used[0].rows[np.argsort(work.start[used[0].rows], kind="stable")]
-    place = np.searchsorted(
-        busy.end, end, side="right"
-    )  # the first busy interval that ends after the wait
+    # the first busy interval that ends after the wait
+    place = np.searchsorted(busy.end, end, side="right")
     coming = np.minimum(place, len(busy.start) - 1)
-    idle = (
-        (place > 0) & (place < len(busy.start)) & (busy.start[coming] > end)
-    )  # before the first work no queue ran dry
+    # before the first work no queue ran dry
+    idle = (place > 0) & (place < len(busy.start)) & (busy.start[coming] > end)
     launch = joined.call_of_work[
         rows[np.minimum(np.searchsorted(work.start[rows], end), len(rows) - 1)]
     ]
     known = launch >= 0
-    launched, queued = (
-        end.copy(),
-        busy.start[coming].copy(),
-    )  # nothing is known of the launch: the host had all that time
+    # nothing is known of the launch: the host had all that time
+    launched, queued = (end.copy(), busy.start[coming].copy())
     launched[known] = trace.calls.start[launch[known]]
     queued[known] = np.minimum(queued[known], trace.calls.end[launch[known]])
     step = steps.of(start)
     stop = np.minimum(queued, _next_end(end))
     stop[step >= 0] = np.minimum(stop, steps.end[np.maximum(step, 0)])[step >= 0]
     idle_after = np.where(idle & (launched >= end), np.maximum(stop - end, 0), 0)
-    gap = np.where(
-        idle, coming, -1 - np.arange(len(end))
-    )  # waits that end while the device works stand alone
+    # waits that end while the device works stand alone
+    gap = np.where(idle, coming, -1 - np.arange(len(end)))
     return Prices(
         idle_after, _won_back(gap * (steps.count + 1) + step, end, end - start, idle_after)
     )

@@ -48,7 +48,6 @@ class RankFacts:
     host: str
     device_name: str
     events: int
-    step_source: str
     step_ns: tuple[int, ...]
     busy_ns: int
     compute_ns: int
@@ -131,7 +130,6 @@ def rank_facts(path: Path | str) -> RankFacts | Unread:
         host=trace.info.host,
         device_name=use.name if use else "",
         events=trace.events,
-        step_source=steps.source,
         step_ns=tuple((steps.end - steps.start).tolist()),
         busy_ns=use.busy.length if use else 0,
         compute_ns=talk.compute_ns if talk else use.busy.length if use else 0,

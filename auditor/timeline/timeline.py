@@ -43,12 +43,10 @@ from auditor.timeline.replay.what_if import Costs, Replays
 from auditor.timeline.steps import Steps, steps
 from auditor.timeline.totals import (
     AwkwardProducts,
-    CallTotal,
     Casts,
     Communication,
-    KernelTotal,
     MemoryUse,
-    OperatorTotal,
+    Total,
     awkward_products,
     call_totals,
     casts,
@@ -158,16 +156,6 @@ class Timeline:
     def pageable(self) -> Pageable:
         """What copies lose because their memory is pageable."""
         return pageable(self.trace, self.launches, self.copies)
-
-    @cached_property
-    def copy_totals(self) -> tuple[copying.CopyTotal, ...]:
-        """Copies by kind."""
-        return copying.totals(self.trace, self.copies)
-
-    @cached_property
-    def copy_calls(self) -> tuple[copying.CopyCalls, ...]:
-        """Host calls that made copies, by API and kind."""
-        return copying.calls_by_kind(self.trace, self.launches, self.steps)
 
     @cached_property
     def loader(self) -> LoaderWaits | None:
@@ -389,19 +377,19 @@ class Timeline:
         return biased_convolutions(self.trace, self.tree, self.siblings, self.launched_ns)
 
     @cached_property
-    def operators(self) -> tuple[OperatorTotal, ...]:
-        """Operators by name, with their own time on host and device."""
-        return operator_totals(self.trace, self.tree, self.launching_operator)
+    def operators(self) -> tuple[Total, ...]:
+        """Operators by name, with their own time on the host."""
+        return operator_totals(self.trace, self.tree)
 
     @cached_property
-    def kernels(self) -> tuple[KernelTotal, ...]:
+    def kernels(self) -> tuple[Total, ...]:
         """Kernels by name."""
         return kernel_totals(self.trace)
 
     @cached_property
-    def runtime_calls(self) -> tuple[CallTotal, ...]:
+    def runtime_calls(self) -> tuple[Total, ...]:
         """Runtime and driver calls by name."""
-        return call_totals(self.trace, self.steps)
+        return call_totals(self.trace)
 
     @cached_property
     def operator_calls(self) -> dict[str, int]:

@@ -132,9 +132,8 @@ def frame_parents(start: Ints, end: Ints) -> tuple[Ints, Codes]:
 
 def _outer_first(start: Ints, end: Ints, leaf: Flags) -> Ints:
     """Order by start; of equal starts the longer first, and operators before calls."""
-    order = np.argsort(
-        start, kind="stable"
-    )  # files are nearly in order: much faster than sorting by three keys
+    # files are nearly in order: much faster than sorting by three keys
+    order = np.argsort(start, kind="stable")
     same = start[order[1:]] == start[order[:-1]]
     tied = np.flatnonzero(np.concatenate(([False], same)) | np.concatenate((same, [False])))
     rows = order[tied]

@@ -307,9 +307,8 @@ class GradScalerMisused(Rule):
         if of < self.fewest:
             return
         last = amp.updates[-1]
-        late = any(
-            update.skipped for update in amp.updates[of // 2 :]
-        )  # early ones: the scale comes down to where it fits
+        # early ones: the scale comes down to where it fits
+        late = any(update.skipped for update in amp.updates[of // 2 :])
         again = late and len(skips) >= self.skipped * of
         if not again and last.after >= 1:
             return

@@ -65,8 +65,7 @@ class HalfWhereBfloat16IsNative(Rule):
             yield Finding(
                 place.site,
                 "autocast runs in float16 with a GradScaler, on a GPU that runs bfloat16 as fast "
-                "and without one "
-                f"(compute capability {machine.capability}.x)",
+                f"and without one (compute capability {machine.capability}.x)",
                 steps=len(place.pattern.seen),
                 per_step=place.per_step,
                 seen_on=machine.device,
@@ -181,6 +180,10 @@ class CastThrash(Rule):
     code = "AMP007"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Enter autocast once around the whole forward pass; for inference convert the model once "
+        "(model.bfloat16()); keep tensors that only 16-bit operators use in 16 bits."
+    )
 
     share: float = knob(0.1, "Share of kernel time in conversions from which it is reported.")
     least: int = knob(10, "Conversions in the trace below which nothing is reported.")
@@ -196,8 +199,7 @@ class CastThrash(Rule):
         yield Finding(
             None,
             f"converting between types takes {amounts.percent(us / precision.kernel_us)} of the "
-            "kernel time, "
-            f"{amounts.digits(precision.casts / precision.steps)} conversions "
+            f"kernel time, {amounts.digits(precision.casts / precision.steps)} conversions "
             f"{'per step' if precision.marked else 'in the trace'}",
             steps=precision.steps if precision.marked else 0,
             per_step=precision.casts / precision.steps if precision.marked else 0.0,
@@ -208,18 +210,8 @@ class CastThrash(Rule):
             facts=precision.facts,
         )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Enter autocast once around the whole forward pass; for inference convert the model "
-            "once (model.bfloat16()); "
-            "keep tensors that only 16-bit operators use in 16 bits."
-        )
 
-
-CALLED = {
-    "nll_loss_forward": "nll_loss",
-    "nll_loss2d_forward": "nll_loss",
-}
+CALLED = {"nll_loss_forward": "nll_loss", "nll_loss2d_forward": "nll_loss"}
 """Names of operators as users write them."""
 
 STABLE = frozenset({"log_softmax", "log_sigmoid_forward", "softplus", "logsumexp"})
@@ -237,6 +229,10 @@ class LossInHalf(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    advice = (
+        "Cast to float32 before it (score.float()), outside autocast or with autocast off "
+        "around the loss."
+    )
 
     def detect(self, numerics: OpRanges, machine: Machine) -> Iterator[Finding]:
         calls = [
@@ -261,12 +257,6 @@ class LossInHalf(Rule):
                 severity=None if worst.dtype == "float16" else Severity.NOTE,
                 facts=worst.facts,
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Cast to float32 before it (score.float()), outside autocast or with autocast off "
-            "around the loss."
-        )
 
 
 def _called(call: Delicate) -> str:

@@ -171,6 +171,10 @@ class NoMixedPrecision(Rule):
     code = "AMP001"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        'Run forward and loss under torch.autocast("cuda", dtype=torch.bfloat16), before '
+        "Ampere torch.float16 with torch.amp.GradScaler; compare the loss curves."
+    )
 
     share: float = knob(
         0.1, "Share of kernel time in fp32 and TF32 products from which it is reported."
@@ -198,13 +202,6 @@ class NoMixedPrecision(Rule):
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
             facts=precision.facts,
-        )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            'Run forward and loss under torch.autocast("cuda", dtype=torch.bfloat16), before '
-            "Ampere torch.float16 with "
-            "torch.amp.GradScaler; compare the loss curves."
         )
 
 
@@ -258,8 +255,7 @@ class Tf32Off(Rule):
         yield Finding(
             None,
             f"{amounts.percent(slow)} of the kernel time is matrix products in full fp32: "
-            f"{precision.device or 'the device'} has TF32, "
-            "and no product uses it",
+            f"{precision.device or 'the device'} has TF32, and no product uses it",
             steps=precision.steps if precision.marked else 0,
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
@@ -295,6 +291,10 @@ class AwkwardProductSizes(Rule):
     code = "AMP003"
     severity = Severity.NOTE
     since = "0.1"
+    advice = (
+        "Pad the size (vocabulary, classes, sequence) up to a multiple of 8, better 64, and "
+        "mask what was added."
+    )
 
     share: float = knob(0.1, "Share of kernel time in such products from which it is reported.")
 
@@ -316,10 +316,4 @@ class AwkwardProductSizes(Rule):
                 (f"k x n = {size}", f"{amounts.percent(time / precision.kernel_us)} of kernel time")
                 for size, time in sizes[:5]
             ),
-        )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Pad the size (vocabulary, classes, sequence) up to a multiple of 8, better 64, and "
-            "mask what was added."
         )

@@ -13,7 +13,7 @@ from auditor.evidence.source.evaluations import evaluates, is_decorated_off, tur
 from auditor.evidence.source.files import Function, Source, lines_of, name_of, unparsed
 from auditor.evidence.table import Rows
 from auditor.evidence.trace.patterns import Structure
-from auditor.model import Finding, Remedy, Severity, Site
+from auditor.model import Finding, Severity, Site
 from auditor.rule import Rule, knob
 from auditor.syntax.index import names_in, nodes_in
 
@@ -271,6 +271,9 @@ class LayoutTransposedAroundConvolutions(Rule):
     code = "CFG003"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Convert once: model.to(memory_format=torch.channels_last), and each input batch likewise."
+    )
 
     share: float = knob(0.05, "Share of kernel time in such kernels from which it is reported.")
 
@@ -294,12 +297,6 @@ class LayoutTransposedAroundConvolutions(Rule):
             ),
         )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Convert once: model.to(memory_format=torch.channels_last), and each input batch "
-            "likewise."
-        )
-
 
 @dataclass(frozen=True)
 class TrainedInEvalMode(Rule):
@@ -308,6 +305,7 @@ class TrainedInEvalMode(Rule):
     code = "CFG009"
     severity = Severity.WARNING
     since = "0.1"
+    advice = "Call train() on it when the evaluation is over, or before the training goes on."
 
     fewest: int = knob(3, "Steps in eval mode before anything is reported.")
 
@@ -330,11 +328,6 @@ class TrainedInEvalMode(Rule):
                 facts=tuple((name, str(n)) for name, n in each.parts.items()),
             )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Call train() on it when the evaluation is over, or before the training goes on."
-        )
-
 
 @dataclass(frozen=True)
 class EvaluatedInTrainMode(Rule):
@@ -343,6 +336,7 @@ class EvaluatedInTrainMode(Rule):
     code = "CFG010"
     severity = Severity.WARNING
     since = "0.1"
+    advice = "Call eval() on it before the evaluation, and train() when it is over."
 
     share: float = knob(
         0.5,
@@ -367,6 +361,3 @@ class EvaluatedInTrainMode(Rule):
                     ("optimizer steps so far", str(each.steps)),
                 ),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy("Call eval() on it before the evaluation, and train() when it is over.")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.evidence.recorded.load_state_dict import Group, Load, Loads
 from auditor.evidence.recorded.machine import Machine
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Finding, Severity
 from auditor.rule import NotLooked, Rule, knob
 
 KEPT = ("initial_lr", "max_lr")
@@ -23,6 +23,10 @@ class CheckpointOverridesRate(Rule):
     code = "CKPT006"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "After load_state_dict set lr, initial_lr and max_lr of each param_group, and make the "
+        "scheduler anew."
+    )
 
     tolerance: float = knob(1e-3, "Relative difference up to which two rates count as equal.")
 
@@ -81,12 +85,6 @@ class CheckpointOverridesRate(Rule):
         ):
             return {}
         return {name: rate for name, rate in configured.items() if rate < below}
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "After load_state_dict set lr, initial_lr and max_lr of each param_group, and make the "
-            "scheduler anew."
-        )
 
 
 def _in_run(load: Load, changes: list[tuple[float, float]], machine: Machine) -> Finding:

@@ -10,7 +10,7 @@ from itertools import takewhile
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Index, Source, name_of
 from auditor.evidence.table import Rows
-from auditor.model import Finding, Remedy, Severity, Site
+from auditor.model import Finding, Severity, Site
 from auditor.rule import Rule, knob
 from auditor.syntax.index import LOOPS, blocks_of, nodes_in, targets_of
 from auditor.syntax.reaching import shared_names
@@ -25,6 +25,10 @@ class KeptStateIsLive(Rule):
     code = "CKPT009"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Keep copy.deepcopy(model.state_dict()), or {name: value.clone() for name, value in "
+        "model.state_dict().items()}."
+    )
 
     fewest: int = knob(
         2, "Optimizer steps over which the state must have been kept before anything is reported."
@@ -51,12 +55,6 @@ class KeptStateIsLive(Rule):
                 seen_on=machine.device,
                 facts=(("brought back at", str(back)),),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Keep copy.deepcopy(model.state_dict()), or {name: value.clone() for name, value in "
-            "model.state_dict().items()}."
-        )
 
 
 def _back(state: KeptStateRow, source: Source) -> Site | None:

@@ -118,9 +118,8 @@ class CheckpointDamaged(Rule):
     def detect(self, saves: Saves, machine: Machine) -> Iterator[Finding]:
         saves.need_saves()
         lines = [line for line in saves.lines() if sum(save.replaced for save in line.calls) > 1]
-        if (
-            not lines or len({save.path for save in saves.each if save.path is not None}) != 1
-        ):  # else there is another one
+        # else there is another one
+        if not lines or len({save.path for save in saves.each if save.path is not None}) != 1:
             raise NotLooked(
                 "a run looks at how checkpoints are written, not at what is in them: audit "
                 "checkpoint FILE does"
@@ -172,6 +171,11 @@ class SaveBlocksStep(Rule):
     code = "CKPT004"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Save less often; or copy the state to host memory in the step and write it from a thread "
+        "(torch.distributed.checkpoint.async_save does both), to a temporary name that os.replace "
+        "makes the checkpoint."
+    )
 
     share: float = knob(
         0.05, "Share of the timed steps' time in saves of one line from which it is reported."
@@ -197,14 +201,6 @@ class SaveBlocksStep(Rule):
             )
             yield found if machine.cuda else between(found, line.price)
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Save less often; or copy the state to host memory in the step and write it from a "
-            "thread "
-            "(torch.distributed.checkpoint.async_save does both), to a temporary name that "
-            "os.replace makes the checkpoint."
-        )
-
 
 def _facts(line: SavingLine) -> tuple[tuple[str, str], ...]:
     sizes = [save.size for save in line.calls if save.size is not None]
@@ -224,6 +220,10 @@ class OptimizerMomentsSpoiled(Rule):
     code = "CKPT007"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Look whether the parameter takes part in the loss (a detach, a factor of 0); clip "
+        "gradients against outliers."
+    )
 
     steps: int = knob(10, "Steps of the optimizer before a moment of zero says something.")
     ratio: float = knob(
@@ -248,12 +248,6 @@ class OptimizerMomentsSpoiled(Rule):
                 if high and len(moments) >= FEWEST:
                     what = f"a gradient more than {self.ratio:g} times the median of all"
                     yield _finding(checkpoint, high, len(moments), f"what is left of {what}")
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Look whether the parameter takes part in the loss (a detach, a factor of 0); clip "
-            "gradients against outliers."
-        )
 
 
 def _finite(tensor: TensorFacts) -> bool:

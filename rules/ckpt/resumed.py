@@ -108,6 +108,10 @@ class CompiledPrefix(Rule):
     code = "CKPT008"
     severity = Severity.NOTE
     since = "0.1"
+    advice = (
+        "Save model.state_dict() of the module that was given to torch.compile, or compile in "
+        "place with model.compile(); of a file that is there, take '_orig_mod.' out of the keys."
+    )
 
     def detect(
         self, saves: Saves, regions: CompiledRegions, source: Source, machine: Machine
@@ -141,12 +145,6 @@ class CompiledPrefix(Rule):
                 seen_on="source",
                 facts=(("file", checkpoint.scan.path),),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Save model.state_dict() of the module that was given to torch.compile, or compile in "
-            "place with model.compile(); of a file that is there, take '_orig_mod.' out of the keys."
-        )
 
 
 # -- compiled names --------------------------------------------------------------------------------

@@ -114,6 +114,10 @@ class CompiledInStep(Rule):
     code = "COMP005"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Compile once, before the loop, and call what that returns; a function that is defined "
+        "in the step takes what changes as arguments."
+    )
 
     least: int = knob(
         3, "Steps that must have called it: models of several stages compile once each."
@@ -134,12 +138,6 @@ class CompiledInStep(Rule):
                 seen_on=machine.device,
                 facts=(("time of a call", amounts.duration(each.us)),),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Compile once, before the loop, and call what that returns; a function that is defined "
-            "in the step takes what changes as arguments."
-        )
 
 
 DEBUGGING = ("eager", "aot_eager", "aot_eager_decomp_partition")
@@ -221,6 +219,11 @@ class HookNeverRuns(Rule):
     code = "COMP008"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Register it before the compiled module is called for the first time, or call "
+        "torch.compiler.reset() afterwards; torch._dynamo.config.skip_nnmodule_hook_guards = "
+        "False makes compiled code look."
+    )
 
     least: int = knob(5, "Steps of each of the two passes that must have had the hook.")
     share: float = knob(0.9, "Share of the steps held eager in which it must have been called.")
@@ -258,13 +261,6 @@ class HookNeverRuns(Rule):
                 ),
             )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Register it before the compiled module is called for the first time, or call "
-            "torch.compiler.reset() afterwards; torch._dynamo.config.skip_nnmodule_hook_guards = "
-            "False makes compiled code look."
-        )
-
 
 @dataclass(frozen=True)
 class GradientsAtOnce(Rule):
@@ -273,6 +269,11 @@ class GradientsAtOnce(Rule):
     code = "COMP011"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Let compiled code of the module run for the first time beneath the forward of DDP, "
+        "which is compiled in one graph for each bucket: no trial call before it is wrapped, or "
+        "torch.compiler.reset() behind that; and leave torch._dynamo.config.optimize_ddp on."
+    )
 
     least: int = knob(5, "Steps of an optimizer whose backward passes must have been like this.")
     share: float = knob(0.9, "Share of the backward passes that must have been like this.")
@@ -298,10 +299,3 @@ class GradientsAtOnce(Rule):
                     ("gradients", amounts.size(module.nbytes)),
                 ),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Let compiled code of the module run for the first time beneath the forward of DDP, "
-            "which is compiled in one graph for each bucket: no trial call before it is wrapped, or "
-            "torch.compiler.reset() behind that; and leave torch._dynamo.config.optimize_ddp on."
-        )

@@ -93,12 +93,7 @@ class StepWaitsForInput(Rule):
     )
 
     def detect(
-        self,
-        batches: Batches,
-        machine: Machine,
-        source: Source,
-        configs: Configs,
-        loading: Loading,
+        self, batches: Batches, machine: Machine, source: Source, configs: Configs, loading: Loading
     ) -> Iterator[Finding]:
         batches.need_a_loader()
         batches.need_times()
@@ -321,9 +316,8 @@ class StepWaitsForInput(Rule):
             f"Load beside the step with {workers} worker processes that stay alive between epochs."
         )
         edits = number.edits(str(workers), reason=reason)
-        if (
-            edits and not number.written
-        ):  # elsewhere it may become 0 again, with which persistent workers are an error
+        # elsewhere it may become 0 again, with which persistent workers are an error
+        if edits and not number.written:
             edits += () if persistent.written else persistent.edits("True", reason=reason)
         return Remedy(text + number.advice, edits, refused=number.refused)
 

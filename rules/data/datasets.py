@@ -17,7 +17,7 @@ from auditor.evidence.source.files import Source, name_of
 from auditor.evidence.table import Rows
 from auditor.evidence.trace.steps import TraceSteps
 from auditor.model import Finding, Remedy, Severity, Site
-from auditor.recordings.schema import DrawsRow, ListedRow, RereadRow
+from auditor.recordings.schema.data import DrawsRow, ListedRow, RereadRow
 from auditor.rule import Rule, knob
 from auditor.syntax.index import called_in, nodes_in, targets_of
 
@@ -60,16 +60,14 @@ class StepBoundByCopiesToDevice(TransferRule):
     code = "DATA008"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Send less (uint8 or half precision, converted on the device), from pinned memory with "
+        "non_blocking=True, and the "
+        "next batch on a side stream while this one computes; or keep the data on the device."
+    )
 
     def detect(self, steps: TraceSteps) -> Iterator[Finding]:
         yield from self.bound(steps, "to_device", "from the host")
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Send less (uint8 or half precision, converted on the device), from pinned memory with "
-            "non_blocking=True, and the "
-            "next batch on a side stream while this one computes; or keep the data on the device."
-        )
 
 
 REMEDIES = {
@@ -163,6 +161,10 @@ class TensorOfListOfArrays(Rule):
     code = "DATA010"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Put the arrays together first: torch.from_numpy(np.stack(arrays)), with .to(dtype) "
+        "where another dtype is wanted."
+    )
 
     share: float = knob(
         0.05, "Share of the step, or of a batch's making, from which it is reported."
@@ -200,12 +202,6 @@ class TensorOfListOfArrays(Rule):
                 facts=(("time inside", taken),),
             )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Put the arrays together first: torch.from_numpy(np.stack(arrays)), with .to(dtype) "
-            "where another dtype is wanted."
-        )
-
 
 MAKERS = frozenset(
     {"default_rng", "RandomState", "Random", "Generator", "manual_seed", "check_random_state"}
@@ -220,6 +216,10 @@ class WorkersDrawAlike(Rule):
     code = "DATA011"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Make the generator in the worker: in worker_init_fn, or when the first sample is "
+        "asked for, from torch.initial_seed(), which differs by worker and epoch."
+    )
 
     def detect(
         self, draws: Rows[DrawsRow], batches: Batches, machine: Machine, source: Source
@@ -238,12 +238,6 @@ class WorkersDrawAlike(Rule):
                 seen_on=machine.device,
                 facts=(("loader", str(made)),) if made is not None else (),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Make the generator in the worker: in worker_init_fn, or when the first sample is "
-            "asked for, from torch.initial_seed(), which differs by worker and epoch."
-        )
 
 
 def _made(source: Source, row: DrawsRow) -> Site | None:
@@ -271,6 +265,10 @@ class FileReadAgain(Rule):
     code = "DATA012"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Read it once, in __init__ or when the first sample is asked for, and only index it "
+        'here: np.load(..., mmap_mode="r") maps an array that is larger than memory.'
+    )
 
     again: float = knob(0.5, "Share of a line's reads that must read a file of the batch again.")
     share: float = knob(
@@ -305,9 +303,3 @@ class FileReadAgain(Rule):
                 severity=Severity.NOTE if in_worker else None,
                 facts=(("file", each.path), ("time inside", taken)),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Read it once, in __init__ or when the first sample is asked for, and only index it "
-            'here: np.load(..., mmap_mode="r") maps an array that is larger than memory.'
-        )

@@ -31,6 +31,11 @@ class AveragedTooOften(Rule):
     code = "DIST005"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Run forward and backward of every micro-batch but the last one in `with "
+        "model.no_sync():`; both must be inside. Where these are several losses of one batch, "
+        "add them and call backward once."
+    )
 
     least: int = knob(3, "Steps of an optimizer for which it must have happened.")
     share: float = knob(0.5, "Share of its steps that this must be at least.")
@@ -60,13 +65,6 @@ class AveragedTooOften(Rule):
                     ),
                 ),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Run forward and backward of every micro-batch but the last one in `with "
-            "model.no_sync():`; both must be inside. Where these are several losses of one batch, "
-            "add them and call backward once."
-        )
 
 
 @dataclass(frozen=True)
@@ -130,6 +128,10 @@ class SteppedUnaveraged(Rule):
     code = "DIST013"
     severity = Severity.ERROR
     since = "0.1"
+    advice = (
+        "Let the last micro-batch before optimizer.step() run outside of no_sync(), forward "
+        "and backward, also where an epoch ends with fewer micro-batches; all others inside."
+    )
 
     least: int = knob(1, "Steps on partly averaged gradients from which it is reported.")
     alone: int = knob(5, "Steps from which it is reported where no backward averaged any.")
@@ -176,12 +178,6 @@ class SteppedUnaveraged(Rule):
                 ),
                 places=places_of(entered_at, backward_at),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Let the last micro-batch before optimizer.step() run outside of no_sync(), forward "
-            "and backward, also where an epoch ends with fewer micro-batches; all others inside."
-        )
 
 
 def _passes(averaged: int, local: int) -> str:

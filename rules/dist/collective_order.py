@@ -14,8 +14,8 @@ from auditor.model import Remedy
 from auditor.model import Severity
 from auditor.model import Site
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema import CommunicationRow
-from auditor.recordings.schema import StepRow
+from auditor.recordings.schema.dist import CommunicationRow
+from auditor.recordings.schema.run import StepRow
 from auditor.rule import NotLooked
 from auditor.rule import Rule
 from auditor.rule import knob

@@ -159,6 +159,9 @@ class BackendOfTheHost(Rule):
     code = "DIST002"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        'Call torch.distributed.init_process_group("nccl") (RCCL answers to that name on AMD).'
+    )
 
     least: int = knob(1, "Operators of process groups in the trace below which it is a note.")
 
@@ -181,11 +184,6 @@ class BackendOfTheHost(Rule):
             ),
         )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            'Call torch.distributed.init_process_group("nccl") (RCCL answers to that name on AMD).'
-        )
-
 
 @dataclass(frozen=True)
 class ExposedCommunication(Rule):
@@ -194,6 +192,10 @@ class ExposedCommunication(Rule):
     code = "DIST003"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Reduce while the backward pass computes (DistributedDataParallel, FSDP with prefetch), "
+        "reduce less often (no_sync() while accumulating), or send fewer bytes (bf16 gradients)."
+    )
 
     share: float = knob(
         0.1, "Share of the steps' time in exposed communication from which it is reported."
@@ -214,8 +216,7 @@ class ExposedCommunication(Rule):
         yield Finding(
             None,
             f"communication that nothing hides takes {amounts.percent(share)} of the steps' "
-            f"time{who} "
-            f"({amounts.percent(hidden)} of all communication is hidden){waited}",
+            f"time{who} ({amounts.percent(hidden)} of all communication is hidden){waited}",
             steps=job.steps if job.marked else 0,
             lost_us_per_step=job.exposed_us / job.steps if job.marked else None,
             basis="estimated" if job.marked else "none",
@@ -233,13 +234,6 @@ class ExposedCommunication(Rule):
             return Severity.NOTE
         return Severity.ERROR if ranks.rows and job.exposed_share >= self.severe else None
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Reduce while the backward pass computes (DistributedDataParallel, FSDP with "
-            "prefetch), reduce less often "
-            "(no_sync() while accumulating), or send fewer bytes (bf16 gradients)."
-        )
-
 
 @dataclass(frozen=True)
 class RankKeepsOthersWaiting(Rule):
@@ -248,6 +242,10 @@ class RankKeepsOthersWaiting(Rule):
     code = "DIST004"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Look at the late rank's own findings first: they are what makes it late. Balance the "
+        "work where it computes more."
+    )
 
     share: float = knob(
         0.1,
@@ -291,12 +289,6 @@ class RankKeepsOthersWaiting(Rule):
         if ranks.steps < self.least_steps:
             return Severity.NOTE
         return Severity.ERROR if ranks.waited_share >= self.severe else None
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Look at the late rank's own findings first: they are what makes it late. Balance the "
-            "work where it computes more."
-        )
 
 
 @dataclass(frozen=True)
@@ -356,6 +348,11 @@ class ManySmallCollectives(Rule):
     code = "DIST010"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "For gradients use DistributedDataParallel, which sends buckets while the backward "
+        "runs. Elsewhere send one tensor: torch.cat or torch.stack them, or "
+        "torch.nn.utils.parameters_to_vector and vector_to_parameters."
+    )
 
     calls: int = knob(16, "Calls of one line per step from which it is reported.")
     small: int = knob(1 << 20, "Bytes of a mean call below which it is small.")
@@ -383,13 +380,6 @@ class ManySmallCollectives(Rule):
                     *(() if each.us is None else (_inside(each.us),)),
                 ),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "For gradients use DistributedDataParallel, which sends buckets while the backward "
-            "runs. Elsewhere send one tensor: torch.cat or torch.stack them, or "
-            "torch.nn.utils.parameters_to_vector and vector_to_parameters."
-        )
 
 
 def _inside(us: float) -> tuple[str, str]:

@@ -60,8 +60,6 @@ class Hangs(Table):
     ended.
     """
 
-    parts: ClassVar[tuple[str, ...]] = ()
-
     first: Hang | None = None
 
     @classmethod

@@ -21,7 +21,7 @@ from auditor.model import Remedy
 from auditor.model import Severity
 from auditor.model import Site
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema import LoaderRow
+from auditor.recordings.schema.data import LoaderRow
 from auditor.rule import NotLooked
 from auditor.rule import Rule
 from auditor.rule import knob
@@ -101,6 +101,10 @@ class SameOrderEachEpoch(Rule):
     code = "DIST007"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Call sampler.set_epoch(epoch) at the beginning of each epoch, before the loader is "
+        "iterated; a run that resumes goes on with the epoch's number, not with 0."
+    )
 
     epochs: int = knob(2, "Epochs with one number that must have begun in a pass.")
     share: float = knob(0.5, "Share of the pass's steps that must take batches of the loader.")
@@ -128,12 +132,6 @@ class SameOrderEachEpoch(Rule):
                 places=places_of(loop, each.site) if loop else (),
             )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Call sampler.set_epoch(epoch) at the beginning of each epoch, before the loader is "
-            "iterated; a run that resumes goes on with the epoch's number, not with 0."
-        )
-
 
 @dataclass(frozen=True)
 class SameBatchesOnAllRanks(Rule):
@@ -142,6 +140,11 @@ class SameBatchesOnAllRanks(Rule):
     code = "DIST008"
     severity = Severity.ERROR
     since = "0.1"
+    advice = (
+        "Give the loader sampler=DistributedSampler(dataset) in the place of shuffle=True, and "
+        "call sampler.set_epoch(epoch) at the beginning of each epoch; an IterableDataset takes "
+        "its own share by torch.distributed.get_rank()."
+    )
 
     least: int = knob(5, "Steps in which all ranks must have got equal batches.")
     share: float = knob(0.9, "Share of the steps with batches that these must be at least.")
@@ -172,13 +175,6 @@ class SameBatchesOnAllRanks(Rule):
                 ),
             )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Give the loader sampler=DistributedSampler(dataset) in the place of shuffle=True, and "
-            "call sampler.set_epoch(epoch) at the beginning of each epoch; an IterableDataset takes "
-            "its own share by torch.distributed.get_rank()."
-        )
-
 
 @dataclass(frozen=True)
 class UnevenLoaders(Rule):
@@ -187,6 +183,11 @@ class UnevenLoaders(Rule):
     code = "DIST012"
     severity = Severity.ERROR
     since = "0.1"
+    advice = (
+        "Let a DistributedSampler divide the dataset: it pads the shares to one length "
+        "(drop_last=True cuts them). Where the shares must differ, train inside "
+        "`with model.join():`."
+    )
 
     def detect(
         self, lengths: LoaderLengths, modules: DataParallel, source: Source, machine: Machine
@@ -211,13 +212,6 @@ class UnevenLoaders(Rule):
                 ),
             )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Let a DistributedSampler divide the dataset: it pads the shares to one length "
-            "(drop_last=True cuts them). Where the shares must differ, train inside "
-            "`with model.join():`."
-        )
-
 
 @dataclass(frozen=True)
 class FewSamplesNormed(Rule):
@@ -226,6 +220,10 @@ class FewSamplesNormed(Rule):
     code = "DIST016"
     severity = Severity.NOTE
     since = "0.1"
+    advice = (
+        "On GPUs wrap `torch.nn.SyncBatchNorm.convert_sync_batchnorm(module)`, whose norms see "
+        "the samples of all ranks; or use GroupNorm, which needs no batch."
+    )
 
     samples: int = knob(4, "Samples of a rank up to which it is reported.")
     values: int = knob(16, "Values of a channel up to which it is a warning.")
@@ -248,9 +246,3 @@ class FewSamplesNormed(Rule):
                 facts=(("batch norms", f"{each.norms} ({each.norm})"),),
                 places=places_of(each.site, each.site_of(each.norm_at)),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "On GPUs wrap `torch.nn.SyncBatchNorm.convert_sync_batchnorm(module)`, whose norms see "
-            "the samples of all ranks; or use GroupNorm, which needs no batch."
-        )

@@ -99,6 +99,11 @@ class SavedByAll(Rule):
     code = "DIST015"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Save on rank 0 alone (`if dist.get_rank() == 0:`; what gathers the state stays on all "
+        "ranks). Of a sharded model, let torch.distributed.checkpoint save each rank's part, "
+        "or gather with StateDictOptions(full_state_dict=True, cpu_offload=True)."
+    )
 
     least: int = knob(1 << 18, "Bytes of the file from which it is reported.")
 
@@ -119,13 +124,6 @@ class SavedByAll(Rule):
                     ("a save of another rank took", amounts.duration(each.us)),
                 ),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Save on rank 0 alone (`if dist.get_rank() == 0:`; what gathers the state stays on all "
-            "ranks). Of a sharded model, let torch.distributed.checkpoint save each rank's part, "
-            "or gather with StateDictOptions(full_state_dict=True, cpu_offload=True)."
-        )
 
 
 def _extra(nbytes: int, ranks: int) -> str:

@@ -12,7 +12,7 @@ from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.table import Evidence, Rows, Table
 from auditor.model import Site
-from auditor.recordings.schema import BackwardRow, ReusedRow
+from auditor.recordings.schema.graph import BackwardRow, ReusedRow
 
 
 @dataclass(frozen=True)

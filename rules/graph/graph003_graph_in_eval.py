@@ -45,11 +45,7 @@ class GraphRecordedInEvaluation(Rule):
     )
 
     def detect(
-        self,
-        evaluations: Rows[EvalRow],
-        strays: Rows[StrayRow],
-        machine: Machine,
-        source: Source,
+        self, evaluations: Rows[EvalRow], strays: Rows[StrayRow], machine: Machine, source: Source
     ) -> Iterator[Finding]:
         for place in for_nobody(evaluations, strays, self.calls):
             yield Finding(

@@ -120,10 +120,7 @@ def _without_create(finding: Finding) -> Remedy:
     if finding.site is None or not call:
         return Remedy(text)
     reason = "some gradients are computed by other kernels when their graph is recorded"
-    return Remedy(
-        text,
-        (Edit(finding.site, "drop_keyword", call, "create_graph", reason=reason),),
-    )
+    return Remedy(text, (Edit(finding.site, "drop_keyword", call, "create_graph", reason=reason),))
 
 
 @dataclass(frozen=True)
@@ -133,6 +130,10 @@ class GradientsKeepTheirGraph(Rule):
     code = "GRAPH004"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Use torch.autograd.grad(..., create_graph=True), which stores nothing in .grad; or set "
+        "the gradients to None (zero_grad()) once the second backward is over."
+    )
 
     share: float = knob(
         0.5,
@@ -167,13 +168,6 @@ class GradientsKeepTheirGraph(Rule):
                     *_held(known),
                 ),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Use torch.autograd.grad(..., create_graph=True), which stores nothing in .grad; or "
-            "set the gradients to None (zero_grad()) "
-            "once the second backward is over."
-        )
 
 
 def _growth(held: Sequence[int]) -> int | None:

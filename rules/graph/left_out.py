@@ -10,7 +10,7 @@ from auditor.evidence.grouping import together
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity, Site
-from auditor.recordings.schema import FedRow
+from auditor.recordings.schema.graph import FedRow
 from auditor.rule import Rule, knob
 
 from .rows import EvalRow, StrayRow, SummedRow
@@ -41,12 +41,10 @@ NAMED = 3
 
 REMEDIES = {
     "unfed": "Find where the graph is cut: a detach(), .data, no_grad() "
-    "or argmax on the way to the loss, or a module that the forward "
-    "never calls. If it is meant, set requires_grad_(False) and leave the parameter out of the "
-    "optimizer.",
+    "or argmax on the way to the loss, or a module that the forward never calls. If it is meant, "
+    "set requires_grad_(False) and leave the parameter out of the optimizer.",
     "still": "Look at the schedule: it ended, or the group was made "
-    "with lr=0. If it is meant, freeze the parameters: their gradients "
-    "are computed for nothing.",
+    "with lr=0. If it is meant, freeze the parameters: their gradients are computed for nothing.",
 }
 
 
@@ -129,10 +127,9 @@ TEACHING = 3
 
 LEFT_OUT = {
     "parameters": "Give them to the optimizer: build it after the whole "
-    "model is built, from model.parameters(), and keep layers in "
-    "nn.ModuleList, not in a list. If they are meant to stay as they are, requires_grad_(False): "
-    "their gradients are computed "
-    "and kept for nothing.",
+    "model is built, from model.parameters(), and keep layers in nn.ModuleList, not in a list. If "
+    "they are meant to stay as they are, requires_grad_(False): their gradients are computed and "
+    "kept for nothing.",
     "hidden": "Keep them in nn.ModuleList (of a dictionary: nn.ModuleDict): then parameters(), "
     "state_dict() and .to(device) see them.",
     "tensor": "Make it an nn.Parameter of a module and give it to the "
@@ -240,6 +237,10 @@ class OneBackwardForAll(Rule):
     code = "GRAPH008"
     severity = Severity.NOTE
     since = "0.1"
+    advice = (
+        "Call backward on each loss in its turn: the gradients add up, and its graph is freed "
+        "before the next forward. Under DistributedDataParallel use no_sync() until the last."
+    )
 
     steps: int = knob(2, "Watched steps (of three) on which it must be seen.")
     least_bytes: int = knob(
@@ -268,9 +269,3 @@ class OneBackwardForAll(Rule):
                 seen_on=machine.device,
                 facts=(("losses", str(each.n)),),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Call backward on each loss in its turn: the gradients add up, and its graph is freed "
-            "before the next forward. Under DistributedDataParallel use no_sync() until the last."
-        )

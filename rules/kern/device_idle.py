@@ -104,8 +104,7 @@ class DeviceIdleInStep(Rule):
         if finding.hints_as(Hints).queued:
             return Remedy(
                 "Look at what the queued work waits for: an event of another stream, a copy, a "
-                "collective whose peers are late, or "
-                "other programs on the same device."
+                "collective whose peers are late, or other programs on the same device."
             )
         return Remedy(
             "Take the largest cause first: feed the loop faster, remove host waits, launch less "
@@ -151,6 +150,10 @@ class HostLeavesDeviceIdle(Rule):
     code = "KERN002"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Move what the host does there out of the step: into loader workers, onto the device, "
+        "or to every so many steps."
+    )
 
     share: float = knob(0.1, "Share of the steps' time in such gaps from which it is reported.")
     of_steps: float = knob(
@@ -188,12 +191,6 @@ class HostLeavesDeviceIdle(Rule):
             changes=(Change("host gaps"),) if loud else (),
         )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Move what the host does there out of the step: into loader workers, onto the device, "
-            "or to every so many steps."
-        )
-
 
 def _in(gap: Gap) -> str:
     return f", in `{gap.doing}`" if gap.doing else ", in Python between operators"
@@ -210,6 +207,10 @@ class LaunchBound(Rule):
     code = "KERN003"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        'Launch less: torch.compile(model, mode="reduce-overhead") fuses operators and replays '
+        "CUDA graphs; a larger batch makes each kernel longer."
+    )
 
     share: float = knob(
         0.15,
@@ -226,9 +227,8 @@ class LaunchBound(Rule):
         if share < self.noticed:
             return
         lost = idle.us_per_step(LAUNCHING)
-        optimizers = (
-            min(lost, optimizer.idle_us_per_step) if optimizer.one_by_one else 0.0
-        )  # OPT001 has it, with its price
+        # OPT001 has it, with its price
+        optimizers = min(lost, optimizer.idle_us_per_step) if optimizer.one_by_one else 0.0
         single = optimizer.one_by_one and 2 * optimizers >= lost
         loud = (
             share >= self.share
@@ -253,13 +253,6 @@ class LaunchBound(Rule):
             changes=(_launches(optimizer),) if loud else (),
         )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            'Launch less: torch.compile(model, mode="reduce-overhead") fuses operators and replays '
-            "CUDA graphs; "
-            "a larger batch makes each kernel longer."
-        )
-
 
 def _launches(optimizer: OptimizerCalls) -> Change:
     """What a replay leaves out: where OPT001 has the optimizer's launches, the others."""
@@ -273,6 +266,10 @@ class LaunchQueueFull(Rule):
     code = "KERN004"
     severity = Severity.NOTE
     since = "0.1"
+    advice = (
+        "Nothing to repair on the device. Do host work (logging, preparing data) in another "
+        "thread if it comes late."
+    )
 
     depth: int = knob(
         1000, "Kernels in the queue from which it counts as full (the driver's limit is 1024)."
@@ -292,12 +289,6 @@ class LaunchQueueFull(Rule):
             facts=idle.facts,
         )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Nothing to repair on the device. Do host work (logging, preparing data) in another "
-            "thread if it comes late."
-        )
-
 
 @dataclass(frozen=True)
 class UnfusedAttention(Rule):
@@ -306,6 +297,10 @@ class UnfusedAttention(Rule):
     code = "KERN005"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Use torch.nn.functional.scaled_dot_product_attention (in transformers: "
+        "attn_implementation='sdpa') with 16-bit inputs."
+    )
 
     share: float = knob(0.1, "Share of kernel time in such attention from which it is a warning.")
 
@@ -329,10 +324,4 @@ class UnfusedAttention(Rule):
                     f"{amounts.duration(structure.attention_us / structure.steps)} per step",
                 ),
             ),
-        )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Use torch.nn.functional.scaled_dot_product_attention (in transformers: "
-            "attn_implementation='sdpa') with 16-bit inputs."
         )

@@ -14,7 +14,7 @@ from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source, lines_of, unparsed
 from auditor.evidence.table import Evidence, Table, rows_of
-from auditor.model import Finding, Remedy, Severity, Site
+from auditor.model import Finding, Severity, Site
 from auditor.rule import Rule, knob
 from auditor.syntax.index import blocks_of, names_in, nodes_in
 
@@ -29,6 +29,10 @@ class ForwardsOfSmallBatches(Rule):
     code = "KERN008"
     severity = Severity.NOTE
     since = "0.1"
+    advice = (
+        "Join the batches, call the module once and cut the result: "
+        "a, b, c = module(torch.cat([x, y, z])).chunk(3)."
+    )
 
     share: float = knob(
         0.05,
@@ -51,12 +55,6 @@ class ForwardsOfSmallBatches(Rule):
                 places=places_of(*each.sites),
                 facts=(("numbers in a batch", f"{each.elements:,}"),),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Join the batches, call the module once and cut the result: "
-            "a, b, c = module(torch.cat([x, y, z])).chunk(3)."
-        )
 
 
 # -- forwards in row -------------------------------------------------------------------------------
@@ -88,11 +86,7 @@ class ForwardsInRow(Table):
     @classmethod
     def build(cls, evidence: Evidence) -> ForwardsInRow:
         """From the precision pass."""
-        steps = sum(
-            each["steps"]
-            for each in evidence.recording.manifest.get("passes", ())
-            if each["name"] == "numbers"
-        )
+        steps = evidence.steps_of("numbers")
         alike: defaultdict[tuple[tuple[int, ...], str], list[ForwardsRow]] = defaultdict(list)
         for row in rows_of(evidence, ForwardsRow):
             alike[tuple(row.lines), row.module].append(row)

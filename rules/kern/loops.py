@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import groupby
+from statistics import median
 from typing import ClassVar
 
 from auditor import amounts
-from auditor.evidence.recorded.loop_times import LoopTimes
 from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.steps import Steps, own_times
 from auditor.evidence.source.files import Source
 from auditor.evidence.source.loops import loop_around, trains
 from auditor.evidence.source.statements import shorten
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.evidence.trace.patterns import Loop, Structure
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site
+from auditor.recordings.schema.numerics import LoopTimeRow
 from auditor.rule import Rule, knob
 
 from .rows import ModuleLoopRow, PiecewiseRow
@@ -72,11 +74,7 @@ class ModuleLoops(Table):
     @classmethod
     def build(cls, evidence: Evidence) -> ModuleLoops:
         """From the precision pass."""
-        steps = sum(
-            each["steps"]
-            for each in evidence.recording.manifest.get("passes", ())
-            if each["name"] == "numbers"
-        )
+        steps = evidence.steps_of("numbers")
         series: defaultdict[tuple[tuple[int, ...], str], list[ModuleLoopRow]] = defaultdict(list)
         for row in rows_of(evidence, ModuleLoopRow):
             series[tuple(row.lines), row.module].append(row)
@@ -175,11 +173,7 @@ class IndexingLoops(Table):
     @classmethod
     def build(cls, evidence: Evidence) -> IndexingLoops:
         """From what the pass left."""
-        steps = sum(
-            each["steps"]
-            for each in evidence.recording.manifest.get("passes", ())
-            if each["name"] == "numbers"
-        )
+        steps = evidence.steps_of("numbers")
         rows = [row for row in rows_of(evidence, PiecewiseRow) if _is_own(evidence, row)]
         by_line = groupby(sorted(rows, key=lambda row: row.at), key=lambda row: row.at)
         return cls(steps, tuple(_loop(evidence, list(here)) for _, here in by_line))
@@ -439,3 +433,31 @@ def _module_places(each: ModuleLoop) -> tuple[FoundAt, ...]:
         return ()
     own = FoundAt(each.site, shorten(each.site.text), float(each.turns))
     return (FoundAt(each.head, shorten(each.head.text)), own)
+
+
+# -- loop times ------------------------------------------------------------------------------------
+# How long Python loops take, from the pass that follows their lines and nothing else.
+
+
+@dataclass(frozen=True)
+class LoopTimes(Table):
+    """Us of a step in loops, by the number of a line's site: the median of the steps of that pass,
+    and no more than the median step of the timing pass.
+    """
+
+    us: Mapping[int, float] = field(default_factory=dict)
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> LoopTimes:
+        """From the pass ``loops``, where there was one beside a timing pass."""
+        seen: defaultdict[int, list[float]] = defaultdict(list)
+        for row in evidence.rows(LoopTimeRow) if evidence.has(LoopTimeRow.part) else ():
+            seen[row.at].append(max(0.0, row.us))
+        quiet = own_times(evidence.get(Steps).quiet) if seen and evidence.has("steps") else ()
+        step_us = median(quiet) if quiet else 0.0
+        return cls({at: min(step_us, median(each)) for at, each in seen.items()})
+
+    def us_of(self, *numbers: int | None) -> float | None:
+        """Of the first of these lines that is known; None where none is."""
+        known = (self.us.get(each, 0.0) for each in numbers if each is not None)
+        return next(filter(None, known), None)

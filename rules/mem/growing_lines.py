@@ -26,7 +26,7 @@ from auditor.evidence.source.self_concatenation import (
 )
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
-from auditor.recordings.schema import StepRow
+from auditor.recordings.schema.run import StepRow
 from auditor.rule import NotLooked
 from auditor.syntax.index import names_in, nodes_in
 
@@ -48,7 +48,6 @@ class GrowingLines(Table):
     first, then by growth; empty where there is no history or the steps' times are unknown.
     """
 
-    parts: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
 
     lines: tuple[GrowingLine, ...] = ()

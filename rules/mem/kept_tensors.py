@@ -13,7 +13,7 @@ from auditor.evidence.source.files import Function, Index, Source, name_of, unpa
 from auditor.evidence.source.self_concatenation import JOINS, accumulated_at, joins, whole
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
-from auditor.recordings.schema import KeptRow
+from auditor.recordings.schema.memory import KeptRow
 from auditor.syntax.index import COMPREHENSIONS, LOOPS, nodes_in
 
 # -- bounds ----------------------------------------------------------------------------------------

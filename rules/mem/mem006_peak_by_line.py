@@ -16,7 +16,7 @@ from auditor.evidence.snapshot.smaller_batch import with_half_the_batch
 from auditor.evidence.snapshot.state_at import Holder, by_line, state_after
 from auditor.evidence.snapshot.what_if import on_cards
 from auditor.evidence.table import Evidence, Table
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Finding, Severity
 from auditor.rule import NotLooked, Rule, knob
 
 MIB = 2**20
@@ -31,6 +31,11 @@ class PeakHeldByFewLines(Rule):
     since = "0.1"
     rehearsed = True
     native = True
+    advice = (
+        "If less is needed: activation checkpointing around the largest activations, a smaller "
+        "batch with gradient accumulation, or a fused form that never makes the tensor "
+        "(scaled_dot_product_attention, cross_entropy)."
+    )
 
     least_mib: float = knob(512.0, "MiB allocated at the peak below which nothing is reported.")
     share: float = knob(
@@ -51,8 +56,7 @@ class PeakHeldByFewLines(Rule):
             yield Finding(
                 first.site,
                 f"{when} {amounts.size(each.allocated)} are allocated on GPU {each.device}; "
-                "tensors made here hold "
-                f"{amounts.size(first.size)} of it "
+                f"tensors made here hold {amounts.size(first.size)} of it "
                 f"({amounts.percent(first.size / each.allocated)})",
                 basis=machine.bytes_basis,
                 seen_on="snapshot",
@@ -64,14 +68,6 @@ class PeakHeldByFewLines(Rule):
                     *each.halved,
                 ),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "If less is needed: activation checkpointing around the largest activations, a smaller "
-            "batch with gradient "
-            "accumulation, or a fused form that never makes the tensor "
-            "(scaled_dot_product_attention, cross_entropy)."
-        )
 
 
 # -- peak ------------------------------------------------------------------------------------------
@@ -135,7 +131,6 @@ class Peak:
 class PeakHolders(Table):
     """The peak of each device, that with most memory first."""
 
-    parts: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
 
     devices: tuple[Peak, ...] = ()

@@ -154,8 +154,7 @@ class VaryingSizesReallocate(Rule):
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
             "Pad batches to a few lengths, run the longest once before the loop, or write into a "
-            "buffer that is allocated once; "
-            "expandable_segments:True lets blocks grow instead.",
+            "buffer that is allocated once; expandable_segments:True lets blocks grow instead.",
             config={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
         )
 
@@ -191,7 +190,6 @@ class LateGrowth(Table):
     really needs more raises both; one whose sizes vary raises the first.
     """
 
-    parts: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
 
     reserved: int = 0

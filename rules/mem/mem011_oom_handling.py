@@ -87,8 +87,7 @@ class OutOfMemoryHandledWrongly(Rule):
             found = Finding(
                 site.site,
                 f"empty_cache() every {seen.interval} steps prevents no out-of-memory error: "
-                "before torch raises one it gives its "
-                f"cache back without the call ({price})",
+                f"before torch raises one it gives its cache back without the call ({price})",
                 steps=len(seen.seen),
                 per_step=site.per_step,
                 lost_us_per_step=site.us_per_step if machine.cuda else None,

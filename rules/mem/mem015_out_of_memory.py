@@ -68,9 +68,8 @@ class RanOutOfMemory(Rule):
         yield Finding(
             oom.site,
             f"{where} ran out: {asked}, {amounts.size(oom.live)} of {amounts.size(oom.reserved)} "
-            f"reserved on GPU {oom.device} were in "
-            f"use and the largest free piece was {amounts.size(oom.largest_free)}: "
-            f"{WHY[oom.kind]}{held}",
+            f"reserved on GPU {oom.device} were in use and the largest free piece was "
+            f"{amounts.size(oom.largest_free)}: {WHY[oom.kind]}{held}",
             basis=machine.bytes_basis,
             seen_on="snapshot",
             facts=(
@@ -79,9 +78,7 @@ class RanOutOfMemory(Rule):
                 *self._replays(oom),
             ),
             hints=Hints(
-                kind=oom.kind,
-                setting=fitting[0] if fitting else "",
-                set_at=allocator_home(configs),
+                kind=oom.kind, setting=fitting[0] if fitting else "", set_at=allocator_home(configs)
             ),
         )
 
@@ -119,8 +116,7 @@ class RanOutOfMemory(Rule):
         if setting:
             return Remedy(
                 f"A replay of the same allocations fits with PYTORCH_CUDA_ALLOC_CONF={setting}; "
-                "what comes after the error is "
-                "not known to it.",
+                "what comes after the error is not known to it.",
                 (home.edit(setting, safe=True, reason=PLACES),) if home is not None else (),
                 config={"PYTORCH_CUDA_ALLOC_CONF": setting},
             )

@@ -12,7 +12,7 @@ from auditor.evidence.recorded.steps import Step, Steps
 from auditor.evidence.recorded.trend import Trend
 from auditor.evidence.table import Evidence, Table
 from auditor.evidence.trace.facts import HOST, timeline_of
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Finding, Severity
 from auditor.rule import NotLooked, Rule, knob
 
 if TYPE_CHECKING:
@@ -126,6 +126,10 @@ class DeviceMemoryNearlyFull(Rule):
     code = "MEM001"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Accumulate gradients over smaller batches, or checkpoint activations; a memory "
+        "snapshot shows what holds it."
+    )
 
     share: float = knob(
         0.90, "Share of the device's memory that tensors need at once from which it is a warning."
@@ -161,12 +165,6 @@ class DeviceMemoryNearlyFull(Rule):
 
     def _severity(self, device: DevicePeak) -> Severity | None:
         return Severity.ERROR if device.share >= self.severe else None
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Accumulate gradients over smaller batches, or checkpoint activations; a memory "
-            "snapshot shows what holds it."
-        )
 
 
 # -- capacity --------------------------------------------------------------------------------------
@@ -251,6 +249,10 @@ class HostMemoryNearlyFull(Rule):
     code = "MEM012"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Look for what is held once and for all: datasets read into memory, several copies of a "
+        "checkpoint (load it with mmap=True and map_location), caches without a bound."
+    )
 
     full: float = knob(0.85, "Share of the usable RAM that the process must hold.")
     share: float = knob(0.5, "Share of the timed steps that must end above it.")
@@ -276,11 +278,4 @@ class HostMemoryNearlyFull(Rule):
             steps=above,
             seen_on=machine.device,
             facts=(("held at most", amounts.size(peak)), ("usable", amounts.size(host.usable))),
-        )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Look for what is held once and for all: datasets read into memory, several copies of "
-            "a checkpoint (load it with mmap=True "
-            "and map_location), caches without a bound."
         )

@@ -10,7 +10,7 @@ from auditor.evidence.grouping import together
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity, Site
-from auditor.recordings.schema import ZeroGradRow
+from auditor.recordings.schema.optim import ZeroGradRow
 from auditor.rule import NotLooked, Rule, knob
 
 from .rows import DifferencesRow, KeptHookRow, LeanerRow
@@ -113,6 +113,11 @@ class LargestBatchDoesNotFit(Rule):
     severity = Severity.ERROR
     since = "0.2"
     rehearsed = True
+    advice = (
+        "Bound what a batch holds: a batch sampler that counts tokens, or a longest length in "
+        "the collate function. Until then begin an epoch with its largest batch, so that it "
+        "fails at once."
+    )
 
     certain: float = knob(
         1.03,
@@ -141,13 +146,6 @@ class LargestBatchDoesNotFit(Rule):
                     ("device", amounts.size(row.capacity)),
                 ),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Bound what a batch holds: a batch sampler that counts tokens, or a longest length in "
-            "the collate function. Until then begin an epoch with its largest batch, so that it "
-            "fails at once."
-        )
 
 
 @dataclass(frozen=True)
@@ -208,6 +206,10 @@ class HooksPileUp(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    advice = (
+        "Register it once, before the loop; or keep the handle and remove it in the same step: "
+        "`with module.register_forward_hook(hook):` does."
+    )
 
     share: float = knob(0.9, "Share of the steps that must leave a hook behind.")
     fewest: int = knob(5, "Steps below which nothing is reported.")
@@ -225,9 +227,3 @@ class HooksPileUp(Rule):
                 per_step=line.n / line.steps,
                 seen_on=machine.device,
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Register it once, before the loop; or keep the handle and remove it in the same step: "
-            "`with module.register_forward_hook(hook):` does."
-        )

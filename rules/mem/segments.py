@@ -50,8 +50,7 @@ class ReservedMemoryNeverNeeded(Rule):
         yield Finding(
             None,
             f"{amounts.size(memory.unneeded_bytes)} of {amounts.size(memory.reserved_at_peak)} "
-            "reserved "
-            f"({amounts.percent(memory.unneeded_share)}) were not needed even at the peak",
+            f"reserved ({amounts.percent(memory.unneeded_share)}) were not needed even at the peak",
             steps=len(memory.steps),
             lost_bytes=memory.unneeded_bytes,
             basis=machine.bytes_basis,
@@ -69,9 +68,8 @@ class ReservedMemoryNeverNeeded(Rule):
             yield Finding(
                 None,
                 f"{amounts.size(course.unneeded_bytes)} of {amounts.size(course.reserved_at_peak)} "
-                "reserved on GPU "
-                f"{course.device} ({amounts.percent(course.unneeded_share)}) were not needed even "
-                "at the peak",
+                f"reserved on GPU {course.device} ({amounts.percent(course.unneeded_share)}) were "
+                "not needed even at the peak",
                 lost_bytes=course.unneeded_bytes,
                 basis="measured",
                 seen_on="snapshot",
@@ -81,10 +79,9 @@ class ReservedMemoryNeverNeeded(Rule):
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
             "Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which lets segments grow "
-            "instead of leaving holes; it helps "
-            "where sizes vary from step to step, does nothing about memory that is really in use, "
-            "and is not available on all "
-            "platforms: measure the peak again.",
+            "instead of leaving holes; it helps where sizes vary from step to step, does nothing "
+            "about memory that is really in use, and is not available on all platforms: measure "
+            "the peak again.",
             config={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
         )
 
@@ -157,8 +154,7 @@ class BlockPinsSegment(Rule):
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
             "Allocate what stays before what comes and goes (once, before the loop), or copy what "
-            "is kept to the host; "
-            "expandable_segments:True avoids most such holes.",
+            "is kept to the host; expandable_segments:True avoids most such holes.",
             config={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
         )
 
@@ -227,8 +223,7 @@ class AllocatorSettingWouldHelp(Rule):
         setting, home = hints.setting, hints.set_at
         return Remedy(
             f"Set PYTORCH_CUDA_ALLOC_CONF={setting} before torch starts, and measure again: the "
-            "replay knows the order of the "
-            "allocations that was recorded, not what else changes.",
+            "replay knows the order of the allocations that was recorded, not what else changes.",
             (home.edit(setting, safe=True, reason=PLACES),) if home is not None else (),
             config={"PYTORCH_CUDA_ALLOC_CONF": setting},
         )

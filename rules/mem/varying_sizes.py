@@ -24,7 +24,8 @@ from auditor.evidence.snapshot.what_if import EVENT_LIMIT
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
-from auditor.recordings.schema import LoaderRow, StepRow
+from auditor.recordings.schema.data import LoaderRow
+from auditor.recordings.schema.run import StepRow
 from auditor.rule import NotLooked
 
 from .size_origin import Definitions, longest_of_batch, size_made_at
@@ -140,7 +141,6 @@ class VaryingSizes(Table):
     no history, or no times of steps.
     """
 
-    parts: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
 
     steps: int = 0

@@ -14,7 +14,7 @@ from auditor.evidence.source.files import Function, Source, the_only
 from auditor.evidence.source.statements import shorten
 from auditor.evidence.table import Rows
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site
-from auditor.recordings.schema import NormBufferRow
+from auditor.recordings.schema.numerics import NormBufferRow
 from auditor.rule import Rule
 from auditor.syntax.index import nodes_in
 
@@ -144,6 +144,10 @@ class BatchNotFinite(Rule):
     since = "0.1"
     rehearsed = True
     everywhere = True
+    advice = (
+        "Look for the sample: check isfinite in the dataset or the collate function, and drop "
+        "or repair it there."
+    )
 
     def detect(self, nonfinite: Nonfinite, machine: Machine, source: Source) -> Iterator[Finding]:
         birth = nonfinite.birth
@@ -168,12 +172,6 @@ class BatchNotFinite(Rule):
             seen_on=machine.device,
             facts=nonfinite.facts,
             places=tuple(_places(path)),
-        )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Look for the sample: check isfinite in the dataset or the collate function, and drop "
-            "or repair it there."
         )
 
 

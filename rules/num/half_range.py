@@ -12,7 +12,7 @@ from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.op_ranges import LARGEST, Delicate, OpRanges
 from auditor.evidence.table import Rows
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Finding, Severity
 from auditor.rule import Rule, knob
 
 from .rows import UpdateRow
@@ -26,6 +26,10 @@ class HalfNearOverflow(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    advice = (
+        "Use bfloat16, which has the range of float32; else scale the values down (normalise "
+        "before the product), or run this part in float32 with autocast off around it."
+    )
 
     bits: float = knob(
         2.0, "Powers of two between the largest value and 65504 below which it is reported."
@@ -75,13 +79,6 @@ class HalfNearOverflow(Rule):
                 facts=(*worst.facts, ("headroom", f"{_headroom(worst):.2g} powers of two")),
             )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Use bfloat16, which has the range of float32; else scale the values down (normalise "
-            "before the product), or run "
-            "this part in float32 with autocast off around it."
-        )
-
 
 def _place(call: Delicate) -> tuple[str, int]:
     return call.site.file, call.site.line
@@ -117,6 +114,10 @@ class UpdatesRoundedAway(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    advice = (
+        "Keep the weights in float32 and compute under torch.autocast; or take an optimizer that "
+        "rounds at random or keeps a copy in float32."
+    )
 
     share: float = knob(0.5, "Share of the updates that were lost from which it is reported.")
     fewest: int = knob(3, "Steps of the optimizer below which nothing is reported.")
@@ -139,10 +140,3 @@ class UpdatesRoundedAway(Rule):
                     ("lost", f"{each.kept}"),
                 ),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Keep the weights in float32 and compute under torch.autocast; or take an optimizer "
-            "that rounds at random or keeps "
-            "a copy in float32."
-        )

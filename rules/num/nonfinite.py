@@ -13,7 +13,8 @@ from auditor import amounts
 from auditor.evidence.recorded.op_ranges import LARGEST
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
-from auditor.recordings.schema import BirthRow, NonfiniteRow, StepRow
+from auditor.recordings.schema.numerics import BirthRow, NonfiniteRow
+from auditor.recordings.schema.run import StepRow
 
 from .rows import NormRow
 

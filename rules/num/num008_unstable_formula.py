@@ -90,8 +90,7 @@ class UnstableFormula(Rule):
                 severity=severity,
                 facts=call.facts,
                 hints=Hints(
-                    text=REMEDIES[_kind(call)],
-                    edit=None if stable is None else stable.edit(site),
+                    text=REMEDIES[_kind(call)], edit=None if stable is None else stable.edit(site)
                 ),
             )
 

@@ -19,7 +19,8 @@ from auditor.evidence.source.read_purpose import framework_of
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import ANY, Permit
-from auditor.recordings.schema import ModeRow, ReadRow
+from auditor.recordings.schema.numerics import ModeRow
+from auditor.recordings.schema.sync import ReadRow
 from auditor.rule import Rule, knob
 
 from ..pricing import between

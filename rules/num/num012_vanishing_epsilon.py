@@ -165,8 +165,7 @@ def _slope(call: Delicate) -> float:
 def _too_steep(call: Delicate) -> str:
     return (
         f"an epsilon of {call.scalar:g} under rsqrt lets its derivative grow to {_slope(call):.0e} "
-        "where the input is 0: "
-        f"a product of two of these is beyond {call.dtype}"
+        f"where the input is 0: a product of two of these is beyond {call.dtype}"
     )
 
 

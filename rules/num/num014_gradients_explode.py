@@ -44,8 +44,7 @@ class GradientsExplode(Rule):
         0.9, "Share of pairs of norms in the second half of which the later must be the larger."
     )
     raised: float = knob(
-        4.0,
-        "Times its base that a scheduler must have raised the learning rate to be named.",
+        4.0, "Times its base that a scheduler must have raised the learning rate to be named."
     )
 
     def detect(self, norms: GradientNorms, machine: Machine, source: Source) -> Iterator[Finding]:
@@ -64,9 +63,8 @@ class GradientsExplode(Rule):
             yield Finding(
                 made or series.site,
                 f"the gradient norm grew {_fold(growth)}-fold in {growth.steps} steps, from "
-                f"{growth.before:.3g} to "
-                f"{growth.after:.3g}, and still tenfold every {_tenfold(growth):.0f} "
-                f"steps{_after(series)}{risen}",
+                f"{growth.before:.3g} to {growth.after:.3g}, and still tenfold every "
+                f"{_tenfold(growth):.0f} steps{_after(series)}{risen}",
                 steps=len(series.finite),
                 per_step=1.0,
                 seen_on=machine.device,

@@ -18,8 +18,7 @@ at 0 is 5e5.
 
 REMEDIES = {
     "sqrt": "Add an epsilon inside the root (1e-12 in float32), or "
-    "take torch.linalg.vector_norm for the length of a vector: "
-    "its gradient at 0 is 0.",
+    "take torch.linalg.vector_norm for the length of a vector: its gradient at 0 is 0.",
     "rsqrt": "Add an epsilon that the dtype can hold under the root.",
     "pow": "Add an epsilon to the base (1e-12 in float32), or clamp(min=...) it.",
     "div": "Keep the divisor away from 0: clamp(min=...) where it is "

@@ -59,9 +59,8 @@ class ClipReadsGradientNorm(ReadingRule):
         look = "look at the norms that it returns every so many steps."
         hints = finding.hints_as(Hints)
         call, asked = hints.call, hints.asked
-        if (
-            finding.site is None or not call
-        ):  # a library clips on the line's behalf, and asks for the check
+        # a library clips on the line's behalf, and asks for the check
+        if finding.site is None or not call:
             return Remedy(
                 "Have it clip without error_if_nonfinite=True (pass False where the call takes "
                 f"it), and {look}"

@@ -18,7 +18,7 @@ from auditor.evidence.source.files import Source, name_of
 from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import ANY, Permit
-from auditor.recordings.schema import ZeroGradRow
+from auditor.recordings.schema.optim import ZeroGradRow
 from auditor.rule import Rule, knob
 
 from .rows import MicroBatchRow, UnclearedRow
@@ -92,8 +92,7 @@ class GradientsFilledWithZeros(Rule):
             return Remedy(text)
         reason = (
             "a parameter that gets no gradient is skipped, while a zero gradient still moves it "
-            "under momentum or weight decay; "
-            "and code that reads p.grad may meet None"
+            "under momentum or weight decay; and code that reads p.grad may meet None"
         )
         if asked.written:  # dropping it would take the choice away from who decides
             text = "Let set_to_none be True, which is the default."
@@ -151,8 +150,7 @@ class GradientsPileUp(Rule):
             yield Finding(
                 piling.site,
                 f"{piling.optimizer} steps with the gradients of all earlier steps added up: "
-                "nothing cleared them on any of "
-                f"{piling.piled} steps",
+                f"nothing cleared them on any of {piling.piled} steps",
                 steps=piling.piled,
                 per_step=1.0,
                 seen_on=machine.device,
@@ -217,6 +215,10 @@ class LossNotDivided(Rule):
     code = "OPT008"
     severity = Severity.NOTE
     since = "0.1"
+    advice = (
+        "Divide the loss by the number of micro-batches before backward, and choose the "
+        "learning rate for their mean."
+    )
 
     least: int = knob(3, "Steps of the optimizer in which it must have happened.")
     share: float = knob(0.9, "Share of the steps with several passes that these must be.")
@@ -241,12 +243,6 @@ class LossNotDivided(Rule):
                 seen_on=machine.device,
                 facts=(("micro-batches of a step", str(n)),),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Divide the loss by the number of micro-batches before backward, and choose the "
-            "learning rate for their mean."
-        )
 
 
 def _is_given(source: Source, site: Site) -> bool:

@@ -217,8 +217,7 @@ class BlockingCopyEveryStep(CopyRule):
         advice, refused = self.decided_elsewhere(finding)
         return Remedy(
             "Keep the tensor on the device, or copy it from pinned memory with non_blocking=True "
-            "(the source must then not "
-            f"change before the copy is done).{advice}",
+            f"(the source must then not change before the copy is done).{advice}",
             refused=refused,
         )
 
@@ -231,6 +230,10 @@ class AsyncCopyFromPageableMemory(CopyRule):
     severity = Severity.WARNING
     since = "0.1"
     leads = 3
+    advice = (
+        "Copy from pinned memory: DataLoader(pin_memory=True), or one pinned buffer that is "
+        "filled each step."
+    )
 
     small: int = knob(
         64_000,
@@ -268,12 +271,6 @@ class AsyncCopyFromPageableMemory(CopyRule):
             "same"
         )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Copy from pinned memory: DataLoader(pin_memory=True), or one pinned buffer that is "
-            "filled each step."
-        )
-
 
 @dataclass(frozen=True)
 class MadeOnHostHints:
@@ -305,8 +302,7 @@ class TensorMadeOnHostThenMoved(CopyRule):
     def remedy(self, finding: Finding) -> Remedy | None:
         text = (
             "Make it where it is used: pass device= to the function that makes it. Random numbers "
-            "then come from the "
-            "device's generator and differ."
+            "then come from the device's generator and differ."
         )
         hints = finding.hints_as(MadeOnHostHints)
         return Remedy(text, tuple(made_on_device(hints.moves, hints.makes)))
@@ -349,7 +345,6 @@ class ConstantSentEveryStep(CopyRule):
             )
         return Remedy(
             f"{once}, where its values stay the same. Values that come anew (an environment's "
-            "observation) must be copied, but "
-            "need not be waited for: send several together, from pinned memory with "
-            "non_blocking=True."
+            "observation) must be copied, but need not be waited for: send several together, from "
+            "pinned memory with non_blocking=True."
         )

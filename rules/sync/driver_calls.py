@@ -354,7 +354,6 @@ class SegmentRequests(Table):
     often first; ``emptied`` is the line whose ``empty_cache`` gave memory back most often.
     """
 
-    parts: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
 
     lines: tuple[tuple[Site, int], ...] = ()

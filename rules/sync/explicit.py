@@ -105,6 +105,10 @@ class SynchronousMemset(Rule):
     code = "SYNC008"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Call the Async form on torch's current stream, or zero a tensor on the device with "
+        "zero_()."
+    )
 
     share: float = knob(
         0.5, "Share of the trace's steps from which it is a warning; below it is a note."
@@ -140,12 +144,6 @@ class SynchronousMemset(Rule):
 
     def _usual(self, driver: TraceDriver, calls: DriverCalls) -> bool:
         return driver.marked and calls.pattern().share >= self.share
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Call the Async form on torch's current stream, or zero a tensor on the device with "
-            "zero_()."
-        )
 
 
 COMMANDS = {
@@ -324,7 +322,6 @@ class CacheChurn(Table):
     tell who did.
     """
 
-    parts: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
 
     flushes: int = 0

@@ -87,8 +87,7 @@ class ScalarReadEveryStep(ReadingRule):
         if any(library.endswith(f"distribution.py:{name}") for name in CHECKS):
             return Remedy(
                 "The distribution checks its arguments and samples, and the check is what reads: "
-                "make it with "
-                "validate_args=False, or call "
+                "make it with validate_args=False, or call "
                 "torch.distributions.Distribution.set_default_validate_args(False) once at the "
                 "start."
             )
@@ -108,6 +107,11 @@ class BranchOnTensor(ReadingRule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    advice = (
+        "Keep the decision on the device: torch.where, torch.minimum or a multiplication by "
+        "the condition; "
+        "for a guard, collect the condition in a tensor and look at it every so many steps."
+    )
 
     def detect(self, reads: Reads) -> Iterator[Finding]:
         return self.report(reads, reads.places("branch"), self._sentence)
@@ -121,13 +125,6 @@ class BranchOnTensor(ReadingRule):
 
     def _sentence(self, place: Place) -> str:
         return f"Python branches on the tensor `{place.text}`: {place.waits('this')}"
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Keep the decision on the device: torch.where, torch.minimum or a multiplication by "
-            "the condition; "
-            "for a guard, collect the condition in a tensor and look at it every so many steps."
-        )
 
 
 @dataclass(frozen=True)
@@ -159,8 +156,7 @@ class CopyToHostEveryStep(ReadingRule):
     def remedy(self, finding: Finding) -> Remedy | None:
         text = (
             "Collect on the device and copy once every so many steps; or copy into pinned memory "
-            "with non_blocking=True "
-            "and read it a step later."
+            "with non_blocking=True and read it a step later."
         )
         return self.read_less(finding, text)
 
@@ -191,10 +187,9 @@ class DataDependentShape(ReadingRule):
     def remedy(self, finding: Finding) -> Remedy | None:
         text = (
             "Keep the size fixed: multiply by the mask, use torch.where or masked_fill, give "
-            "output_size or minlength, "
-            "or work on the indices that topk returns."
+            "output_size or minlength, or work on the indices that topk returns."
         )
-        return Remedy(self.advice(finding, text))
+        return Remedy(self.advice_for(finding, text))
 
 
 @dataclass(frozen=True)
@@ -204,13 +199,11 @@ class StepBoundByCopiesToHost(TransferRule):
     code = "SYNC013"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Reduce on the device and copy the result, or copy every so many steps; what must go "
+        "to the host goes into pinned "
+        "memory with non_blocking=True, on a side stream while the next kernels run."
+    )
 
     def detect(self, steps: TraceSteps) -> Iterator[Finding]:
         yield from self.bound(steps, "to_host", "to the host")
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Reduce on the device and copy the result, or copy every so many steps; what must go "
-            "to the host goes into pinned "
-            "memory with non_blocking=True, on a side stream while the next kernels run."
-        )

@@ -15,8 +15,8 @@ from auditor.evidence.recorded.timed_calls import CallingLine, most_called, of_q
 from auditor.evidence.recorded.torch_save import call_in_loop
 from auditor.evidence.table import Evidence, Table
 from auditor.evidence.trace.steps import TraceSteps
-from auditor.model import Finding, Remedy, Severity, Site
-from auditor.recordings.schema import SyncedRow
+from auditor.model import Finding, Severity, Site
+from auditor.recordings.schema.data import SyncedRow
 from auditor.rule import NotLooked, Rule, knob
 
 from ..placing import places_of
@@ -163,6 +163,10 @@ class StorageWaitedFor(Rule):
     code = "TIME004"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Write at the log interval only, and leave it to the operating system when the file is "
+        "written out: flush() without fsync survives the program's death. Or write from a thread."
+    )
 
     share: float = knob(
         0.05, "Share of the timed steps' time in such calls of one line from which it is reported."
@@ -189,10 +193,3 @@ class StorageWaitedFor(Rule):
                 places=places_of(line.site, line.called),
             )
             yield found if machine.cuda else between(found, line.price)
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Write at the log interval only, and leave it to the operating system when the file "
-            "is written out: flush() without fsync survives the program's death. Or write from a "
-            "thread."
-        )

@@ -90,10 +90,7 @@ class StepOutliers(Rule):
             TimedStep(
                 steps.quiet_from + s.number,
                 s.own_us - crowded.get(s.number, 0.0),
-                {
-                    COLLECTOR: s.gc_us,
-                    LOADER: waits.get(s.number, 0.0) - crowded.get(s.number, 0.0),
-                },
+                {COLLECTOR: s.gc_us, LOADER: waits.get(s.number, 0.0) - crowded.get(s.number, 0.0)},
             )
             for s in steps.quiet
             if not s.compiles

@@ -121,6 +121,9 @@ class ResultUnread(WasteRule):
     code = "WASTE002"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Leave it out, or compute it only on the steps that use it (inside the `if` that logs)."
+    )
 
     share: float = knob(0.02, "Share of the step's work from which it is reported.")
     operators: float = knob(
@@ -151,11 +154,6 @@ class ResultUnread(WasteRule):
         enough = max(self.several, self.operators * operators)
         return bool(operators) and each.operators >= enough and each.op not in WRITES
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Leave it out, or compute it only on the steps that use it (inside the `if` that logs)."
-        )
-
 
 @dataclass(frozen=True)
 class CopiedUnread(WasteRule):
@@ -165,6 +163,7 @@ class CopiedUnread(WasteRule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    advice = "Move only what the step reads, and leave the rest on the host."
 
     share: float = knob(
         0.05, "Share of the bytes that a step copies to the device from which it is reported."
@@ -187,9 +186,6 @@ class CopiedUnread(WasteRule):
                 facts=(("bytes per step", amounts.size(each.nbytes)),),
             )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy("Move only what the step reads, and leave the rest on the host.")
-
 
 @dataclass(frozen=True)
 class RebuiltEachStep(WasteRule):
@@ -198,6 +194,10 @@ class RebuiltEachStep(WasteRule):
     code = "WASTE004"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        'Make it once: self.register_buffer("name", tensor, persistent=False) in __init__ '
+        "(of the largest size, then sliced), or a cache by size."
+    )
 
     share: float = knob(0.01, "Share of the step's work from which it is reported.")
     operators: int = knob(3, "Operators per step from which small tables are reported.")
@@ -222,12 +222,6 @@ class RebuiltEachStep(WasteRule):
                 facts=also(each.others),
             )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            'Make it once: self.register_buffer("name", tensor, persistent=False) in __init__ '
-            "(of the largest size, then sliced), or a cache by size."
-        )
-
 
 @dataclass(frozen=True)
 class ComputedTwice(WasteRule):
@@ -236,6 +230,7 @@ class ComputedTwice(WasteRule):
     code = "WASTE005"
     severity = Severity.WARNING
     since = "0.1"
+    advice = "Keep the first result in a variable and use it again, detached for metrics."
 
     share: float = knob(0.02, "Share of the step's work from which it is reported.")
     size: int = knob(
@@ -255,6 +250,3 @@ class ComputedTwice(WasteRule):
                 f"{worth(each)}",
                 severity=Severity.NOTE if each.what == "again" else None,
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy("Keep the first result in a variable and use it again, detached for metrics.")

@@ -11,7 +11,7 @@ import torch
 from auditor.capture import held_eager
 from auditor.capture.held_eager import FREE_SHARE, LEAST, PATIENCE, HeldEager
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
-from auditor.capture.probes.compile.eager_held import EagerHeldProbe
+from auditor.capture.probes.compile.compiles import EagerHeldProbe
 from auditor.judging import catalogue, engine
 from tests.capture.compiled_programs import model, whole_step
 from tests.capture.test_compiled import fresh

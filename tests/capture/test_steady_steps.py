@@ -17,7 +17,8 @@ from auditor.capture.session import Session
 from auditor.judging.method import method_of
 from auditor.model.devices import CPU
 from auditor.recordings.folder import RecordingWriter
-from auditor.recordings.schema import BatchRow, CallRow
+from auditor.recordings.schema.data import BatchRow
+from auditor.recordings.schema.sync import CallRow
 from auditor.runs.plan import DIAGNOSED_STEPS, STEADY_STEPS, Device, Fit, Passes, Plan
 
 Write = Callable[[Context, int], object]

@@ -20,7 +20,7 @@ from auditor.evidence.table import Evidence
 from auditor.extensions import nulldevice
 from auditor.judging import null_beside
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema import StepRow
+from auditor.recordings.schema.run import StepRow
 from auditor.runs import child_process
 from auditor.runs import null_run as runs
 from auditor.runs.course import Course, Made

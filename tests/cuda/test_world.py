@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema import CommunicationRow
+from auditor.recordings.schema.dist import CommunicationRow
 from auditor.runs.null_variables import without_null_device
 from tests.cuda.conftest import ROOT
 

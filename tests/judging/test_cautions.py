@@ -12,7 +12,7 @@ from auditor.reports.terminal import Terminal
 from auditor.evidence.table import Evidence
 from auditor.judging import build_report, engine
 from auditor.judging.build_report import HELD_EAGER, NULL_RUN, _cautions
-from auditor.recordings.standalone_trace import TraceRecording
+from auditor.recordings.standalone import TraceRecording
 from tests.recorded_traces import OURS
 
 

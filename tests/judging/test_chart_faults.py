@@ -19,7 +19,7 @@ from auditor.extensions.tensorboard_tab import files as tensorboard_files
 from auditor.judging import build_report, engine
 from auditor.judging.catalogue import rules
 from auditor.model import charts as report_charts
-from auditor.recordings.standalone_trace import TraceRecording
+from auditor.recordings.standalone import TraceRecording
 from tests.timeline.kineto import text, training
 
 

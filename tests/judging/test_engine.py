@@ -12,7 +12,7 @@ from auditor.evidence.table import Evidence, Table
 from auditor.judging import engine
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
-from auditor.recordings.schema import DeviceTimeRow
+from auditor.recordings.schema.run import DeviceTimeRow
 from auditor.recordings.sources import store_sources
 from auditor.rule import NotLooked, Rule, knob
 

@@ -14,7 +14,7 @@ from auditor.evidence.table import Evidence, Others
 from auditor.judging.catalogue import rules
 from auditor.judging.engine import _pointing, judge
 from auditor.model import Finding, Severity, Site
-from auditor.recordings.standalone_trace import TraceRecording
+from auditor.recordings.standalone import TraceRecording
 from auditor.rule import Rule, see
 from tests.timeline.kineto import text, training, write
 

@@ -14,7 +14,7 @@ from auditor.judging.catalogue import rules
 from auditor.model import Finding, FoundAt, Report, Site
 from auditor.model.charts import Overdue
 from auditor.model.what_if import Change
-from auditor.recordings.standalone_trace import TraceRecording
+from auditor.recordings.standalone import TraceRecording
 from tests.timeline.kineto import call, kernel, loop, memcpy, note, op, product, text, write
 
 STEPS = 4

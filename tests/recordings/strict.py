@@ -9,7 +9,8 @@ from typing import Any, Union
 
 import msgspec
 
-from auditor.recordings.schema import PARTS, PassRow, Row
+from auditor.recordings.row import PassRow, Row
+from auditor.recordings.schema import PARTS
 
 
 def undeclared(folder: Path) -> list[str]:

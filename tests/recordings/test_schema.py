@@ -11,19 +11,12 @@ import pytest
 from auditor.rules.cfg.rows import DoubleBirthRow, DoubleParametersRow
 
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
-from auditor.recordings.schema import (
-    PARTS,
-    ROWS,
-    BatchRow,
-    Item,
-    PassRow,
-    ReadRow,
-    Row,
-    SiteRow,
-    StepRow,
-)
+from auditor.recordings.row import Item, PassRow, Row
+from auditor.recordings.schema import PARTS, ROWS
+from auditor.recordings.schema.data import BatchRow
 from auditor.recordings.schema.page import markdown
-from auditor.recordings.schema.run import known
+from auditor.recordings.schema.run import SiteRow, StepRow, known
+from auditor.recordings.schema.sync import ReadRow
 from auditor.recordings.writer import encoded
 
 from .strict import undeclared

@@ -11,8 +11,7 @@ import pytest
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace import facts as trace
 from auditor.recordings.folder import SCHEMA, TRACE, Recording, RecordingWriter, write_manifest
-from auditor.recordings.standalone_snapshot import SnapshotRecording
-from auditor.recordings.standalone_trace import TraceRecording
+from auditor.recordings.standalone import SnapshotRecording, TraceRecording
 from tests.timeline import kineto
 
 

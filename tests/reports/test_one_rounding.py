@@ -21,7 +21,7 @@ from auditor import amounts
 from auditor.evidence.table import Evidence
 from auditor.judging import build_report, catalogue, engine
 from auditor.model import Report
-from auditor.recordings import standalone_trace
+from auditor.recordings import standalone
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.recordings.sources import store_sources
 from tests.timeline import kineto
@@ -162,7 +162,7 @@ def traced(folder: Path) -> Recording:
         at += length + 5
     path = folder / "job.pt.trace.json.gz"
     path.write_bytes(gzip.compress(kineto.text(events).encode()))
-    return standalone_trace.TraceRecording(path)
+    return standalone.TraceRecording(path)
 
 
 def report_of(recording: Recording) -> Report:

@@ -26,7 +26,7 @@ from auditor.model.device_time import (
     Part,
     QueueUse,
 )
-from auditor.recordings.standalone_trace import RankedTraces, TraceRecording
+from auditor.recordings.standalone import RankedTraces, TraceRecording
 from auditor.timeline import fleet, trace_files
 from tests.recorded_traces import TRACES
 from tests.reports import golden_report as golden

@@ -22,7 +22,7 @@ from auditor.evidence.trace.charts import trace_charts
 from auditor.model import Finding, Report, Site
 from auditor.model.charts import Gap
 from auditor.model.forecasts import CATEGORY, FILE, MARK
-from auditor.recordings.standalone_trace import TraceRecording
+from auditor.recordings.standalone import TraceRecording
 from tests.reports import golden_charts
 from tests.reports import golden_report as golden
 from tests.timeline.kineto import call, frame, kernel, note, op, text, training

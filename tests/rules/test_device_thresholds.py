@@ -43,9 +43,8 @@ from auditor.evidence.recorded.step_pattern import StepPattern
 from auditor.evidence.source.files import Source
 from auditor.evidence.trace.idle import DEVICE, HOST, INPUT, LAUNCHING, DeviceIdle, Gap
 from auditor.evidence.trace.optimizer import OptimizerCalls
-from auditor.evidence.trace.patterns import Loop, Structure, Tuning
+from auditor.evidence.trace.patterns import Loop, Structure, Tuning, Where
 from auditor.evidence.trace.ranks import Ranks
-from auditor.evidence.trace.user_code import Where
 from auditor.model import Rank, Severity, Site
 from auditor.rule import NotLooked
 from tests.rules.asking import ask, loud, rows

@@ -17,7 +17,7 @@ import pytest
 from auditor.evidence.table import Evidence
 from auditor.judging import catalogue, engine
 from auditor.model import Finding
-from auditor.recordings.standalone_dumps import DumpsRecording, dump_files
+from auditor.recordings.standalone import DumpsRecording, dump_files
 
 RULES = {rule.code: rule for rule in catalogue.own_rules()}
 WORLD = ("0", "default_pg")

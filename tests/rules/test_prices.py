@@ -17,17 +17,25 @@ from auditor.rules.sync.explicit import AllocatorCallEveryStep
 from auditor.rules.time.time002_step_outliers import StepOutliers
 
 from auditor.evidence.recorded.batches import Batch, Batches, Loader
-from auditor.evidence.recorded.cpu_contention import QUEUED, SOMEWHAT, UNEVEN, CpuContention
 from auditor.evidence.recorded.device_calls import DeviceCalls
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.steps import Step, Steps, own_times, queued_share
+from auditor.evidence.recorded.steps import (
+    QUEUED,
+    SOMEWHAT,
+    UNEVEN,
+    CpuContention,
+    Step,
+    Steps,
+    own_times,
+    queued_share,
+)
 from auditor.evidence.recorded.torch_save import Save, Saves
 from auditor.evidence.table import Evidence
 from auditor.judging import build_report
 from auditor.judging.engine import judge
 from auditor.model import Finding, Severity, Site
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
-from auditor.recordings.schema import CallRow
+from auditor.recordings.schema.sync import CallRow
 from auditor.rule import Rule
 
 from .asking import ask, placed

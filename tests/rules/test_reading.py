@@ -61,8 +61,8 @@ def test_only_a_line_that_runs_once_in_a_step_is_throttled(text, once, logs):
 
 
 def test_the_advice_of_a_library_is_another():
-    assert ReadingRule.advice(finding(), "own") == "own"
-    assert "inside lib.py:f, which is not yours" in ReadingRule.advice(
+    assert ReadingRule.advice_for(finding(), "own") == "own"
+    assert "inside lib.py:f, which is not yours" in ReadingRule.advice_for(
         finding(library="lib.py:f"), "own"
     )
 

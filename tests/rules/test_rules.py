@@ -38,7 +38,7 @@ from auditor.judging import catalogue, engine
 from auditor.judging.manual import SECTIONS, page
 from auditor.model import Finding, Severity, Verdict
 from auditor.recordings.folder import TRACE
-from auditor.recordings.standalone_trace import RankedTraces, TraceRecording
+from auditor.recordings.standalone import RankedTraces, TraceRecording
 from auditor.rule import FAMILIES, Rule
 from auditor.timeline import fleet, trace_files
 from tests import recordings

@@ -27,8 +27,7 @@ from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
 from auditor.model import Severity, Site
-from auditor.recordings.schema import FedRow
-from auditor.recordings.schema.graph import Parameter, StillGroup
+from auditor.recordings.schema.graph import FedRow, Parameter, StillGroup
 from tests.rules.asking import ask, loud, rows
 from tests.rules.doubles import doubles
 

@@ -15,7 +15,7 @@ import pytest
 from auditor.evidence.table import Evidence
 from auditor.judging import engine
 from auditor.model import Finding
-from auditor.recordings.standalone_trace import RankedTraces, TraceRecording
+from auditor.recordings.standalone import RankedTraces, TraceRecording
 from auditor.timeline import fleet, trace_files
 from tests.rules.test_rules import HERE, RULES, TRACED, factories, load
 

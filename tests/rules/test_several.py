@@ -32,7 +32,9 @@ from auditor.evidence.snapshot.state_at import Holder
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.model import Site
-from auditor.recordings.schema import BackwardRow, CallRow, ZeroGradRow
+from auditor.recordings.schema.graph import BackwardRow
+from auditor.recordings.schema.optim import ZeroGradRow
+from auditor.recordings.schema.sync import CallRow
 from tests.rules.asking import ask, loud, placed, rows
 
 CPU, CUDA = Machine("cpu", 8), Machine("cuda", 8, capability=8)

@@ -27,7 +27,7 @@ from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Step, Steps
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
-from auditor.recordings.schema import DrawsRow, ListedRow, RereadRow
+from auditor.recordings.schema.data import DrawsRow, ListedRow, RereadRow
 from tests.rules.asking import ask, rows
 
 CPU = Machine("cpu")

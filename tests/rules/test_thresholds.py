@@ -46,7 +46,9 @@ from auditor.evidence.source.self_concatenation import Accumulated
 from auditor.model import Severity, Site
 from auditor.patch import plan
 from auditor.patch.edits import apply_edits
-from auditor.recordings.schema import BackwardRow, CallRow, ZeroGradRow
+from auditor.recordings.schema.graph import BackwardRow
+from auditor.recordings.schema.optim import ZeroGradRow
+from auditor.recordings.schema.sync import CallRow
 from auditor.rule import NotLooked
 from tests.rules.asking import ask, loud, placed, rows
 

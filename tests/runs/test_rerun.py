@@ -15,7 +15,8 @@ from auditor.evidence.table import Evidence
 from auditor.judging import build_report
 from auditor.judging.engine import Judgement
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
-from auditor.recordings.schema import ReadRow, SiteRow
+from auditor.recordings.schema.run import SiteRow
+from auditor.recordings.schema.sync import ReadRow
 from auditor.runs import child_process, rerun
 from auditor.runs.course import Course, Made, quiet
 from auditor.runs.plan import Audit, Plan

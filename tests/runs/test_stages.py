@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
-from auditor.recordings.schema import ReadRow
+from auditor.recordings.schema.sync import ReadRow
 from auditor.runs import child_process, stages
 from auditor.runs.course import Course, quiet
 from auditor.runs.plan import Audit, Plan

@@ -20,7 +20,7 @@ from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
 from auditor.judging import build_report, catalogue, engine
 from auditor.model import Severity
-from auditor.recordings.standalone_trace import RankedTraces
+from auditor.recordings.standalone import RankedTraces
 from auditor.timeline import fleet, trace_files
 from tests.recorded_traces import BESIDE, RANK_SETS
 from tests.timeline.jobs import job

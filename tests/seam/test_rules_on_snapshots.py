@@ -14,7 +14,7 @@ from auditor.evidence.snapshot.what_if import AGREES, card_of, replays_of
 from auditor.evidence.table import Evidence
 from auditor.judging import catalogue, engine
 from auditor.model import Severity
-from auditor.recordings.standalone_snapshot import SnapshotRecording
+from auditor.recordings.standalone import SnapshotRecording
 from auditor.rule import NotLooked
 from tests.recorded_traces import OURS, SNAPSHOTS
 

@@ -11,7 +11,7 @@ import pytest
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace.facts import timeline_of
 from auditor.judging import catalogue, engine
-from auditor.recordings.standalone_trace import TraceRecording
+from auditor.recordings.standalone import TraceRecording
 from tests.recorded_traces import TRACES
 from tests.timeline.kineto import call, kernel, loop, memcpy, note, op, product, text, write
 from tests.timeline.test_pinned import copies

@@ -16,7 +16,7 @@ from typing import Any
 from auditor.evidence.table import Evidence
 from auditor.judging import catalogue, engine
 from auditor.model import Finding, Severity
-from auditor.recordings.standalone_trace import TraceRecording
+from auditor.recordings.standalone import TraceRecording
 from tests.recorded_traces import Recorded, collected
 
 Truth = dict[str, Any]

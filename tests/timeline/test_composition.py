@@ -11,7 +11,7 @@ from auditor.rules.sync.driver_calls import TraceDriver
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace.host_waits import TraceWaits
 from auditor.evidence.trace.steps import TraceSteps
-from auditor.recordings.standalone_trace import TraceRecording
+from auditor.recordings.standalone import TraceRecording
 from auditor.rule import NotLooked
 from auditor.timeline import Timeline
 from tests.timeline.kineto import (

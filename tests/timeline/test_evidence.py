@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from auditor.timeline import Timeline
 from auditor.timeline.frames import place_of
 from auditor.timeline.intervals import union
-from auditor.timeline.naming import is_allocator, is_blocking, is_communication, is_launch
+from auditor.timeline.naming import is_blocking, is_communication, is_launch
 from auditor.timeline.precision import FP8, FP32, FP64, HALF, OTHER, TF32, arithmetic
 from auditor.timeline.steps import OPTIMIZER, PROFILER, WHOLE
 from auditor.timeline.trace import Calls, Operators
@@ -464,10 +464,8 @@ def test_loader_optimizer_and_copies(line):
         line.optimizer.foreach_operators,
     ) == (3, 3, 3)
     assert line.optimizer.launches_per_call == 1
-    (total,) = line.copy_totals
-    assert (total.kind, total.count, total.bytes) == ("Memcpy DtoH (Device -> Pageable)", 3, 12)
-    (calls,) = line.copy_calls
-    assert (calls.api, calls.count, calls.in_steps, calls.ns) == ("cudaMemcpyAsync", 3, 3, 840_000)
+    assert (len(line.copies.work), line.copies.bytes.sum()) == (3, 12)
+    assert line.copies.call_ns.sum() == 840_000
     assert line.copies.pageable.all()
     assert line.copies.to_host.all()
 
@@ -476,14 +474,7 @@ def test_absent_things_are_none_or_empty(line_of):
     line = line_of([op("aten::mm", 0, 5)])
     assert line.loader is None
     assert line.optimizer is None
-    assert (
-        line.devices
-        == line.communication
-        == line.copy_totals
-        == line.allocator_calls
-        == line.memory
-        == ()
-    )
+    assert line.devices == line.communication == line.allocator_calls == line.memory == ()
 
 
 def test_allocator_calls_by_step(line_of):
@@ -516,7 +507,6 @@ def test_communication_exposed_and_overlapped(line_of):
         60_000,
         {"ncclKernel_AllReduce_RING": 1},
     )
-    assert talk.overlap_share == pytest.approx(0.4)
 
 
 def test_memory_by_device(line_of):
@@ -669,21 +659,18 @@ def test_calls_by_name():
         )
     )
     assert not any(map(is_launch, ["cudaGraphLaunch", "cudaLaunchHostFunc"]))
-    assert all(map(is_allocator, ["cudaMalloc", "hipFree", "cuMemCreate", "cudaFree_v3020"]))
     assert is_communication("ncclDevKernel_AllGather_RING_LL")
     assert not is_communication("void gemm_nccl")
 
 
 def test_totals_by_operator_and_kernel(line):
     totals = {one.name: one for one in line.operators}
-    assert (totals["aten::mm"].calls, totals["aten::mm"].host_ns) == (6, 150_000)
-    assert totals["aten::mm"].self_ns == 150_000 - 6 * 5_000
-    assert totals["aten::mm"].device_ns == 3 * 400_000
-    assert totals["aten::item"].self_ns == 3 * 2_000
+    assert (totals["aten::mm"].calls, totals["aten::mm"].ns) == (6, 150_000 - 6 * 5_000)
+    assert totals["aten::item"].ns == 3 * 2_000
     assert "ProfilerStep#1" not in totals
-    calls = {one.name: (one.calls, one.ns, one.in_steps) for one in line.runtime_calls}
-    assert calls["cudaLaunchKernel"] == (9, 45_000, 9)
-    assert calls["cudaDeviceSynchronize"] == (1, 30_000, 0)
+    calls = {one.name: (one.calls, one.ns) for one in line.runtime_calls}
+    assert calls["cudaLaunchKernel"] == (9, 45_000)
+    assert calls["cudaDeviceSynchronize"] == (1, 30_000)
     assert [(one.name, one.calls, one.ns) for one in line.kernels][0] == (
         "ampere_sgemm_128x64_nn",
         3,

@@ -8,7 +8,7 @@ from auditor.evidence.table import Evidence
 from auditor.evidence.trace.charts import trace_charts
 from auditor.evidence.trace.host_waits import TraceWaits
 from auditor.model import Finding
-from auditor.recordings.standalone_trace import TraceRecording
+from auditor.recordings.standalone import TraceRecording
 from tests.timeline.kineto import HEAD, call, kernel, memcpy, note, op, text, write
 
 LOAD = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"

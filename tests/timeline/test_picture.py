@@ -12,7 +12,7 @@ from auditor.evidence.table import Evidence
 from auditor.evidence.trace.charts import trace_charts
 from auditor.evidence.trace.host_waits import TraceWaits
 from auditor.model import Finding
-from auditor.recordings.standalone_trace import TraceRecording
+from auditor.recordings.standalone import TraceRecording
 from auditor.timeline import Timeline, bars
 from auditor.timeline.picture import TONES, step_parts, step_timeline
 from tests.timeline.kineto import BACKWARD, call, kernel, memcpy, note, op, text

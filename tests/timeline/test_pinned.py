@@ -9,7 +9,7 @@ import pytest
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace.host_waits import TraceWaits
 from auditor.evidence.trace.steps import TraceSteps
-from auditor.recordings.standalone_trace import TraceRecording
+from auditor.recordings.standalone import TraceRecording
 from auditor.timeline import Timeline
 from auditor.timeline.pinned import LARGE, LINK_GBS, OVERHEAD_NS
 from tests.timeline.kineto import call, kernel, loop, memcpy, op, text, write

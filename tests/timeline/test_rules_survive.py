@@ -15,7 +15,7 @@ from auditor.evidence.table import Evidence
 from auditor.evidence.trace.charts import trace_charts
 from auditor.evidence.trace.facts import timeline_of
 from auditor.judging import catalogue, engine
-from auditor.recordings.standalone_trace import TraceRecording
+from auditor.recordings.standalone import TraceRecording
 from tests.timeline.drawings import drawn
 from tests.timeline.kineto import (
     call,

@@ -30,21 +30,16 @@ EXPLAINED = {
 
 
 def in_our_words(trace):
-    """truth.json's lists of causes and copies by key, as ``facts`` gives them."""
+    """truth.json's list of causes by key, as ``facts`` gives them."""
     times = ("n", "ms", "in_steps", "ms_in_steps")
     sync = {
         f"{one['cause']}|{one['api']}": {key: one[key] for key in (*times, "per_step")}
         for one in trace["sync"]
     }
-    copies = {
-        f"{one['api']}|{one['kind']}": {key: one[key] for key in times}
-        for one in trace["copy_calls"]
-    }
     job = trace["distributed"] or {}
     return {
         **trace,
         "sync": sync,
-        "copy_calls": copies,
         "distributed": {key: job[key] for key in ("rank", "world_size") if key in job},
     }
 
@@ -79,9 +74,8 @@ def differences(truth, ours, where=()):
 def test_numbers_agree_with_the_truth(key):
     truth = in_our_words(TRACES[key].truth["trace"])
     ours = facts(Timeline.of(TRACES[key].path))
-    for table in ("sync", "copy_calls"):
-        ours[table] = {"|".join(name): value for name, value in ours[table].items()}
-    for table in ("sync", "copy_calls", "alloc_calls", "memcpy", "gpu", "runtime"):
+    ours["sync"] = {"|".join(name): value for name, value in ours["sync"].items()}
+    for table in ("sync", "alloc_calls", "memcpy", "gpu", "runtime"):
         assert set(ours[table]) == set(truth[table]), table
     compared = {name: truth[name] for name in ours if truth.get(name) is not None}
     found = [

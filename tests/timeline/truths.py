@@ -61,21 +61,9 @@ def facts(line: Timeline) -> dict[str, Any]:
             "ms": lengths(steps) if marked else [],
         },
         "runtime": runtime(line),
-        "memcpy": {
-            total.kind: {"n": total.count, "ms": ms(total.ns), "bytes": total.bytes}
-            for total in line.copy_totals
-        },
+        "memcpy": copied(line),
         "ops": line.operator_calls,
         "sync": sync(line, marked),
-        "copy_calls": {
-            (one.api, one.kind): {
-                "n": one.count,
-                "ms": ms(one.ns),
-                "in_steps": one.in_steps * marked,
-                "ms_in_steps": ms(one.ns_in_steps * marked),
-            }
-            for one in line.copy_calls
-        },
         "items": items(line, marked),
         "alloc_calls": {
             one.api: {
@@ -97,6 +85,18 @@ def facts(line: Timeline) -> dict[str, Any]:
 
 def lengths(steps) -> list[float]:
     return [ms(one) for one in steps.end - steps.start]
+
+
+def copied(line: Timeline) -> dict[str, Any]:
+    found, names = line.copies, line.trace.work.name[line.copies.work]
+    return {
+        line.trace.names[code]: {
+            "n": int((names == code).sum()),
+            "ms": ms(found.ns[names == code].sum()),
+            "bytes": int(found.bytes[names == code].clip(0).sum()),
+        }
+        for code in np.unique(names).tolist()
+    }
 
 
 def runtime(line: Timeline) -> dict[str, Any]:
@@ -197,8 +197,10 @@ def gpu(line: Timeline, use, marked: bool) -> dict[str, Any]:
         "gemm": {},
     }
     if marked:
-        result["step_util_pct"] = 100 * use.busy_share(line.steps)
-        result["step_util_each"] = [100 * share for share in use.busy_share_each(line.steps)]
+        steps, windows = line.steps, line.steps.windows
+        each = use.busy.covered(steps.start, steps.end) / np.maximum(steps.end - steps.start, 1)
+        result["step_util_pct"] = 100 * windows.overlap(use.busy) / max(windows.length, 1)
+        result["step_util_each"] = (100 * each).tolist()
     for one in line.products[use.device]:
         entry = result["gemm"].setdefault(CLASSES[one.arithmetic], {"n": 0, "ms": 0.0})
         entry["n"] += one.kernels
@@ -209,7 +211,7 @@ def gpu(line: Timeline, use, marked: bool) -> dict[str, Any]:
                 "n": len(talk.rows),
                 "ms": ms(talk.busy.length),
                 "overlap_ms": ms(talk.busy.length - talk.exposed.length),
-                "overlap_pct": 100 * talk.overlap_share,
+                "overlap_pct": 100 * (1 - talk.exposed.length / max(talk.busy.length, 1)),
                 "exposed_ms": ms(talk.exposed.length),
                 "exposed_pct_of_span": 100 * talk.exposed.length / use.span_ns,
             }

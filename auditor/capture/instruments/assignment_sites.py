@@ -19,15 +19,7 @@ _GROWING_CALLS = frozenset(
     "append appendleft extend extendleft add insert update setdefault put push".split()
 )
 _HARMLESS_CALLS = frozenset(
-    {
-        "defaultdict",
-        "Counter",
-        "float",
-        "int",
-        "str",
-        "len",
-        "bool",
-    }
+    {"defaultdict", "Counter", "float", "int", "str", "len", "bool"}
     | set("zeros ones empty full rand randn tensor arange eye as_tensor from_numpy".split())
     | {"zeros_like", "ones_like", "empty_like", "full_like", "randn_like", "rand_like"}
     | {"item", "detach", "tolist", "numpy", "clear", "init_hidden"}

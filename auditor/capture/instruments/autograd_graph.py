@@ -106,9 +106,8 @@ def _saved(node: Node) -> Iterator[torch.Tensor]:
         except RuntimeError:  # freed
             continue
         yield from (tensor for tensor in held if isinstance(tensor, torch.Tensor))
-    for kept in list(
-        getattr(node, "__dict__", {}).values()
-    ):  # a custom function's ``ctx.mask = mask``
+    # a custom function's ``ctx.mask = mask``
+    for kept in list(getattr(node, "__dict__", {}).values()):
         several = kept if isinstance(kept, (tuple, list)) else (kept,)
         yield from (tensor for tensor in several if isinstance(tensor, torch.Tensor))
 
@@ -128,11 +127,8 @@ def _weigh(tensor: torch.Tensor, sizes: dict[tuple[str, int], int]) -> None:
 def _storage_key(tensor: torch.Tensor) -> tuple[str, int] | None:
     try:
         return str(tensor.device), tensor.untyped_storage().data_ptr()
-    except (
-        RuntimeError,
-        NotImplementedError,
-        AttributeError,
-    ):  # sparse, wrapped and meta tensors own no plain storage
+    except (RuntimeError, NotImplementedError, AttributeError):
+        # sparse, wrapped and meta tensors own no plain storage
         return None
 
 

@@ -34,32 +34,31 @@ def run_operator(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 def leave_dispatch(mode: Any) -> None:
     """Make a dispatch mode of ours pass everything through, and take it off its stack."""
-    mode.live = False
-    stack = (
+    _leave_stack(
+        mode,
         dispatch.dispatch_mode_now,
         dispatch.pop_dispatch_mode,
         dispatch.push_dispatch_mode,
         dispatch.dispatch_modes,
     )
-    _leave_stack(mode, *stack)
 
 
 def leave_function(mode: Any) -> None:
     """The same for a mode over torch's functions."""
-    mode.live = False
-    stack = (
+    _leave_stack(
+        mode,
         dispatch.function_mode_now,
         dispatch.pop_function_mode,
         dispatch.push_function_mode,
         dispatch.function_modes,
     )
-    _leave_stack(mode, *stack)
 
 
 def _leave_stack(mode: Any, top: Any, pop: Any, push: Any, modes: Any) -> None:
     """A stack that this torch does not show keeps our mode, which passes everything through by
     now.
     """
+    mode.live = False
     if None not in (top, pop, push, modes):
         leave(mode, top, pop, push, len(modes()))
 

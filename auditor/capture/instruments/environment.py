@@ -64,9 +64,8 @@ def describe(device: DeviceInfo) -> dict[str, str]:
         "torch_threads": str(torch.get_num_threads()),
         "host_memory": str(host_memory()),
     }
-    if (
-        device.shadow and torch.cuda.is_available()
-    ):  # else the shadow did not start, and its probe says why
+    # else the shadow did not start, and its probe says why
+    if device.shadow and torch.cuda.is_available():
         facts["device"] = f"{torch.cuda.get_device_name()} (rehearsed on the CPU)"
         facts["capability"] = _capability()
     if device.native:

@@ -46,9 +46,8 @@ class LoaderOrigins:
         return None
 
     def _note(self, loader: Any) -> None:
-        with contextlib.suppress(
-            Exception
-        ):  # a subclass may not be hashable, or compare in its own way
+        # a subclass may not be hashable, or compare in its own way
+        with contextlib.suppress(Exception):
             frame, library = self._frames.user_frame()
             if frame is not None and library is None:
                 self._made_by_user.add(loader)

@@ -197,9 +197,8 @@ def guarded(
                 hook(*args, **kwargs)
         except Exception as error:
             if missed is not None:
-                with contextlib.suppress(
-                    Exception
-                ):  # the disk may be full: the writer says so itself
+                # the disk may be full: the writer says so itself
+                with contextlib.suppress(Exception):
                     missed(error)
 
     return call

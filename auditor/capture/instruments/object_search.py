@@ -118,9 +118,8 @@ class ObjectSearch:
             frame = frame.f_back
         self._target(target)
         home = getattr(target, "__module__", None)
-        for module in sorted(
-            self._user_modules(), key=lambda module: module.__name__ != home
-        ):  # the target's own first
+        # the target's own first
+        for module in sorted(self._user_modules(), key=lambda module: module.__name__ != home):
             if self._left <= 0:
                 break
             self._globals(module)
@@ -175,9 +174,8 @@ class ObjectSearch:
             return
         self._seen.add(id(names))
         for name, value in list(names.items()):
-            if issubclass(
-                type(value), type
-            ):  # a proxy may answer for its __class__, with code of its own
+            # a proxy may answer for its __class__, with code of its own
+            if issubclass(type(value), type):
                 self._class(value, file, names.get("__name__"))
             elif not name.startswith("__") and type(value) not in _ATOMS:
                 self._look(value, Place(file, "<module>", 0, name), 0)

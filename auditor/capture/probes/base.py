@@ -4,22 +4,24 @@ simple as possible.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from auditor.capture.instruments.monkeypatch import guarded
+from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
+from auditor.capture.instruments.monkeypatch import Patches, guarded
 from auditor.capture.instruments.user_frames import Frames
 from auditor.errors import fault
 from auditor.model.devices import DeviceInfo
 from auditor.recordings.folder import RecordingWriter
-from auditor.recordings.schema import Counters, LapseRow, PassRow, StepRow
+from auditor.recordings.row import PassRow
+from auditor.recordings.schema.run import Counters, LapseRow, StepRow
 from auditor.runs.plan import Change, Drill
 from auditor.runs.repeat import Repeat
 
 if TYPE_CHECKING:
-    from auditor.capture.instruments.autograd_graph import Backward
     from auditor.capture.probes.operator_stream import OperatorStream
 
 
@@ -132,7 +134,8 @@ class Probe:
     (only what must be seen from then on, such as constructors; it must cost nothing measurable);
     then for every pass in ``passes`` ``start`` → ``step_end`` after each step → ``stop``;
     ``uninstall`` at the very end. ``stop`` and ``uninstall`` undo exactly what ``start`` and
-    ``install`` did, also after an error, and may be called twice.
+    ``install`` did, also after an error, and may be called twice: what goes through ``_patches``
+    is undone by ``stop``, what goes through ``_always`` by ``uninstall``.
     """
 
     name: ClassVar[str]
@@ -154,6 +157,9 @@ class Probe:
     def __init__(self, context: Context) -> None:
         self.context = context
         self._missed = False
+        self._patches = Patches(self.missed)
+        self._always = Patches(self.missed)
+        self._thread = 0
 
     def missed(self, error: Exception) -> None:
         """A hook of this probe raised ``error`` in the user's program, so what it saw is in no row:
@@ -174,10 +180,23 @@ class Probe:
         """Patch what must be patched before the user's code is imported."""
 
     def start(self) -> None:
-        """Begin to watch; ``context.pass_name`` says which pass."""
+        """Begin to watch; ``context.pass_name`` says which pass. Its parts are there from now on,
+        also where nothing is found, and backwards are told of to a probe with a hook for them.
+        """
+        for part in self.parts:
+            self.context.writer.touch(part)
+        own = type(self)
+        if (own.backward_begins, own.backward_ends) != (Probe.backward_begins, Probe.backward_ends):
+            self.watch_backward()
 
     def step_begin(self) -> None:
-        """A step is about to begin (outside its timed region)."""
+        """A step is about to begin (outside its timed region), on this thread."""
+        self._thread = threading.get_ident()
+
+    @property
+    def in_step(self) -> bool:
+        """True between the begin and the end of a step, on the thread that runs it."""
+        return self.context.in_step and threading.get_ident() == self._thread
 
     def step_gave(self, returned: Any) -> None:
         """The target returned or yielded this, which nobody holds when the step ends."""
@@ -191,8 +210,14 @@ class Probe:
 
     def stop(self) -> None:
         """Undo ``start``."""
+        self._patches.undo()
 
-    # -- for those that add themselves to the door of the autograd engine --------------------------
+    # -- the door of the autograd engine -----------------------------------------------------------
+
+    def watch_backward(self) -> None:
+        """Be told of backwards until ``stop``."""
+        self._patches.on_undo(lambda: BACKWARD_HOOKS.remove(self))
+        BACKWARD_HOOKS.add(self)
 
     def backward_begins(self, call: Backward) -> None:
         """A backward is about to run."""
@@ -206,3 +231,4 @@ class Probe:
 
     def uninstall(self) -> None:
         """Undo ``install``."""
+        self._always.undo()

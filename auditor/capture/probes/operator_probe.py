@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 from auditor.capture.instruments.dispatch_modes import run_compiled_code_eagerly
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.operator_stream import Subscriber, site_of_operator, subscribe
 from auditor.errors import fault
@@ -21,7 +20,6 @@ class OperatorProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches()
         self._errors = 0
 
     def start(self) -> None:
@@ -36,10 +34,6 @@ class OperatorProbe(Probe):
 
     def watch(self) -> None:
         """Make the watch of this pass and :meth:`enter` it."""
-
-    def stop(self) -> None:
-        """Leave the watch."""
-        self._patches.undo()
 
     def enter(self, watch: Subscriber) -> None:
         """Subscribe a watch to the stream of operators; it leaves when the patches are undone."""

@@ -23,7 +23,7 @@ from auditor.capture.shadow.crossing import Ran
 from auditor.capture.shadow.operators import HOST_INDEX
 from auditor.capture.shadow.storages import storages
 from auditor.model.gpus import gpu_named
-from auditor.recordings.schema import DeviceUseRow, LimitRow
+from auditor.recordings.schema.sync import DeviceUseRow, LimitRow
 
 READ_KINDS = frozenset(
     """
@@ -74,11 +74,8 @@ class RehearsalProbe(Probe, Listener):
 
     def install(self) -> None:
         """Play a GPU from now on."""
+        self._always.on_undo(self._shadow.stop)
         self._shadow.start()
-
-    def uninstall(self) -> None:
-        """There is no GPU any more."""
-        self._shadow.stop()
 
     def start(self) -> None:
         """Write down what crosses."""
@@ -102,9 +99,7 @@ class RehearsalProbe(Probe, Listener):
         products, convolutions = tf32()
         self.context.add(
             DeviceUseRow(
-                n=self._shadow.operators - self._used,
-                tf32_matmul=products,
-                tf32_conv=convolutions,
+                n=self._shadow.operators - self._used, tf32_matmul=products, tf32_conv=convolutions
             )
         )
         self._used = self._shadow.operators

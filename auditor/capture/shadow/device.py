@@ -7,7 +7,6 @@ import importlib
 import sys
 import types
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Literal
 
 import torch
@@ -91,9 +90,8 @@ class ShadowDevice:
         if not HAS_SCHEMAS:
             raise Missing("torch._ops.OpOverload._schema")
         for name in IMPORTED_FIRST[1:] if is_put_off() else IMPORTED_FIRST:
-            with contextlib.suppress(
-                ModuleNotFoundError
-            ):  # a torch without it imports nothing late
+            # a torch without it imports nothing late
+            with contextlib.suppress(ModuleNotFoundError):
                 importlib.import_module(name)
         try:
             self._install()
@@ -129,12 +127,7 @@ class ShadowDevice:
     def __enter__(self) -> ShadowDevice:  # noqa: PYI034 - Self is Python 3.11
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 

@@ -44,9 +44,8 @@ def default_device() -> torch.device | None:
 
 def install(patches: Patches) -> None:
     """Route every factory of torch, and the ``new_*`` methods of host tensors."""
-    constructors = (
-        made_on_default_device()
-    )  # filled now: it holds torch's own functions, and is kept
+    # filled now: it holds torch's own functions, and is kept
+    constructors = made_on_default_device()
     names = {name for name in dir(torch) if _is_one_of(getattr(torch, name), constructors)}
     for name in sorted(names - {*DATA}):
         patches.attribute(torch, name, _factory(getattr(torch, name), by_default=True))

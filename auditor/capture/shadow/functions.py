@@ -126,8 +126,7 @@ def _check_devices(func: Any, args: tuple[Any, ...]) -> None:
     if host and device:
         raise RuntimeError(
             "Expected all tensors to be on the same device, but found at least two devices, cuda:0 "
-            "and cpu! "
-            f"(when checking argument in method {getattr(func, '__name__', func)})"
+            f"and cpu! (when checking argument in method {getattr(func, '__name__', func)})"
         )
 
 

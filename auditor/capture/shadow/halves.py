@@ -52,9 +52,8 @@ def _fast(dtype: torch.dtype) -> bool:
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     name = "_is_mkldnn_fp16_supported" if dtype == torch.float16 else "_is_mkldnn_bf16_supported"
-    supported = getattr(
-        torch.ops.mkldnn, name, None
-    )  # a torch that does not tell counts as slow: float32 is always right
+    # a torch that does not tell counts as slow: float32 is always right
+    supported = getattr(torch.ops.mkldnn, name, None)
     return supported is not None and bool(supported())
 
 

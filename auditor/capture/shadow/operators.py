@@ -71,10 +71,8 @@ READS: Final[dict[str, tuple[str, int]]] = {
     "linalg_matrix_exp": ("to_cpu", 8),  # LinearAlgebra.cpp: the norms decide the degrees
     "_to_sparse": ("nonzero", 8),  # dense to COO by nonzero
     "_coalesce": ("unique", 8),  # SparseCUDATensor.cu: the number of segments
-    "_nested_tensor_from_mask_left_aligned": (
-        "equal",
-        1,
-    ),  # nested/NestedTensorMath.cpp: sizes.equal(nums)
+    # nested/NestedTensorMath.cpp: sizes.equal(nums)
+    "_nested_tensor_from_mask_left_aligned": ("equal", 1),
     "_nested_tensor_from_mask": ("to_cpu", 8),  # the same: sizes.to(kCPU)
     "_assert_scalar": ("item", 1),
 }

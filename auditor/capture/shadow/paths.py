@@ -124,9 +124,8 @@ def _kernel_at_autograd(operator: Any, name: str) -> Callable[..., Any]:
 
     def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
         given = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
-        wrapped = any(
-            is_functorch_wrapped(one) for one in given
-        )  # what a transform wraps answers yes on every device
+        # what a transform wraps answers yes on every device
+        wrapped = any(is_functorch_wrapped(one) for one in given)
         if (
             wrapped
             or (name in ASK_FORWARD and not _has_tangent(given))

@@ -62,12 +62,7 @@ class Stream:
         _LOCAL.streams.append(self)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         _LOCAL.streams.pop()
 
     def __eq__(self, other: object) -> bool:

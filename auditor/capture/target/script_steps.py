@@ -38,10 +38,8 @@ times by default).
 
 ENDLESS_STEP = (
     "one optimizer.step(closure) ran its closure {:,} times and had not returned, and a step ends "
-    "where optimizer.step() "
-    "does: give the optimizer a smaller max_iter and call it in a loop, or name a function that "
-    "takes one step: "
-    "file.py:callable"
+    "where optimizer.step() does: give the optimizer a smaller max_iter and call it in a loop, or "
+    "name a function that takes one step: file.py:callable"
 )
 
 
@@ -276,9 +274,8 @@ class StepFinder:
         if not self._learned(self._counts[optimizer]):
             return
         counts = [self._counts[known] for known in self._order]
-        same_pace = (
-            max(counts) - min(counts) <= 1
-        )  # the first in the cycle may just have begun a new one
+        # the first in the cycle may just have begun a new one
+        same_pace = max(counts) - min(counts) <= 1
         rarest = [known for known in self._order if same_pace or self._counts[known] == min(counts)]
         self._boundary = rarest[-1]
         if optimizer == self._boundary:

@@ -46,11 +46,9 @@ def no_step(path: str, spawned: int) -> TargetProblem:
     if spawned:
         return TargetProblem(
             f"{path} itself made no optimizer.step(): it started {spawned} "
-            f"process{'es' * (spawned > 1)} by multiprocessing, which "
-            "are not recorded",
+            f"process{'es' * (spawned > 1)} by multiprocessing, which are not recorded",
             "let one process train; for several give --nproc N and a script that reads RANK as "
-            "torchrun sets it, or name a function "
-            "that takes one step: file.py:callable",
+            "torchrun sets it, or name a function that takes one step: file.py:callable",
         )
     return TargetProblem(
         f"{path} ended without a single optimizer.step() or update of parameters under "

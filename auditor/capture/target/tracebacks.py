@@ -39,9 +39,8 @@ def located(error: BaseException, is_user: Callable[[str], bool], cwd: str) -> d
     """Where an error came up, by its innermost frame of the user's own, and when. Runs no code of
     the program's.
     """
-    found: dict[str, Any] = {
-        "time_us": time.time_ns() // 1000
-    }  # which of several processes failed first
+    # which of several processes failed first
+    found: dict[str, Any] = {"time_us": time.time_ns() // 1000}
     theirs = [frame for frame in extract_tb(error.__traceback__) if is_user(frame.filename)]
     if theirs:
         last = theirs[-1]

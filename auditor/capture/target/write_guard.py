@@ -129,9 +129,8 @@ class WriteGuard:
 
     def _heard(self, event: str, args: tuple[Any, ...]) -> None:
         if event == "open":
-            flags = (
-                args[2] if len(args) > 2 and isinstance(args[2], int) else 0
-            )  # anybody may raise an event of this name
+            # anybody may raise an event of this name
+            flags = args[2] if len(args) > 2 and isinstance(args[2], int) else 0
             if flags & WRITING:
                 self._changes(args[0], contents=not flags & os.O_TRUNC)
         elif event in _REPLACED:
@@ -142,17 +141,15 @@ class WriteGuard:
         elif event == "sqlite3.connect":
             self._changes(_database(args[0]))
         else:
-            if (
-                event == "shutil.rmtree"
-            ):  # removes by open folders, whose names nobody can tell afterwards
+            # removes by open folders, whose names nobody can tell afterwards
+            if event == "shutil.rmtree":
                 self._keep_tree(args[0])
             self._changes(args[0])
 
     def _starts(self, command: Any, folder: Any) -> None:
         """A program that is started may change what its command line names, but for programs."""
-        with suppress(
-            OSError, TypeError, ValueError
-        ):  # a guess must not keep the program from being started
+        # a guess must not keep the program from being started
+        with suppress(OSError, TypeError, ValueError):
             for word in _words(command):
                 path = os.path.join(os.fsdecode(folder or ""), word.rpartition("=")[2])
                 if os.path.isdir(path) or not os.access(path, os.X_OK):
@@ -195,9 +192,8 @@ class WriteGuard:
         """``path`` is about to change: only as an ``entry`` of its folder, or what it leads to, of
         which ``contents`` may stay.
         """
-        if not isinstance(path, (str, bytes, os.PathLike)) or getattr(
-            self._thread, "cuts", False
-        ):  # a descriptor, a buffer; we
+        # a descriptor, a buffer; we
+        if not isinstance(path, (str, bytes, os.PathLike)) or getattr(self._thread, "cuts", False):
             return
         with suppress(ValueError):  # a name that no file can have
             place = os.path.abspath(os.fsdecode(path))
@@ -236,9 +232,8 @@ class WriteGuard:
             yield
         finally:
             self._thread.cuts = False
-            fcntl.flock(
-                lock, fcntl.LOCK_UN
-            )  # closing is not enough: a child that was just forked has it open, too
+            # closing is not enough: a child that was just forked has it open, too
+            fcntl.flock(lock, fcntl.LOCK_UN)
             os.close(lock)
 
     def _keep(self, path: str, *, needed: bool) -> None:

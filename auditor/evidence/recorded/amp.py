@@ -12,7 +12,7 @@ from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
-from auditor.recordings.schema import AmpRow
+from auditor.recordings.schema.numerics import AmpRow
 
 ROWS = ("update", "growth")
 """Rows of the pass's end, which are no events."""

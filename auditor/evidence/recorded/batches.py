@@ -17,7 +17,7 @@ from auditor.evidence.recorded.steps import Step, Steps, queued_share
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
-from auditor.recordings.schema import BatchRow, LoaderRow
+from auditor.recordings.schema.data import BatchRow, LoaderRow
 from auditor.rule import NotLooked
 
 Cause = Literal["default device", "collate function", "dataset"]

@@ -13,8 +13,8 @@ from auditor.model import Site
 from auditor.model import communication as model
 from auditor.model.communication import Exchange
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema import CommunicationRow, RankMemoryRow, StepRow
-from auditor.recordings.schema.run import known
+from auditor.recordings.schema.dist import CommunicationRow, RankMemoryRow
+from auditor.recordings.schema.run import StepRow, known
 from auditor.rule import NotLooked
 
 Key = tuple[Site, str, str, int, str, Site | None]

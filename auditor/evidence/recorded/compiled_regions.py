@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from statistics import median
 from typing import ClassVar
 
-from auditor.evidence.recorded.compiles import UNDISTURBED
+from auditor.evidence.recorded.compiles import UNDISTURBED, Compiles
+from auditor.evidence.recorded.steps import Steps, own_times
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
-from auditor.recordings.schema import RegionRow, RegionRunRow, StepRow
+from auditor.model.compilation import Compilation, CompiledPart, Gain
+from auditor.recordings.schema.compiled import RegionRow, RegionRunRow
+from auditor.recordings.schema.run import StepRow
 from auditor.rule import NotLooked
 
 
@@ -103,3 +107,44 @@ def _inside(evidence: Evidence, at: int, rows: list[RegionRow]) -> Region:
         made_on=len({(row.pass_name, row.step) for row in rows}),
         us=sum(row.us for row in rows) / len(rows),
     )
+
+
+# -- compilation -----------------------------------------------------------------------------------
+# What ``torch.compile`` did, for the report.
+
+
+PARTS = 50
+"""Functions and modules that a report lists."""
+
+
+def compilation(evidence: Evidence) -> Compilation | None:
+    """None where the program gives nothing to ``torch.compile``, or nothing is known of it."""
+    if not all(map(evidence.has, {*Compiles.parts, *CompiledRegions.parts})):
+        return None
+    try:
+        compiles, regions = evidence.get(Compiles), evidence.get(CompiledRegions)
+    except NotLooked:
+        return None
+    steps = evidence.get(Steps)
+    return Compilation(
+        compiled=compiles.compiled,
+        us=compiles.us,
+        again=sum(each.n for each in compiles.recompiled),
+        breaks=len(compiles.breaks),
+        during=sum(1 for step in steps.quiet if step.compiles),
+        parts=tuple(_part(each) for each in (*regions.regions, *regions.in_steps)[:PARTS]),
+        gain=_gain(steps),
+    )
+
+
+def _part(region: Region) -> CompiledPart:
+    steps = region.steps or region.made_on
+    watched = max(steps, region.watched)
+    return CompiledPart(region.site, region.what, region.options, steps, watched)
+
+
+def _gain(steps: Steps) -> Gain | None:
+    gained = steps.gained_by_compile()
+    if gained is None:
+        return None
+    return Gain(gained.value, gained.low, gained.high, median(own_times(steps.eager_held)))

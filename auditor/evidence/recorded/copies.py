@@ -19,7 +19,8 @@ from auditor.evidence.source.files import Source, Span, name_of, span_of
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.model.devices import device_named
-from auditor.recordings.schema import CopyRow, SiteRow
+from auditor.recordings.schema.run import SiteRow
+from auditor.recordings.schema.sync import CopyRow
 from auditor.syntax.tensor_factories import FACTORIES
 
 What = Literal["constant", "made on the host", "batch", "tensor"]

@@ -12,12 +12,11 @@ from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema import (
+from auditor.recordings.schema.data import BatchRow, LoaderRow
+from auditor.recordings.schema.dist import (
     BatchDigestRow,
-    BatchRow,
     DataParallelRow,
     GradientSyncRow,
-    LoaderRow,
     SamplerEpochRow,
 )
 from auditor.rule import NotLooked

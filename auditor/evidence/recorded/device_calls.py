@@ -15,7 +15,7 @@ from auditor.evidence.recorded.machine import Device, device_of
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.recorded.timed_calls import CallingLine
 from auditor.evidence.table import Evidence, Rows, Table
-from auditor.recordings.schema import CallRow
+from auditor.recordings.schema.sync import CallRow
 
 
 @dataclass(frozen=True)

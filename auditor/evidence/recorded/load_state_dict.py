@@ -11,7 +11,7 @@ from typing import ClassVar
 from auditor.evidence.source.files import Source, name_of
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
-from auditor.recordings.schema import LoadRow, OptimizerLoadRow
+from auditor.recordings.schema.data import LoadRow, OptimizerLoadRow
 
 
 @dataclass(frozen=True)

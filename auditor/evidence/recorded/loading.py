@@ -6,13 +6,13 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 from auditor import amounts
 from auditor.evidence.source.files import Source, lines_of
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
-from auditor.recordings.schema import FetchedRow, LoadingRow
+from auditor.recordings.schema.data import FetchedRow, LoadingRow
 from auditor.syntax.index import LOOPS
 
 Phase = Literal["dataset", "collate", "sampler", "other"]
@@ -96,8 +96,6 @@ class Loading(Table):
     """Stacks of the loud pass, by the number of the loader. A recording from before there were any
     has none.
     """
-
-    parts: ClassVar[tuple[str, ...]] = ()
 
     source: Source = field(default_factory=Source)
     seen: Mapping[int, tuple[Seen, ...]] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Basis
@@ -23,8 +23,6 @@ class Machine(Table):
     ``capability`` is the major compute capability of NVIDIA's GPU, real or rehearsed (0: not
     recorded, or another maker's).
     """
-
-    parts: ClassVar[tuple[str, ...]] = ()
 
     device: Device = "cpu"
     cpus: int = 0

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
-from auditor.recordings.schema import NumericRow
+from auditor.recordings.schema.numerics import NumericRow
 
 SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149, "float64": 2.0**-1074}
 """Smallest positive number of a dtype, subnormal ones included (IEEE 754; bfloat16 has the exponent
@@ -106,14 +106,8 @@ class OpRanges(Table):
     @classmethod
     def build(cls, evidence: Evidence) -> OpRanges:
         """From the pass ``numbers``."""
-        steps = [
-            each["steps"]
-            for each in evidence.recording.manifest.get("passes", ())
-            if each["name"] == "numbers"
-        ]
-        return cls(
-            sum(steps), tuple(_delicate(evidence, row) for row in rows_of(evidence, NumericRow))
-        )
+        calls = tuple(_delicate(evidence, row) for row in rows_of(evidence, NumericRow))
+        return cls(evidence.steps_of("numbers"), calls)
 
     def of(self, what: str) -> Iterator[Delicate]:
         """Calls of one kind."""

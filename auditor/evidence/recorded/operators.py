@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
-from auditor.recordings.schema import DeviceUseRow, OperatorOrderRow, OperatorRow
+from auditor.recordings.schema.sync import DeviceUseRow, OperatorOrderRow, OperatorRow
 from auditor.rule import NotLooked
 
 

@@ -21,7 +21,8 @@ from auditor.evidence.source.statements import Statements, shorten
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import FoundAt, Site
 from auditor.model.devices import DeviceInfo, device_named
-from auditor.recordings.schema import ReadRow, SiteRow
+from auditor.recordings.schema.run import SiteRow
+from auditor.recordings.schema.sync import ReadRow
 
 LEADS: tuple[Act, ...] = ("branch", "scalar", "transfer", "shape")
 """What a line is reported as when it does several things, strongest first."""
@@ -299,9 +300,8 @@ class Reads(Table):
 
 def _leading(reads: list[Read]) -> Act:
     """What a line is reported as."""
-    own = [
-        read for read in reads if not library_of(read.expression.via)
-    ]  # what the line itself does comes first
+    # what the line itself does comes first
+    own = [read for read in reads if not library_of(read.expression.via)]
     acts = {read.act for read in own or reads}
     return next(act for act in LEADS if act in acts)
 

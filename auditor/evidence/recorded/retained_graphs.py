@@ -13,7 +13,7 @@ from auditor import amounts
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
-from auditor.recordings.schema import GraphRow
+from auditor.recordings.schema.graph import GraphRow
 
 NODE_CAP = 20_000
 """The probe stops counting autograd nodes here (docs/recording.md)."""

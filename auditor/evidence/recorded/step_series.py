@@ -14,8 +14,8 @@ from auditor.evidence.recorded.steps import device_times, step_of
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace.facts import TraceFacts
 from auditor.model.charts import Series
-from auditor.recordings.schema import BatchRow, StepRow
-from auditor.recordings.schema.run import known
+from auditor.recordings.schema.data import BatchRow
+from auditor.recordings.schema.run import StepRow, known
 
 SLOW, LEAST_US = 1.5, 2000.0
 """Times the median, and us beyond it, from which a step is marked: below that it is the system's

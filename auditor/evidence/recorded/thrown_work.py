@@ -12,7 +12,8 @@ from auditor.evidence.recorded.steps import Steps, own_times
 from auditor.evidence.source.files import Function, Source, lines_of
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
-from auditor.recordings.schema import CopyRow, ThrownRow
+from auditor.recordings.schema.sync import CopyRow
+from auditor.recordings.schema.waste import ThrownRow
 from auditor.rule import NotLooked
 from auditor.syntax.index import called_in, names_in, nodes_in
 

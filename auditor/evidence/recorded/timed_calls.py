@@ -11,7 +11,7 @@ from auditor.evidence.recorded.step_pattern import StepPattern, counted_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.table import Evidence, rows_of
 from auditor.model import Site
-from auditor.recordings.schema import PassRow
+from auditor.recordings.row import PassRow
 
 
 class TimedCall(Protocol):

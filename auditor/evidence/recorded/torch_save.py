@@ -14,7 +14,7 @@ from auditor.evidence.source.files import Source
 from auditor.evidence.source.loops import loop_around
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
-from auditor.recordings.schema import SaveRow
+from auditor.recordings.schema.data import SaveRow
 from auditor.rule import NotLooked
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from auditor import amounts
 from auditor.evidence.table import Evidence, Table, rows_of
-from auditor.recordings.schema import StepRow, TrainingRow
+from auditor.recordings.schema.run import StepRow, TrainingRow
 
 if TYPE_CHECKING:
     from auditor.model import Training
@@ -72,8 +72,7 @@ class Trained(Table):
         if self.state == "forward":
             return (
                 f"{seen}: torch built autograd graphs, but {NO_SIGN}; if it learns only every N "
-                "steps give --steps above N, if it "
-                f"evaluates use torch.no_grad(), else {name_it}"
+                f"steps give --steps above N, if it evaluates use torch.no_grad(), else {name_it}"
             )
         if self.state == "evaluated":
             ran = "torch ran, but " if self.operators else ""

@@ -100,11 +100,7 @@ def told(data: SnapshotData, course: Course, origins: Origins) -> Told:
             number = at.get(event["addr"], 0)
         owner.append(number)
     return Told(
-        course,
-        tuple(numbers),
-        owner,
-        tuple(before[number] for number in range(len(numbers))),
-        at,
+        course, tuple(numbers), owner, tuple(before[number] for number in range(len(numbers))), at
     )
 
 

@@ -66,9 +66,8 @@ class _Teller:
             )
             number = self.at[block.address] = self.numbers.setdefault(purpose, len(self.numbers))
             found[number] += block.size
-        found[0] += self.course.start_allocated - sum(
-            found.values()
-        )  # blocks whose free was pending
+        # blocks whose free was pending
+        found[0] += self.course.start_allocated - sum(found.values())
         return found
 
     def _changed(self, index: int, event: Event, lives: Lives) -> int:

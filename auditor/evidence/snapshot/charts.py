@@ -17,7 +17,7 @@ from auditor.evidence.snapshot.segments import FREE as UNUSED
 from auditor.evidence.snapshot.segments import Origins, Snapshot, origins_of
 from auditor.evidence.table import Evidence
 from auditor.model.charts import Bar, Lanes, Layers, Tone
-from auditor.recordings.schema import StepRow
+from auditor.recordings.schema.run import StepRow
 from auditor.rule import NotLooked
 
 NO_LINE = "no line known"
@@ -36,8 +36,7 @@ PREDICTED_NULL = (
 TIMES_SAID = "The times are the CPU's. "
 PURPOSES_SAID = (
     "What an optimizer's step worked with is known by its address; what a step made and nobody "
-    "freed counts as kept from the "
-    "beginning of the next step on."
+    "freed counts as kept from the beginning of the next step on."
 )
 ROWS_SAID = (
     "Read it row by row: every row holds the same number of bytes, the largest segment comes "
@@ -243,10 +242,8 @@ def _pieces(
     for number, segment in enumerate(segments, 1):
         address, room = int(segment.get("address", 0)), int(segment["total_size"])
         for block in segment["blocks"]:
-            size, live = (
-                min(int(block["size"]), room),
-                block["state"] != UNUSED,
-            )  # a damaged block ends with its segment
+            # a damaged block ends with its segment
+            size, live = (min(int(block["size"]), room), block["state"] != UNUSED)
             room -= size
             whose = owner(address, block) if live else "free"
             tone = tones.get(whose, Tone(REST, -1)) if live else FREE

@@ -134,7 +134,6 @@ class Course:
 class Allocations(Table):
     """The course of memory on each device that has a history, that with most memory first."""
 
-    parts: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
 
     devices: tuple[Course, ...] = ()
@@ -201,9 +200,8 @@ Columns = tuple["array[int]", "array[int]", "array[int]"]
 
 def _backwards(trace: Sequence[Event], segments: Sequence[Event], history: History) -> Columns:
     """Reserved, allocated and active before each event and after the last."""
-    round_size = cache(
-        history.settings.round_size
-    )  # a program asks for the same sizes again and again
+    # a program asks for the same sizes again and again
+    round_size = cache(history.settings.round_size)
     active, allocated = live_at_end(segments), live_at_end(segments, pending=False)
     now = [
         sum(int(segment["total_size"]) for segment in segments),

@@ -39,7 +39,6 @@ class NeverFreed(Table):
     states in the first.
     """
 
-    parts: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
 
     lines: tuple[NeverFreedLine, ...] = ()

@@ -36,7 +36,6 @@ class OutOfMemory(Table):
     nothing (``why_no_what_if``).
     """
 
-    parts: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
 
     happened: bool = False

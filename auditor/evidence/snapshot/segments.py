@@ -125,7 +125,6 @@ class Snapshot(Table):
     else the end of a step.
     """
 
-    parts: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
 
     segments: tuple[Segment, ...] = ()

@@ -16,7 +16,7 @@ from auditor.evidence.snapshot.history import Course
 from auditor.evidence.snapshot.owners import EARLIER, Owners
 from auditor.evidence.snapshot.what_if import replays_of
 from auditor.evidence.table import Evidence
-from auditor.recordings.schema import BatchRow, LoaderRow
+from auditor.recordings.schema.data import BatchRow, LoaderRow
 from auditor.rule import NotLooked
 
 Row = tuple[str, str]

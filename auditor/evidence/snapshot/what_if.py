@@ -75,7 +75,6 @@ class WhatIf(Table):
     for the same tensors.
     """
 
-    parts: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
 
     device: int
@@ -290,9 +289,8 @@ def on_cards(evidence: Evidence, course: Course) -> tuple[tuple[str, str], ...]:
             return ()
         tight = [size for size in CARDS if size * GIB - CONTEXT < unlimited][-1:]
         roomy = [size for size in CARDS if size * GIB - CONTEXT >= unlimited][:1]
-        least = (
-            course.start_reserved if replays.from_recorded else 0
-        )  # on less, what came before would have gone differently
+        # on less, what came before would have gone differently
+        least = course.start_reserved if replays.from_recorded else 0
         cards = [(size, size * GIB - CONTEXT) for size in (*tight, *roomy)]
         tried = [(size, replays.under("", card)) for size, card in cards if card >= least]
     except NotLooked:

@@ -45,20 +45,6 @@ class Home:
         )
 
 
-def home_of(
-    source: Source, configs: Configs, site: Site | None, call: str, keyword: str, *, ran: object
-) -> Home | None:
-    """Where ``keyword`` of the call on the site's line gets its value, which was ``ran``; None if
-    that is not one certain place.
-    """
-    if site is None:
-        return None
-    written = source.argument(site, call, keyword)
-    if written is None or isinstance(written, ast.Constant):
-        return Home(site, "set_keyword", call, keyword, own=True)
-    return home_of_value(source, configs, written, call, ran=ran)
-
-
 def home_of_value(
     source: Source, configs: Configs, written: ast.expr, call: str, *, ran: object
 ) -> Home | None:

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
@@ -44,8 +43,6 @@ class Configs(Table):
     """Every value of the documents that the target opened, and the lines that set the allocator's
     variable.
     """
-
-    parts: ClassVar[tuple[str, ...]] = ()
 
     settings: tuple[Setting, ...] = ()
     allocator: tuple[Setting, ...] = ()

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
@@ -63,8 +63,6 @@ T = TypeVar("T")
 class Source(Table):
     """Text of each recorded user file, by the path that sites use."""
 
-    parts: ClassVar[tuple[str, ...]] = ()
-
     texts: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -80,9 +78,8 @@ class Source(Table):
 
     def excerpt(self, file: str, span: Span) -> str:
         """The text of a span that lies on one line, else an empty string."""
-        lines = self.texts.get(file, "").split(
-            "\n"
-        )  # splitlines() knows more separators than Python
+        # splitlines() knows more separators than Python
+        lines = self.texts.get(file, "").split("\n")
         if span.line != span.end_line or not 0 < span.line <= len(lines):
             return ""
         return lines[span.line - 1].encode()[span.col : span.end_col].decode(errors="replace")

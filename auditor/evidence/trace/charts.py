@@ -60,9 +60,8 @@ def trace_charts(evidence: Evidence, findings: Iterable[Finding]) -> tuple[Lanes
     from auditor.timeline.picture import step_parts, step_timeline, window
 
     drawn, chosen = step_timeline(line), window(line)
-    if (
-        drawn is not None and chosen is not None and evidence.has("steps")
-    ):  # a run of ours, whose steps have numbers
+    # a run of ours, whose steps have numbers
+    if drawn is not None and chosen is not None and evidence.has("steps"):
         number = evidence.recording.run_step("trace", line.steps.start.tolist().index(chosen.start))
         drawn = replace(drawn, note=f"Step {number} of the run: {drawn.note}")
     if drawn is not None and chosen is not None:

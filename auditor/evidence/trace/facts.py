@@ -32,15 +32,11 @@ class Operator:
 class TraceFacts:
     """Facts of a trace. ``step_us`` are the steps' times under the profiler, empty where the trace
     marks none or a null device wrote it.
-
-    ``host_peak_bytes`` is the largest total that torch's CPU allocator reported, None without
-    memory events.
     """
 
     steps: int
     events: int
     operators: tuple[Operator, ...]
-    host_peak_bytes: int | None
     step_us: tuple[float, ...] = ()
     devices: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -119,15 +115,13 @@ def facts_of(line: Timeline) -> TraceFacts:
     steps = line.steps
     count = steps.count
     operators = tuple(
-        Operator(row.name, row.calls / count, row.self_ns / 1e3 / count) for row in line.operators
+        Operator(row.name, row.calls / count, row.ns / 1e3 / count) for row in line.operators
     )
-    peak = max((use.peak_allocated for use in line.memory if use.device_type == HOST), default=-1)
     return TraceFacts(
         device_missing=line.device_missing,
         steps=steps.count if steps.marked else 0,
         events=line.trace.events,
         operators=operators,
-        host_peak_bytes=peak if peak > 0 else None,
         step_us=tuple(((steps.end - steps.start) / 1e3).tolist())
         if steps.marked and not line.trace.info.null_device
         else (),

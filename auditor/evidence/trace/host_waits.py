@@ -243,9 +243,8 @@ def _place(line: Timeline, key: _Key, rows: list[int]) -> WaitPlace:
     trace, waits, place = line.trace, line.waits, key.place
     longest = max(rows, key=lambda row: int(waits.held[row]))
     slow, copying, rate = _slow(line, rows)
-    synchronised = int(
-        waits.synchronises[rows].sum()
-    )  # a copy and its synchronisation are one wait
+    # a copy and its synchronisation are one wait
+    synchronised = int(waits.synchronises[rows].sum())
     return WaitPlace(
         cause=key.cause,
         operator=key.operator,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from auditor.evidence.table import Evidence, Table
 from auditor.evidence.trace.facts import gpu_timeline
-from auditor.evidence.trace.user_code import NOWHERE, Where, where
+from auditor.evidence.trace.patterns import NOWHERE, Where, where
 
 if TYPE_CHECKING:
     from typing import Self

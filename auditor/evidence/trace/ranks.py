@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 RANKS = "ranks"
 """Attribute of a recording that holds the facts of all ranks
-(:class:`auditor.recordings.standalone_trace.RankedTraces`).
+(:class:`auditor.recordings.standalone.RankedTraces`).
 """
 
 

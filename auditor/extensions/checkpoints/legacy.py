@@ -76,13 +76,7 @@ def _opened(file: IO[bytes], size: int, foreign: set[str]) -> Container:
     damage += _missing(keys, storages) + _unloadable(content)
     read, named = partial(_read, file, places), tuple(sorted(foreign))
     return Container(
-        "torch legacy",
-        content.tree,
-        read,
-        named,
-        damage,
-        made=content.made,
-        beyond=content.beyond,
+        "torch legacy", content.tree, read, named, damage, made=content.made, beyond=content.beyond
     )
 
 
@@ -119,8 +113,7 @@ def _places(
             return places, [
                 (
                     f"storage {number + 1} of {len(keys)} is one that no tensor has: torch does "
-                    "not "
-                    "load it"
+                    "not load it"
                 )
             ]
         file.seek(at)
@@ -130,8 +123,7 @@ def _places(
             return places, [
                 (
                     f"it ends in storage {number + 1} of {len(keys)}: it was cut off or not "
-                    "written to "
-                    "its end"
+                    "written to its end"
                 )
             ]
         if elements != storage.numel:

@@ -144,9 +144,8 @@ def names_in(file: IO[bytes], start: int, limit: int) -> tuple[str, ...]:
         except Short:
             if window < limit:
                 continue
-        except (
-            Exception
-        ):  # what is no pickle may raise almost anything, and what was asked for before counts
+        except Exception:
+            # what is no pickle may raise almost anything, and what was asked for before counts
             pass
         return tuple(
             sorted(

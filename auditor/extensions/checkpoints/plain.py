@@ -238,11 +238,7 @@ def _tuple(size: int, *args: Any) -> Made:
     return Fixed("tuple", list(args))
 
 
-OBJECTS = (
-    *pickled_names.OPTIONS,
-    *pickled_names.TENSOR_PACKAGE[1:],
-    *pickled_names.TRAINER,
-)
+OBJECTS = (*pickled_names.OPTIONS, *pickled_names.TENSOR_PACKAGE[1:], *pickled_names.TRAINER)
 """Classes whose objects are made empty, and then get their attributes."""
 
 TUPLES = {

@@ -95,9 +95,8 @@ def _format(file: IO[bytes], size: int) -> Format:
         raise NotACheckpoint("it is empty")
     if head.startswith(ZIP_MAGIC):
         return "torch zip"
-    if safetensors.looks_like(
-        head, size
-    ):  # before pickles: the length of one header in 32 begins as they do
+    # before pickles: the length of one header in 32 begins as they do
+    if safetensors.looks_like(head, size):
         return "safetensors"
     if head.startswith(PICKLE_MAGIC):
         return "torch legacy"
@@ -234,11 +233,8 @@ def _tally(container: Container, path: keys.Path, stored: Stored) -> Tally | Non
         )
     except Malformed as problem:
         container.damage.append(f"{structure.named(path)}: {problem}")
-    except (
-        ValueError,
-        OverflowError,
-        MemoryError,
-    ) as error:  # numbers in the file that no array can have
+    except (ValueError, OverflowError, MemoryError) as error:
+        # numbers in the file that no array can have
         container.damage.append(
             f"{structure.named(path)}: its description is damaged ({type(error).__name__})"
         )

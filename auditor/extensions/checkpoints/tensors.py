@@ -238,14 +238,7 @@ OWN_WAY = {
 
 
 def _wrapper(  # noqa: PLR0917 - the arguments that torch gives it
-    kind: Any,
-    dtype: Any,
-    shape: Any,
-    stride: Any,
-    offset: Any,
-    layout: Any,
-    device: Any,
-    grad: Any,
+    kind: Any, dtype: Any, shape: Any, stride: Any, offset: Any, layout: Any, device: Any, grad: Any
 ) -> Any:
     demand(isinstance(kind, Name))
     if pickled_names.runs_code(kind.full):

@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from auditor.recordings.folder import Recording, Row
-from auditor.recordings.schema import (
+from auditor.recordings.schema.drill import (
     DrillBackwardRow,
     DrillEndRow,
     DrillInjectedRow,

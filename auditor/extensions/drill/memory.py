@@ -18,7 +18,7 @@ from auditor.extensions.drill.log import (
     note,
     of_kind,
 )
-from auditor.recordings.schema import (
+from auditor.recordings.schema.drill import (
     DrillBackwardRow,
     DrillForwardRow,
     DrillInjectedRow,
@@ -98,8 +98,7 @@ def _dropped(undisturbed: Log, log: Log, fault: DrillInjectedRow) -> Iterator[Ob
     if following is not None and not _cleared(undisturbed, following):
         yield bad(
             "The gradients of the failed attempt were not cleared: the next backward, at step "
-            f"{following.step}, added to "
-            f"what {count(following.held, 'parameter')} still held.",
+            f"{following.step}, added to what {count(following.held, 'parameter')} still held.",
             "gradients of the failed attempt were not cleared",
         )
     elif following is not None:
@@ -137,9 +136,8 @@ def _retried(
         yield note("The step went on with another batch: the one that failed was dropped.")
     if again and not _cleared(undisturbed, again[0]):
         yield bad(
-            "The gradients were not cleared before the retry: "
-            f"{count(again[0].held, 'parameter')} still held what the "
-            f"failed backward had added, so the update mixed two attempts.",
+            f"The gradients were not cleared before the retry: {count(again[0].held, 'parameter')} "
+            "still held what the failed backward had added, so the update mixed two attempts.",
             "gradients were not cleared before the retry",
         )
     elif again:
@@ -161,8 +159,7 @@ def _compared(undisturbed: Log, log: Log, fault: DrillInjectedRow) -> Iterator[O
     if apart is not None:
         yield note(
             f"Even undisturbed, two runs of this target differ from step {apart} on (it is not "
-            "seeded?), so the result of the "
-            "retry was not compared."
+            "seeded?), so the result of the retry was not compared."
         )
         return
     steps = sorted(undisturbed.ends.keys() & log.ends.keys())
@@ -178,14 +175,12 @@ def _compared(undisturbed: Log, log: Log, fault: DrillInjectedRow) -> Iterator[O
     if unequal is None:
         yield good(
             "All parameters and optimizer states equal those of the undisturbed run bit for bit, "
-            f"after step {fault.step} and "
-            f"up to step {last}; {losses}."
+            f"after step {fault.step} and up to step {last}; {losses}."
         )
     elif undisturbed.ends[unequal].random != log.ends[unequal].random:
         yield note(
             f"From step {unequal} on the parameters differ from the undisturbed run's, as they "
-            "may: the retry drew new random "
-            f"numbers (dropout) or another batch; {losses}."
+            f"may: the retry drew new random numbers (dropout) or another batch; {losses}."
         )
     elif _same_batches(undisturbed, log, unequal):
         yield bad(

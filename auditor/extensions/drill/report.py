@@ -12,7 +12,7 @@ from typing import Any
 from auditor.extensions.drill import memory, values
 from auditor.extensions.drill.log import Log, Observation, bad, count, good, listed, note
 from auditor.extensions.drill.runs import Order, Pair
-from auditor.recordings.schema import (
+from auditor.recordings.schema.drill import (
     DrillEndRow,
     DrillLoadRow,
     DrillOptimizerRow,

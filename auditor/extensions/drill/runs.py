@@ -62,16 +62,7 @@ class Order:
         steps = max(1, steps - self.offset)
         folder = str(self.out / "recordings" / name)
         return where.plan(
-            Plan(
-                self.target,
-                self.args,
-                steps,
-                0,
-                self.device,
-                folder,
-                PARTS,
-                purpose=drill,
-            )
+            Plan(self.target, self.args, steps, 0, self.device, folder, PARTS, purpose=drill)
         )
 
 

@@ -16,7 +16,7 @@ from auditor.extensions.drill.log import (
     note,
     of_kind,
 )
-from auditor.recordings.schema import (
+from auditor.recordings.schema.drill import (
     DrillBackwardRow,
     DrillEndRow,
     DrillForwardRow,
@@ -90,8 +90,7 @@ def _guarded(undisturbed: Log, log: Log, step: int) -> Iterator[Observation]:
     elif update is not None and update.n:
         yield note(
             f"No guard stopped it: at step {update.step} the optimizer stepped with a gradient "
-            "that was not finite in "
-            f"{update.n} of {update.fed} parameters ({listed(update.bad)})."
+            f"that was not finite in {update.n} of {update.fed} parameters ({listed(update.bad)})."
         )
     elif update is not None and not _skipped(undisturbed, log, update, step):
         yield good(f"The optimizer stepped at step {update.step} with finite gradients only.")
@@ -178,8 +177,7 @@ def _saved(value: str, undisturbed: Log, log: Log) -> Iterator[Observation]:
         )
         yield bad(
             f"Checkpoint {event.path}, saved at step {event.step}, holds it in {len(names)} of "
-            f"{event.tensors} "
-            f"tensors ({listed(names)}).{more}",
+            f"{event.tensors} tensors ({listed(names)}).{more}",
             f"checkpoint{'s' * (len(paths) > 1)} {listed(paths)} hold{'s' * (len(paths) == 1)} it",
         )
     clean = [event.path for event, names in poisoned if not names]

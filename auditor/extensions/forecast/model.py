@@ -104,9 +104,7 @@ def counted(
     """What the calls of so many steps cost in one."""
     return tuple(
         Ran(
-            call.name,
-            count(call, tf32_matmul=tf32_matmul, tf32_conv=tf32_conv),
-            call.times / steps,
+            call.name, count(call, tf32_matmul=tf32_matmul, tf32_conv=tf32_conv), call.times / steps
         )
         for call in calls
     )

@@ -23,7 +23,7 @@ from auditor.extensions.forecast.step import rehearsal_of, step_of
 from auditor.judging.null_beside import WAITS
 from auditor.model import Finding, Site
 from auditor.model.forecasts import Forecast
-from auditor.recordings.schema import CopyRow, DeviceUseRow
+from auditor.recordings.schema.sync import CopyRow, DeviceUseRow
 from auditor.rule import NotLooked
 
 WASTED: Mapping[str, tuple[str, ...]] = {
@@ -240,10 +240,7 @@ def _looped(finding: Finding, lines: _Lines) -> Finding:
 
 def _kept_busy(busy: _Busy, gpu: str) -> tuple[str, str]:
     between = f"{amounts.duration(busy.low_us)} to {amounts.duration(busy.high_us)}"
-    return (
-        "its operators keep the GPU busy",
-        f"{between} per step (forecast for {gpu})",
-    )
+    return ("its operators keep the GPU busy", f"{between} per step (forecast for {gpu})")
 
 
 def _line(site: Site | None) -> Line:

@@ -18,7 +18,7 @@ from auditor.extensions.forecast.counts import Argument, Call, Tensor
 from auditor.extensions.forecast.data_sheets import SHEETS, sheet_of
 from auditor.model.forecasts import Forecast, GpuForecast, HostForecast, OperatorClass
 from auditor.model.gpus import GPUS, gpu_named
-from auditor.recordings.schema import OperandItem, OperatorRow
+from auditor.recordings.schema.sync import OperandItem, OperatorRow
 from auditor.rule import NotLooked
 from auditor.runs.plan import ASKED_GPU, HOST_SCALE, REHEARSAL
 

@@ -68,9 +68,8 @@ class StepAudit:
         if self._open is None:
             if taken >= self.start:
                 self._guarded(lambda: self._begin(taken))
-        elif taken > self._began + (
-            self.steps or 0
-        ):  # the first step after the beginning is not seen
+        elif taken > self._began + (self.steps or 0):
+            # the first step after the beginning is not seen
             self.close()
 
     def close(self, error: BaseException | None = None) -> None:

@@ -49,9 +49,8 @@ LIBRARIES = (
     Library("cupti", (), 27),  # CUPTI_ERROR_NOT_SUPPORTED
     Library("cuda", (), 801),  # cudaErrorNotSupported
     Library("__cuda", (), 801),
-    Library(
-        "cu", (), 801
-    ),  # CUDA_ERROR_NOT_SUPPORTED: the driver; last, since its prefix begins the others'
+    # CUDA_ERROR_NOT_SUPPORTED: the driver; last, since its prefix begins the others'
+    Library("cu", (), 801),
 )
 
 
@@ -162,9 +161,8 @@ def _stream(function: Prototype, first: Parameter) -> str:
 
 def definition(function: Prototype, body: str) -> str:
     """The function, written out in C."""
-    arguments = re.sub(
-        r"\b__half\b|\b__nv_bfloat16\b", "void", function.arguments
-    )  # pointers to types that C++ alone knows
+    # pointers to types that C++ alone knows
+    arguments = re.sub(r"\b__half\b|\b__nv_bfloat16\b", "void", function.arguments)
     return f"EXPORT {function.returns} {function.name}({arguments}) {{ {body} }}\n"
 
 
@@ -183,9 +181,8 @@ def generated(
     known: dict[str, Prototype] = {}
     for name in headers:
         path = next(folder / name for folder in folders if (folder / name).is_file())
-        known.update(
-            prototypes(path.read_text(errors="replace"))
-        )  # also what only C++ sees: half precision
+        # also what only C++ sees: half precision
+        known.update(prototypes(path.read_text(errors="replace")))
     known.update(prototypes(preprocessed(includes)) if headers else {})
     answered = {
         name: answer(known[name], library.unsupported) for name in sorted(wanted & known.keys())

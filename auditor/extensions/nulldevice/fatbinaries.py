@@ -102,9 +102,8 @@ def _of_section(data: mmap.mmap, section: Section, processor: int) -> Iterator[b
     at, end = section.offset, section.offset + section.size
     while at + 16 <= end:
         magic, _version, header, size = struct.unpack_from("<IHHQ", data, at)
-        if (
-            magic != FAT_BINARY
-        ):  # fat binaries begin at multiples of 8 bytes, with zeros between them
+        # fat binaries begin at multiples of 8 bytes, with zeros between them
+        if magic != FAT_BINARY:
             at += 8
             continue
         yield from _of_binary(data, at + header, at + header + size, processor)

@@ -19,7 +19,7 @@ from auditor.extensions.nulldevice import environment
 from auditor.extensions.plan.batch_size import BatchSetting
 from auditor.extensions.plan.measured import Measured, measured
 from auditor.recordings.folder import Recording, Row
-from auditor.recordings.schema import DeviceUseRow, LimitRow
+from auditor.recordings.schema.sync import DeviceUseRow, LimitRow
 from auditor.runs import child_process
 from auditor.runs.finalize import raised
 from auditor.runs.plan import Change, Device, Plan, PlayedGpu

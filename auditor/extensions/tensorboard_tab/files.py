@@ -17,7 +17,7 @@ from auditor.extensions.tensorboard_tab.runs import EXPORTED, Run, runs_in
 from auditor.judging import catalogue
 from auditor.model import Report
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema import ReadRow
+from auditor.recordings.schema.sync import ReadRow
 
 MADE = 16
 """Runs whose files are made at most when a folder of runs is opened: each takes about a second for
@@ -41,9 +41,8 @@ def _export(report: Report, evidence: Evidence, folder: Path, *, quiet: bool) ->
     run = re.sub(r"[^A-Za-z0-9_]+", "-", report.run.target).strip("-") or "run"
     trace = evidence.recording.trace
     if trace is not None and not list((folder / run).glob("*.pt.trace.json.gz")):
-        with contextlib.suppress(
-            EOFError, zlib.error, gzip.BadGzipFile
-        ):  # a run that was killed may leave half a trace
+        # a run that was killed may leave half a trace
+        with contextlib.suppress(EOFError, zlib.error, gzip.BadGzipFile):
             catalogue.reports("tensorboard").export(
                 trace, folder, run, "host_0", trace.stat().st_mtime_ns
             )
@@ -76,9 +75,8 @@ def complete(root: Path) -> None:
     for run in missing[:MADE]:
         recording = _recording_inside(run)
         if recording is not None:
-            with contextlib.suppress(
-                AuditProblem
-            ):  # the pages say what is wrong with a report that cannot be read
+            # the pages say what is wrong with a report that cannot be read
+            with contextlib.suppress(AuditProblem):
                 write(open_input.report_of(run.folder), Evidence(recording), run.folder / EXPORTED)
 
 

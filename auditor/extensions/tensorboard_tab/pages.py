@@ -31,8 +31,7 @@ BLOCK = 1 << 20
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html"}
 _OURS = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; frame-src "
-    "'self'; frame-ancestors 'self'; "
-    "base-uri 'none'; form-action 'none'"
+    "'self'; frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
 )
 _HASHES = re.compile(r"script-src ((?:'sha256-[A-Za-z0-9+/=]{44}' ?)+);")
 _HEAD = 4096
@@ -141,8 +140,7 @@ class Pages:
         scripts = hashes[1].strip() if hashes else "'none'"
         policy = (
             f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; frame-ancestors "
-            "'self'; "
-            "sandbox allow-scripts allow-popups"
+            "'self'; sandbox allow-scripts allow-popups"
         )
         return Reply(_blocks(path), "text/html; charset=utf-8", policy)
 

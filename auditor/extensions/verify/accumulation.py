@@ -16,7 +16,8 @@ from auditor.evidence.table import Evidence
 from auditor.extensions.verify.accumulation_uses import Turn, Unclear, Uses
 from auditor.model import Edit, Site
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema import BackwardRow, BatchRow, LoaderRow
+from auditor.recordings.schema.data import BatchRow, LoaderRow
+from auditor.recordings.schema.graph import BackwardRow
 from auditor.syntax.index import SCOPES, nodes_in
 from auditor.syntax.qualified_names import last_key
 

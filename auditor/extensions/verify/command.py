@@ -15,11 +15,7 @@ from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
 from auditor.extensions.verify import compiling, micro_batches
 from auditor.extensions.verify.accumulation_uses import Unclear
-from auditor.extensions.verify.arms import (
-    Candidate,
-    candidates,
-    require_unchanged,
-)
+from auditor.extensions.verify.arms import Candidate, candidates, require_unchanged
 from auditor.extensions.verify.experiment import Experiment
 from auditor.extensions.verify.intervals import LEAST_PAIRS
 from auditor.extensions.verify.trials import SLOW_SECONDS, Budget, Laboratory

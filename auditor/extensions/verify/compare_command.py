@@ -124,10 +124,7 @@ def _side(path: Path) -> Side:
         else []
     )
     if not found:
-        raise AuditProblem(
-            f"{path} holds no report and no recording",
-            GIVE,
-        )
+        raise AuditProblem(f"{path} holds no report and no recording", GIVE)
     sides = [_audit(each) for each in found]
     last = max(sides, key=lambda side: side.report.run.recorded_at)
     for file, side in zip(found, sides, strict=True):

@@ -278,8 +278,7 @@ def _told(before: Report, after: Report) -> Iterator[str]:
     if (one.steps, one.warmup) != (other.steps, other.warmup):
         yield (
             f"{one.steps} steps were audited before and {other.steps} after: a rule that counts "
-            "steps may find something new, or no "
-            "longer, for that alone"
+            "steps may find something new, or no longer, for that alone"
         )
     for side, run in (("first", one), ("second", other)):
         if run.outcome != "completed":

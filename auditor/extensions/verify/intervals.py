@@ -96,9 +96,8 @@ def of_pairs(
     drawn = sorted(fmean(draw.choices(logs, k=n)) for _ in range(RESAMPLES))
     tail = (1 - confidence) / 2
     stretch = student_t(confidence, n - 1) / NormalDist().inv_cdf(1 - tail) * math.sqrt(n / (n - 1))
-    least = (
-        student_t(confidence, n - 1) * spread / math.sqrt(n)
-    )  # with few pairs the bootstrap's own tails are cut off
+    # with few pairs the bootstrap's own tails are cut off
+    least = student_t(confidence, n - 1) * spread / math.sqrt(n)
     below = max(stretch * (middle - _quantile(drawn, tail)), least)
     above = max(stretch * (_quantile(drawn, 1 - tail) - middle), least)
     return Interval(math.exp(middle), math.exp(middle - below), math.exp(middle + above))

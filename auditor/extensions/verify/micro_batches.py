@@ -23,8 +23,7 @@ from auditor.recordings.folder import Recording
 TITLE = "batch size at an equal effective batch"
 WHY = (
     "mostly, what is computed depends on how many samples a micro-batch has (batch norm, dropout, "
-    "a loss that is summed or masked), "
-    "or half precision hides that it does not"
+    "a loss that is summed or masked), or half precision hides that it does not"
 )
 """What a result that differs mostly comes from."""
 
@@ -68,10 +67,7 @@ class Search:
         self._present = present
         self._expected: Measured | None = None
         self._agreements: dict[Setting, Agreement] = {}
-        self._pairs = {
-            AS_IT_IS: (present.batch, present.count),
-            **settings(present),
-        }
+        self._pairs = {AS_IT_IS: (present.batch, present.count), **settings(present)}
         self._files = {setting: self._patched(setting) for setting in self._pairs}
 
     @property

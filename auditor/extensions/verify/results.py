@@ -10,7 +10,12 @@ from dataclasses import dataclass
 
 from auditor.model import Edit
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema import LossRow, MovedParameterRow, MovedStepsRow, ParameterRow
+from auditor.recordings.schema.compare import (
+    LossRow,
+    MovedParameterRow,
+    MovedStepsRow,
+    ParameterRow,
+)
 
 REORDERING = {
     "fused": "a fused optimizer rounds in another order",

@@ -35,11 +35,7 @@ class Grid:
     on as can have an interval.
     """
 
-    def __init__(
-        self,
-        others: Sequence[Setting],
-        run: Callable[[Setting], Measured],
-    ) -> None:
+    def __init__(self, others: Sequence[Setting], run: Callable[[Setting], Measured]) -> None:
         self.runs: dict[Setting, list[Measured]] = {}
         self.rounds = 0
         self._left = list(others)

@@ -26,8 +26,9 @@ from auditor.extensions.verify.results import Moves, Results
 from auditor.model.devices import SHADOW
 from auditor.patch import PatchedFile
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema import CompileRow, CopyRow, ReadRow, StepRow
-from auditor.recordings.schema.run import known
+from auditor.recordings.schema.compiled import CompileRow
+from auditor.recordings.schema.run import StepRow, known
+from auditor.recordings.schema.sync import CopyRow, ReadRow
 from auditor.recordings.sources import on_disk
 from auditor.runs import child_process
 from auditor.runs.plan import REHEARSAL, REHEARSED_STEPS, Device, Plan, Trial
@@ -264,13 +265,7 @@ def _plan(evidence: Evidence, seconds: float) -> Plan:
     asked = cast("Device", SHADOW.word if device.null else device.word)
     parts = (RESULTS, SYNCS) if device.accelerator else (RESULTS,)
     return Plan(
-        manifest["target"],
-        argv,
-        steps,
-        min(warmup, done.get("warmup", 0)),
-        asked,
-        "",
-        parts,
+        manifest["target"], argv, steps, min(warmup, done.get("warmup", 0)), asked, "", parts
     )
 
 

@@ -65,8 +65,7 @@ class BatchRow(PassRow, kw_only=True):
     ] = older(0.0)
     made: Annotated[int | None, doc("iterators that began (absent: none)")] = None
     start_us: Annotated[
-        float | None,
-        doc("of the wait: making iterators, their first batch, ending their workers"),
+        float | None, doc("of the wait: making iterators, their first batch, ending their workers")
     ] = None
     queued_us: Annotated[
         float | None,

@@ -24,19 +24,16 @@ class AmpRow(PassRow, kw_only=True):
         str,
         doc(
             "`autocast` (entered, `dtype` its own; `autocast_no_grad` where gradients are off), "
-            "`scale` (of an enabled "
-            "GradScaler), `made` (such a GradScaler, in the step), "
-            "`clip_scaled` (`clip_grad_norm_` of gradients that were still scaled), "
-            "`clamp_scaled` and `mul_scaled` (their own `clamp_` or `mul_`, by the user's code), "
-            "`step_again` (an optimizer stepped twice and no backward ran in between), "
-            "`update_early` (one scaler updated before it stepped another optimizer of the step), "
-            "`step_scaled` (an optimizer "
+            "`scale` (of an enabled GradScaler), `made` (such a GradScaler, in the step), "
+            "`clip_scaled` (`clip_grad_norm_` of gradients that were still scaled), `clamp_scaled` "
+            "and `mul_scaled` (their own `clamp_` or `mul_`, by the user's code), `step_again` (an "
+            "optimizer stepped twice and no backward ran in between), `update_early` (one scaler "
+            "updated before it stepped another optimizer of the step), `step_scaled` (an optimizer "
             "stepped by itself after backwards that all began at scaled losses, and nobody asked "
-            "for the scale), `backward` (under "
-            "autocast), `backward_unscaled` (after float16 autocast, where nothing scaled the "
-            "loss: neither a scaler nor a "
-            "product at its end), `old_autocast` and `old_scaler` (of a class of `torch.cuda.amp`, "
-            "enabled or not), `update`, `growth` (of a scaler, `before` is its growth_interval)"
+            "for the scale), `backward` (under autocast), `backward_unscaled` (after float16 "
+            "autocast, where nothing scaled the loss: neither a scaler nor a product at its end), "
+            "`old_autocast` and `old_scaler` (of a class of `torch.cuda.amp`, enabled or not), "
+            "`update`, `growth` (of a scaler, `before` is its growth_interval)"
         ),
     ]
     dtype: Annotated[str | None, doc("of autocast, or empty; left out of an `update`")] = None
@@ -82,14 +79,11 @@ class NumericRow(PassRow, kw_only=True):
         str,
         doc(
             "`epsilon` (a positive number below 0.01 was added to a tensor or is its lower bound), "
-            "`function` (a logarithm, an "
-            "exponential or a loss function with a gradient), `output` (what a product or another "
-            "growing operator with a "
-            "gradient gave in float16), `loss` (a backward for all leaves began there) or "
-            "`gradient` (its derivative is infinite at a value that "
-            "it was given: in the backward "
-            "a finite gradient became non-finite there, and a parameter's was not finite "
-            "afterwards)"
+            "`function` (a logarithm, an exponential or a loss function with a gradient), `output` "
+            "(what a product or another growing operator with a gradient gave in float16), `loss` "
+            "(a backward for all leaves began there) or `gradient` (its derivative is infinite at "
+            "a value that it was given: in the backward a finite gradient became non-finite there, "
+            "and a parameter's was not finite afterwards)"
         ),
     ]
     op: Annotated[str, doc("the operator")]
@@ -229,10 +223,8 @@ class BirthRow(PassRow, kw_only=True):
         Phase,
         doc(
             "`forward`, `backward` (`at` = the forward line that made the autograd `node`, or the "
-            "line of the user's own "
-            "backward), `optimizer`; or not made by an operator: `input`, `parameter`, `state` (of "
-            "the optimizer; `at` = where it "
-            "was used first)"
+            "line of the user's own backward), `optimizer`; or not made by an operator: `input`, "
+            "`parameter`, `state` (of the optimizer; `at` = where it was used first)"
         ),
     ]
     value: Annotated[str, doc("`nan`, `inf` or `-inf`")]

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from auditor.recordings.schema import PARTS, Item, PassRow, Row
+from auditor.recordings.row import Item, PassRow, Row
+from auditor.recordings.schema import PARTS
 
 _FRAME = Path(__file__).parent / "page.md"
 

@@ -82,8 +82,7 @@ class StepRow(PassRow, kw_only=True):
         float,
         doc(
             "time that the step's thread was ready to run while something else had the processor "
-            "(Linux; else 0), never more "
-            "than `host_us` (in recordings of version 0.1 it could be)"
+            "(Linux; else 0), never more than `host_us` (in recordings of version 0.1 it could be)"
         ),
     ] = older(0.0)
     rss: Annotated[Counter, doc("resident host memory after the step (bytes)")] = UNSET
@@ -122,9 +121,8 @@ class TrainingRow(PassRow, kw_only=True):
         str,
         doc(
             "the first sign that the target trains: `optimizer` (it stepped), `backward` (a call "
-            "into the autograd engine), "
-            "`parameters` (one changed or was replaced since the warm-up, or a CUDA graph lives); "
-            "empty where none was seen"
+            "into the autograd engine), `parameters` (one changed or was replaced since the "
+            "warm-up, or a CUDA graph lives); empty where none was seen"
         ),
     ]
     watched: Annotated[int, doc("steps that were watched")] = older(0)

@@ -36,8 +36,7 @@ class ReadRow(PassRow, kw_only=True):
         int | None,
         doc(
             "in `origin`: how many of the n were computed from parameters or from tensors moved to "
-            "the training device; left "
-            "out where none was asked about"
+            "the training device; left out where none was asked about"
         ),
     ] = None
 
@@ -108,10 +107,9 @@ class OperatorRow(PassRow, kw_only=True):
             "gives something to it"
         ),
     ] = ""
-    inputs: Annotated[
-        list[OperandItem | None],
-        doc("by position; null for what is no tensor"),
-    ] = msgspec.field(default_factory=list)
+    inputs: Annotated[list[OperandItem | None], doc("by position; null for what is no tensor")] = (
+        msgspec.field(default_factory=list)
+    )
     values: Annotated[
         list[bool | int | list[int] | None],
         doc(

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.probes.base import Context, Probe
 
 from ..rows import ConvSizesRow
@@ -42,7 +41,6 @@ class ConvSizesProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches(self.missed)
         self._met: set[Hashable] = set()
         self._begin()
 
@@ -52,13 +50,13 @@ class ConvSizesProbe(Probe):
 
     def start(self) -> None:
         """Be told of convolutions."""
-        self.context.writer.touch("conv_sizes")
+        super().start()
         for name in CONVOLUTIONS:
             self._patches.around(functional, name, before=self._convolves)
 
     def stop(self) -> None:
         """Put the functions back."""
-        self._patches.undo()
+        super().stop()
         self._begin()
 
     def _convolves(self, *args: Any, **kwargs: Any) -> None:

@@ -15,12 +15,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
-from auditor.capture.instruments.monkeypatch import Patches
-from auditor.capture.instruments.torch_private.training import (
-    BatchNorm,
-    modules_of,
-    own_parameters,
-)
+from auditor.capture.instruments.torch_private.training import BatchNorm, modules_of, own_parameters
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer, tensors_of
 
@@ -81,7 +76,6 @@ class EvalModeStepsProbe(OptimizerProbe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches()
         self._changing = False
         self._looked = 0
         self._taken = PerOptimizer[_Taken](OPTIMIZERS)
@@ -112,17 +106,12 @@ class EvalModeStepsProbe(OptimizerProbe):
                 (trained if mode else evaluated)(module, parts)
             return result
 
-        self._patches.attribute(nn.Module, "train", train)
+        self._always.attribute(nn.Module, "train", train)
 
     def uninstall(self) -> None:
         """Stop noticing."""
-        self._patches.undo()
-        self._pending.clear()
         super().uninstall()
-
-    def start(self) -> None:
-        """Say that it was looked."""
-        self.context.writer.touch("switched")
+        self._pending.clear()
 
     def stop(self) -> None:
         """Write what was seen so far. May be called twice."""

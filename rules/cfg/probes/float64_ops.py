@@ -226,7 +226,7 @@ class Float64OpsProbe(OperatorProbe):
 
     def stop(self) -> None:
         """Leave the watch, then write the rows."""
-        self._patches.undo()
+        super().stop()
         watch, self._watching = self._watching, None
         if watch is None:
             return

@@ -90,7 +90,6 @@ class TrainModeForwardsProbe(OptimizerProbe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches()
         self._thread = threading.get_ident()
         self._taken = PerOptimizer[_Taken](OPTIMIZERS)
         self._steps = 0
@@ -105,18 +104,13 @@ class TrainModeForwardsProbe(OptimizerProbe):
             for name, hook in (("__enter__", self._entered), ("__exit__", self._exited)):
                 original = vars(manager).get(name)
                 if original is not None:
-                    self._patches.attribute(manager, name, self._telling(original, hook))
+                    self._always.attribute(manager, name, self._telling(original, hook))
 
     def uninstall(self) -> None:
         """Stop noticing."""
         self._leave()
-        self._patches.undo()
-        self._spots.clear()
         super().uninstall()
-
-    def start(self) -> None:
-        """Say that it was looked."""
-        self.context.writer.touch(self.name)
+        self._spots.clear()
 
     def stop(self) -> None:
         """Write what was seen so far. May be called twice."""

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch.utils import checkpoint as torch_checkpoint
 
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.plain_tensor import tensors
 from auditor.capture.instruments.torch_files import TORCH
 from auditor.capture.instruments.user_frames import OWN
@@ -38,20 +37,15 @@ class ActivationCheckpointingProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches()
         self._seen: Counter[tuple[int, str, str, bool]] = Counter()
 
     def start(self) -> None:
         """Swap the functions, below what torch wraps around them."""
-        self.context.writer.touch("recompute")
+        super().start()
         for name, place in NAMES.items():
             function = inspect.unwrap(getattr(torch_checkpoint, name))
             if isinstance(function, FunctionType) and not function.__code__.co_freevars:
                 self._patches.code(function, self._hook(name, place))
-
-    def stop(self) -> None:
-        """Put them back."""
-        self._patches.undo()
 
     def step_end(self) -> None:
         """Write the step's rows."""

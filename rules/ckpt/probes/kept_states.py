@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch.optim.optimizer import Optimizer
 
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.tensors import version_of
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer, tensors_of
@@ -63,7 +62,6 @@ class KeptStatesProbe(OptimizerProbe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches()
         self._inside = False
         self._states: list[_State] = []
         self._numbers = PerOptimizer[int](OPTIMIZERS)
@@ -94,18 +92,13 @@ class KeptStatesProbe(OptimizerProbe):
                 loading(owner, args[0] if args else kwargs.get("state_dict"))
             return load(owner, *args, **kwargs)
 
-        self._patches.attribute(module, "state_dict", state_dict)
-        self._patches.attribute(module, "load_state_dict", load_state_dict)
+        self._always.attribute(module, "state_dict", state_dict)
+        self._always.attribute(module, "load_state_dict", load_state_dict)
 
     def uninstall(self) -> None:
         """Stop noticing."""
-        self._patches.undo()
-        self._states.clear()
         super().uninstall()
-
-    def start(self) -> None:
-        """Say that it was looked."""
-        self.context.writer.touch("states")
+        self._states.clear()
 
     def stop(self) -> None:
         """Write what was seen so far. May be called twice."""

@@ -15,7 +15,6 @@ from torch.optim import lr_scheduler
 from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.live_objects import live_instances
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, groups_of
 
@@ -75,25 +74,23 @@ class PartialResumesProbe(OptimizerProbe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches(self.missed)
         self._files: list[_File] = []
 
     def install(self) -> None:
         """Watch ``torch.load``, and ``load_state_dict`` of optimizers and schedulers."""
         super().install()
         self.context.writer.touch("resumes")
-        self._patches.code(cast("FunctionType", torch.load), self._load)
+        self._always.code(cast("FunctionType", torch.load), self._load)
         kinds = {each for each in vars(lr_scheduler).values() if isinstance(each, type)}
         for owner in (Optimizer, *kinds):
             if "load_state_dict" in vars(owner):
                 loaded = self._around(vars(owner)["load_state_dict"])
-                self._patches.attribute(owner, "load_state_dict", loaded)
+                self._always.attribute(owner, "load_state_dict", loaded)
 
     def uninstall(self) -> None:
         """Stop watching."""
-        self._patches.undo()
-        self._files.clear()
         super().uninstall()
+        self._files.clear()
 
     def _load(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)

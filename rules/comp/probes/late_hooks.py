@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.compiler import traced_as
 from auditor.capture.probes.base import Context, Probe
 
@@ -61,17 +60,16 @@ class LateHooksProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches(self.missed)
         self._lines: dict[int, _Line] = {}
 
     def install(self) -> None:
         """See hooks that are registered."""
         for name in WAYS:
-            self._patches.attribute(torch.nn.Module, name, self._registering(name))
+            self._always.attribute(torch.nn.Module, name, self._registering(name))
 
     def uninstall(self) -> None:
         """See no more of them, and put the program's own back."""
-        self._patches.undo()
+        super().uninstall()
         for line in self._lines.values():
             for handle in line.handles:
                 hooks = handle.hooks_dict_ref() or {}
@@ -81,7 +79,7 @@ class LateHooksProbe(Probe):
 
     def start(self) -> None:
         """Nothing was called in this pass."""
-        self.context.writer.touch("late_hooks")
+        super().start()
         for line in self._lines.values():
             line.steps = line.ran = 0
 

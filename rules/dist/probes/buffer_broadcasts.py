@@ -51,21 +51,17 @@ class BufferBroadcastsProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches(self.missed)
         self._modules = DataParallelModules(context.frames, _Wrapped, self.missed)
         self._on = False
 
     def install(self) -> None:
         """Remember where each module is wrapped."""
+        self._always.on_undo(self._modules.uninstall)
         self._modules.install()
-
-    def uninstall(self) -> None:
-        """Put the constructor back."""
-        self._modules.uninstall()
 
     def start(self) -> None:
         """Read the buffers and count forwards."""
-        self.context.writer.touch("buffer_broadcasts")
+        super().start()
         self._on = not self.context.device.null  # there nothing is computed, so nothing changes
         if not self._on:
             return
@@ -75,7 +71,7 @@ class BufferBroadcastsProbe(Probe):
 
     def stop(self) -> None:
         """Read them again and write what was seen."""
-        self._patches.undo()
+        super().stop()
         if not self._on:
             return
         self._on = False

@@ -50,10 +50,9 @@ class CollectivesProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._always = Patches(self.missed)
         self._calls: dict[tuple[int, str], _Calls] = {}
         self._on = self._inside = False
-        self._thread = self._logged = self._in_step = 0
+        self._logged = self._in_step = 0
 
     def install(self) -> None:
         """Stand in the place of each function, wherever torch itself shows it."""
@@ -67,10 +66,6 @@ class CollectivesProbe(Probe):
                 if vars(owner).get(name) is original:
                     self._always.attribute(owner, name, counted)
 
-    def uninstall(self) -> None:
-        """Put the functions back."""
-        self._always.undo()
-
     def start(self) -> None:
         """Count, where there are several ranks."""
         self.context.writer.touch("collectives")
@@ -82,8 +77,8 @@ class CollectivesProbe(Probe):
         self._on = False
 
     def step_begin(self) -> None:
-        """The step runs on this thread."""
-        self._thread = threading.get_ident()
+        """None was called in this step."""
+        super().step_begin()
         self._in_step = 0
 
     def step_end(self) -> None:

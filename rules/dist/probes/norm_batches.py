@@ -35,23 +35,19 @@ class NormBatchesProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches(self.missed)
         self._wrapped = DataParallelModules(context.frames, lambda _, at: at, self.missed)
         self._ran: weakref.WeakKeyDictionary[torch.nn.Module, _Ran] = weakref.WeakKeyDictionary()
 
     def install(self) -> None:
         """Remember where each module is wrapped."""
+        self._always.on_undo(self._wrapped.uninstall)
         self._wrapped.install()
-
-    def uninstall(self) -> None:
-        """Put the constructor back."""
-        self._wrapped.uninstall()
 
     def start(self) -> None:
         """Look at what batch norms are given."""
         if BatchNorm is None:
             return  # the part stays missing: nobody takes it for clean
-        self.context.writer.touch("norm_batches")
+        super().start()
         self._ran.clear()
         self._patches.around(BatchNorm, "forward", before=self._runs)
 
@@ -59,7 +55,7 @@ class NormBatchesProbe(Probe):
         """Put the method back and write what was seen."""
         if not self._patches:
             return
-        self._patches.undo()
+        super().stop()
         for module, at in list(self._wrapped.each.items()):
             norms = [each for each in module.modules() if each in self._ran]
             if norms:

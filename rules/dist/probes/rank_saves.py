@@ -31,7 +31,6 @@ class RankSavesProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._always = Patches(self.missed)
         self._looked = 0
         self._note = self.guarded(self._look)
 
@@ -39,10 +38,6 @@ class RankSavesProbe(Probe):
         """Swap the function."""
         self.context.writer.touch("rank_saves")
         self._always.code(cast("FunctionType", torch.save), self._save)
-
-    def uninstall(self) -> None:
-        """Put it back."""
-        self._always.undo()
 
     def _save(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         begin = time.perf_counter()

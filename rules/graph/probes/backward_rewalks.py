@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from auditor.capture.instruments.assignment_sites import Sources
-from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward, node_of
+from auditor.capture.instruments.autograd_graph import Backward, node_of
 from auditor.capture.instruments.notebook_cells import source_path
 from auditor.capture.instruments.object_search import frame_locals, qualified_name
 from auditor.capture.instruments.torch_private.autograd import next_number, number_of
@@ -68,12 +68,11 @@ class BackwardRewalksProbe(Probe):
     def start(self) -> None:
         """Watch the door."""
         self._forget()
-        self.context.writer.touch("rewalked")
-        BACKWARD_HOOKS.add(self)
+        super().start()
 
     def stop(self) -> None:
         """Leave the door. Marks vanish with their graphs."""
-        BACKWARD_HOOKS.remove(self)
+        super().stop()
         self._forget()
 
     def backward_begins(self, call: Backward) -> None:

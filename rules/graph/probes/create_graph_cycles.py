@@ -9,14 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from auditor.capture.instruments.autograd_graph import (
-    BACKWARD_HOOKS,
-    Backward,
-    Node,
-    node_of,
-    saved_bytes,
-    walk,
-)
+from auditor.capture.instruments.autograd_graph import Backward, Node, node_of, saved_bytes, walk
 from auditor.capture.instruments.weakrefs import alive
 from auditor.capture.probes.base import Context, Probe
 
@@ -50,12 +43,11 @@ class CreateGraphCyclesProbe(Probe):
     def start(self) -> None:
         """Watch the door."""
         self._fed.clear()
-        self.context.writer.touch("cycles")
-        BACKWARD_HOOKS.add(self)
+        super().start()
 
     def stop(self) -> None:
         """Leave the door."""
-        BACKWARD_HOOKS.remove(self)
+        super().stop()
         self._fed.clear()
 
     def backward_begins(self, call: Backward) -> None:

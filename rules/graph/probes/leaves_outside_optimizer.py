@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from auditor.capture.instruments.assignment_sites import Found, Sources
-from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward, node_of, walk
+from auditor.capture.instruments.autograd_graph import Backward, node_of, walk
 from auditor.capture.instruments.live_objects import one_look
 from auditor.capture.instruments.module_stack import live_modules
 from auditor.capture.instruments.notebook_cells import source_path
@@ -85,12 +85,11 @@ class LeavesOutsideOptimizerProbe(Probe):
         """Watch the door."""
         self._leaves.clear()
         self._optimized = _optimized()
-        self.context.writer.touch("strays")
-        BACKWARD_HOOKS.add(self)
+        super().start()
 
     def stop(self) -> None:
         """Leave the door and write what was found. May be called twice."""
-        BACKWARD_HOOKS.remove(self)
+        super().stop()
         leaves, self._leaves = self._leaves, {}
         fed = [leaf for leaf in leaves.values() if leaf.fed > 1 and alive(leaf.tensor) is not None]
         if fed:

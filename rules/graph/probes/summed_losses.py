@@ -7,14 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from auditor.capture.instruments.autograd_graph import (
-    BACKWARD_HOOKS,
-    Backward,
-    Walk,
-    node_of,
-    saved_bytes,
-    walk,
-)
+from auditor.capture.instruments.autograd_graph import Backward, Walk, node_of, saved_bytes, walk
 from auditor.capture.probes.base import Probe
 
 from ..rows import SummedRow
@@ -47,15 +40,6 @@ class SummedLossesProbe(Probe):
     parts = ("summed",)
     passes = frozenset({"loud"})
     in_rehearsals = True
-
-    def start(self) -> None:
-        """Watch the door."""
-        self.context.writer.touch("summed")
-        BACKWARD_HOOKS.add(self)
-
-    def stop(self) -> None:
-        """Watch no more. May be called twice."""
-        BACKWARD_HOOKS.remove(self)
 
     def backward_begins(self, call: Backward) -> None:
         """Look at the graph before the engine frees it."""

@@ -13,15 +13,8 @@ from typing import Any
 
 import torch
 
-from auditor.capture.instruments.autograd_graph import (
-    BACKWARD_HOOKS,
-    Backward,
-    node_of,
-    saved_bytes,
-    walk,
-)
+from auditor.capture.instruments.autograd_graph import Backward, node_of, saved_bytes, walk
 from auditor.capture.instruments.module_stack import live_modules
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.training import (
     is_compiled,
     modules_of,
@@ -115,7 +108,6 @@ class UnusedGraphsProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches()
         self._hooks: dict[int, Any] = {}
         self._copied: list[weakref.ref[torch.nn.Module]] = []
         self._untrained: set[int] = set()
@@ -129,8 +121,7 @@ class UnusedGraphsProbe(Probe):
         """Hook the modules that are in eval mode, and notice which ones will be."""
         self._places.clear()
         self._walking = 0
-        self.context.writer.touch("evals")
-        BACKWARD_HOOKS.add(self)
+        super().start()
         original = torch.nn.Module.train
 
         @functools.wraps(original)
@@ -155,8 +146,7 @@ class UnusedGraphsProbe(Probe):
 
     def stop(self) -> None:
         """Take the hooks away and write a row for each line. May be called twice."""
-        BACKWARD_HOOKS.remove(self)
-        self._patches.undo()
+        super().stop()
         for handle in self._hooks.values():
             handle.remove()
         self._hooks.clear()
@@ -330,9 +320,8 @@ def _not_trained() -> tuple[list[torch.nn.Module], list[torch.nn.Module]]:
     found = _not_compiled()
     evaluated = [module for module in found if module.__dict__.get("training") is False]
     held = {id(tensor) for optimizer in live_optimizers() for tensor in tensors_of(optimizer)}
-    if (
-        not held
-    ):  # a program that updates its weights itself: which of them are trained is not known
+    # a program that updates its weights itself: which of them are trained is not known
+    if not held:
         return evaluated, []
     return evaluated, [
         module

@@ -19,8 +19,7 @@ from auditor.capture.probes.operator_probe import OperatorProbe
 from auditor.capture.probes.operator_stream import Call, Operator, Subscriber
 
 from ..rows import PiecewiseRow
-from .loop_parameters import FOREACH, ParametersNow
-from .loop_turns import Made, Turn, Turns, made_of
+from .loop_turns import FOREACH, Made, ParametersNow, Turn, Turns, made_of
 
 PIECES, MASKS, PARAMETERS, GROUPS = "pieces", "masks", "parameters", "groups"
 
@@ -318,10 +317,7 @@ class IndexingLoopsProbe(OperatorProbe):
         self.context.writer.touch("piecewise")
         device = self.context.device  # a loop over the host's memory launches nothing there
         kind = device.kind if device.native else ""
-        self._watching = IndexingLoopsWatch(
-            self.fail,
-            kind=kind,
-        )
+        self._watching = IndexingLoopsWatch(self.fail, kind=kind)
         self.enter(self._watching)
 
     def step_begin(self) -> None:

@@ -8,9 +8,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from torch import nn
 from torch.nn.modules import module as module_hooks
 
-from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
+from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.instruments.module_stack import keep_hooks
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.probes.base import Context, Probe
 
 
@@ -35,7 +34,6 @@ class ForwardsProbe(Probe, Generic[S]):
         self.backwards = 0
         self.series: dict[Any, S] = {}
         self.running: list[tuple[Any, S | None, int]] = []
-        self._patches = Patches()
         self._walking = 0
         self._began_ns = self._backward_ns = self._walks_since_ns = 0
 
@@ -59,20 +57,17 @@ class ForwardsProbe(Probe, Generic[S]):
 
     def start(self) -> None:
         """Watch calls of all modules."""
-        for part in self.parts:
-            self.context.writer.touch(part)
+        super().start()
         self._walking = 0
         entering = module_hooks.register_module_forward_pre_hook(self.guarded(self._enter))
         leaving = module_hooks.register_module_forward_hook(
             self.guarded(self._leave), always_call=True
         )
         keep_hooks(self._patches, entering, leaving)
-        BACKWARD_HOOKS.add(self)
 
     def stop(self) -> None:
         """Watch no more. May be called twice."""
-        BACKWARD_HOOKS.remove(self)
-        self._patches.undo()
+        super().stop()
         self.series.clear()
         self.running.clear()
 

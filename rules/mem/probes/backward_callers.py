@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 
-from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
+from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.probes.base import Context, Probe
 
 from ..rows import EnclosingRow
@@ -32,12 +32,7 @@ class BackwardCallersProbe(Probe):
     def start(self) -> None:
         """Watch the door."""
         self._told.clear()
-        self.context.writer.touch("enclosing")
-        BACKWARD_HOOKS.add(self)
-
-    def stop(self) -> None:
-        """Leave the door."""
-        BACKWARD_HOOKS.remove(self)
+        super().start()
 
     def backward_begins(self, call: Backward) -> None:
         """Write the stack, the first time that it is seen."""

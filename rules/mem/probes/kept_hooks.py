@@ -10,7 +10,6 @@ from typing import Any
 
 from torch.utils.hooks import RemovableHandle
 
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.probes.base import Context, Probe
 
 from ..rows import KeptHookRow
@@ -49,13 +48,12 @@ class KeptHooksProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches(self.missed)
         self._hooks: list[_Hook] = []
         self._steps = 0
 
     def start(self) -> None:
         """See handles that are made."""
-        self.context.writer.touch("kept_hooks")
+        super().start()
         self._steps = 0
         self._patches.around(RemovableHandle, "__init__", after=self._registered)
 
@@ -66,7 +64,7 @@ class KeptHooksProbe(Probe):
 
     def stop(self) -> None:
         """Stop seeing them, then write the rows. May be called twice."""
-        self._patches.undo()
+        super().stop()
         for row in self._rows():
             self.context.add(row)
         self._hooks.clear()

@@ -9,8 +9,7 @@ from typing import Any, Final
 import torch
 from torch.optim.optimizer import Optimizer
 
-from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
-from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.instruments.torch_private.tensors import version_of
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.data.largest_batch import LargestBatches
@@ -59,7 +58,6 @@ class PeakExperimentsProbe(OptimizerProbe):
         known.
         """
         self._switched: list[tuple[dict[str, Any], Any]] = []
-        self._patches = Patches()
         self._largest: LargestBatches | None = None
         self._capacity = 0
 
@@ -70,13 +68,12 @@ class PeakExperimentsProbe(OptimizerProbe):
 
     def start(self) -> None:
         """Look for the optimizers."""
-        self.context.writer.touch("leaner")
+        super().start()
         self._optimizers = live_optimizers()
-        BACKWARD_HOOKS.add(self)
 
     def stop(self) -> None:
         """Put back what a step that broke off has left. May be called twice."""
-        BACKWARD_HOOKS.remove(self)
+        super().stop()
         self._restore()
         self._optimizers = []
         self._stepped.clear()

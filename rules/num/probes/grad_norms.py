@@ -13,7 +13,6 @@ import torch
 from torch.amp.grad_scaler import GradScaler
 from torch.optim.optimizer import Optimizer
 
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.numerics.nonfinite import (
@@ -74,7 +73,6 @@ class GradNormsProbe(OptimizerProbe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches(self.missed)
         self._watching = False
         self._numbers: dict[int, tuple[int, weakref.ref[Optimizer]]] = {}
         self._given = 0
@@ -98,7 +96,7 @@ class GradNormsProbe(OptimizerProbe):
     def stop(self) -> None:
         """Put everything back, then read the norms and write them."""
         self._watching = False
-        self._patches.undo()
+        super().stop()
         self._before_clipping.clear()
         seen, self._seen = self._seen, []
         for each, norm in zip(seen, _read([each.norm for each in seen]), strict=True):
@@ -134,9 +132,8 @@ class GradNormsProbe(OptimizerProbe):
         clipped = norm is not None
         if norm is None:
             norm = _norm([values_of(each.grad) for each in parameters if each.grad is not None])
-            scale = getattr(
-                optimizer, "grad_scale", None
-            )  # of fused optimizers, which unscale by themselves
+            # of fused optimizers, which unscale by themselves
+            scale = getattr(optimizer, "grad_scale", None)
             norm = norm if scale is None else norm / plain(scale)
         at = self.context.frames.here()
         self._seen.append(
@@ -182,9 +179,8 @@ def _rates(optimizer: Optimizer) -> tuple[float, float]:
 @torch.no_grad()  # type: ignore[untyped-decorator]  # torch's own, without annotations
 def _norm(gradients: list[torch.Tensor]) -> torch.Tensor:
     half = [each for each in gradients if each.dtype in _HALF]
-    norms = [
-        torch.linalg.vector_norm(each, dtype=torch.float32) for each in half
-    ]  # in float16 it overflows at 65504
+    # in float16 it overflows at 65504
+    norms = [torch.linalg.vector_norm(each, dtype=torch.float32) for each in half]
     if len(half) < len(gradients):
         norms += norms_of([each for each in gradients if each.dtype not in _HALF])
     together: torch.Tensor = torch.linalg.vector_norm(

@@ -76,7 +76,7 @@ class HalfUpdatesProbe(OptimizerProbe):
         """Begin to look."""
         self._watched.clear()
         self._watching = True
-        self.context.writer.touch("updates")
+        super().start()
 
     def stop(self) -> None:
         """Read the counts and write one row for each optimizer of half precision."""

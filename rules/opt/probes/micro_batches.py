@@ -11,8 +11,7 @@ from weakref import ref
 import torch
 from torch.optim.optimizer import Optimizer
 
-from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward, Node, node_of
-from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.autograd_graph import Backward, Node, node_of
 from auditor.capture.instruments.torch_private.autograd import REDUCTION
 from auditor.capture.instruments.torch_private.data import LoaderIterator
 from auditor.capture.instruments.torch_private.tensors import version_of
@@ -64,27 +63,24 @@ class MicroBatchesProbe(OptimizerProbe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches(self.missed)
         self._optimizers: PerOptimizer[_Followed] = PerOptimizer(MOST)
         self._mean = self._on = False
 
     def start(self) -> None:
         """Watch batches, backward passes and gradients that are cleared."""
-        self.context.writer.touch("micro_batches")
+        super().start()
         self._optimizers.clear()
         if LoaderIterator is None:
             return
         self._patches.around(LoaderIterator, "__next__", after=self._gave)
         self._patches.around(Optimizer, "zero_grad", after=self._cleared)
         self._patches.around(torch.nn.Module, "zero_grad", after=self._module_cleared)
-        BACKWARD_HOOKS.add(self)
         self._on = True
 
     def stop(self) -> None:
         """Put everything back."""
         self._on = False
-        BACKWARD_HOOKS.remove(self)
-        self._patches.undo()
+        super().stop()
         self._optimizers.clear()
 
     def _gave(self, batch: Any, iterator: Any) -> None:

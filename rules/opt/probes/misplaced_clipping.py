@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch.optim.optimizer import Optimizer
 
-from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
-from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.grad_clipping import watch_clipping, watch_clipping_by_value
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer, tensors_of
@@ -58,7 +57,6 @@ class MisplacedClippingProbe(OptimizerProbe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches(self.missed)
         self._watched = PerOptimizer[_Watched](OPTIMIZERS)
         self._clips: deque[_Clip] = deque(maxlen=CLIPS)
         self._seen = 0
@@ -68,15 +66,13 @@ class MisplacedClippingProbe(OptimizerProbe):
     def start(self) -> None:
         """Watch clipping, backwards and steps."""
         self._watching = True
-        self.context.writer.touch("clippings")
+        super().start()
         watch_clipping(self._patches, lambda parameters, _: self._clipping(parameters))
         watch_clipping_by_value(self._patches, self._clipping)
-        BACKWARD_HOOKS.add(self)
 
     def stop(self) -> None:
         """Put everything back, then write the rows. May be called twice."""
-        BACKWARD_HOOKS.remove(self)
-        self._patches.undo()
+        super().stop()
         self._watching = False
         for each in self._watched:
             for (at, absent), n in each.misplaced.items():

@@ -13,7 +13,6 @@ from typing import Any
 from torch.optim import lr_scheduler
 from torch.optim.optimizer import Optimizer
 
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer
 
@@ -70,7 +69,6 @@ class SchedulerStepsProbe(OptimizerProbe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches(self.missed)
         self._stepped = PerOptimizer[_Steps](MOST)
         self._followed: dict[int, _Followed] = {}
         self._epochs: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -81,20 +79,19 @@ class SchedulerStepsProbe(OptimizerProbe):
         super().install()
         owners = {owner for kind in MADE_FOR for owner in kind.__mro__ if "step" in vars(owner)}
         for owner in owners:
-            self._patches.attribute(owner, "step", self._around(vars(owner)["step"]))
-        self._patches.around(lr_scheduler.OneCycleLR, "__init__", after=self._one_cycle_made)
+            self._always.attribute(owner, "step", self._around(vars(owner)["step"]))
+        self._always.around(lr_scheduler.OneCycleLR, "__init__", after=self._one_cycle_made)
 
     def uninstall(self) -> None:
         """Stop noticing."""
-        self._patches.undo()
+        super().uninstall()
         self._followed.clear()
         self._stepped.clear()
         self._epochs.clear()
-        super().uninstall()
 
     def start(self) -> None:
         """The part is there also where nothing is in it."""
-        self.context.writer.touch("schedulers")
+        super().start()
         for each in self._stepped:
             each.before = each.n
 

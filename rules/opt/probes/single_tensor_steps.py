@@ -4,14 +4,12 @@ each step() take?
 
 from __future__ import annotations
 
-import functools
 import weakref
 from dataclasses import dataclass
 from typing import Any
 
 from torch.optim.optimizer import Optimizer
 
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, groups_of
 
@@ -43,7 +41,6 @@ class SingleTensorStepsProbe(OptimizerProbe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches()
         self._made_at: weakref.WeakKeyDictionary[Optimizer, int | None] = (
             weakref.WeakKeyDictionary()
         )
@@ -53,23 +50,14 @@ class SingleTensorStepsProbe(OptimizerProbe):
     def install(self) -> None:
         """Remember where each optimizer is made."""
         super().install()
-        original = Optimizer.__init__
+        self._always.around(Optimizer, "__init__", before=self._made)
 
-        @functools.wraps(original)
-        def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
-            self._made_at[optimizer] = self.context.frames.here()
-            original(optimizer, *args, **kwargs)
-
-        self._patches.attribute(Optimizer, "__init__", init)
-
-    def uninstall(self) -> None:
-        """Put the constructor back."""
-        self._patches.undo()
-        super().uninstall()
+    def _made(self, optimizer: Any, *_: Any, **__: Any) -> None:
+        self._made_at[optimizer] = self.context.frames.here()
 
     def start(self) -> None:
         """Begin to count."""
-        self.context.writer.touch("optimizer")
+        super().start()
         self._stepped.clear()
 
     def before_optimizer(self, optimizer: Optimizer) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import Optimizer
 
-from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
+from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.instruments.torch_private.tensors import version_of
 from auditor.capture.instruments.weakrefs import alive
 from auditor.capture.probes.base import Context
@@ -86,12 +86,11 @@ class StaleGradsProbe(OptimizerProbe):
         """Begin to follow."""
         self._watched.clear()
         self._watching = True
-        self.context.writer.touch("uncleared")
-        BACKWARD_HOOKS.add(self)
+        super().start()
 
     def stop(self) -> None:
         """Write one row for each optimizer that stepped. May be called twice."""
-        BACKWARD_HOOKS.remove(self)
+        super().stop()
         self._watching = False
         for each in self._watched:
             steps, piled = each.steps, each.piled

@@ -65,7 +65,7 @@ def test_there_is_one_hook_and_the_interpreter_ends_quietly(tmp_path: Path) -> N
         hooks = []
         sys.addaudithook(lambda event, args: event == "sys.addaudithook" and hooks.append(event))
         from auditor.capture.target.audit_events import hear
-        from auditor.capture.target.opened_files import OpenedConfigs
+        from auditor.capture.target.audit_events import OpenedConfigs
         hear(("open",), lambda event, args: None)
         hear(("open", "os.mkdir"), lambda event, args: None)
         OpenedConfigs().start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from auditor.rules.graph.backward import Backward, Retained
 
 from auditor.model import Site
-from auditor.recordings.schema import BackwardRow
+from auditor.recordings.schema.graph import BackwardRow
 from tests.evidence.recorded.rows import loud, steps
 
 

@@ -12,7 +12,8 @@ from auditor.rules.dist.rows import CollectiveCallRow
 
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import SCHEMA, RecordingWriter, write_manifest
-from auditor.recordings.schema import CommunicationRow, StepRow
+from auditor.recordings.schema.dist import CommunicationRow
+from auditor.recordings.schema.run import StepRow
 from auditor.rule import NotLooked
 from auditor.runs.rank_recordings import RankedRecording
 

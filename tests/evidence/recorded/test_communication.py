@@ -9,7 +9,8 @@ import pytest
 from auditor.evidence.recorded.communication import Communication, communication_of
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import SCHEMA, RecordingWriter, write_manifest
-from auditor.recordings.schema import CommunicationRow, RankMemoryRow, StepRow
+from auditor.recordings.schema.dist import CommunicationRow, RankMemoryRow
+from auditor.recordings.schema.run import StepRow
 from auditor.rule import NotLooked
 from auditor.runs.rank_recordings import RankedRecording
 from tests.evidence.recorded.rows import steps

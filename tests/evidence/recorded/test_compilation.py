@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from auditor.evidence.recorded.compilation import PARTS, compilation
+from auditor.evidence.recorded.compiled_regions import PARTS, compilation
 from tests.evidence.recorded.test_compiled_regions import ran, region, steps
 from tests.evidence.recorded.test_compiles import compiled, row
 

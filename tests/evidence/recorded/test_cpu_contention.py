@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.evidence.recorded.cpu_contention import ENOUGH, QUEUED, CpuContention
-from auditor.evidence.recorded.steps import Step
+from auditor.evidence.recorded.steps import ENOUGH, QUEUED, CpuContention, Step
 
 
 def test_the_documented_borders():

@@ -6,7 +6,7 @@ import pytest
 
 from auditor.evidence.recorded.device_calls import CallSite, DeviceCalls
 from auditor.model import Site
-from auditor.recordings.schema import CallRow
+from auditor.recordings.schema.sync import CallRow
 from tests.evidence.recorded.rows import loud, quiet, steps
 
 SITE = Site("trainer.py", 3)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.kern.loops import IndexingLoops, ModuleLoops
+from auditor.rules.kern.loops import IndexingLoops, LoopTimes, ModuleLoops
 
-from auditor.evidence.recorded.loop_times import LoopTimes
 from tests.evidence.recorded.rows import steps
 
 TEXT = """def step():

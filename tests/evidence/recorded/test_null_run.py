@@ -16,7 +16,8 @@ from auditor.evidence.recorded.null_run import (
     unseen_waits,
 )
 from auditor.model import Site
-from auditor.recordings.schema import CallRow, CopyRow, CourseRow, DeviceWorkRow, ReadRow
+from auditor.recordings.schema.course import CourseRow, DeviceWorkRow
+from auditor.recordings.schema.sync import CallRow, CopyRow, ReadRow
 
 
 def site(line):

@@ -9,7 +9,8 @@ import pytest
 from auditor.evidence.recorded.data_parallel import RankBatches
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import SCHEMA, RecordingWriter, write_manifest
-from auditor.recordings.schema import BatchDigestRow, StepRow
+from auditor.recordings.schema.dist import BatchDigestRow
+from auditor.recordings.schema.run import StepRow
 from auditor.runs.rank_recordings import RankedRecording
 
 

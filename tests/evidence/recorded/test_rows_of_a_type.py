@@ -8,7 +8,8 @@ from auditor.rules.mem.rows import KeptHookRow
 from auditor.rules.num.rows import UpdateRow
 
 from auditor.evidence.table import Rows
-from auditor.recordings.schema import FedRow, NormBufferRow
+from auditor.recordings.schema.graph import FedRow
+from auditor.recordings.schema.numerics import NormBufferRow
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud
 

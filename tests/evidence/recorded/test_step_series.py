@@ -11,7 +11,8 @@ import pytest
 from auditor.evidence.recorded.step_series import step_series
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import Recording, RecordingWriter
-from auditor.recordings.schema import BatchRow, StepRow
+from auditor.recordings.schema.data import BatchRow
+from auditor.recordings.schema.run import StepRow
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from auditor.evidence.snapshot.what_if import (
     on_cards,
 )
 from auditor.evidence.table import Evidence
-from auditor.recordings.standalone_snapshot import SnapshotRecording
+from auditor.recordings.standalone import SnapshotRecording
 
 
 @pytest.fixture

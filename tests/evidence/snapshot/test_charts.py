@@ -13,7 +13,7 @@ from auditor.evidence.snapshot.by_line import LINES, OLDER, POINTS, REST
 from auditor.evidence.snapshot.charts import memory_charts
 from auditor.evidence.snapshot.history import Allocations
 from auditor.evidence.table import Evidence
-from auditor.recordings.standalone_snapshot import SnapshotRecording
+from auditor.recordings.standalone import SnapshotRecording
 
 MIB = 2**20
 

@@ -9,7 +9,7 @@ from auditor.rules.mem.mem008_variable_sizes import SMALL, LateGrowth, _rise
 
 from auditor.allocator import CachingAllocator
 from auditor.evidence.table import Evidence
-from auditor.recordings.standalone_snapshot import SnapshotRecording
+from auditor.recordings.standalone import SnapshotRecording
 
 MIB = 1 << 20
 

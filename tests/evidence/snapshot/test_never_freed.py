@@ -10,7 +10,7 @@ from auditor.rules.sync.explicit import CacheChurn
 from auditor.allocator import CachingAllocator
 from auditor.evidence.snapshot.never_freed import NeverFreed
 from auditor.evidence.table import Evidence
-from auditor.recordings.standalone_snapshot import SnapshotRecording
+from auditor.recordings.standalone import SnapshotRecording
 from auditor.rule import NotLooked
 
 MIB = 1 << 20

@@ -18,7 +18,7 @@ from auditor.evidence.snapshot.owners import (
     by_category,
 )
 from auditor.evidence.snapshot.state_at import LiveBlock
-from auditor.recordings.schema import OwnerRow
+from auditor.recordings.schema.memory import OwnerRow
 
 
 class Rows:

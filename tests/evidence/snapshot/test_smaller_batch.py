@@ -12,8 +12,9 @@ from auditor.rules.mem.mem006_peak_by_line import PeakHolders
 from auditor.allocator import CachingAllocator, OutOfMemory
 from auditor.evidence.snapshot.out_of_memory import OutOfMemory as Shortage
 from auditor.evidence.table import Evidence
-from auditor.recordings.schema import BatchRow, LoaderRow, OwnerRow
-from auditor.recordings.standalone_snapshot import SnapshotRecording
+from auditor.recordings.schema.data import BatchRow, LoaderRow
+from auditor.recordings.schema.memory import OwnerRow
+from auditor.recordings.standalone import SnapshotRecording
 
 MIB = 2**20
 LOADERS = [LoaderRow(loader=0, batch_size=8), LoaderRow(loader=1, batch_size=64)]

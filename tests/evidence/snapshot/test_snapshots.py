@@ -31,7 +31,7 @@ from auditor.evidence.snapshot.state_at import by_line, state_after
 from auditor.evidence.table import Evidence
 from auditor.judging import engine
 from auditor.model import Severity
-from auditor.recordings.standalone_snapshot import SnapshotRecording, is_pickle
+from auditor.recordings.standalone import SnapshotRecording, is_pickle
 from auditor.rule import NotLooked
 
 MIB = 2**20

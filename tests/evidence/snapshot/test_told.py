@@ -26,7 +26,7 @@ from auditor.evidence.snapshot.out_of_memory import OutOfMemory
 from auditor.evidence.snapshot.segments import Snapshot
 from auditor.evidence.snapshot.what_if import WhatIf
 from auditor.evidence.table import Evidence, Table
-from auditor.recordings.standalone_snapshot import SnapshotRecording
+from auditor.recordings.standalone import SnapshotRecording
 from auditor.rule import NotLooked
 from tests.evidence.trace.test_told import plain
 from tests.recorded_traces import OURS

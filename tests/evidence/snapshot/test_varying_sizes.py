@@ -23,7 +23,7 @@ from auditor.rules.mem.varying_sizes import (
 from auditor.allocator import CachingAllocator
 from auditor.evidence.table import Evidence
 from auditor.model import Site
-from auditor.recordings.standalone_snapshot import SnapshotRecording
+from auditor.recordings.standalone import SnapshotRecording
 
 MIB = 1 << 20
 LENGTHS = (40, 61, 33, 70, 52, 45, 66, 38, 57, 49)

@@ -17,7 +17,7 @@ from auditor.evidence.snapshot.history import Allocations
 from auditor.evidence.snapshot.what_if import AGREES, WhatIf, card_of, replays_of
 from auditor.evidence.table import Evidence
 from auditor.judging import engine
-from auditor.recordings.standalone_snapshot import SnapshotRecording
+from auditor.recordings.standalone import SnapshotRecording
 
 MIB = 2**20
 

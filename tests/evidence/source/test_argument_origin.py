@@ -10,10 +10,10 @@ from auditor.evidence.source.argument_origin import (
     Home,
     allocator_home,
     flags_of,
-    home_of,
     number_of,
     reads_of,
 )
+from auditor.evidence.source.call_arguments import given
 from auditor.evidence.source.config_values import Configs, Setting
 from auditor.evidence.source.files import Source
 from auditor.model import Site
@@ -37,14 +37,14 @@ def home(texts: dict[str, str], documents: dict[str, str], ran: object = 0) -> H
         .index(next(row for row in texts["t.py"].split("\n") if "DataLoader(" in row))
         + 1
     )
-    return home_of(
+    return given(
         Source(texts),
         Configs(tuple(settings)),
         Site("t.py", line),
         "DataLoader",
         "num_workers",
         ran=ran,
-    )
+    ).home
 
 
 @pytest.mark.parametrize(

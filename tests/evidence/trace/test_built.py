@@ -15,7 +15,7 @@ from auditor.evidence.trace.host_waits import TraceWaits
 from auditor.evidence.trace.idle import DeviceIdle
 from auditor.evidence.trace.optimizer import OptimizerCalls
 from auditor.evidence.trace.patterns import Structure, _loops
-from auditor.recordings.standalone_trace import TraceRecording
+from auditor.recordings.standalone import TraceRecording
 from tests.timeline.kineto import text, training
 
 TABLES = (Job, Precision, Structure, DeviceIdle, OptimizerCalls, TraceWaits)

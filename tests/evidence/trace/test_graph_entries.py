@@ -7,7 +7,7 @@ from auditor.rules.comp.comp001_graph_break import LOOKUP, Entered, GraphEntries
 
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace.facts import timeline_of
-from auditor.recordings.standalone_trace import TraceRecording
+from auditor.recordings.standalone import TraceRecording
 from tests.timeline.kineto import note, op, text
 
 REGION = "Torch-Compiled Region: "

@@ -7,8 +7,7 @@ from auditor.rules.dist.communication import Job
 from auditor.rules.mem.memory import DevicePeak
 
 from auditor.evidence.trace.optimizer import MANY_LAUNCHES, OptimizerCalls
-from auditor.evidence.trace.patterns import Structure, Tuning
-from auditor.evidence.trace.user_code import NOWHERE, Where
+from auditor.evidence.trace.patterns import NOWHERE, Structure, Tuning, Where
 from auditor.model import Site
 
 

@@ -29,7 +29,7 @@ from auditor.evidence.trace.optimizer import OptimizerCalls
 from auditor.evidence.trace.patterns import Structure
 from auditor.evidence.trace.steps import TraceSteps
 from auditor.model import Site
-from auditor.recordings.standalone_trace import TraceRecording
+from auditor.recordings.standalone import TraceRecording
 from auditor.rule import NotLooked
 from tests.rules.test_rules import HERE as RULES
 from tests.rules.test_rules import factories, load

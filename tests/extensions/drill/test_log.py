@@ -9,7 +9,7 @@ import pytest
 from auditor.extensions.drill import report as restart
 from auditor.extensions.drill.log import Log
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema import DrillBackwardRow, DrillOptimizerRow
+from auditor.recordings.schema.drill import DrillBackwardRow, DrillOptimizerRow
 
 MANIFEST = {
     "schema": "audit-recording/1",

@@ -15,7 +15,9 @@ from auditor.evidence.table import Evidence
 from auditor.extensions.verify.accumulation import Accumulation, Unclear, find
 from auditor.model import Site
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema import BackwardRow, BatchRow, LoaderRow, Row
+from auditor.recordings.row import Row
+from auditor.recordings.schema.data import BatchRow, LoaderRow
+from auditor.recordings.schema.graph import BackwardRow
 
 LOADER = "loader = DataLoader(data, batch_size=BATCH, shuffle=True)"
 NUMBERS = "BATCH = 4\nEVERY = 8\n"

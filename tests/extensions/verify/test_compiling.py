@@ -15,7 +15,7 @@ from auditor.extensions.verify.compiling import TITLE, has_compiler, search_for,
 from auditor.extensions.verify.results import Results, largest_difference
 from auditor.extensions.verify.trials import COMPILES, Budget, Compiling, Measured
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema import StepRow
+from auditor.recordings.schema.run import StepRow
 from auditor.runs.plan import Plan, Trial
 
 TEXT = """import torch

@@ -17,7 +17,9 @@ from auditor.extensions.verify import trials
 from auditor.extensions.verify.arms import require_unchanged
 from auditor.extensions.verify.trials import LEAST_TIMEOUT_S, PATIENCE, Laboratory, steps_for
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
-from auditor.recordings.schema import CopyRow, ReadRow, Row, StepRow
+from auditor.recordings.row import Row
+from auditor.recordings.schema.run import StepRow
+from auditor.recordings.schema.sync import CopyRow, ReadRow
 from auditor.recordings.sources import store_sources
 from auditor.runs import child_process
 

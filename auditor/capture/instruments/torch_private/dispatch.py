@@ -209,12 +209,10 @@ tree_map_only: Callable[..., Any] = private("torch.utils._pytree.tree_map_only",
 
 _FACTORIES: Final = (
     "arange as_tensor asarray bartlett_window blackman_window empty empty_permuted empty_quantized "
-    "empty_strided eye from_file "
-    "full hamming_window hann_window kaiser_window linspace logspace ones rand randint randn "
-    "randperm range "
-    "sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor "
-    "sparse_csc_tensor sparse_csr_tensor "
-    "tensor tril_indices triu_indices vander zeros"
+    "empty_strided eye from_file full hamming_window hann_window kaiser_window linspace logspace "
+    "ones rand randint randn randperm range sparse_bsc_tensor sparse_bsr_tensor "
+    "sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor tensor "
+    "tril_indices triu_indices vander zeros"
 )
 
 

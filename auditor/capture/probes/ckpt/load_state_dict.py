@@ -16,11 +16,10 @@ import torch
 from torch.optim import lr_scheduler
 from torch.optim.optimizer import Optimizer
 
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, groups_of
-from auditor.recordings.schema import ModuleLoadRow, OptimizerLoadRow, RateGroup
+from auditor.recordings.schema.data import ModuleLoadRow, OptimizerLoadRow, RateGroup
 
 RATES = ("lr", "initial_lr", "max_lr")
 """What torch's optimizers and schedulers keep of a rate in a parameter group."""
@@ -78,7 +77,6 @@ class LoadStateDictProbe(OptimizerProbe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches()
         self._loaded: dict[int, _Loaded] = {}
         self._scheduled: dict[int, _Scheduled] = {}
         self._made: WeakKeyDictionary[Optimizer, int | None] = WeakKeyDictionary()
@@ -91,31 +89,26 @@ class LoadStateDictProbe(OptimizerProbe):
         """Watch ``load_state_dict`` of modules and optimizers, and where optimizers are made."""
         super().install()
         self.context.writer.touch("loads")
-        original, made, here = Optimizer.__init__, self._made, self.context.frames.here
-
-        @functools.wraps(original)
-        def init(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
-            with contextlib.suppress(TypeError):  # a class of the user's that has no hash
-                made[optimizer] = here()
-            original(optimizer, *args, **kwargs)
-
-        self._patches.attribute(Optimizer, "__init__", init)
+        self._always.around(Optimizer, "__init__", before=self._is_made)
         for owner, after in (
             (torch.nn.Module, self._module_loaded),
             (Optimizer, self._optimizer_loaded),
             (lr_scheduler.LambdaLR, self._scheduler_loaded),
             (lr_scheduler.LRScheduler, self._scheduler_loaded),
         ):
-            self._patches.attribute(
+            self._always.attribute(
                 owner, "load_state_dict", self._around(owner.load_state_dict, after)
             )
 
+    def _is_made(self, optimizer: Optimizer, *_: Any, **__: Any) -> None:
+        with contextlib.suppress(TypeError):  # a class of the user's that has no hash
+            self._made[optimizer] = self.context.frames.here()
+
     def uninstall(self) -> None:
         """Stop watching."""
-        self._patches.undo()
+        super().uninstall()
         self._loaded.clear()
         self._scheduled.clear()
-        super().uninstall()
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """The first step since its state was loaded: what the program set after that is in the

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
 from typing import Any, cast
@@ -11,12 +10,11 @@ from typing import Any, cast
 import torch
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.compiler import HELD
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.graph.call_paths import path_of
 from auditor.capture.probes.step.clock import RunQueue
-from auditor.recordings.schema import SaveRow
+from auditor.recordings.schema.data import SaveRow
 
 DEEP = 3
 """Dictionaries in dictionaries that are looked into."""
@@ -33,28 +31,22 @@ class TorchSaveProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches()
-        self._thread = 0
         self._queue = RunQueue()
         self._looked: set[int] = set()
 
     def start(self) -> None:
         """Swap the function."""
         self._looked.clear()
-        self.context.writer.touch("saves")
+        super().start()
         self._patches.code(cast("FunctionType", torch.save), self._save)
-
-    def step_begin(self) -> None:
-        """The step runs on this thread: a save on another one does not hold it."""
-        self._thread = threading.get_ident()
 
     def stop(self) -> None:
         """Put it back."""
-        self._patches.undo()
+        super().stop()
         self._queue.close()
 
     def _save(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        here = self.context.in_step and threading.get_ident() == self._thread
+        here = self.in_step  # a save on another thread does not hold it
         at = self.context.frames.here() if here else None
         if at is None:
             return original(*args, **kwargs)

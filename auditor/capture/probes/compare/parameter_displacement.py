@@ -11,10 +11,15 @@ from typing import Any
 import torch
 from torch.optim.optimizer import Optimizer
 
-from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
+from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, capturing, groups_of
-from auditor.recordings.schema import LossRow, MovedParameterRow, MovedStepsRow, ParameterRow
+from auditor.recordings.schema.compare import (
+    LossRow,
+    MovedParameterRow,
+    MovedStepsRow,
+    ParameterRow,
+)
 
 SAMPLED = 256
 """Values of a parameter that are kept at most, evenly spread: what changes how a model is trained
@@ -141,12 +146,11 @@ class TrainingResultsProbe(OptimizerProbe):
     def start(self) -> None:
         """Watch the door of the autograd engine."""
         if self.context.pass_name in ("warmup", self._last):
-            self.context.writer.touch("results")
-            BACKWARD_HOOKS.add(self)
+            super().start()
 
     def stop(self) -> None:
         """Leave the door and write what was seen."""
-        BACKWARD_HOOKS.remove(self)
+        super().stop()
         losses, self._losses = self._losses, []
         for step, loss in losses:
             self.context.add(LossRow(step=step, value=_hex(loss), dtype=str(loss.dtype)))

@@ -28,7 +28,7 @@ from auditor.capture.instruments.torch_private.autograd import running_backward
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.data.dataloader_facts import tensors_in
 from auditor.capture.probes.data.largest_batch import LargestBatches
-from auditor.recordings.schema import (
+from auditor.recordings.schema.planned import (
     PlannedBlocksRow,
     PlannedChangeRow,
     PlannedInputRow,
@@ -73,7 +73,6 @@ class PlannedChangeProbe(Probe):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._change = context.change or Change()
-        self._patches = Patches()
         self._depth = 0
         self._thread = threading.get_ident()
         self._autocast: Any = None
@@ -93,31 +92,31 @@ class PlannedChangeProbe(Probe):
 
     def install(self) -> None:
         """Change loaders, calls of modules and optimizers from now on."""
-        self._patches.attribute(nn.Module, "__call__", self._around(nn.Module.__call__))
+        self._always.attribute(nn.Module, "__call__", self._around(nn.Module.__call__))
         for kind, takes in optimizer_classes():
             given = {key: on for key, on in self._change.optimizer.items() if key in takes}
             if takes:
-                self._patches.attribute(kind, "__init__", self._making(kind, given))
+                self._always.attribute(kind, "__init__", self._making(kind, given))
         if self._change.loaders:
-            self._loaders.install(self._patches)
+            self._loaders.install(self._always)
         BACKWARD_HOOKS.add(self)
 
     def uninstall(self) -> None:
         """Put all back."""
         self._leave_autocast()
         BACKWARD_HOOKS.remove(self)
-        self._patches.undo()
+        super().uninstall()
 
     def start(self) -> None:
-        """Write from now on."""
+        """Write from now on; backwards are told of all along."""
         self.context.writer.touch(PART)
 
     def step_begin(self) -> None:
-        """The step runs on this thread."""
-        self._thread = threading.get_ident()
+        """It was given nothing yet."""
+        super().step_begin()
         self._inputs.clear()
         if self._change.largest and self._largest is None and self.context.pass_name == "loud":
-            self._largest = LargestBatches(self.context, self._patches)
+            self._largest = LargestBatches(self.context, self._always)
 
     def step_end(self) -> None:
         """Write what the step was given, and what is new."""

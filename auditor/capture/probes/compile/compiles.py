@@ -6,10 +6,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.instruments.torch_private.compiler import SKIPPED, is_compilation
 from auditor.capture.probes.base import Context, Probe
-from auditor.recordings.schema import CompileRow
+from auditor.recordings.schema.compiled import CompileRow
 
 _BREAK = re.compile(r"[Gg]raph break in user code at (?P<file>.+?):(?P<line>\d+)\n")
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)')
@@ -46,16 +48,7 @@ class CompilesProbe(Probe):
     def install(self) -> None:
         """Hear the compiler from the start."""
         COMPILED_CODE.listeners.append(self._heard)
-
-    def uninstall(self) -> None:
-        """Hear no more."""
-        if self._heard in COMPILED_CODE.listeners:
-            COMPILED_CODE.listeners.remove(self._heard)
-
-    def start(self) -> None:
-        """What is heard belongs to this pass."""
-        for part in self.parts:
-            self.context.writer.touch(part)
+        self._always.on_undo(lambda: COMPILED_CODE.listeners.remove(self._heard))
 
     # -- what it says ------------------------------------------------------------------------------
 
@@ -142,9 +135,7 @@ class CompilesProbe(Probe):
         frame, _, attempt = str(data.get("compile_id") or "").strip("[]").rpartition("/")
         backward = name.startswith("bwd")
         done = CompileRow(
-            what="backward" if backward else "compile",
-            function=self._named(data),
-            us=_us(data),
+            what="backward" if backward else "compile", function=self._named(data), us=_us(data)
         )
         after = _RESUMED.search(str(data.get("co_name") or ""))
         if after is not None and not backward:
@@ -218,3 +209,23 @@ def _resumed(function: str) -> str:
 def _us(data: dict[str, Any]) -> float:
     begin, end = data.get("start_time_us"), data.get("end_time_us")
     return float(data.get("duration_us") or (end - begin if begin and end else 0))
+
+
+# -- eager held ------------------------------------------------------------------------------------
+# Holds ``torch.compile`` off for a pass, to find what it gains.
+
+
+class EagerHeldProbe(Probe):
+    """Writes nothing: compiled functions run eagerly in the pass ``eager_held``, as with
+    ``torch.compiler.set_stance("force_eager")``. What was compiled stays in the compiler's cache.
+    """
+
+    name = "eager_held"
+    parts = ("steps",)
+    passes = frozenset({"eager_held"})
+    always = True
+
+    def start(self) -> None:
+        """Hold it off."""
+        held = torch.compiler.set_stance("force_eager")
+        self._patches.on_undo(lambda: held.__exit__(None, None, None))

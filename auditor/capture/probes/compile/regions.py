@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.compiler import (
     CALL_OF_A_MODULE,
     callback_of,
@@ -19,7 +18,7 @@ from auditor.capture.instruments.torch_private.compiler import (
 )
 from auditor.capture.instruments.torch_private.tensors import version_hint
 from auditor.capture.probes.base import Context, Probe
-from auditor.recordings.schema import RegionRow, RegionRunRow
+from auditor.recordings.schema.compiled import RegionRow, RegionRunRow
 
 MOST = 1000
 """Regions that are watched: a program that calls ``torch.compile`` on each step makes more."""
@@ -61,7 +60,6 @@ class RegionsProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches(self.missed)
         self._regions: list[_Region] = []
         self._number = 0
         self._began = 0
@@ -70,17 +68,16 @@ class RegionsProbe(Probe):
 
     def install(self) -> None:
         """See what is given to the compiler."""
-        self._patches.around(torch, "compile", before=self._begins, after=self._made)
+        self._always.around(torch, "compile", before=self._begins, after=self._made)
 
     def uninstall(self) -> None:
         """See nothing more."""
-        self._patches.undo()
+        super().uninstall()
         self._regions.clear()
 
     def start(self) -> None:
         """Nothing has run in this pass."""
-        for part in self.parts:
-            self.context.writer.touch(part)
+        super().start()
         self._unsure, self._running = False, True
         for region in self._regions:
             region.steps, region.written = 0, _written(region.module())

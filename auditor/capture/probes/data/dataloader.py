@@ -18,7 +18,6 @@ from torch.utils.data import DataLoader, get_worker_info
 from auditor.capture.instruments.environment import default_device
 from auditor.capture.instruments.kept_open import KeptOpen
 from auditor.capture.instruments.loader_origins import LoaderOrigins
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.data import (
     FETCHERS,
     SHUTDOWN,
@@ -39,7 +38,7 @@ from auditor.capture.probes.data.dataloader_facts import (
 )
 from auditor.capture.probes.data.loading_stacks import LoadingStacks
 from auditor.capture.probes.step.clock import RunQueue
-from auditor.recordings.schema import BatchRow, LoaderRow
+from auditor.recordings.schema.data import BatchRow, LoaderRow
 
 # -- worker queues ---------------------------------------------------------------------------------
 # How long the worker processes of loaders were ready to run while something else had the
@@ -145,8 +144,6 @@ class DataLoaderProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._always = Patches()
-        self._patches = Patches()
         self._origins = LoaderOrigins(context.frames)
         self._facts: weakref.WeakKeyDictionary[Any, LoaderFacts] = weakref.WeakKeyDictionary()
         self._numbers: dict[LoaderFacts, int] = {}
@@ -156,7 +153,6 @@ class DataLoaderProbe(Probe):
         """Iterators that begin, and of which no batch was taken yet."""
         self._stacks = LoadingStacks(context)
         self._step: dict[LoaderFacts, _Waited] = {}
-        self._thread = 0
         self._queue = RunQueue()
         self._workers = WorkerQueues()
         self._inside = False
@@ -169,32 +165,20 @@ class DataLoaderProbe(Probe):
         """Remember where each DataLoader is made and which iterator belongs to which."""
         if LoaderIterator is None:
             raise Missing("torch.utils.data.dataloader._BaseDataLoaderIter")
-        make_iterator = LoaderIterator.__init__
-
-        @functools.wraps(make_iterator)
-        def iterator_init(iterator: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
-            self._note_iterator(iterator, loader)
-            make_iterator(iterator, loader, *args, **kwargs)
-
+        self._always.on_undo(self._origins.uninstall)
         self._origins.install()
-        self._always.attribute(LoaderIterator, "__init__", iterator_init)
+        self._always.on_undo(self._stacks.uninstall)
+        self._always.around(LoaderIterator, "__init__", before=self._note_iterator)
 
-    def uninstall(self) -> None:
-        """Put the constructors back."""
-        self._always.undo()
-        self._origins.uninstall()
-        self._stacks.uninstall()
-
-    def _note_iterator(self, iterator: Any, loader: Any) -> None:
+    def _note_iterator(self, iterator: Any, loader: Any, *_: Any, **__: Any) -> None:
         with contextlib.suppress(Exception):  # a subclass may have settings of its own
             facts = self._facts[iterator] = describe_loader(loader, self._origins.of(loader))
             if facts.workers:
                 self._stacks.starts_workers(facts)
 
     def _facts_of(self, iterator: Any) -> LoaderFacts | None:
-        with contextlib.suppress(
-            Exception
-        ):  # the same, for an iterator that was made before the recorder
+        # the same, for an iterator that was made before the recorder
+        with contextlib.suppress(Exception):
             facts = self._facts.get(iterator)
             if facts is None:
                 facts = self._facts[iterator] = describe_iterator(iterator)
@@ -222,14 +206,10 @@ class DataLoaderProbe(Probe):
 
     def stop(self) -> None:
         """Put everything back."""
-        self._patches.undo()
+        super().stop()
         self._queue.close()
         self._workers.close()
         self._stacks.stop(self._number)
-
-    def step_begin(self) -> None:
-        """The step runs on this thread."""
-        self._thread = threading.get_ident()
 
     def step_end(self) -> None:
         """Write the step's rows, and who the loaders are that were seen for the first time."""
@@ -281,7 +261,7 @@ class DataLoaderProbe(Probe):
     # -- hooks -------------------------------------------------------------------------------------
 
     def _counts(self) -> bool:
-        return self.context.in_step and not self._inside and threading.get_ident() == self._thread
+        return self.in_step and not self._inside
 
     def _patch_next(self, look: Callable[[LoaderFacts, _Waited, Any], None] | None) -> None:
         original = LoaderIterator.__next__
@@ -384,9 +364,8 @@ class DataLoaderProbe(Probe):
     def _look_at_samples(self, samples: Any) -> None:
         with contextlib.suppress(Exception):
             devices = {tensor.device.type for tensor in tensors_in(samples, SAMPLE_TENSORS_SEEN)}
-            self._sample_devices.update(
-                devices or {"cpu"}
-            )  # numbers and arrays lie in the host's memory
+            # numbers and arrays lie in the host's memory
+            self._sample_devices.update(devices or {"cpu"})
 
     def _patch_fetch(self, fetcher_class: type) -> None:
         original = fetcher_class.fetch  # type: ignore[attr-defined]

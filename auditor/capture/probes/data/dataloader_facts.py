@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, Subset, TensorDataset
 
 from auditor.capture.instruments.torch_private import data
-from auditor.recordings.schema import LoaderRow
+from auditor.recordings.schema.data import LoaderRow
 
 DEPTH = 3
 """Levels of containers and objects below the batch itself that are searched for tensors."""

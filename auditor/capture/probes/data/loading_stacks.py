@@ -30,14 +30,10 @@ from auditor.capture.instruments.loader_workers import (
 )
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.stack_sampler import StackSampler
-from auditor.capture.instruments.torch_private.data import (
-    NEXT_INDEX,
-    WORKER_LOOP,
-    WORKER_MODULE,
-)
+from auditor.capture.instruments.torch_private.data import NEXT_INDEX, WORKER_LOOP, WORKER_MODULE
 from auditor.capture.instruments.user_frames import LOADER
 from auditor.capture.probes.base import Context
-from auditor.recordings.schema import DrawsRow, FetchedRow, ListedRow, LoadingRow, RereadRow
+from auditor.recordings.schema.data import DrawsRow, FetchedRow, ListedRow, LoadingRow, RereadRow
 
 DEEPEST = 16
 """User frames of a stack that are written down, from the loader's on."""

@@ -18,7 +18,7 @@ from auditor.capture.instruments.torch_private.data import LoaderIterator
 from auditor.capture.instruments.torch_private.look_up import Missing
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.data.dataloader_facts import tensors_in
-from auditor.recordings.schema import BatchDigestRow
+from auditor.recordings.schema.dist import BatchDigestRow
 
 BYTES = 1 << 16
 """Of a batch's first tensor that are digested."""
@@ -33,39 +33,24 @@ class BatchDigestsProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._always = Patches(self.missed)
-        self._patches = Patches(self.missed)
         self._origins = LoaderOrigins(context.frames)
         self._loader_at: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary()
         self._step: dict[int | None, tuple[int | None, list[bytes]]] = {}
-        self._thread = 0
 
     def install(self) -> None:
         """Remember where each loader is made and which iterator belongs to which."""
         if LoaderIterator is None:
             raise Missing("torch.utils.data.dataloader._BaseDataLoaderIter")
+        self._always.on_undo(self._origins.uninstall)
         self._origins.install()
         self._always.around(LoaderIterator, "__init__", before=self._iterated)
 
-    def uninstall(self) -> None:
-        """Put the constructors back."""
-        self._always.undo()
-        self._origins.uninstall()
-
     def start(self) -> None:
         """Look at batches, where there are several ranks."""
-        self.context.writer.touch("batch_digests")
+        super().start()
         self._step.clear()
         if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
             self._patches.around(LoaderIterator, "__next__", after=self._gave)
-
-    def stop(self) -> None:
-        """Put it back."""
-        self._patches.undo()
-
-    def step_begin(self) -> None:
-        """The step runs on this thread."""
-        self._thread = threading.get_ident()
 
     def step_end(self) -> None:
         """Write the step's rows."""
@@ -85,7 +70,7 @@ class BatchDigestsProbe(Probe):
         self._loader_at[iterator] = self._origins.of(loader)
 
     def _gave(self, batch: Any, iterator: Any) -> None:
-        if not self.context.in_step or threading.get_ident() != self._thread:
+        if not self.in_step:
             return
         if not torch.is_grad_enabled():
             return  # for a validation, which all ranks may do alike

@@ -19,7 +19,7 @@ from auditor.capture.instruments.torch_private.distributed import group_of_name
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.operator_probe import OperatorProbe
 from auditor.capture.probes.operator_stream import Call, Operator, Subscriber, site_of_operator
-from auditor.recordings.schema import CommunicationRow
+from auditor.recordings.schema.dist import CommunicationRow
 
 WATCHED = 3
 """Steps of the precision pass whose operators are watched: each operator costs a call of Python. On
@@ -230,7 +230,7 @@ class CommunicationProbe(OperatorProbe):
     def stop(self) -> None:
         """Leave the watch."""
         self._waits.undo()
-        self._patches.undo()
+        super().stop()
         self._watch = None
 
     def _followed(self, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,7 +16,7 @@ from auditor.capture.instruments.torch_private.compiler import COMPILED_BACKWARD
 from auditor.capture.instruments.torch_private.training import sends_in_graph
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, tensors_of
-from auditor.recordings.schema import DataParallelRow, GradientSyncRow
+from auditor.recordings.schema.dist import DataParallelRow, GradientSyncRow
 
 @dataclass
 class _Wrapped:
@@ -61,24 +61,18 @@ class DataParallelProbe(OptimizerProbe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches(self.missed)
         self._modules = DataParallelModules(context.frames, _Wrapped, self.missed)
         self._on = False
 
     def install(self) -> None:
         """Remember where each module is wrapped."""
         super().install()
+        self._always.on_undo(self._modules.uninstall)
         self._modules.install()
-
-    def uninstall(self) -> None:
-        """Put the constructor back."""
-        super().uninstall()
-        self._modules.uninstall()
 
     def start(self) -> None:
         """Watch forwards, backwards and gradients that are cleared."""
-        for part in self.parts:
-            self.context.writer.touch(part)
+        super().start()
         for one in self._modules.each.values():
             one.clear()
             one.forwarded = one.apart = one.told = False
@@ -86,14 +80,12 @@ class DataParallelProbe(OptimizerProbe):
         self._patches.around(DistributedDataParallel, "no_sync", before=self._enters)
         self._patches.around(Optimizer, "zero_grad", after=self._optimizer_cleared)
         self._patches.around(torch.nn.Module, "zero_grad", after=self._module_cleared)
-        BACKWARD_HOOKS.add(self)
         self._on = True
 
     def stop(self) -> None:
         """Put everything back."""
         self._on = False
-        BACKWARD_HOOKS.remove(self)
-        self._patches.undo()
+        super().stop()
 
     def _forward(self, module: Any, *args: Any, **kwargs: Any) -> None:
         one = self._modules.each.get(module)

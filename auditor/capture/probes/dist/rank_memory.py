@@ -14,7 +14,7 @@ from auditor.capture.instruments.plain_tensor import bytes_of
 from auditor.capture.instruments.torch_private.tensors import key_of
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer, tensors_of
-from auditor.recordings.schema import RankMemoryRow
+from auditor.recordings.schema.dist import RankMemoryRow
 
 MOST = 64
 """Optimizers whose states are counted."""

@@ -11,7 +11,7 @@ from auditor.capture.instruments.loader_origins import LoaderOrigins
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.graph.call_paths import path_of
-from auditor.recordings.schema import SamplerEpochRow
+from auditor.recordings.schema.dist import SamplerEpochRow
 
 
 class SamplerEpochsProbe(Probe):
@@ -23,8 +23,6 @@ class SamplerEpochsProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._always = Patches(self.missed)
-        self._patches = Patches(self.missed)
         self._origins = LoaderOrigins(context.frames)
         self._known: weakref.WeakKeyDictionary[Any, tuple[int, int | None]] = (
             weakref.WeakKeyDictionary()
@@ -33,21 +31,13 @@ class SamplerEpochsProbe(Probe):
     def install(self) -> None:
         """Remember where each sampler and loader is made."""
         self._always.around(DistributedSampler, "__init__", after=self._made)
+        self._always.on_undo(self._origins.uninstall)
         self._origins.install()
-
-    def uninstall(self) -> None:
-        """Put the constructors back."""
-        self._always.undo()
-        self._origins.uninstall()
 
     def start(self) -> None:
         """Notice each epoch that begins."""
-        self.context.writer.touch("sampler_epochs")
+        super().start()
         self._patches.around(DataLoader, "__iter__", before=self._begins)
-
-    def stop(self) -> None:
-        """Put it back."""
-        self._patches.undo()
 
     def _made(self, _: None, sampler: Any, *args: Any, **kwargs: Any) -> None:
         self._known[sampler] = len(self._known), self.context.frames.here()

@@ -22,7 +22,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
+from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.instruments.module_stack import keep_hooks
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.data import LoaderIterator
@@ -37,7 +37,7 @@ from auditor.capture.probes.drill.state_digest import (
     tensors_by_path,
 )
 from auditor.errors import fault
-from auditor.recordings.schema import (
+from auditor.recordings.schema.drill import (
     DrillBackwardRow,
     DrillBatchRow,
     DrillBrokenRow,
@@ -71,8 +71,6 @@ class DrillProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._always = Patches()
-        self._patches = Patches()
         self._training = Training()
         self._injector = Injector(context.drill or Drill(), self._tell)
         self._files = Files(self._tell)
@@ -93,25 +91,17 @@ class DrillProbe(Probe):
         torch.manual_seed(0)
         if "numpy" in sys.modules:
             sys.modules["numpy"].random.seed(0)
-        make, training = Optimizer.__init__, self._training
-
-        @functools.wraps(make)
-        def seen_init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
-            make(optimizer, *args, **kwargs)
-            training.add(optimizer)
-
-        self._always.attribute(Optimizer, "__init__", seen_init)
+        training = self._training
+        self._always.around(
+            Optimizer, "__init__", after=lambda _, optimizer, *__, **___: training.add(optimizer)
+        )
         self._always.on_undo(register_optimizer_step_pre_hook(self._steps).remove)
         self._always.on_undo(register_optimizer_step_post_hook(self._stepped).remove)
         self._files.install(self._always)
 
-    def uninstall(self) -> None:
-        """Put everything back."""
-        self._always.undo()
-
     def start(self) -> None:
         """Watch loaders, modules, backward and GradScaler."""
-        self.context.writer.touch("drill")
+        super().start()
         self._patch_loader()
         self._patch_scaler()
         keep_hooks(
@@ -120,12 +110,10 @@ class DrillProbe(Probe):
             module_hooks.register_module_forward_hook(self._leaving),
             module_hooks.register_module_forward_hook(self._left, always_call=True),
         )
-        BACKWARD_HOOKS.add(self)
 
     def stop(self) -> None:
         """Put everything back; a step that raised has left something behind, too."""
-        BACKWARD_HOOKS.remove(self)
-        self._patches.undo()
+        super().stop()
         if self.context.in_step or self._begun:
             self._state(DrillBrokenRow)
         self._injector.step_end()
@@ -256,9 +244,8 @@ class DrillProbe(Probe):
             probe._loaders = True
             probe._tell(DrillBatchRow(content=digest(tensors_in(batch, TENSORS_SEEN))))
             changed = probe._injector.batch(batch)
-            if (
-                changed is batch
-            ):  # no floating-point tensor in it: the first module's input is poisoned instead
+            # no floating-point tensor in it: the first module's input is poisoned instead
+            if changed is batch:
                 probe._loaders = False
             return changed
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from auditor.recordings.schema import DrillInjectedRow, DrillRow
+from auditor.recordings.schema.drill import DrillInjectedRow, DrillRow
 from auditor.runs.plan import Drill
 
 OOM_MESSAGE = "CUDA out of memory. Tried to allocate 2.00 GiB. (raised by audit drill)"

@@ -14,18 +14,11 @@ from types import CodeType, FrameType
 
 import torch
 
-from auditor.capture.instruments.autograd_graph import (
-    BACKWARD_HOOKS,
-    Backward,
-    Node,
-    Walk,
-    node_of,
-    saved_bytes,
-)
+from auditor.capture.instruments.autograd_graph import Backward, Node, Walk, node_of, saved_bytes
 from auditor.capture.instruments.torch_files import TORCH
 from auditor.capture.instruments.user_frames import OWN
 from auditor.capture.probes.base import Context, Probe
-from auditor.recordings.schema import BackwardRow, ReusedRow
+from auditor.recordings.schema.graph import BackwardRow, ReusedRow
 
 # -- call keywords ---------------------------------------------------------------------------------
 # Which names does the call that a frame is in give its arguments? Read from the bytecode, as the
@@ -131,15 +124,13 @@ class BackwardProbe(Probe):
         """Watch the door."""
         self._rows.clear()
         self._reused.clear()
-        for part in self.parts:
-            self.context.writer.touch(part)
-        BACKWARD_HOOKS.add(self)
+        super().start()
 
     def stop(self) -> None:
         """Leave the door. Marks vanish with their graphs. Gradients of earlier steps that are there
         still may be wanted later.
         """
-        BACKWARD_HOOKS.remove(self)
+        super().stop()
         for at in {made.at for made in self._made if made.step < self.context.step}:
             self.context.add(ReusedRow(at=at, by=None, n=1, gradients=True))
         self._made.clear()

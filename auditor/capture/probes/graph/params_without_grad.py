@@ -16,11 +16,10 @@ from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.autograd_graph import node_of, walk
 from auditor.capture.instruments.module_stack import keep_hooks, live_modules, qualified_names
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.numerics.nonfinite import names_of
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer
-from auditor.recordings.schema import FedRow, Parameter, StillGroup
+from auditor.recordings.schema.graph import FedRow, Parameter, StillGroup
 
 NAMED = 20
 """Parameters that a row names; the rest are counted."""
@@ -65,7 +64,6 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         super().__init__(context)
         self._watched = PerOptimizer[_Watched](OPTIMIZERS)
         self._watching = False
-        self._patches = Patches(self.missed)
         self._owners: WeakKeyDictionary[torch.nn.Module, int | None] = WeakKeyDictionary()
         """Modules of which no parameter has a gradient, each with the line that called it last."""
         self._unfed: set[int] = set()
@@ -82,7 +80,7 @@ class ParamsWithoutGradProbe(OptimizerProbe):
     def stop(self) -> None:
         """Write one row for each optimizer; the part stays absent where none stepped."""
         self._watching = False
-        self._patches.undo()
+        super().stop()
         for watched in self._watched:
             self.context.add(self._row(watched))
         self._watched.clear()
@@ -213,11 +211,7 @@ def _first_seen(optimizer: Optimizer, at: int | None) -> _Watched:
     ]
     rates: list[float | None] = [0.0] * len(groups)
     return _Watched(
-        type(optimizer).__name__,
-        at,
-        unfed,
-        rates,
-        groups=[len(group) for group in groups],
+        type(optimizer).__name__, at, unfed, rates, groups=[len(group) for group in groups]
     )
 
 

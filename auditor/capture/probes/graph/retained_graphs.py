@@ -12,7 +12,6 @@ import torch
 
 from auditor.capture.instruments.assignment_sites import Found, Sources
 from auditor.capture.instruments.autograd_graph import (
-    BACKWARD_HOOKS,
     NODE_CAP,
     Backward,
     Node,
@@ -25,7 +24,7 @@ from auditor.capture.instruments.object_search import ObjectSearch
 from auditor.capture.instruments.torch_private.autograd import CAN_WEIGH
 from auditor.capture.instruments.variable_paths import Place
 from auditor.capture.probes.base import Context, Probe
-from auditor.recordings.schema import GraphRow
+from auditor.recordings.schema.graph import GraphRow
 
 _MARK = "audit.born"
 """Key in a node's metadata: since when a tensor of the user's has held it."""
@@ -97,13 +96,8 @@ class RetainedGraphsProbe(Probe):
 
     def start(self) -> None:
         """Watch which held graphs are walked again."""
-        self.context.writer.touch("graphs")
+        super().start()
         self._reach.adopt()
-        BACKWARD_HOOKS.add(self)
-
-    def stop(self) -> None:
-        """Leave the door. Marks vanish with their graphs."""
-        BACKWARD_HOOKS.remove(self)
 
     def backward_begins(self, call: Backward) -> None:
         """A graph that was held across a boundary and is walked now was held for a purpose."""

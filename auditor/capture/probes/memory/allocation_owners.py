@@ -14,7 +14,7 @@ from torch.optim.optimizer import Optimizer
 
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
-from auditor.recordings.schema import OwnerRow
+from auditor.recordings.schema.memory import OwnerRow
 
 PARAMETER, GRADIENT, STATE = "parameter", "gradient", "optimizer state"
 WORKSPACE = "workspace"
@@ -49,7 +49,7 @@ class AllocationOwnersProbe(OptimizerProbe):
     def start(self) -> None:
         """Begin to look."""
         if self.context.device.shadow or self.context.history:  # allocations are recorded then
-            self.context.writer.touch(PART)
+            super().start()
             self._watching = True
 
     def stop(self) -> None:

@@ -17,7 +17,7 @@ from auditor.allocator import AllocatorSettings, CachingAllocator, OutOfMemory
 from auditor.capture.instruments.user_frames import Frames
 from auditor.capture.probes.memory.snapshot import OOM_SNAPSHOT, SNAPSHOT
 from auditor.capture.shadow.streams import current_stream
-from auditor.recordings.schema import Counters
+from auditor.recordings.schema.run import Counters
 
 HISTORY_ENTRIES = 200_000
 """Events kept for the snapshot, as on a real device."""
@@ -45,9 +45,8 @@ class RehearsedMemory:
         text = next((os.environ[name] for name in variables if os.environ.get(name)), "")
         try:
             settings = AllocatorSettings.parse(text)
-        except (
-            ValueError
-        ):  # the program's own import of CUDA would say so; here it must not cost the rehearsal
+        except ValueError:
+            # the program's own import of CUDA would say so; here it must not cost the rehearsal
             settings = AllocatorSettings()
         self._total = total_bytes
         outside = min(OUTSIDE_BYTES, total_bytes // 8)

@@ -120,15 +120,13 @@ def watch_oom(folder: Path, spelled: Spelled | None = None) -> Callable[[], None
     def observe(device: int, alloc: int, device_alloc: int, device_free: int) -> None:
         if armed[0]:
             armed[0] = False  # the first one tells; retries would overwrite it
-            with contextlib.suppress(
-                Exception
-            ):  # what an observer raises takes the place of the OutOfMemoryError
+            # what an observer raises takes the place of the OutOfMemoryError
+            with contextlib.suppress(Exception):
                 dump(folder / OOM_SNAPSHOT, spelled)
 
     torch.cuda.init()  # type: ignore[no-untyped-call]  # before that there is no allocator to attach to
-    with contextlib.suppress(
-        RuntimeError
-    ):  # cudaMallocAsync and pluggable allocators take no observers
+    # cudaMallocAsync and pluggable allocators take no observers
+    with contextlib.suppress(RuntimeError):
         attach(observe)
 
     def disarm() -> None:

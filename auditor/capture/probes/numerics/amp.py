@@ -17,15 +17,14 @@ from torch.amp.autocast_mode import autocast
 from torch.amp.grad_scaler import GradScaler, OptState
 from torch.optim.optimizer import Optimizer
 
-from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward, node_of
-from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.autograd_graph import Backward, node_of
 from auditor.capture.instruments.torch_private import training
 from auditor.capture.instruments.weakrefs import alive
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.grad_clipping import watch_clipping, watch_clipping_by_value
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer, tensors_of
 from auditor.capture.probes.sync.reads_methods import StandIn
-from auditor.recordings.schema import AmpRow
+from auditor.recordings.schema.numerics import AmpRow
 
 BY_HAND = {"clamp_": "clamp_scaled", "clip_": "clamp_scaled", "mul_": "mul_scaled"}
 """Methods by which gradients are clipped by hand, and what they are told as."""
@@ -103,7 +102,6 @@ class AmpProbe(OptimizerProbe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches(self.missed)
         self._events: Counter[tuple[int, str, str]] = Counter()
         self._clipped: list[tuple[int, set[int]]] = []
         self._intervals: dict[float, tuple[int, int]] = {}
@@ -116,7 +114,7 @@ class AmpProbe(OptimizerProbe):
 
     def start(self) -> None:
         """Watch autocast, GradScaler, clipping and the door of backward."""
-        self.context.writer.touch("amp")
+        super().start()
         self._patches.around(autocast, "__enter__", before=self._entered)
         self._patches.around(GradScaler, "__init__", after=self._made)
         self._patches.around(GradScaler, "scale", before=self._scales_now, after=self._scaled)
@@ -129,13 +127,11 @@ class AmpProbe(OptimizerProbe):
             self._patch_in_place(name)
         watch_clipping(self._patches, self._clips)
         watch_clipping_by_value(self._patches, self._clips_by_value)
-        BACKWARD_HOOKS.add(self)
 
     def stop(self) -> None:
         """Put everything back, then read the scales."""
         self._watching = False
-        BACKWARD_HOOKS.remove(self)
-        self._patches.undo()
+        super().stop()
         self._write_early(self.context.step + 1)
         self._updates.clear()
         for at, step, before, after in self._scales:

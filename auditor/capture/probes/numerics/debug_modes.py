@@ -13,12 +13,11 @@ from typing import Any
 import torch
 from torch.autograd import anomaly_mode, profiler
 
-from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
-from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.instruments.torch_private.autograd import compiler_traces, profiler_is_on
 from auditor.capture.instruments.torch_private.training import PREPARE
 from auditor.capture.probes.base import Context, Probe
-from auditor.recordings.schema import ModeRow, ProfilerRow
+from auditor.recordings.schema.numerics import ModeRow, ProfilerRow
 
 _set_anomaly, _anomaly_on, _anomaly_checks_nan = (
     torch.set_anomaly_enabled,
@@ -50,8 +49,6 @@ class DebugModesProbe(Probe):
         """Called right before a profiler of the user's starts: a second one would silently end the
         first.
         """
-        self._always = Patches(self.missed)
-        self._patches = Patches()
         self._own = False
         self._profiler_in_step = False
         self._site: int | None = None
@@ -86,24 +83,13 @@ class DebugModesProbe(Probe):
         # schedule's later cycles too.
         self._always.around(profiler.profile, PREPARE, before=self._profiler_starts)
 
-    def uninstall(self) -> None:
-        """Forget it all."""
-        self._always.undo()
-
     def start(self) -> None:
         """Count backward calls; in the pass ``anomaly_off`` keep the mode off."""
         self._anomaly.clear()
         self._profilers.clear()
-        for part in self.parts:
-            self.context.writer.touch(part)
-        BACKWARD_HOOKS.add(self)
+        super().start()
         if self.context.pass_name == "anomaly_off":
             self._hold_off()
-
-    def stop(self) -> None:
-        """Put anomaly mode back as the user has it by now."""
-        BACKWARD_HOOKS.remove(self)
-        self._patches.undo()
 
     def step_end(self) -> None:
         """Write the step's rows."""

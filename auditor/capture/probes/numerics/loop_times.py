@@ -12,7 +12,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from auditor.capture.probes.base import Context, Probe
-from auditor.recordings.schema import LoopTimeRow
+from auditor.recordings.schema.numerics import LoopTimeRow
 from auditor.syntax.index import LOOPS
 
 # -- loop clock ------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class LoopTimesProbe(Probe):
 
     def start(self) -> None:
         """Find the loops around the lines."""
-        self.context.writer.touch("loop_times")
+        super().start()
         self._loops = {}
         for numbers in sorted(self.context.loops):
             found = ((number, self._loop(number)) for number in numbers)

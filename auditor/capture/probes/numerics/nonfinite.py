@@ -21,7 +21,7 @@ from auditor.capture.instruments.torch_private.training import BatchNorm
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.numerics.norm_buffers import finite, statistics_of
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerSteps
-from auditor.recordings.schema import BadTensor, NonfiniteRow
+from auditor.recordings.schema.numerics import BadTensor, NonfiniteRow
 
 SMALL = 8192
 """Elements up to which copying a tensor into one buffer with the others is cheaper than a reduction
@@ -140,6 +140,7 @@ class NonfiniteProbe(Probe):
 
     def install(self) -> None:
         """Notice which optimizers step."""
+        self._always.on_undo(self._stepped.uninstall)
         self._stepped.install()
 
     def start(self) -> None:
@@ -155,10 +156,6 @@ class NonfiniteProbe(Probe):
         self._norms.update(
             each for each in new if not bad.intersection(id(b) for _, b in statistics_of([each]))
         )
-
-    def uninstall(self) -> None:
-        """Stop noticing."""
-        self._stepped.uninstall()
 
     def step_end(self) -> None:
         """Look at the parameters and gradients of the optimizers that stepped, where it is time

@@ -15,7 +15,6 @@ import torch
 
 from auditor.capture.instruments.dispatch_modes import run_compiled_code_eagerly
 from auditor.capture.instruments.module_stack import Modules
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.notebook_cells import source_path
 from auditor.capture.instruments.torch_private.autograd import ENGINE, current_node
 from auditor.capture.instruments.torch_private.compiler import CALL_OF_A_MODULE
@@ -111,10 +110,7 @@ class Position:
     def _numbered(self, frame: FrameType | None) -> tuple[int | None, Line | None]:
         if frame is None:
             return None, None
-        return self._frames.number(frame), (
-            source_path(frame.f_code.co_filename),
-            frame.f_lineno,
-        )
+        return self._frames.number(frame), (source_path(frame.f_code.co_filename), frame.f_lineno)
 
     def _forward_of(self, node: Any) -> tuple[int | None, Line | None]:
         """Anomaly mode has left the forward's stack, as text, in the node's metadata."""
@@ -145,8 +141,6 @@ class NonfiniteOriginProbe(Probe):
         self._log = NonfiniteOriginLog()
         self._modules = Modules()
         self._stepped = Stepped()
-        self._patches = Patches()
-        self._always = Patches()
         self._done = False
         self._given: Birth | None = None
         """Behind what a batch norm was given whose statistics it spoiled."""
@@ -164,7 +158,7 @@ class NonfiniteOriginProbe(Probe):
 
     def start(self) -> None:
         """Say that this recording looks for births."""
-        self.context.writer.touch("births")
+        super().start()
         if LoaderIterator is not None:
             self._always.around(LoaderIterator, "__next__", after=self._batch)
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 
 from auditor.capture.instruments.storages import Storages, storage_bytes
-from auditor.recordings.schema import BirthInput, BirthRow
+from auditor.recordings.schema.numerics import BirthInput, BirthRow
 
 Phase = Literal["forward", "backward", "optimizer", "input", "parameter", "state"]
 

@@ -14,7 +14,7 @@ import torch
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.probes.numerics.nonfinite_origin_log import Birth, NonfiniteOriginLog, Phase
 from auditor.capture.probes.operator_stream import Call, Operator, Subscriber
-from auditor.recordings.schema import BirthInput
+from auditor.recordings.schema.numerics import BirthInput
 
 # -- min max ---------------------------------------------------------------------------------------
 # Between which numbers does a tensor lie, and is all of it finite? One reduction for both.
@@ -99,9 +99,8 @@ def _real(tensor: torch.Tensor) -> torch.Tensor | None:
         return torch.view_as_real(tensor.resolve_conj())
     if not tensor.is_floating_point():
         return None
-    return (
-        tensor if tensor.element_size() > 1 else tensor.to(torch.float32)
-    )  # 8-bit floats have few operators
+    # 8-bit floats have few operators
+    return tensor if tensor.element_size() > 1 else tensor.to(torch.float32)
 
 
 # -- nonfinite origin watch ------------------------------------------------------------------------

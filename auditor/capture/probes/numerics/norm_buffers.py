@@ -10,11 +10,10 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.torch_private.training import BatchNorm
 from auditor.capture.probes.base import Context, Probe
-from auditor.recordings.schema import NormBufferRow
+from auditor.recordings.schema.numerics import NormBufferRow
 
 BUFFERS = ("running_mean", "running_var")
 
@@ -45,7 +44,6 @@ class NormBuffersProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches(self.missed)
         self._ran: WeakKeyDictionary[torch.nn.Module, int] = WeakKeyDictionary()
         self._told = False
 
@@ -53,12 +51,12 @@ class NormBuffersProbe(Probe):
         """Notice which of these modules run, and from where."""
         if BatchNorm is None:
             return  # the part stays missing: nobody takes it for clean
-        self.context.writer.touch("buffers")
+        super().start()
         self._patches.around(BatchNorm, "forward", before=self._runs)
 
     def stop(self) -> None:
         """Put the method back."""
-        self._patches.undo()
+        super().stop()
         self._ran.clear()
 
     def _runs(self, module: Any, *_: Any, **__: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
+from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.instruments.plain_tensor import plain, tensors
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.numerics.op_ranges_log import CallFacts, Entry, OpRangesLog, Trail
@@ -214,8 +214,7 @@ class OpRangesProbe(OperatorProbe):
 
     def watch(self) -> None:
         """Follow operators, and the backward."""
-        BACKWARD_HOOKS.add(self)
-        self._patches.on_undo(lambda: BACKWARD_HOOKS.remove(self))
+        self.watch_backward()
         watch = OpRangesWatch(self._log, self.here, lambda: self.context.step, self.fail)
         self._poles = watch.poles
         self.enter(watch)
@@ -235,7 +234,7 @@ class OpRangesProbe(OperatorProbe):
     def stop(self) -> None:
         """Leave the watch; then read the ranges and write the rows."""
         watched = bool(self._patches)
-        self._patches.undo()
+        super().stop()
         if watched:
             self.context.writer.touch("numerics")
             for row in (

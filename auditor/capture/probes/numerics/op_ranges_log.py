@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from auditor.capture.instruments.storages import Storages
-from auditor.recordings.schema import NumericRow
+from auditor.recordings.schema.numerics import NumericRow
 
 
 class CallFacts(NamedTuple):

@@ -15,7 +15,7 @@ from auditor.capture.instruments.autograd_graph import Backward, Node
 from auditor.capture.instruments.monkeypatch import LOOKING
 from auditor.capture.instruments.torch_private.autograd import next_number, number_of
 from auditor.capture.probes.numerics.op_ranges_log import CallFacts, Entry
-from auditor.recordings.schema import NumericRow
+from auditor.recordings.schema.numerics import NumericRow
 
 NODES = 10_000
 """Calls of one step that are followed at most."""
@@ -157,11 +157,8 @@ class SingularGradients:
         self, node: Node, running: _Backward, pole: SingularPoint, stands: torch.Tensor
     ) -> Any:
         def ran(outgoing: Any, incoming: Any) -> None:
-            with (
-                LOOKING,
-                contextlib.suppress(Exception),
-                torch.no_grad(),
-            ):  # gradients are the user's, and so is this backward
+            # gradients are the user's, and so is this backward
+            with LOOKING, contextlib.suppress(Exception), torch.no_grad():
                 came = [self._plain(each) for each in incoming if each is not None]
                 went = [self._plain(each) for each in outgoing if each is not None]
                 if len(came) == 1 and went:

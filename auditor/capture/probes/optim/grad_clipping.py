@@ -45,9 +45,8 @@ def watch_clipping_by_value(
     told = patches.guarded(clips)
 
     def around(original: Callable[..., None], parameters: Any, *args: Any, **kwargs: Any) -> None:
-        clipped = (
-            [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
-        )  # an iterator is gone through once
+        # an iterator is gone through once
+        clipped = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
         told(clipped)
         original(clipped, *args, **kwargs)
 

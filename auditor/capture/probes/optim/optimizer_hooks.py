@@ -179,11 +179,8 @@ class OptimizerProbe(Probe):
 
     def install(self) -> None:
         """Notice steps."""
+        self._always.on_undo(self._told.uninstall)
         self._told.install()
-
-    def uninstall(self) -> None:
-        """Stop noticing."""
-        self._told.uninstall()
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """It is about to step: its gradients are there (after the first call of a closure that

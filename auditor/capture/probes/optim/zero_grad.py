@@ -1,16 +1,118 @@
-"""How the step clears its gradients: where, with which ``set_to_none``, at what cost."""
+"""How the step clears its gradients: where, with which ``set_to_none``, at what cost; and those that
+the program fills with zeros itself, one by one, and that the next backward adds to.
+"""
 
 from __future__ import annotations
 
 import functools
+import sys
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 import torch
+from torch.optim.optimizer import Optimizer
 
-from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.autograd_graph import Backward
+from auditor.capture.instruments.torch_private.tensors import key_of
 from auditor.capture.probes.base import Context, Probe
-from auditor.recordings.schema import ZeroGradRow
+from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
+from auditor.recordings.schema.optim import ZeroGradRow
+
+Key = tuple[int, int]
+"""Storage and number of elements: ``grad.data`` has those of ``grad``, one row of it has not."""
+
+
+@dataclass
+class _Fills:
+    """What one line filled for the backwards of one step."""
+
+    n: int = 0
+    us: float = 0.0
+
+
+class ZeroFilledGradsProbe(OptimizerProbe):
+    """Adds rows to ``optimizer``, as of a ``zero_grad`` with ``set_to_none=False``.
+
+    Only a ``zero_()`` that the user's own line calls, and whose tensor is a leaf's gradient when
+    the next backward begins. Zeros between a backward and the optimizer's step hold a parameter
+    still, and are forgotten.
+    """
+
+    name = "filled"
+    parts = ("optimizer",)
+    passes = frozenset({"loud"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._filled: dict[Key, tuple[int, float]] = {}
+        self._fills: dict[int, _Fills] = {}
+
+    def start(self) -> None:
+        """Watch the method and the door."""
+        super().start()
+        original = torch.Tensor.zero_
+
+        @functools.wraps(original)
+        def zero_(tensor: torch.Tensor) -> torch.Tensor:
+            frame = sys._getframe(1)
+            if not self.context.in_step or not self.context.frames.is_user(
+                frame.f_code.co_filename
+            ):
+                return original(tensor)
+            begin = perf_counter()
+            result = original(tensor)
+            us = (perf_counter() - begin) * 1e6
+            key = _key(tensor)
+            if key is not None:
+                self._filled[key] = self.context.frames.number(frame), us
+            return result
+
+        self._patches.attribute(torch.Tensor, "zero_", zero_)
+
+    def stop(self) -> None:
+        """Put the method back."""
+        super().stop()
+        self._filled.clear()
+        self._fills.clear()
+
+    def before_optimizer(self, optimizer: Optimizer) -> None:
+        """What was filled since the last backward is stepped with, not added to."""
+        self._filled.clear()
+
+    def backward_begins(self, call: Backward) -> None:
+        """Which of the gradients that it adds to were filled?"""
+        if not self._filled or call.nested or not self.context.in_step:
+            return
+        for node in call.walked.leaves:
+            grad = node.variable.grad
+            key = _key(grad) if grad is not None else None
+            if key in self._filled:
+                at, us = self._filled.pop(key)
+                fills = self._fills.setdefault(at, _Fills())
+                fills.n, fills.us = fills.n + 1, fills.us + us
+
+    def backward_ends(self, call: Backward) -> None:
+        """Nothing more to learn."""
+
+    def backward_lost(self, error: Exception) -> None:
+        """Without the door nothing is said."""
+        self._filled.clear()
+
+    def step_end(self) -> None:
+        """Write the step's rows."""
+        for at, fills in self._fills.items():
+            self.context.add(
+                ZeroGradRow(at=at, set_to_none=False, n=fills.n, us=fills.us, owner="Tensor")
+            )
+        self._fills.clear()
+
+
+def _key(tensor: torch.Tensor) -> Key | None:
+    try:
+        return int(key_of(tensor.untyped_storage())), tensor.numel()
+    except (NotImplementedError, RuntimeError):  # sparse and wrapped tensors own no plain storage
+        return None
 
 
 class ZeroGradProbe(Probe):
@@ -28,20 +130,15 @@ class ZeroGradProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches()
         self._inside = False
         self._rows: dict[tuple[int, bool, str], list[float]] = {}
 
     def start(self) -> None:
         """Replace the two methods."""
         self._rows.clear()
-        self.context.writer.touch("optimizer")
+        super().start()
         self._patch(torch.optim.Optimizer, "Optimizer")
         self._patch(torch.nn.Module, "Module")
-
-    def stop(self) -> None:
-        """Put them back."""
-        self._patches.undo()
 
     def step_end(self) -> None:
         """Write the step's rows."""

@@ -10,7 +10,7 @@ import torch
 from torch.profiler import ProfilerActivity
 
 from auditor.model.devices import DeviceInfo
-from auditor.recordings.schema import Counters
+from auditor.recordings.schema.run import Counters
 
 
 class Accelerator(Protocol):

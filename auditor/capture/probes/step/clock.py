@@ -16,7 +16,7 @@ from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.instruments.kept_open import KeptOpen
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.step.accelerators import Accelerator, accelerator_of
-from auditor.recordings.schema import Counters, DeviceTimeRow, StepRow
+from auditor.recordings.schema.run import Counters, DeviceTimeRow, StepRow
 
 
 class Clock:
@@ -87,9 +87,8 @@ class Clock:
         started_us = (self._begun.at_ns - self._origin) / 1e3
         counters, accelerator = Counters(), self._accelerator
         if accelerator is not None:
-            now = (
-                accelerator.stream()
-            )  # a step may leave another device current: events of two cannot be compared
+            # a step may leave another device current: events of two cannot be compared
+            now = accelerator.stream()
             end = accelerator.mark(now if now.device == self._stream.device else self._stream)
             timed = DeviceTimeRow(
                 pass_name=self._context.pass_name, step=self._context.step, us=0.0

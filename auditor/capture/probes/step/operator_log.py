@@ -10,7 +10,7 @@ import torch
 from auditor.capture.instruments.torch_private.tensors import functions
 from auditor.capture.probes.base import Context
 from auditor.capture.shadow.crossing import Ran
-from auditor.recordings.schema import OperandItem, OperatorOrderRow, OperatorRow
+from auditor.recordings.schema.sync import OperandItem, OperatorOrderRow, OperatorRow
 
 PART, ORDER = OperatorRow.part, OperatorOrderRow.part
 

@@ -7,15 +7,13 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.graph.call_paths import path_of
 from auditor.capture.probes.step.clock import RunQueue
-from auditor.recordings.schema import SyncedRow
+from auditor.recordings.schema.data import SyncedRow
 
 SYNCS = ("fsync", "fdatasync")
 
@@ -33,8 +31,6 @@ class StorageSyncsProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches()
-        self._thread = 0
         self._inside = False
         self._queue = RunQueue()
         self._rows: dict[tuple[int, str, tuple[int, ...]], list[float]] = {}
@@ -42,7 +38,7 @@ class StorageSyncsProbe(Probe):
     def start(self) -> None:
         """Replace the functions."""
         self._rows.clear()
-        self.context.writer.touch("synced")
+        super().start()
         for name in SYNCS:
             if hasattr(os, name):
                 timed = self._timed(getattr(os, name), f"os.{name}")
@@ -56,12 +52,8 @@ class StorageSyncsProbe(Probe):
 
     def stop(self) -> None:
         """Put them back."""
-        self._patches.undo()
+        super().stop()
         self._queue.close()
-
-    def step_begin(self) -> None:
-        """The step runs on this thread: what others wait for does not hold it."""
-        self._thread = threading.get_ident()
 
     def step_end(self) -> None:
         """Write the step's rows."""
@@ -90,6 +82,6 @@ class StorageSyncsProbe(Probe):
 
     def _here(self) -> int | None:
         """The user's line; None of a call that is not the step's, or inside another such call."""
-        if self._inside or not self.context.in_step or threading.get_ident() != self._thread:
+        if self._inside or not self.in_step:  # what other threads wait for does not hold it
             return None
         return self.context.frames.here()

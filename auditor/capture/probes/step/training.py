@@ -18,7 +18,7 @@ from auditor.capture.probes.base import Context
 from auditor.capture.probes.operator_probe import OperatorProbe
 from auditor.capture.probes.operator_stream import Call, Subscriber
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerSteps
-from auditor.recordings.schema import TrainingRow
+from auditor.recordings.schema.run import TrainingRow
 
 FIRST = 1
 """Warm-up steps that pass before operators are watched: nearly every target has shown by then that
@@ -105,13 +105,12 @@ class TrainingProbe(OperatorProbe):
         """Leave the watch; once something was trained there is nothing more to listen for."""
         self.stop()
         if self._sign:
-            BACKWARD_HOOKS.remove(
-                self
-            )  # the hook of the optimizers stays: a script's step may end inside it
+            # the hook of the optimizers stays: a script's step may end inside it
+            BACKWARD_HOOKS.remove(self)
 
     def stop(self) -> None:
         """Leave the watch."""
-        self._patches.undo()
+        super().stop()
         watch, self._watch = self._watch, None
         if watch is not None:
             self._watched += 1

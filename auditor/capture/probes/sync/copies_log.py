@@ -11,7 +11,7 @@ import torch
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.sync.reads_stack import Place
 from auditor.capture.shadow.storages import storages
-from auditor.recordings.schema import CopyRow
+from auditor.recordings.schema.sync import CopyRow
 
 PART = "copies"
 LOADER_MARK = "_auditor_loader"

@@ -24,7 +24,8 @@ from auditor.capture.probes.operator_probe import OperatorProbe
 from auditor.capture.probes.operator_stream import Call, Subscriber
 from auditor.capture.shadow.tensor import Rooms
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema import CourseRow, DeviceWorkRow, SiteRow
+from auditor.recordings.schema.course import CourseRow, DeviceWorkRow
+from auditor.recordings.schema.run import SiteRow
 
 COURSE, WORK = "course", "device_work"
 

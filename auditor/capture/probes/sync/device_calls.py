@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 import gc
 import sys
-import threading
 import types
 from collections.abc import Callable
 from types import FrameType
@@ -15,12 +14,11 @@ from typing import Any
 
 import torch
 
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_files import TORCH
 from auditor.capture.instruments.user_frames import OWN
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.step.clock import RunQueue
-from auditor.recordings.schema import CallRow
+from auditor.recordings.schema.sync import CallRow
 
 CUDA_CALLS = tuple(
     """
@@ -53,8 +51,6 @@ class DeviceCallsProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches()
-        self._thread = 0
         self._inside = False
         self._queue = RunQueue()
         self._rows: dict[tuple[int, str], list[float]] = {}
@@ -62,11 +58,9 @@ class DeviceCallsProbe(Probe):
     def start(self) -> None:
         """Swap the functions."""
         self._rows.clear()
-        self.context.writer.touch("calls")
-        for module in (
-            torch.cuda,
-            getattr(torch, "accelerator", None),
-        ):  # the latter since 2.6, its memory functions since 2.9
+        super().start()
+        # the latter since 2.6, its memory functions since 2.9
+        for module in (torch.cuda, getattr(torch, "accelerator", None)):
             for name in (*CUDA_CALLS, *ALIASES):
                 function = getattr(module, name, None)
                 if isinstance(function, types.FunctionType) and not function.__code__.co_freevars:
@@ -77,12 +71,8 @@ class DeviceCallsProbe(Probe):
 
     def stop(self) -> None:
         """Put them back."""
-        self._patches.undo()
+        super().stop()
         self._queue.close()
-
-    def step_begin(self) -> None:
-        """The step runs on this thread: calls of others are not the step's doing."""
-        self._thread = threading.get_ident()
 
     def step_end(self) -> None:
         """Write the step's rows."""
@@ -103,9 +93,8 @@ class DeviceCallsProbe(Probe):
 
         @functools.wraps(original)
         def synchronize(waited_for: Any) -> Any:
-            by_user = self.context.frames.is_user(
-                sys._getframe(1).f_code.co_filename
-            )  # torch's own limit its queues so
+            # torch's own limit its queues so
+            by_user = self.context.frames.is_user(sys._getframe(1).f_code.co_filename)
             return (
                 hook(original, waited_for)
                 if by_user and _waits(waited_for)
@@ -134,7 +123,7 @@ class DeviceCallsProbe(Probe):
 
     def _user_site(self) -> int | None:
         """Site of the caller if nobody but torch stands between the user's line and the call."""
-        if not self.context.in_step or threading.get_ident() != self._thread:
+        if not self.in_step:  # calls of other threads are not the step's doing
             return None
         frame: FrameType | None = sys._getframe(1)
         via: FrameType | None = None

@@ -9,7 +9,7 @@ import linecache
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FrameType
@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.dispatch import destroy
 from auditor.capture.instruments.torch_private.tensors import base_of
 from auditor.capture.probes.base import Context, Probe
@@ -52,7 +51,6 @@ class DeviceCopiesProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches()
         self._inside = _Inside()
         self._log: CopyLog | None = None
         self._places: ReadLog | None = None
@@ -72,7 +70,7 @@ class DeviceCopiesProbe(Probe):
         except BaseException:
             self.stop()
             raise
-        self.context.writer.touch(PART)
+        super().start()
 
     def _override(self, kernel: Callable[..., Any]) -> None:
         inside, context = self._inside, self.context
@@ -108,9 +106,8 @@ class DeviceCopiesProbe(Probe):
             return
         made = expression(place.frame)
         index = _indexes(made, target, source)
-        own = (
-            place.via is None
-        )  # else a library copies, and what its caller says is of other things
+        # else a library copies, and what its caller says is of other things
+        own = place.via is None
         kept = source if non_blocking else target
         log.note(
             place,
@@ -135,7 +132,7 @@ class DeviceCopiesProbe(Probe):
     def stop(self) -> None:
         """Put the kernel back; rows of a step that did not end are written. May be called twice."""
         try:
-            self._patches.undo()
+            super().stop()
         finally:
             log, self._log, self._places = self._log, None, None
             if log is not None:
@@ -245,15 +242,13 @@ def _expression(code: CodeType, lasti: int, line: int) -> Expression | None:
 
 
 def _plain(found: Expression) -> bool:
-    """Without positions (3.10): the kinds that :func:`of_numbers` knows."""
+    """Without positions (``python -X no_debug_ranges``): the kinds that :func:`of_numbers` knows."""
     return isinstance(found.node, ast.Subscript) or _data_of(found.node) is not None
 
 
 def _position(code: CodeType, lasti: int) -> Position | None:
-    positions: Callable[[], Iterator[Any]] | None = getattr(code, "co_positions", None)
-    if positions is None:  # before 3.11
-        return None
-    for index, (line, end_line, column, end_column) in enumerate(positions()):
+    positions: Iterable[Any] = code.co_positions()
+    for index, (line, end_line, column, end_column) in enumerate(positions):
         if index == lasti // 2:
             return None if None in (line, column) else (line, end_line, column, end_column)
     return None

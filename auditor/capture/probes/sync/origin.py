@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from auditor.capture.instruments.dispatch_modes import leave_function, run_compiled_code_eagerly
 from auditor.capture.instruments.module_stack import keep_hooks
-from auditor.capture.instruments.monkeypatch import LOOKING, Patches
+from auditor.capture.instruments.monkeypatch import LOOKING
 from auditor.capture.instruments.plain_tensor import tensors
 from auditor.capture.instruments.torch_private.dispatch import (
     has_default_device,
@@ -196,7 +196,6 @@ class OriginProbe(Probe):
         super().__init__(context)
         self.origins = Origins()
         self.errors = 0
-        self._patches = Patches()
 
     def start(self) -> None:
         """Enter the modes in the calling thread, which must be the one that runs the step."""
@@ -252,7 +251,3 @@ class OriginProbe(Probe):
     def step_end(self) -> None:
         """Forget storages that are gone."""
         self.origins.prune()
-
-    def stop(self) -> None:
-        """Leave the modes and remove the hooks."""
-        self._patches.undo()

@@ -35,7 +35,6 @@ class ReadsProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches()
         self._log: ReadLog | None = None
 
     def start(self) -> None:
@@ -43,7 +42,7 @@ class ReadsProbe(Probe):
         halfway.
         """
         self.stop()
-        self.context.writer.touch(PART)
+        super().start()
         self._log = ReadLog(self.context)
         try:
             self._watch(self._log)
@@ -83,7 +82,7 @@ class ReadsProbe(Probe):
     def stop(self) -> None:
         """Restore kernels and methods; rows of a step that did not end are written."""
         try:
-            self._patches.undo()
+            super().stop()
         finally:
             if self._log is not None:
                 self._log.write()
@@ -177,9 +176,8 @@ def override(log: ReadLog, patches: Patches) -> bool:
     patches.on_undo(lambda: destroy(library))
     done = 0
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # torch warns that a kernel is overridden: that is the purpose
+        # torch warns that a kernel is overridden: that is the purpose
+        warnings.simplefilter("ignore")
         for name, (kind, counts) in OPERATORS.items():
             kernel = _kernel(get_kernel, name, key)
             reading = None if kernel is None else _reading(log, kernel, kind, counts)

@@ -20,7 +20,7 @@ from auditor.capture.probes.sync import origin_marks
 from auditor.capture.probes.sync.reads_source import statement
 from auditor.capture.probes.sync.reads_stack import Place, Stack, outermost
 from auditor.errors import fault
-from auditor.recordings.schema import ReadRow
+from auditor.recordings.schema.sync import ReadRow
 
 PART = "reads"
 

@@ -45,10 +45,8 @@ def _says_cpu(code: CodeType, lasti: int, line: int) -> bool:
         if end is None:
             here = call.lineno <= line <= (call.end_lineno or call.lineno)
         else:
-            here = (
-                call.end_lineno,
-                call.end_col_offset,
-            ) == end  # no two calls end at the same bracket
+            # no two calls end at the same bracket
+            here = (call.end_lineno, call.end_col_offset) == end
         if here and _names_cpu(call):
             return True
     return False

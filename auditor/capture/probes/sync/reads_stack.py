@@ -122,9 +122,8 @@ class Stack:
     def _judge(self, file: str) -> int:
         if self._frames.is_user(file):
             return _USER
-        if (
-            file.startswith(("<", *OWN)) or f"{os.sep}torchinductor_" in file
-        ):  # code that the compiler wrote
+        # code that the compiler wrote
+        if file.startswith(("<", *OWN)) or f"{os.sep}torchinductor_" in file:
             return _SKIP
         name = torch_name(file)
         if name.startswith((*_PLUMBING, *_SURFACE)):

@@ -258,11 +258,7 @@ class FlowWatch(Subscriber):
         return node
 
     def _place(
-        self,
-        node: Node,
-        call: Call,
-        operator: FlowOperator,
-        made: list[torch.Tensor],
+        self, node: Node, call: Call, operator: FlowOperator, made: list[torch.Tensor]
     ) -> None:
         """Where in the graph it stands, what it copies, and whether it was there before."""
         given = call.given

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
+from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.instruments.module_stack import live_modules
 from auditor.capture.instruments.monkeypatch import LOOKING
 from auditor.capture.instruments.plain_tensor import tensors
@@ -27,17 +27,13 @@ from auditor.capture.probes.base import Context
 from auditor.capture.probes.data.dataloader_facts import tensors_in
 from auditor.capture.probes.numerics.nonfinite import homes_of
 from auditor.capture.probes.operator_probe import OperatorProbe
-from auditor.capture.probes.optim.optimizer_hooks import (
-    OptimizerSteps,
-    live_optimizers,
-    tensors_of,
-)
+from auditor.capture.probes.optim.optimizer_hooks import OptimizerSteps, live_optimizers, tensors_of
 from auditor.capture.probes.sync.reads_methods import StandIn
 from auditor.capture.probes.waste.flow import Path
 from auditor.capture.probes.waste.flow_judging import Gradient, Judging
 from auditor.capture.probes.waste.flow_watch import MOST_NODES, FlowWatch
 from auditor.cycles import period_of
-from auditor.recordings.schema import ThrownRow
+from auditor.recordings.schema.waste import ThrownRow
 
 ADDRESSES = ("numpy", "data_ptr", "share_memory_", "untyped_storage", "__dlpack__")
 """Methods that hand out a tensor's memory: who reads it then is not seen."""
@@ -82,11 +78,8 @@ class ThrownWorkProbe(OperatorProbe):
 
     def install(self) -> None:
         """Notice steps."""
+        self._always.on_undo(self._told.uninstall)
         self._told.install()
-
-    def uninstall(self) -> None:
-        """Stop noticing."""
-        self._told.uninstall()
 
     def watch(self) -> None:
         """Follow values."""
@@ -107,8 +100,7 @@ class ThrownWorkProbe(OperatorProbe):
         self._watch = FlowWatch(self.context, buffers, self.fail)
         self._watch_addresses()
         self._watch_threads()
-        BACKWARD_HOOKS.add(self)
-        self._patches.on_undo(lambda: BACKWARD_HOOKS.remove(self))
+        self.watch_backward()
         self.enter(self._watch)
 
     def _optimizer_stepped(self, optimizer: torch.optim.Optimizer) -> None:
@@ -168,7 +160,7 @@ class ThrownWorkProbe(OperatorProbe):
 
     def stop(self) -> None:
         """Leave the watch, then judge and write the rows."""
-        self._patches.undo()
+        super().stop()
         watch, self._watch = self._watch, None
         if watch is None:
             return

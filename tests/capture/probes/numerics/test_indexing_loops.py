@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from auditor.rules.kern.probes import loop_parameters
+from auditor.rules.kern.probes import loop_turns
 from auditor.rules.kern.probes.indexing_loops import IndexingLoopsProbe
-from auditor.rules.kern.probes.loop_parameters import ParametersNow
+from auditor.rules.kern.probes.loop_turns import ParametersNow
 from torch.utils import _python_dispatch
 
 from tests.capture.drive import Drive, line_of, load
@@ -68,7 +68,7 @@ def test_parameters_are_those_of_now_each_time() -> None:
 def test_without_an_optimizer_what_is_made_anew_in_each_step_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loop_parameters, "live_optimizers", list)  # those of other tests
+    monkeypatch.setattr(loop_turns, "live_optimizers", list)  # those of other tests
     now = ParametersNow()
     now.look()
     fresh = torch.ones(3, requires_grad=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from auditor.recordings.schema import LoopTimeRow
+from auditor.recordings.schema.numerics import LoopTimeRow
 from tests.capture.drive import load
 from tests.inprocess import record
 

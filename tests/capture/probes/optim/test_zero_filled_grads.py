@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from auditor.capture.probes.optim.zero_filled_grads import ZeroFilledGradsProbe
+from auditor.capture.probes.optim.zero_grad import ZeroFilledGradsProbe
 from tests.capture.drive import Drive, line_of, load
 
 SOURCE = """

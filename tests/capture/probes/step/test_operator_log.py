@@ -17,7 +17,7 @@ from auditor.capture.probes.rehearsal import RehearsalProbe
 from auditor.capture.probes.step import operator_log
 from auditor.model.devices import SHADOW
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
-from auditor.recordings.schema import DeviceUseRow, OperatorOrderRow, OperatorRow
+from auditor.recordings.schema.sync import DeviceUseRow, OperatorOrderRow, OperatorRow
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from auditor.capture.probes.waste.thrown_work import ThrownWorkProbe
-from auditor.recordings.schema import ThrownRow
+from auditor.recordings.schema.waste import ThrownRow
 from tests.capture.drive import Drive, load
 from tests.inprocess import record
 
