@@ -26,7 +26,7 @@ from auditor.capture.target.signal_handlers import ChildSignal
 from auditor.capture.warm_up import WarmUp
 from auditor.cycles import cycle_of, prolonged, whole_cycles
 from auditor.errors import fault
-from auditor.recordings.schema import CourseRow
+from auditor.recordings.schema.course import CourseRow
 from auditor.runs.plan import (
     LOOP_STEPS,
     NUMBERS_SECONDS,

@@ -9,7 +9,7 @@ from auditor.amounts import count
 from auditor.evidence.recorded.batches import Batches
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.table import Rows
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Finding, Severity
 from auditor.rule import Rule, knob
 
 from .losses import by_line
@@ -25,6 +25,12 @@ class RandomNumbersRepeat(Rule):
     code = "TRAIN010"
     severity = Severity.WARNING
     since = "0.2"
+    advice = (
+        "Draw what must be the same each time (a preview, an evaluation) from a generator of its "
+        "own: torch.Generator().manual_seed(...), random.Random(...), "
+        "numpy.random.default_rng(...), or inside torch.random.fork_rng(). Where an epoch is to be "
+        "seeded, add its number to the seed."
+    )
 
     seeds: int = knob(2, "Seeds after which something that was drawn must have come again.")
     share: float = knob(
@@ -53,14 +59,6 @@ class RandomNumbersRepeat(Rule):
 
     def _is_usual(self, row: SeedRow) -> bool:
         return row.drew >= self.drew * row.steps
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Draw what must be the same each time (a preview, an evaluation) from a generator of its "
-            "own: torch.Generator().manual_seed(...), random.Random(...), "
-            "numpy.random.default_rng(...), or inside torch.random.fork_rng(). Where an epoch is to "
-            "be seeded, add its number to the seed."
-        )
 
 
 def _said(row: SeedRow) -> str:

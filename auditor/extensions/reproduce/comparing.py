@@ -14,7 +14,7 @@ from typing import TypeVar
 from auditor.extensions.reproduce.places import BLAMED, lines_to_blame
 from auditor.model import Site
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema import (
+from auditor.recordings.schema.reproduce import (
     ReproduceOperatorRow,
     ReproduceOutcomeRow,
     ReproduceRow,

@@ -28,14 +28,6 @@ from auditor.recordings.schema import (
     sync,
     waste,
 )
-from auditor.recordings.schema.course import CourseRow
-from auditor.recordings.schema.reproduce import (
-    ReproduceOperatorRow,
-    ReproduceOutcomeRow,
-    ReproduceRow,
-    ReproduceSourceRow,
-    ReproduceValuesRow,
-)
 
 FAMILIES = "auditor.rules"
 """Rows that one family of rules alone reads stand in its module ``rows``."""

@@ -15,7 +15,6 @@ from torch.optim.optimizer import Optimizer
 from torch.utils.data import DataLoader, RandomSampler
 
 from auditor.capture.instruments.loader_origins import LoaderOrigins
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.random_states import random_states
 from auditor.capture.probes.base import Context, Probe
 
@@ -81,22 +80,18 @@ class SeedsProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches(self.missed)
         self._origins = LoaderOrigins(context.frames)
         self._draws: dict[str, _Draws] = {}
         self._began: dict[str, int] = {}
 
     def install(self) -> None:
         """Remember where each loader is made."""
+        self._always.on_undo(self._origins.uninstall)
         self._origins.install()
-
-    def uninstall(self) -> None:
-        """Put the constructors back."""
-        self._origins.uninstall()
 
     def start(self) -> None:
         """Notice who seeds, and which loaders begin."""
-        self.context.writer.touch("seeds")
+        super().start()
         self._patches.around(Optimizer, "__init__", before=self._restarts)
         self._patches.around(DataLoader, "__iter__", before=self._begins)
         for name, module, function in (
@@ -110,7 +105,7 @@ class SeedsProbe(Probe):
 
     def stop(self) -> None:
         """Put the functions back, and write what was seen so far. May be called twice."""
-        self._patches.undo()
+        super().stop()
         for name, draws in self._draws.items():
             for (loader, at, value), again in draws.again.items():
                 row = SeedRow(
@@ -129,6 +124,7 @@ class SeedsProbe(Probe):
 
     def step_begin(self) -> None:
         """What the step will draw from."""
+        super().step_begin()
         self._began = random_states()
 
     def step_end(self) -> None:

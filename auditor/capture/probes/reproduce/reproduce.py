@@ -27,7 +27,7 @@ from auditor.capture.probes.drill.state_digest import digest
 from auditor.capture.probes.operator_stream import Call, Operator, Subscriber, subscribe
 from auditor.capture.probes.reproduce.sources import SOURCES
 from auditor.capture.probes.waste.flow_operators import OVERWRITING
-from auditor.recordings.schema import (
+from auditor.recordings.schema.reproduce import (
     ReproduceOperatorRow,
     ReproduceOutcomeRow,
     ReproduceRow,
