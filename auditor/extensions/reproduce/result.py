@@ -125,7 +125,7 @@ def _why(outcome: Outcome, found: Difference) -> list[str]:
         if given and cause not in SEEDS:
             why = f"{why}: {given}"
         agree = (
-            f"with {NAMED[cause]} held, both runs agree here"
+            "with that held, both runs agree here"
             if outcome.kept is not None
             else "two runs agree in the time that they take, and one with another clock does not"
         )
