@@ -73,9 +73,9 @@ class AfterImport(importlib.abc.MetaPathFinder):
         def exec_module(module: ModuleType) -> None:
             with uncollected():
                 execute(module)
-            if self in sys.meta_path:
-                sys.meta_path.remove(self)
-            self._act()
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
+                self._act()  # imports, too: our probes
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
