@@ -75,6 +75,22 @@ def test_a_patched_file_in_a_folder_that_is_linked_otherwise_is_copied(
     assert (project / "venv" / "mine.py").read_text() == "original"
 
 
+@pytest.mark.parametrize("inside", ["kept", "not/there/now"])
+def test_a_file_can_be_left_out_and_another_one_added(inside: str, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "kept").mkdir(parents=True)
+    (project / "kept" / "gone.py").write_text("GONE = 1")
+    (project / "module").mkdir()
+    with ProjectCopy(
+        project, {"kept/gone.py": None, f"{inside}/new.py": b"NEW = 1", "module": b"a repository"}
+    ) as place:
+        assert not (place.folder / "kept" / "gone.py").exists()
+        assert (place.folder / inside / "new.py").read_text() == "NEW = 1"
+        assert (place.folder / "module").is_dir()
+    assert (project / "kept" / "gone.py").exists()
+    assert not (project / inside / "new.py").exists()
+
+
 def test_the_copy_is_bounded(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

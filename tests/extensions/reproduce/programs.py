@@ -124,6 +124,18 @@ def paced_by_the_clock():
     return training(loss)
 
 
+def drawn_to_the_host():
+    share = torch.randperm(997).tolist()[0]  # drawn by torch
+    return training(lambda w: (w * share).sum())  # torch
+
+
+def drawn_to_the_host_by_its_own():
+    own = torch.Generator()
+    own.seed()
+    share = torch.randperm(997, generator=own).tolist()[0]  # drawn by its own
+    return training(lambda w: (w * share).sum())  # -
+
+
 def own_generator_from_the_system():
     generator = torch.Generator()
     generator.seed()

@@ -16,7 +16,8 @@ import torch
 
 from auditor.capture.probes.reproduce import reproduce
 from auditor.capture.probes.reproduce.sources import Sources
-from auditor.extensions.reproduce import comparing, result
+from auditor.extensions.reproduce import result
+from auditor.extensions.reproduce.runs import Order
 from auditor.runs.repeat import HELD, Repeat
 from tests.extensions.reproduce import programs
 from tests.extensions.reproduce.repeating import compared
@@ -29,6 +30,8 @@ for _name, _made in vars(programs).items():
     if inspect.isfunction(_made) and _made.__module__ == programs.__name__:
         if not inspect.signature(_made).parameters and _name not in OF_A_PROCESS:
             (ALIKE if _name.startswith("alike_") else PLANTED).append(_name)
+
+ORDER = Order("test:step", (), 3, "cpu")
 
 LINES = Path(programs.__file__).read_text().splitlines()
 
@@ -86,15 +89,26 @@ def test_an_operator_of_another_order_is_bounded_in_ulps(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("name", "mark"),
-    [("drawn_in_a_helper", "# drawn here"), ("numpy_own_generator", "default_rng")],
+    [
+        ("drawn_in_a_helper", "# drawn here"),
+        ("numpy_own_generator", "default_rng"),
+        ("drawn_to_the_host", "# drawn by torch"),
+        ("drawn_to_the_host_by_its_own", "# drawn by its own"),
+    ],
 )
 def test_the_line_that_drew_is_named_too(name: str, mark: str, tmp_path: Path) -> None:
     outcome = compared(getattr(programs, name), tmp_path)
-    assert outcome.found is not None
-    source = comparing.source_of(outcome.one, outcome.other, outcome.found, *outcome.causes)
-    assert source is not None
-    assert mark in source.text
-    assert f"{source.file}:{source.line}" in result.lines(outcome)[1]
+    source = result.content(ORDER, outcome)["source"]
+    assert mark in source["text"]
+    assert f"{source['file']}:{source['line']}" in "\n".join(result.lines(outcome)[1:])
+
+
+def test_lines_of_the_text_are_named_where_nothing_was_seen_to_draw(tmp_path: Path) -> None:
+    outcome = compared(programs.workers_own_generators, tmp_path)
+    content = result.content(ORDER, outcome)
+    assert (content["causes"], content["source"]) == (["numpy"], None)
+    assert any("default_rng()" in each["text"] for each in content["to_blame"])
+    assert any(line.startswith("look at: ") for line in map(str.strip, result.lines(outcome)))
 
 
 def test_a_seed_that_differs_is_quoted(tmp_path: Path) -> None:
