@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -177,27 +177,36 @@ class Runs:
         and if that does, the others one by one.
         """
         can = [name for name in HELD if name != "hash" or not _hash_seed_is_set()]
-        for name in suspected:
-            if self._agrees(found, (name,)):
-                return (name,)
-        if not self._agrees(found, tuple(can)):
+        if name := self._cause_among(suspected, found):
+            return (name,)
+        if not _is_later(self._again(found, tuple(can)), found):
             return ()
-        for name in reversed([each for each in can if each not in suspected]):
-            if self._agrees(found, (name,)):
-                return (name,)
-        return tuple(suspected or can)
+        others = [each for each in reversed(can) if each not in suspected]
+        name = self._cause_among(others, found)
+        return (name,) if name else tuple(suspected or can)
 
     def _root(self, found: Difference, suspected: list[str]) -> tuple[str, ...]:
         """What gave a generator another seed, if that can be held."""
-        for name in [each for each in ("clock", "system") if each in suspected] + ["hash"]:
-            if (name != "hash" or not _hash_seed_is_set()) and self._agrees(found, (name,)):
-                return (name,)
-        return ()
+        names = [each for each in ("clock", "system") if each in suspected]
+        name = self._cause_among(names if _hash_seed_is_set() else [*names, "hash"], found)
+        return (name,) if name else ()
 
-    def _agrees(self, found: Difference, held: tuple[str, ...]) -> bool:
+    def _cause_among(self, names: Iterable[str], found: Difference) -> str:
+        """The first of these which, held, makes both runs alike to the end; else the first with which
+        the operator agrees: by chance, or because something else differs later. Empty if none does.
+        """
+        here = ""
+        for name in names:
+            again = self._again(found, (name,))
+            if again is None:
+                return name
+            if not here and _is_later(again, found):
+                here = name
+        return here
+
+    def _again(self, found: Difference, held: tuple[str, ...]) -> Difference | None:
         self._last = self._pair(f"twice with {', '.join(held)} held", held, found.number)
-        again = difference(*self._last)
-        return again is None or (again.number > found.number and again.site != found.site)
+        return difference(*self._last)
 
     def _pair(self, what: str, held: tuple[str, ...], keep: int = -1) -> tuple[Log, Log]:
         self._say(what)
@@ -251,6 +260,10 @@ class Runs:
         failed = manifest.get("probes", {}).get("reproduce")
         if failed is not None:
             raise AuditProblem(f"the watch over operators failed: {failed['error']}")
+
+
+def _is_later(again: Difference | None, found: Difference) -> bool:
+    return again is None or (again.number > found.number and again.site != found.site)
 
 
 def _hash_seed_is_set() -> bool:

@@ -165,6 +165,14 @@ def secret_number():
     return training(lambda w: (w * secrets.randbelow(10**6)).sum())  # system
 
 
+def two_causes():
+    def loss(w):
+        first = w * random.random()  # random
+        return (first * os.urandom(1)[0]).sum()
+
+    return training(loss)
+
+
 def number_of_the_process():
     return training(lambda w: (w * os.getpid()).sum())  # system
 

@@ -16,11 +16,13 @@ import torch
 
 from auditor.capture.probes.reproduce import reproduce
 from auditor.capture.probes.reproduce.sources import Sources
-from auditor.extensions.reproduce import result
+from auditor.extensions.reproduce import comparing, result
 from auditor.extensions.reproduce.runs import Order
+from auditor.model import Site
+from auditor.recordings.schema.reproduce import ReproduceOperatorRow, ReproduceOutcomeRow
 from auditor.runs.repeat import HELD, Repeat
 from tests.extensions.reproduce import programs
-from tests.extensions.reproduce.repeating import compared
+from tests.extensions.reproduce.repeating import InForks, compared
 
 OF_A_PROCESS = ("order_of_a_set", "hash_of_a_word")
 """Forks have one hash seed: these are run as whole processes."""
@@ -109,6 +111,34 @@ def test_lines_of_the_text_are_named_where_nothing_was_seen_to_draw(tmp_path: Pa
     assert (content["causes"], content["source"]) == (["numpy"], None)
     assert any("default_rng()" in each["text"] for each in content["to_blame"])
     assert any(line.startswith("look at: ") for line in map(str.strip, result.lines(outcome)))
+
+
+@pytest.mark.parametrize(
+    ("alike", "later", "cause"),
+    [("system", "random", "system"), ("", "random", "random"), ("", "", "")],
+)
+def test_what_makes_runs_alike_to_the_end_goes_before_what_only_helps_here(
+    alike: str, later: str, cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = InForks(programs.two_causes, tmp_path)
+    found, beyond = _at_operator(3), _at_operator(7)
+    again = {(alike,): None, (later,): beyond}
+    monkeypatch.setattr(runs, "_again", lambda _, held: again.get(held, found))
+    assert runs._cause_among(["random", "system"], found) == cause
+
+
+class _Placed(comparing.Difference):
+    """At a line of its own."""
+
+    @property
+    def site(self) -> Site:
+        return Site("train.py", self.number)
+
+
+def _at_operator(number: int) -> comparing.Difference:
+    outcome = ReproduceOutcomeRow(name="loss", at=None, digest="", inputs=[number])
+    row = ReproduceOperatorRow(number=number, at=None, name="", digest="", inputs=[])
+    return _Placed(outcome, row)
 
 
 def test_a_seed_that_differs_is_quoted(tmp_path: Path) -> None:
