@@ -252,8 +252,16 @@ def source_of(one: Log, other: Log, found: Difference, cause: str) -> Site | Non
         return None if drawn is None else drawn.site
     names = (cause, "numpy.random.default_rng") if cause == "numpy" else (cause,)
     rows = [row for name in names for row in one.drawn_before(name, found.number)]
-    placed = [row for row in rows if row.site is not None]
-    return max(placed, key=lambda row: row.before).site if placed else None
+    rows.sort(key=lambda row: row.before)
+    seeds = (row.name in SEEDERS and row.value for row in rows)
+    sites = [row.site for row, seeded in zip(rows, seeds, strict=True) if row.site and not seeded]
+    if cause == "system":  # NumPy asks it before it takes a seed, too
+        lines = {(each.file, each.line) for each in one.to_blame[cause]}
+        sites = [each for each in sites if (each.file, each.line) in lines] or sites
+    return sites[-1] if sites else None
+
+
+SEEDERS = frozenset(name for names in SEEDS.values() for name in names)
 
 
 def unseeded(log: Log, cause: str) -> bool:

@@ -152,7 +152,8 @@ def own_random_without_a_seed():
 
 
 def numpy_state_without_a_seed():
-    own = np.random.RandomState()
+    own = np.random.RandomState()  # drawn without one
+    np.random.RandomState(7)
     return training(lambda w: (w * own.uniform()).sum())  # system
 
 

@@ -94,6 +94,7 @@ def test_an_operator_of_another_order_is_bounded_in_ulps(tmp_path: Path) -> None
     [
         ("drawn_in_a_helper", "# drawn here"),
         ("numpy_own_generator", "default_rng"),
+        ("numpy_state_without_a_seed", "# drawn without one"),
         ("drawn_to_the_host", "# drawn by torch"),
         ("drawn_to_the_host_by_its_own", "# drawn by its own"),
     ],

@@ -148,11 +148,13 @@ class ReproduceProbe(Probe):
         for name, state in random_states().items():
             if name == "torch":  # its operators say so
                 continue
-            before = self._drawn.setdefault(name, state)
+            place = SOURCES.drawn.get(name)
+            # a module that is imported by now may have been drawn from already
+            before = self._drawn.get(name, state if place is None else None)
+            self._drawn[name] = state
             if state != before:
-                self._drawn[name] = state
-                place = SOURCES.drawn.get(name)
-                row = ReproduceSourceRow(name=name, value=f"{before:x}", before=self.number)
+                value = f"{state if before is None else before:x}"
+                row = ReproduceSourceRow(name=name, value=value, before=self.number)
                 row.at = None if place is None else self.context.frames.site(*place)
                 self.add(row)
 
