@@ -57,7 +57,9 @@ def store_sources(
     return stored
 
 
-def masked_lines(cwd: str, files: Iterable[str]) -> dict[str, list[int]]:
+def masked_lines(
+    cwd: str, files: Iterable[str], ran: Callable[[str], str] = str
+) -> dict[str, list[int]]:
     """Lines of files whose secrets :func:`store_sources` masks, by :func:`path_from`; files without
     any are left out.
     """
@@ -65,7 +67,8 @@ def masked_lines(cwd: str, files: Iterable[str]) -> dict[str, list[int]]:
     for file in files:
         with suppress(OSError):
             lines = [
-                each.line for each in redaction.redacted(content_of(file), Path(file).suffix)[1]
+                each.line
+                for each in redaction.redacted(content_of(ran(file)), Path(file).suffix)[1]
             ]
             if lines:
                 found[path_from(cwd, file)] = lines

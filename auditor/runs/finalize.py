@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -123,13 +123,13 @@ def _keep(plan: Plan, manifest: Row, child: Ended) -> None:
     manifest["configs"], manifest["withheld"] = worth_keeping(
         manifest.get("configs") or (), manifest["cwd"]
     )
-    files = [*files_of(folder, manifest), *manifest["configs"]]
+    ran = str if plan.copied is None else plan.copied.ran
+    files = [*files_of(folder, manifest, ran), *manifest["configs"]]
     manifest.update(
-        sources={}, masked=masked_lines(manifest["cwd"], files), masked_arguments=list(names)
+        sources={}, masked=masked_lines(manifest["cwd"], files, ran), masked_arguments=list(names)
     )
     with suppress(OSError):
         (folder / STACKS_FILE).unlink(missing_ok=True)
-    ran = str if plan.copied is None else plan.copied.ran
     manifest["sources"] = store_sources(folder, manifest["cwd"], iter(files), ran)
     (folder / "output.txt").write_bytes(output.encode("utf-8", "surrogateescape"))
     write_manifest(folder, manifest)
@@ -235,8 +235,8 @@ def counted(folder: Path) -> dict[str, int]:
     return counts
 
 
-def files_of(folder: Path, manifest: Row) -> list[str]:
-    """The user's files that a recording names."""
+def files_of(folder: Path, manifest: Row, ran: Callable[[str], str] = str) -> list[str]:
+    """The user's files that a recording names. ``ran`` gives the path from which a file ran."""
     files: dict[str, None] = dict.fromkeys(manifest.get("target_files", ()))
     recording = Recording(folder)
     files.update(dict.fromkeys(row.file for row in recording.rows(SiteRow)))
@@ -244,7 +244,7 @@ def files_of(folder: Path, manifest: Row) -> list[str]:
         files.update(dict.fromkeys(file for file in (row.dataset_file, row.collate_file) if file))
     for rows in (recording.rows(GraphRow), recording.rows(KeptRow)):
         files.update(dict.fromkeys(row.file for row in rows if row.file))
-    return [file for file in files if has_content(file)]
+    return [file for file in files if has_content(ran(file))]
 
 
 def clear(folder: Path) -> None:

@@ -198,7 +198,7 @@ def copy(project: Path, scratch: Path, files: Mapping[str, bytes | None] = NOTHI
     )
     for path, content in files.items():
         target = folder / path
-        if target.is_dir() and not target.is_symlink():  # a repository inside this one
+        if target.is_dir() and not target.is_symlink():  # where a file was in another version
             continue
         target.unlink(missing_ok=True)  # it may be a link: never write through one
         if content is None:

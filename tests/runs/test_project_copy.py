@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from auditor.recordings.sources import SOURCES, masked_lines, store_sources
 from auditor.runs import project_copy
-from auditor.runs.plan import Plan
+from auditor.runs.plan import Copied, Plan
 from auditor.runs.project_copy import ProjectCopy
 
 
@@ -204,3 +205,21 @@ def test_in_a_very_large_project_only_files_that_were_seen_twice_are_told(
         (project / "train.py").write_text("changed")
         (project / "a_new_one").write_text("x")
     assert set(place.changed) <= {"train.py"}
+
+
+def test_sources_are_those_that_ran(tmp_path: Path) -> None:
+    original, copied = tmp_path / "original", tmp_path / "copy"
+    for folder, text in (
+        (original, "NOW = 1\n"),
+        (copied, 'THEN = 1\npassword = "hunter2-hunter2"\n'),
+    ):
+        folder.mkdir()
+        (folder / "a.py").write_text(text)
+    (copied / "gone.py").write_text("GONE = 1\n")
+    ran = Copied(str(copied), str(original), str(tmp_path), str(tmp_path)).ran
+    files = [str(original / "a.py"), str(original / "gone.py")]
+    stored = store_sources(tmp_path / "recording", str(original), iter(files), ran)
+    assert list(stored) == ["a.py", "gone.py"]
+    assert "THEN" in (tmp_path / "recording" / SOURCES / stored["a.py"]).read_text()
+    assert masked_lines(str(original), files, ran) == {"a.py": [2]}
+    assert ran(str(tmp_path / "elsewhere.py")) == str(tmp_path / "elsewhere.py")

@@ -18,7 +18,7 @@ SET_METHODS = frozenset("union intersection difference symmetric_difference copy
 
 GENERATORS = {
     "numpy": ("default_rng",),
-    "system": ("Random", "RandomState", "default_rng", "uuid4", "urandom", "getpid"),
+    "system": ("Random", "RandomState", "default_rng", "uuid4", "urandom"),
 }
 """Calls that, without arguments, differ from run to run; by cause."""
 

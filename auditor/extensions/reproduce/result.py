@@ -38,7 +38,7 @@ REMEDIES = {
     "random": "call random.seed(...) before",
     "numpy": "call numpy.random.seed(...) before, and give default_rng(...) a seed",
     "clock": "let no result depend on the time",
-    "system": "give the generator a seed, and let no result depend on os.urandom(), uuid4() or a pid",
+    "system": "give the generator a seed, and let no result depend on os.urandom() or uuid4()",
     "hash": "sort what a set or hash() orders, or set PYTHONHASHSEED",
 }
 
@@ -111,19 +111,18 @@ def _why(outcome: Outcome, found: Difference) -> list[str]:
     if len(causes) == 1:
         (cause,) = causes
         given = _given_seeds(outcome)
-        if given and cause in SEEDS:
-            why = f"{NAMED[cause]}: {given}"
-        elif cause not in SEEDS:
-            why = NAMED[cause]
-        elif unseeded(outcome.one, cause):
-            why = f"{NAMED[cause]}, which has no seed"
-        else:
-            why = f"{NAMED[cause]}, which is drawn from before it has its seed"
+        generator, why = cause in SEEDS, NAMED[cause]
+        if generator and not given:
+            why += (
+                ", which has no seed"
+                if unseeded(outcome.one, cause)
+                else ", which is drawn from before it has its seed"
+            )
         source, blamed = _blame(outcome, found)
-        if source is not None and source != found.site and not (given and cause in SEEDS):
-            why = f"{why}, at {source.file}:{source.line} ({source.text})"
-        if given and cause not in SEEDS:
-            why = f"{why}: {given}"
+        if source is not None and source != found.site and not (generator and given):
+            why += f", at {source.file}:{source.line} ({source.text})"
+        if given:
+            why += f": {given}"
         agree = (
             "with that held, both runs agree here"
             if outcome.kept is not None
@@ -151,7 +150,7 @@ def _why(outcome: Outcome, found: Difference) -> list[str]:
         return [*said, f"given the same, the operator itself gave another result, {bound}"]
     otherwise = (
         "its inputs come in another order, or from outside the program: addresses (id(), a set of "
-        "objects), threads, files, datetime.now()"
+        "objects), threads, files, datetime.now(), os.getpid()"
     )
     return [*said, otherwise, *_look_at(_blame(outcome, found)[1])]
 
@@ -191,7 +190,7 @@ def _given_seeds(outcome: Outcome) -> str:
 
 def _notes(outcome: Outcome) -> list[str]:
     notes = list(outcome.warnings)
-    if outcome.found is None:
+    if outcome.found is None and not outcome.against:  # lines of versions are not the same
         others = aside(outcome.one, outcome.other)
         if others:
             what = "operator differs and leads" if others == 1 else "operators differ and lead"

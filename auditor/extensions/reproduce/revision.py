@@ -30,12 +30,26 @@ def files_of(revision: str, folder: str) -> tuple[dict[str, bytes | None], str]:
             f"--against {revision}: no file of this directory has changed since",
             "name an earlier commit: --against HEAD~1",
         )
-    files = {path: git(folder, "cat-file", "blob", f"{commit}:./{path}") for path in changed}
+    files = {
+        path: None if status == "A" else _git(folder, "cat-file", "blob", f"{commit}:./{path}")
+        for path, status in changed.items()
+    }
     many = f"{elsewhere:,} file{'s' * (elsewhere != 1)}"
     said = f"{many} outside of this directory changed as well, and are taken as they are now"
     return files, said if elsewhere else ""
 
 
-def _changed(folder: str, commit: str, *options: str) -> list[str]:
-    words = ("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", *options, commit, "--")
-    return [os.fsdecode(path) for path in (git(folder, *words) or b"").split(b"\0") if path]
+def _changed(folder: str, commit: str, *options: str) -> dict[str, str]:
+    """Git's letter for what became of each file since."""
+    words = ("diff", "--name-status", "-z", "--no-renames", "--no-ext-diff")
+    told = _git(folder, *words, "--ignore-submodules=all", *options, commit, "--").split(b"\0")
+    pairs = zip(told[::2], told[1::2], strict=False)  # an empty one ends them
+    return {os.fsdecode(path): os.fsdecode(status) for status, path in pairs}
+
+
+def _git(folder: str, *words: str) -> bytes:
+    """Raises :class:`AuditProblem` where git refuses, or takes too long."""
+    told = git(folder, *words)
+    if told is None:
+        raise AuditProblem(f"git {words[0]} failed in {folder}, or took too long", "try it there")
+    return told

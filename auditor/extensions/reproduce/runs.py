@@ -91,6 +91,8 @@ class Runs:
         self._made = 0
         self._warnings: dict[str, None] = {}
         self._last: tuple[Log, Log] | None = None
+        self._tried: dict[tuple[str, ...], Difference | None] = {}
+        """Where runs with these held part."""
 
     def outcome(self) -> Outcome:
         """Raises :class:`AuditProblem` where nothing can be compared, :class:`TargetFailed` for the
@@ -205,8 +207,10 @@ class Runs:
         return here
 
     def _again(self, found: Difference, held: tuple[str, ...]) -> Difference | None:
-        self._last = self._pair(f"twice with {', '.join(held)} held", held, found.number)
-        return difference(*self._last)
+        if held not in self._tried:
+            self._last = self._pair(f"twice with {', '.join(held)} held", held, found.number)
+            self._tried[held] = difference(*self._last)
+        return self._tried[held]
 
     def _pair(self, what: str, held: tuple[str, ...], keep: int = -1) -> tuple[Log, Log]:
         self._say(what)

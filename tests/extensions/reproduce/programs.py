@@ -175,7 +175,7 @@ def two_causes():
 
 
 def number_of_the_process():
-    return training(lambda w: (w * os.getpid()).sum())  # system
+    return training(lambda w: (w * os.getpid()).sum())  # -
 
 
 def drawn_in_a_helper():

@@ -143,11 +143,10 @@ class Sources:
 
     def _system(self) -> None:
         """``os.urandom``, also below ``uuid4``, ``secrets`` and NumPy; ``random.Random()`` without a
-        seed; ``os.getpid``.
+        seed. Not ``os.getpid``: a program may send that process a signal.
         """
-        bytes_of, seed_of, pid_of = os.urandom, random.Random.seed, os.getpid
+        bytes_of, seed_of = os.urandom, random.Random.seed
         held, numbers = "system" in self.held, itertools.count()
-        shared = random.getstate.__self__  # type: ignore[attr-defined]
 
         @functools.wraps(bytes_of)
         def urandom(size: int, /) -> bytes:
@@ -157,20 +156,14 @@ class Sources:
 
         @functools.wraps(seed_of)
         def seed(generator: random.Random, a: Any = None, *args: Any, **kwargs: Any) -> None:
-            own = a is None and generator is not shared
-            if own and self._takes_from_system() and held:
+            if a is None and self._takes_from_system() and held:
                 a = SEED
             seed_of(generator, a, *args, **kwargs)
-
-        @functools.wraps(pid_of)
-        def getpid() -> int:
-            return SEED + 1 if self._takes_from_system() and held else pid_of()
 
         for owner, name, function in (
             (os, "urandom", urandom),
             (random, "_urandom", urandom),
             (random.Random, "seed", seed),
-            (os, "getpid", getpid),
         ):
             self._patches.attribute(owner, name, function)
 
