@@ -90,6 +90,12 @@ def loader_in_order():
     return _training(lambda number: next(following)[0])
 
 
+def epochs_of_one_batch_in_order():
+    """Each step draws a number for an iterator's workers, and nothing else."""
+    loader = DataLoader(TensorDataset(torch.randn(12, 4)), batch_size=12)
+    return _training(lambda number: next(iter(loader))[0], lambda number: torch.manual_seed(100))
+
+
 def evaluated_on_a_shuffled_sample():
     """The loader that trains has an order of its own in each epoch."""
     data = TensorDataset(torch.randn(12, 4))
