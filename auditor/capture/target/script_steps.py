@@ -72,7 +72,9 @@ class StepFinder:
         self._order: list[int] = []
         self._counts: Counter[int] = Counter()
         self._boundary: int | None = None
-        self._alive: dict[int, weakref.ref[Any]] = {}
+        # Of optimizers by a number: the id of one that is gone is given to the next.
+        self._numbers: dict[int, int] = {}
+        self._alive: list[weakref.ref[Any]] = []
         self._others = 0
         self._stepped = False
         self._due = False
@@ -80,7 +82,7 @@ class StepFinder:
         self._made = 0
         self._by_hand = HandSteps(self._reached)
         self._place = place
-        self._named: dict[int, str] = {}
+        self._named: list[str] = []
         self._within: Counter[int] = Counter()
         self._whole: Counter[int] = Counter()
         self._counting = False
@@ -197,7 +199,8 @@ class StepFinder:
             # the step is being recorded into a CUDA graph: to end it here would break the user's
             # capture
             return
-        if id(optimizer) == self._boundary and len(self._named) == 1:
+        number = self._number(optimizer)
+        if number == self._boundary and len(self._named) == 1:
             # One optimizer, as nearly always: there is nothing to tell apart, and of a long run
             # each step pays for this.
             self.optimizer_steps += 1
@@ -208,11 +211,15 @@ class StepFinder:
             self._by_hand.stop()
         self.optimizer_steps += 1
         self._stepped = True
-        alive = self._alive.get(id(optimizer))
-        if alive is None or alive() is not optimizer:
-            self._named[id(optimizer)] = type(optimizer).__name__ + self._place()
-            self._alive[id(optimizer)] = weakref.ref(optimizer)
-        self._saw(id(optimizer))
+        self._saw(number)
+
+    def _number(self, optimizer: Any) -> int:
+        number = self._numbers.get(id(optimizer))
+        if number is None or self._alive[number]() is not optimizer:
+            number = self._numbers[id(optimizer)] = len(self._named)
+            self._named.append(type(optimizer).__name__ + self._place())
+            self._alive.append(weakref.ref(optimizer))
+        return number
 
     def _after_update(self, scaler: Any) -> None:
         skipped, self._stepped = not self._stepped, False
