@@ -4,7 +4,7 @@ were.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -18,6 +18,7 @@ from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.recordings.schema.data import BatchRow, LoaderRow
+from auditor.recordings.schema.sync import CopyRow
 from auditor.rule import NotLooked
 
 Cause = Literal["default device", "collate function", "dataset"]
@@ -187,13 +188,15 @@ class Resident:
     cause: Cause
     devices: tuple[str, ...]
     default_set_at: Site | None = None
+    copied_at: Site | None = None
+    """The line that copied to the device while it made batches."""
 
     @property
     def site(self) -> Site | None:
         """The line to change, as near as it is known."""
         nearest = {
-            "dataset": self.loader.dataset_at,
-            "collate function": self.loader.collate_at,
+            "dataset": self.copied_at or self.loader.dataset_at,
+            "collate function": self.copied_at or self.loader.collate_at,
             "default device": self.default_set_at,
         }
         return (
@@ -242,6 +245,8 @@ class Batches(Table):
     loud: tuple[Batch, ...] = ()
     default_set_at: Site | None = None
     in_worker: InWorker | None = None
+    copied_at: Site | None = None
+    """The line that copied most to the device inside a loader; none of a library's."""
 
     @classmethod
     def build(cls, evidence: Evidence) -> Batches:
@@ -260,6 +265,7 @@ class Batches(Table):
             loud,
             default,
             _in_worker(evidence, source, loaders),
+            _copied_at(evidence, loaders),
         )
 
     def need_a_loader(self) -> None:
@@ -363,14 +369,15 @@ class Batches(Table):
 
     def resident(self) -> Iterator[Resident]:
         """Loaders that gave batches on the device."""
+        resident = [batch for batch in self.loud if batch.resident]
+        # which of several made a copy is not recorded
+        copied_at = self.copied_at if len({each.loader for each in resident}) == 1 else None
         for loader in self.loaders:
-            mine = [
-                batch for batch in self.loud if batch.loader == loader.number and batch.resident
-            ]
+            mine = [batch for batch in resident if batch.loader == loader.number]
             if mine:
                 devices = tuple(sorted(set().union(*(batch.devices for batch in mine))))
                 on = step_pattern({batch.step for batch in mine}, self.loud_steps)
-                yield Resident(loader, on, _cause(mine), devices, self.default_set_at)
+                yield Resident(loader, on, _cause(mine), devices, self.default_set_at, copied_at)
 
 
 def _in_worker(evidence: Evidence, source: Source, loaders: tuple[Loader, ...]) -> InWorker | None:
@@ -394,6 +401,16 @@ def _in_worker(evidence: Evidence, source: Source, loaders: tuple[Loader, ...]) 
     if moved is not None:
         return InWorker(loader, evidence.recording.site_at(*moved))
     return InWorker(loader, loader.dataset_at or loader.made_at or loader.consumed_at)
+
+
+def _copied_at(evidence: Evidence, loaders: tuple[Loader, ...]) -> Site | None:
+    copied: Counter[int] = Counter()
+    for row in rows_of(evidence, CopyRow):
+        if row.pass_name == "loud" and row.lib == "loader":
+            copied[row.at] += row.bytes
+    found = [evidence.recording.site(at) for at, _ in copied.most_common(1)]
+    # the loop itself: what copies is code of a library
+    return next((each for each in found if all(each != by.consumed_at for by in loaders)), None)
 
 
 def _cause(batches: list[Batch]) -> Cause:
