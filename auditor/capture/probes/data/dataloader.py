@@ -108,9 +108,9 @@ class WorkerQueues:
 TENSORS_SEEN = 1000
 """Tensors of a batch that are looked at."""
 
-SAMPLE_TENSORS_SEEN = 64
-"""Tensors of the samples of a batch that are looked at: where samples lie differs by dataset,
-hardly by sample.
+SAMPLES_SEEN, SAMPLE_TENSORS_SEEN = 16, 64
+"""Samples of a batch, and tensors of theirs, that are looked at: where samples lie differs by
+dataset, hardly by sample.
 """
 
 
@@ -363,7 +363,8 @@ class DataLoaderProbe(Probe):
 
     def _look_at_samples(self, samples: Any) -> None:
         with contextlib.suppress(Exception):
-            devices = {tensor.device.type for tensor in tensors_in(samples, SAMPLE_TENSORS_SEEN)}
+            some = samples[:SAMPLES_SEEN] if isinstance(samples, list) else samples
+            devices = {tensor.device.type for tensor in tensors_in(some, SAMPLE_TENSORS_SEEN)}
             # numbers and arrays lie in the host's memory
             self._sample_devices.update(devices or {"cpu"})
 
