@@ -46,6 +46,9 @@ RUNS = {
 }
 """What a run after the first is called."""
 
+ENDED_EARLY = "again, since it ended early"
+"""What is added for a run in the place of one that took fewer steps than it was to."""
+
 Clock = Callable[[], float]
 
 
@@ -65,7 +68,8 @@ class Estimate:
 
     def begin(self, run: str) -> None:
         """Another run begins: what was seen of the one before says nothing about it."""
-        self.run = RUNS.get(run, run)
+        before = f"{self.run}, " if self.run else ""
+        self.run = before + ENDED_EARLY if run == "again" else RUNS.get(run, run)
         self.passes: list[tuple[str, int]] = []
         self.name, self.done, self.steps = "", 0, 0
         self.began = self._pass_began = self._first_done = self._seen = self._now()
@@ -125,7 +129,7 @@ class Estimate:
         left = self.left
         then = (
             ", then the rehearsal"
-            if self._rehearses and not self.run and "memory" not in names
+            if self._rehearses and self.run in ("", ENDED_EARLY) and "memory" not in names
             else ""
         )
         return said + (f", {about(left)} left{then}" if left is not None else "")

@@ -27,7 +27,7 @@ from auditor.runs.finalize import FOLLOWED, add_warning, clear, counted, files_o
 from auditor.runs.leftover_processes import Keeper, Orphans
 from auditor.runs.null_variables import without_null_device
 from auditor.runs.plan import Plan, Trial
-from auditor.runs.progress import Pace, Progress
+from auditor.runs.progress import Pace, Progress, stage
 from auditor.runs.project_copy import NoCopy, sheltered
 
 __all__ = [
@@ -91,6 +91,7 @@ def record(
             "give it more data or more iterations",
         )
     clear(recording.folder)
+    stage(progress, "again")
     try:
         recording = record_apart(plan.fitted(total), deadline, progress, echo)
     except NoCopy as why:
@@ -310,7 +311,7 @@ class Child:
         self._threads[0].join(timeout=2.0)
         # what it said last; a process that stays may hold the pipe for ever
         self._threads[1].join(timeout=0.2)
-        self.left = self.left or self._orphans.left(RUNNING)
+        self.left = self.left or self._orphans.left(RUNNING, self.process.pid)
         self._orphans.close()
 
     def _read_output(self) -> None:

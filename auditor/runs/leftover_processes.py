@@ -72,14 +72,15 @@ class Orphans:
         self._was = _is_subreaper()
         _be_subreaper(True)
 
-    def left(self, known: set[int]) -> list[str]:
+    def left(self, known: set[int], killed: int = 0) -> list[str]:
         """What began a session of its own and runs on, as ``command (process 123)``; not those
-        whose numbers are ``known``.
+        whose numbers are ``known``, nor those of the group that was ``killed``, which may take a
+        while to end.
         """
         mine = os.getsid(0)
         self._reap(known)
         new = (each for each in _children() if each.pid not in known and each not in self._before)
-        return [_told(each) for each in new if _leads_on(each, mine)]
+        return [_told(each) for each in new if _leads_on(each, mine, killed)]
 
     def _reap(self, known: set[int]) -> None:
         """Let those go that have ended: nobody else waits for them."""
@@ -101,9 +102,10 @@ def _children() -> list[psutil.Process]:
     return []
 
 
-def _leads_on(process: psutil.Process, mine: int) -> bool:
+def _leads_on(process: psutil.Process, mine: int, killed: int) -> bool:
     try:
-        return os.getsid(process.pid) != mine and process.status() != psutil.STATUS_ZOMBIE
+        ends = process.status() == psutil.STATUS_ZOMBIE or os.getpgid(process.pid) == killed
+        return os.getsid(process.pid) != mine and not ends
     except (OSError, psutil.Error):
         return False
 

@@ -32,7 +32,7 @@ class Display(Progress, Protocol):
 
     def stage(self, name: str) -> None:
         """A run begins: ``target``, ``second run``, ``run up to the error``, ``replay`` or
-        ``rehearsal``.
+        ``rehearsal``; ``again`` is the same one with fewer steps.
         """
 
     def outline(self, passes: list[tuple[str, int]]) -> None:

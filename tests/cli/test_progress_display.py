@@ -141,6 +141,22 @@ def test_each_run_has_a_name() -> None:
         assert said[-1].startswith(f"{shown.RUNS[run]}, pass 2 of 2: diagnostic pass, step 3 of 12")
 
 
+def test_a_target_that_ended_early_is_run_again_and_that_is_said() -> None:
+    time, said = Time(), list[str]()
+    lines = shown.Lines(said.append, time, rehearses=True)
+    lines.outline([("warmup", 1), ("quiet", 4)])
+    for run, words in ((), shown.ENDED_EARLY), (("rehearsal",), shown.RUNS["rehearsal"]):
+        for each in (*run, "again"):
+            time.now += 60
+            lines.stage(each)
+        assert (
+            said[-1]
+            == f"{', '.join(dict.fromkeys((words, shown.ENDED_EARLY)))}: starting the target"
+        )
+        run_steps(lines, time, "warmup", 1, 20.0)
+        assert said[-1].endswith(", then the rehearsal") == (not run)
+
+
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [(4.9, "a few seconds"), (41, "about 40 s"), (119, "about 2 min"), (7200, "about 2.0 h")],

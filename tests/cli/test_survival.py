@@ -448,7 +448,7 @@ def test_what_began_a_session_of_its_own_is_named_and_left_alone():
         )
         assert orphans.left(set()) == [f"sleep 61 (process {number})"]
         assert alive(number)
-        assert orphans.left({number}) == []
+        assert orphans.left({number}) == orphans.left(set(), killed=number) == []
     finally:
         orphans.close()
     os.kill(number, signal.SIGKILL)
