@@ -74,6 +74,14 @@ def exists(path: str, page: Path) -> bool:
     return "/" in path and any(ROOT.joinpath("auditor").rglob(path))
 
 
+@for_each(PAGES, name_of)
+def test_fences_of_code_stand_on_lines_of_their_own(page: Path) -> None:
+    """Prose that was wrapped anew once swallowed a block."""
+    marked = [line for line in page.read_text("utf-8").splitlines() if "```" in line]
+    assert not [line for line in marked if not re.fullmatch(r" *```[\w-]*( \w+=.*)?", line)]
+    assert len(marked) % 2 == 0
+
+
 @for_each(MAPS, name_of)
 def test_files_that_a_page_names_exist(page: Path) -> None:
     text = re.sub(r"https?://[^\s)]+", "", prose(page))

@@ -8,7 +8,12 @@ from typing import Any
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.thrown_work import Thrown, ThrownWork, handed_on
+from auditor.evidence.recorded.thrown_work import (
+    Thrown,
+    ThrownWork,
+    handed_on,
+    read_on_some_steps,
+)
 from auditor.evidence.source.files import Source
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import NotLooked, Rule, knob
@@ -114,6 +119,10 @@ WRITES = frozenset({"copy", "fill", "zero"})
 """Operators that leave something in a tensor which may be kept to be read later."""
 
 
+SOMETIMES = " on the steps that were watched, though a branch does on others"
+"""Said of what a branch reads that ran on none of these steps."""
+
+
 @dataclass(frozen=True)
 class ResultUnread(WasteRule):
     """A result is computed and nothing reads it."""
@@ -139,20 +148,28 @@ class ResultUnread(WasteRule):
                 continue
             if any(handed_on(source, site) for site in sites):
                 continue
+            sometimes = any(read_on_some_steps(source, site) for site in sites)
             yield self.report(
                 thrown,
                 each,
                 machine,
-                "nothing reads what is computed here (most of it "
+                f"nothing reads what is computed here{SOMETIMES * sometimes} (most of it "
                 f"`{each.op.partition(',')[0]}`): {worth(each)}",
                 facts=also(each.others),
-                severity=Severity.NOTE if little else None,
+                severity=Severity.NOTE if little or sometimes else None,
             )
 
     def _is_several(self, each: Thrown, operators: float) -> bool:
         """By the number of operators, none of which may be for later."""
         enough = max(self.several, self.operators * operators)
         return bool(operators) and each.operators >= enough and each.op not in WRITES
+
+
+@dataclass(frozen=True)
+class Sometimes:
+    """Whether a branch that ran on none of the watched steps reads it."""
+
+    sometimes: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,28 +180,38 @@ class CopiedUnread(WasteRule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
-    advice = "Move only what the step reads, and leave the rest on the host."
 
     share: float = knob(
         0.05, "Share of the bytes that a step copies to the device from which it is reported."
     )
 
-    def detect(self, thrown: ThrownWork, machine: Machine) -> Iterator[Finding]:
+    def detect(self, thrown: ThrownWork, machine: Machine, source: Source) -> Iterator[Finding]:
         if machine.device == "cpu":
             raise NotLooked("nothing is moved to a device on a CPU")
         for each in thrown.of("copy"):
-            share = each.nbytes / max(1, thrown.copied)
-            if share < self.share:
+            share, at = each.nbytes / max(1, thrown.copied), each.site
+            # a library that moves whole batches has readers of its own, on some steps
+            moved_here = source.moves_at(at.file, at.line)
+            if share < self.share or not moved_here:
                 continue
+            sometimes = read_on_some_steps(source, at)
             yield Finding(
                 each.site,
-                f"{each.op} is moved to the device on each step and nothing reads it: "
-                f"{amounts.size(each.nbytes)} per step, {amounts.percent(share)} of what is moved",
+                f"{each.op} is moved to the device on each step and nothing reads it"
+                f"{SOMETIMES * sometimes}: {amounts.size(each.nbytes)} per step, "
+                f"{amounts.percent(share)} of what is moved",
+                severity=Severity.NOTE if sometimes else None,
+                hints=Sometimes(sometimes),
                 steps=each.steps,
                 per_step=each.operators,
                 seen_on=machine.device,
                 facts=(("bytes per step", amounts.size(each.nbytes)),),
             )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        if finding.hints_as(Sometimes).sometimes:
+            return Remedy("Move it inside the branch that reads it.")
+        return Remedy("Move only what the step reads, and leave the rest on the host.")
 
 
 @dataclass(frozen=True)

@@ -120,6 +120,40 @@ def handed_on(source: Source, site: Site) -> bool:
     return bool(names_in(returns, ast.Load) & handed)
 
 
+def read_on_some_steps(source: Source, site: Site) -> bool:
+    """True if the statement gives a name to what a branch reads that is taken on some steps, as in
+    ``if step % 100 == 0``: the steps that were watched may lie between these.
+    """
+    scope = source.index(site.file).scope_at(site.line)
+    if scope is None:
+        return False
+    assigns = [
+        node for node in nodes_in(scope, ast.Assign, ast.AnnAssign) if site.line in lines_of(node)
+    ]
+    named = names_in(assigns, ast.Store)
+    counted = names_in((loop.target for loop in nodes_in(scope, ast.For)), ast.Store)
+    counted |= names_in(nodes_in(scope, ast.AugAssign), ast.Store)
+    return any(
+        names_in(branch.body, ast.Load) & named and _changes(branch.test, counted)
+        for branch in nodes_in(scope, ast.If)
+        if site.line not in lines_of(branch)
+    )
+
+
+def _changes(test: ast.expr, counted: set[str]) -> bool:
+    """Whether a condition is another one on each step, as far as it shows: a remainder, a counter of
+    a loop, an order, or a function that is asked.
+    """
+    ordered = any(
+        isinstance(order, (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
+        for each in nodes_in(test, ast.Compare)
+        for order in each.ops
+    )
+    remainder = any(isinstance(each.op, ast.Mod) for each in nodes_in(test, ast.BinOp))
+    asked = called_in(test) - {"isinstance", "hasattr", "getattr", "len"}
+    return ordered or remainder or bool(asked) or bool(names_in(test, ast.Load) & counted)
+
+
 def _thrown(evidence: Evidence, row: ThrownRow) -> Thrown:
     recording = evidence.recording
     return Thrown(

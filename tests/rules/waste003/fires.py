@@ -35,3 +35,22 @@ def weights_moved_never_read__rehearsal():
         opt.step()
 
     return step
+
+
+def read_only_by_another_model__rehearsal():
+    """What decides is the same on each step."""
+    uses_weights = False
+    model = nn.Linear(32, 8).to("cuda")
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        x = torch.randn(64, 32).to("cuda")
+        w = torch.rand(64, 16).to("cuda")  # WASTE003
+        opt.zero_grad()
+        loss = model(x).square().mean()
+        if uses_weights:
+            loss = loss * w.mean()
+        loss.backward()
+        opt.step()
+
+    return step

@@ -51,3 +51,38 @@ def kept_on_the_device__rehearsal():
         opt.step()
 
     return step
+
+
+def read_on_each_hundredth_step__rehearsal():
+    model = nn.Linear(32, 8).to("cuda")
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    batches = enumerate(iter(lambda: torch.randn(64, 32), None))
+
+    def step():
+        number, x = next(batches)
+        x, extra = x.to("cuda"), torch.randn(64, 32).to("cuda")
+        opt.zero_grad()
+        model(x).square().mean().backward()
+        opt.step()
+        if number % 100 == 99:
+            print(torch.cat([x, extra]).mean())
+
+    return step
+
+
+def read_in_the_last_steps_only__rehearsal():
+    model = nn.Linear(32, 8).to("cuda")
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    done = [0]
+
+    def step():
+        x = torch.randn(64, 32).to("cuda")
+        extra = torch.randn(64, 32).to("cuda")
+        opt.zero_grad()
+        model(x).square().mean().backward()
+        opt.step()
+        done[0] += 1
+        if done[0] > 1000:
+            model(extra)
+
+    return step

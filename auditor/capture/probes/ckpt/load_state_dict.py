@@ -242,6 +242,7 @@ def _nonfinite(value: Any) -> bool:
     """NaN anywhere, or infinity in what is no mask (minus infinity and zero)."""
     if (
         not isinstance(value, torch.Tensor)
+        or value.is_meta  # a sketch of a model, as from_pretrained makes: it holds no values
         or not value.is_floating_point()
         or value.layout is not torch.strided
     ):

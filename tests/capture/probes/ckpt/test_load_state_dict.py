@@ -46,6 +46,19 @@ def test_a_clean_module_and_a_mask_leave_no_row(tmp_path):
     assert rows(tmp_path, make) == []
 
 
+def test_a_sketch_without_values_leaves_no_row_and_is_no_failure(tmp_path):
+    """As ``from_pretrained`` of Transformers makes one."""
+
+    def make():
+        with torch.device("meta"):
+            sketch = nn.Linear(4, 4)
+        sketch.load_state_dict(nn.Linear(4, 4).state_dict())
+        return lambda: None
+
+    recording = record(tmp_path / "recording", make, ("loads", "steps"), roots=[HERE], steps=2)
+    assert recording.rows("loads") == [] and not recording.manifest["warnings"]
+
+
 def test_rates_before_and_after_and_at_the_first_step(tmp_path):
     def make():
         parameter = nn.Parameter(torch.ones(1))
