@@ -5,6 +5,7 @@ to undo them.
 from __future__ import annotations
 
 import ast
+import os
 import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -41,8 +42,8 @@ def fix(
     mine = tuple(edit for edit in edits if _is_mine(edit.site.file, root))
     for file in dict.fromkeys(edit.site.file for edit in edits if edit not in mine):
         console.say(
-            f"audit: not patched: {file} lies outside {root}: set PYTHONPATH to its folder, as in "
-            "the audit",
+            f"audit: not patched: {file} lies outside {root}: PYTHONPATH="
+            f"{shlex.quote(os.path.dirname(file))} before the command says that it is yours",
             err=True,
         )
     _require_here(path, root, mine)

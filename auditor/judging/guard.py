@@ -84,7 +84,10 @@ def require_own_program(recording: Recording) -> None:
         whole = os.path.normpath(os.path.join(recording.cwd, file))
         beside = patch.leads_out(os.path.relpath(whole, recording.cwd))
         if beside and not patch.is_theirs(whole, recording.cwd):
-            raise patch.Refused(f"{file} lies outside {recording.cwd}")
+            raise patch.Refused(
+                f"{file} lies outside {recording.cwd} (PYTHONPATH={os.path.dirname(whole)} before "
+                "the command says that it is yours)"
+            )
         if not beside and recording.relative(whole) not in _recorded(recording):
             raise patch.Refused(f"{file} is not among the files that were recorded")
         patch.require_own_file(Path(recording.cwd), file, "set_keyword")
