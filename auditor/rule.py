@@ -75,7 +75,7 @@ class Rule:
     finding code and message.
     """
     advice: ClassVar[str] = ""
-    """What to do, where that is the same for every finding; else ``remedy`` says it."""
+    """What to do, where that is the same for every finding; else a finding brings its ``remedy``."""
 
     # The parameters of detect are the evidence it needs: the engine reads them off the signature.
     detect: ClassVar[Callable[..., Iterator[Finding]]]
@@ -92,10 +92,10 @@ class Rule:
     in_checkpoint: ClassVar[Callable[..., Iterator[Finding]] | None] = None
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        """What to do about one finding of this rule; None when there is only the manual's
-        advice.
+        """What to do about one finding of this rule: what ``detect`` said of it, else ``advice``;
+        None when there is only the manual's advice.
         """
-        return Remedy(self.advice) if self.advice else None
+        return finding.remedy or (Remedy(self.advice) if self.advice else None)
 
     @classmethod
     def title(cls) -> str:

@@ -11,8 +11,10 @@ from typing import Any
 
 import msgspec
 
-from auditor.model import SCHEMA, Edit, Finding, Remedy, Report, Severity
+from auditor.model import SCHEMA, Edit, Finding, Remedy, Report
 from auditor.typed_reading import convert
+
+from . import summary
 
 SIZE_LIMIT = 64 * 1024 * 1024
 """Bytes of a report that are read at most (a report may come from a stranger)."""
@@ -125,7 +127,13 @@ def _written(report: Report) -> Object:
 
 def _finding(finding: Finding) -> Object:
     # hints may hold anything that a rule likes; they are emptied before anything walks them.
-    bare = replace(finding, hints={}, remedy=None, severity=finding.severity or Severity.NOTE)
+    bare = replace(
+        finding,
+        hints={},
+        remedy=None,
+        severity=summary.severity(finding),
+        seen_on=summary.seen_on(finding),
+    )
     built: Object = msgspec.to_builtins(bare)
     for name in UNWRITTEN:
         del built[name]

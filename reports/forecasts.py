@@ -37,9 +37,7 @@ def rows(report: Report, micro: str = "us") -> tuple[Row, ...]:
     found = report.forecast
     if found is None or not _known(found):
         return ()
-    return tuple(
-        _row(each, micro, chosen=not number, among=found) for number, each in enumerate(found.gpus)
-    )
+    return tuple(_row(each, micro, chosen=not number) for number, each in enumerate(found.gpus))
 
 
 def _known(found: Forecast) -> bool:
@@ -47,7 +45,7 @@ def _known(found: Forecast) -> bool:
     return any(each.low_us is not None for each in found.gpus)
 
 
-def _row(each: GpuForecast, micro: str, *, chosen: bool, among: Forecast) -> Row:
+def _row(each: GpuForecast, micro: str, *, chosen: bool) -> Row:
     return Row(
         text.one_line(each.gpu, _GPU_LIMIT),
         chosen,

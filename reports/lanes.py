@@ -12,7 +12,7 @@ from auditor.model.charts import Bar, Lanes
 
 from . import text
 from .charts import POINTS, Tick, scaled
-from .pictures import Key, Marked, Picture, Place, Shape, across, box, shade
+from .pictures import Key, Marked, Picture, Place, Shape, across, box, shade, short
 
 LANES = 60
 """Lanes that are drawn at most."""
@@ -92,9 +92,9 @@ def _picture(
             "kind": "lanes",
             "lanes": names,
             "right": right / scale,
-            "span": [0.0, _short(right / scale)],
+            "span": [0.0, short(right / scale)],
             "groups": list(_groups([*found, *bodies])),
-            "edges": [[row + ahead, _short(at / scale)] for row, at in _borders(chart, right)],
+            "edges": [[row + ahead, short(at / scale)] for row, at in _borders(chart, right)],
         },
     )
 
@@ -113,7 +113,7 @@ def _body(bar: Bar, chart: Lanes, scale: float, ahead: int) -> Body:
     tone = chart.tones[bar.tone]
     amount = _amount(chart, bar.length)
     label = f"{text.one_line(bar.label, 120)}, {amount}" if bar.label else amount
-    place = (_short(bar.start / scale), _short(bar.length / scale))
+    place = (short(bar.start / scale), short(bar.length / scale))
     return (shade(tone.colour), text.one_line(tone.name, 200), bar.lane + ahead, *place, label)
 
 
@@ -124,7 +124,7 @@ def _amount(chart: Lanes, length: float) -> str:
 def _pointed(pointed: Pointed, scale: float) -> Body:
     (_, code), start, length = pointed
     where = f"{code}, at {amounts.duration(start, 'µs')} for {amounts.duration(length, 'µs')}"
-    return ("pointed", _HINTS, 0, _short(start / scale), _short(length / scale), where)
+    return ("pointed", _HINTS, 0, short(start / scale), short(length / scale), where)
 
 
 def costliest(chart: Lanes, anchors: Mapping[str, tuple[str, str]]) -> Marked | None:
@@ -149,7 +149,7 @@ def costliest(chart: Lanes, anchors: Mapping[str, tuple[str, str]]) -> Marked | 
 def _gap_bodies(chart: Lanes, scale: float, ahead: int) -> list[Body]:
     gap = chart.gap
     assert gap is not None, "only a gap that is reported is drawn"
-    place = (_short(gap.start / scale), _short(gap.length / scale))
+    place = (short(gap.start / scale), short(gap.length / scale))
     label = f"{amounts.duration(gap.length, 'µs')}: {text.one_line(gap.said, 300)}"
     return [("gap", _GAP, lane + ahead, *place, label) for lane in gap.lanes]
 
@@ -168,10 +168,6 @@ def _summed(places: Sequence[Pointed]) -> Iterator[Place]:
         )
         last = f" for {amounts.duration(total, 'µs')}" if len(spans) == 1 else ""
         yield Place(anchor, code, f"{often}at {amounts.duration(first, 'µs')}{last}")
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.6g}")
 
 
 def _lane(chart: Lanes, name: str) -> str:

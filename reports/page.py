@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from auditor import amounts
-from auditor.model import Edit, Finding, Report, editors
+from auditor.model import Finding, Report, editors
 from auditor.model.prices import share_of_step
 
 from . import costs, families, manual, shares, summary, text
@@ -178,14 +178,12 @@ def prose(words: str) -> Markup:
     if len(parts) % 2 == 0:  # one stands alone: it is no quotation mark
         return Markup("{}").format(words)
     marked = (
-        _code(part) if place % 2 else Markup("{}").format(_MICRO.sub(" µs", part))
+        Markup("<code>{}</code>").format(part)
+        if place % 2
+        else Markup("{}").format(_MICRO.sub(" µs", part))
         for place, part in enumerate(parts)
     )
     return Markup("").join(marked)
-
-
-def _code(part: str) -> Markup:
-    return Markup("<code>{}</code>").format(part)
 
 
 def environment(report: Report) -> Iterator[tuple[str, str]]:
@@ -250,7 +248,7 @@ def _cards(report: Report, charts: Sequence[Shown]) -> Iterator[Card]:
 
 def _shows(chart: Shown, finding: Finding, anchor: str) -> bool:
     family = families.family_of(finding.code)
-    if chart.device and family == "MEM" and finding.seen_on == "cpu":
+    if chart.device and family == "MEM" and summary.seen_on(finding) == "cpu":
         return False
     return anchor in chart.anchors or not chart.codes.isdisjoint({*finding.codes, family})
 
@@ -274,7 +272,7 @@ def _card(
         share=_share(finding, report),
         basis=_basis(finding),
         between=costs.between(finding, "µs"),
-        seen_on=_SEEN_ON[finding.seen_on],
+        seen_on=_SEEN_ON[summary.seen_on(finding)],
         frequency=summary.frequency(finding, report),
         excerpt=tuple(excerpt_lines(excerpt, finding)),
         fix=_fix(finding),
@@ -292,7 +290,7 @@ def _editor(report: Report, place: str) -> str:
 
 
 def _basis(finding: Finding) -> str:
-    source = _SOURCES.get(finding.seen_on)
+    source = _SOURCES.get(summary.seen_on(finding))
     if costs.basis(finding) == costs.NOT_PROVEN:
         return f"{summary.cost(finding, 'µs')}, but the interval reaches zero"
     if finding.basis == "estimated":
@@ -333,10 +331,8 @@ def _fix(finding: Finding) -> Fix | None:
         safe=remedy.safe,
         diff=tuple(diff_lines(remedy.diff or "")),
         refused=remedy.refused or "",
-        promises=tuple(dict.fromkeys(_promise(edit) for edit in remedy.edits if edit.reason)),
+        promises=tuple(
+            dict.fromkeys(text.one_line(edit.reason, 500) for edit in remedy.edits if edit.reason)
+        ),
         config="\n".join(f"{name}={value}" for name, value in (remedy.config or {}).items()),
     )
-
-
-def _promise(edit: Edit) -> str:
-    return text.one_line(edit.reason, 500)

@@ -115,6 +115,11 @@ def shade(colour: int) -> str:
     return f"tone-{colour}" if 0 < colour <= COLOURS else "tone-rest"
 
 
+def short(value: float) -> float:
+    """As many digits as a picture can show."""
+    return float(f"{value:.6g}")
+
+
 def across(low: float, high: float, about: int = 8, scale: float = 1.0) -> tuple[Tick, ...]:
     """Ticks of the axis from ``low`` to ``high``, labelled in units of ``scale``."""
     span = high - low

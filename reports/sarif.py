@@ -211,7 +211,7 @@ def _properties(finding: Finding) -> Object:
     return {
         "cost": costs.short(finding),
         "basis": finding.basis,
-        "seenOn": finding.seen_on,
+        "seenOn": summary.seen_on(finding),
         "lostMicrosecondsPerStep": priced(finding),
         "lostMicrosecondsPerStepLow": finding.lost_us_per_step_low,
         "lostMicrosecondsPerStepHigh": finding.lost_us_per_step_high,

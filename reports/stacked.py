@@ -13,7 +13,7 @@ from auditor.model.charts import Layers
 
 from . import text
 from .charts import HEIGHT, POINTS, WIDTH, Tick, scaled
-from .pictures import Key, Picture, Shape, across, evenly, shade, upright
+from .pictures import Key, Picture, Shape, across, evenly, shade, short, upright
 
 MARKS = 80
 """Lines where steps begin that are drawn at most."""
@@ -99,27 +99,23 @@ def _picture(name: str, chart: Layers, drawn: _Drawn) -> Picture:
         of_memory=True,
         plot={
             "kind": "layers",
-            "span": [0.0, _short(drawn.right / x_scale)],
-            "x": [_short(x / x_scale) for x in drawn.x],
+            "span": [0.0, short(drawn.right / x_scale)],
+            "x": [short(x / x_scale) for x in drawn.x],
             "layers": [
                 {
                     "name": label,
                     "shade": shade(tone.colour),
-                    "y": [_short(value / scale) for value in column],
+                    "y": [short(value / scale) for value in column],
                 }
                 for label, tone, column in zip(said, chart.layers, drawn.held, strict=False)
             ],
-            "reserved": [_short(value / scale) for value in drawn.reserved],
+            "reserved": [short(value / scale) for value in drawn.reserved],
             "marks": [
-                {"x": _short(x / x_scale), "label": text.one_line(label, 80)}
+                {"x": short(x / x_scale), "label": text.one_line(label, 80)}
                 for x, label in _marked(marks)
             ],
         },
     )
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.6g}")
 
 
 def _marked(marks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.model import Finding, Report, Run, Severity, Status, Verdict
+from auditor.model import Finding, Report, Run, SeenOn, Severity, Status, Verdict
 from auditor.model.devices import Input, device_named, input_named
 from auditor.model.prices import costs_nothing, forecast_us, priced, share_of_step, usual_us
 
@@ -190,6 +190,11 @@ def outcome(report: Report) -> str:
 def severity(finding: Finding) -> Severity:
     """The finding's severity; a note where nobody said."""
     return finding.severity or Severity.NOTE
+
+
+def seen_on(finding: Finding) -> SeenOn:
+    """Where it was seen; on the host where nobody said."""
+    return finding.seen_on or "cpu"
 
 
 def severities(report: Report) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from auditor.evidence.recorded.copies import Copies, CopySite
+from auditor.evidence.recorded.copies import CopySite
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source, Span
@@ -39,13 +39,6 @@ def made_on_device(moves: Iterable[tuple[Site, str, Span | None]], makes: str) -
     )
     for site, call, span in moves if makes else ():
         yield Edit(site, "make_on_device", call, safe=same, reason=reason, span=span)
-
-
-@dataclass(frozen=True)
-class Moves:
-    """What each call that moves a tensor and waits is given as ``non_blocking``."""
-
-    moves: tuple[CallArgument, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,38 +78,32 @@ class CopyRule(Rule):
         """
         return next((move.said for move in moves if move.written), "")
 
-    def without_waiting(self, finding: Finding) -> Iterator[Edit]:
+    @staticmethod
+    def without_waiting(moves: Iterable[CallArgument]) -> Iterator[Edit]:
         """``non_blocking=True`` for each call that moves a batch in pinned memory."""
         reason = (
             "the device runs the copy before the kernels that need it; the batch's pinned memory "
             "is not written again"
         )
-        edits = (
-            edit
-            for move in finding.hints_as(Moves).moves
-            for edit in move.edits("True", safe=True, reason=reason)
-        )
+        edits = (edit for move in moves for edit in move.edits("True", safe=True, reason=reason))
         yield from dict.fromkeys(edits)
 
     @staticmethod
-    def decided_elsewhere(finding: Finding) -> tuple[str, str | None]:
+    def decided_elsewhere(moves: Iterable[CallArgument]) -> tuple[str, str | None]:
         """What to add to the advice where an expression decides whether a move waits, and why it is
         not edited then.
         """
-        moves = [move for move in finding.hints_as(Moves).moves if move.written]
+        moves = [move for move in moves if move.written]
         advice = next((move.advice for move in moves), "")
         return advice, next((move.refused for move in moves if move.refused), None)
 
-    def report(
-        self, copies: Copies, place: CopySite, site: Site | None, message: str, **more: Any
-    ) -> Finding:
+    def report(self, place: CopySite, site: Site | None, message: str, **more: Any) -> Finding:
         """A finding about one line."""
         return Finding(
             site,
             f"{message}{place.pattern.phases}",
             steps=len(place.pattern.seen),
             per_step=place.per_step,
-            seen_on=copies.device,
             facts=place.facts,
             **more,
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from auditor.evidence.recorded.reads import Place, Reads
-from auditor.evidence.source.files import Source, Span
+from auditor.evidence.source.files import Source
 from auditor.evidence.source.running_sums import summed_read
 from auditor.evidence.source.statements import shorten
 from auditor.evidence.source.values_read import keeps_its_value, values_at
@@ -79,26 +79,7 @@ LOGS_OR_SUMS = (
     Permit("throttle", value=str(LOG_EVERY), safe=True),
     Permit("rename_call", (".item",), value=r"detach\(\)"),
 )
-"""What :meth:`ReadingRule.patch_of` asks for."""
-
-
-@dataclass(frozen=True)
-class ReadHints:
-    """What the patch of a reading line needs to know.
-
-    ``once``: it reads at most once in a step. ``library``: the library that reads on its behalf.
-    ``logs``: ``screen``, ``tracker`` or ``file``, if it does nothing but log there. ``summed``:
-    where the ``.item()`` of a running sum stands on it. ``below``: the line that would wait in its
-    place, on each step, and that no patch changes. ``phases``: it reads in phases, many times in
-    each.
-    """
-
-    once: bool = False
-    library: str = ""
-    logs: str | None = None
-    summed: Span | None = None
-    phases: bool = False
-    below: Site | None = None
+"""What :func:`patch_of` asks for."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +101,7 @@ class ReadingRule(Rule):
 
     def report(
         self, reads: Reads, places: Iterable[Place], say: Callable[[Place], str]
-    ) -> Iterator[Finding]:
+    ) -> Iterator[tuple[Place, Finding]]:
         """A finding for each place that does it often enough; a note where it is not usual, a
         library's doing, or where it waits for nothing: nothing in the program uses a GPU.
         """
@@ -132,44 +113,34 @@ class ReadingRule(Rule):
             if weight is None:
                 continue
             harmless = weight == "sometimes" or place.library or free
-            yield Finding(
-                place.site,
-                f"{say(place)}{place.pattern.phases}",
-                steps=len(place.pattern.seen),
-                per_step=place.per_step,
-                lost_us_per_step=place.held_us,
-                basis="none" if place.held_us is None else "estimated",
-                seen_on=reads.device,
-                severity=Severity.NOTE if harmless else None,
-                facts=place.facts,
-                places=place.found_at,
-                hints=ReadHints(
-                    all(read.n == 1 for read in place.reads),
-                    place.library,
-                    phases=place.pattern.often,
+            yield (
+                place,
+                Finding(
+                    place.site,
+                    f"{say(place)}{place.pattern.phases}",
+                    steps=len(place.pattern.seen),
+                    per_step=place.per_step,
+                    lost_us_per_step=place.held_us,
+                    basis="none" if place.held_us is None else "estimated",
+                    severity=Severity.NOTE if harmless else None,
+                    facts=place.facts,
+                    places=place.found_at,
                 ),
             )
 
     def less_often(
-        self, findings: Iterable[Finding], source: Source, reads: Reads | None = None
+        self, reads: Reads, source: Source, places: Iterable[Place], say: Callable[[Place], str]
     ) -> Iterator[Finding]:
-        """The findings, each with what its patch needs to know: whether its line only logs, or adds
-        to a running sum, and which line would wait in its place; and with who calls a helper that
-        reads.
-        """
-        together = _by_function(reads, source) if reads is not None else {}
-        for finding in findings:
-            site, hints = finding.site, finding.hints_as(ReadHints)
-            if site is None:
-                yield finding
-                continue
-            logs, summed = _patched(source, site, once=hints.once)
+        """The same, each with what to do about it, and with who calls a helper that reads."""
+        together = _by_function(reads, source)
+        for place, finding in self.report(reads, places, say):
+            site = place.site
             scope = source.index(site.file).scope_at(site.line)
             below = self._below(together.get((site.file, scope), ()), source, site)
             yield replace(
                 finding,
                 facts=(*finding.facts, *callers_named(source, site)),
-                hints=replace(hints, logs=logs, summed=summed, below=below),
+                remedy=self.read_less(place, source, below),
             )
 
     def _below(self, here: Sequence[Place], source: Source, site: Site) -> Site | None:
@@ -186,63 +157,56 @@ class ReadingRule(Rule):
                 keeps_its_value(index, name, site.line, line)
                 for name in mine & _values(index, place)
             )
-            if any(same) and not _is_patched(source, place):
+            has_patch = place.act in ("scalar", "transfer") and patch_of(source, place)
+            if any(same) and not has_patch:
                 return place.site
         return None
 
-    def read_less(self, finding: Finding, own: str) -> Remedy:
-        """What to do about it, ``own`` where no library reads; with the patch, or why there is none."""
-        hints = finding.hints_as(ReadHints)
-        refused = None
-        if hints.below is not None and (hints.logs is not None or hints.summed is not None):
-            line = f"line {hints.below.line}, `{shorten(hints.below.text)}`,"
-            refused = f"{line} reads the same value on each step and would wait in its place"
-        return Remedy(self.advice_for(finding, own), self.patch_of(finding), refused=refused)
-
-    @staticmethod
-    def advice_for(finding: Finding, own: str) -> str:
-        """What to do about a read of the line's ``own``; of one inside a library nothing can be
-        written differently there.
+    def read_less(self, place: Place, source: Source, below: Site | None) -> Remedy:
+        """With the patch, or why there is none: ``below`` is the line that would wait in its place,
+        on each step, and that no patch changes.
         """
-        hints = finding.hints_as(ReadHints)
-        library = hints.library
-        if not library and hints.phases:
+        text, edit = self.instead(place), patch_of(source, place)
+        if edit is None or below is None:
+            return Remedy(text, () if edit is None else (edit,))
+        line = f"line {below.line}, `{shorten(below.text)}`,"
+        refused = f"{line} reads the same value on each step and would wait in its place"
+        return Remedy(text, refused=refused)
+
+    def instead(self, place: Place) -> str:
+        """``advice`` for a read of the line's own; of one inside a library nothing can be written
+        differently there.
+        """
+        if place.library:
+            return (
+                f"The read is inside {place.library}, which is not yours to edit: look for an "
+                "option that makes it read less often (how "
+                "often it logs, shows or checks), or call it on fewer steps."
+            )
+        if place.pattern.often:
             return (
                 "In an evaluation add up on the device and read once at its end; in a rollout act in "
                 "several environments at once, so that one read serves all of them, or keep a small "
                 "policy on the host."
             )
-        if not library:
-            return own
-        return (
-            f"The read is inside {library}, which is not yours to edit: look for an option that "
-            "makes it read less often (how "
-            "often it logs, shows or checks), or call it on fewer steps."
-        )
+        return self.advice
 
-    def patch_of(self, finding: Finding) -> tuple[Edit, ...]:
-        """Log every so many steps, or sum on the device; nothing where the line does something else
-        with the value.
-        """
-        site, hints = finding.site, finding.hints_as(ReadHints)
-        if site is None or hints.below is not None:
-            return ()
-        if hints.logs is not None:
-            shown = hints.logs != "file"
-            return (
-                Edit(
-                    site,
-                    "throttle",
-                    value=str(LOG_EVERY),
-                    safe=shown,
-                    reason=THROTTLED if shown else WRITTEN,
-                ),
-            )
-        if hints.summed is None:
-            return ()
-        return (
-            Edit(site, "rename_call", "item", value="detach()", reason=SUMMED, span=hints.summed),
-        )
+
+def patch_of(source: Source, place: Place) -> Edit | None:
+    """Log every so many steps, or sum on the device; None where the line does something else with
+    the value. A line that runs several times in a step is in a loop of its own, which no counter of
+    the steps is for.
+    """
+    site, once = place.site, all(read.n == 1 for read in place.reads)
+    logs = source.logs_at(site) if once else None
+    if logs is not None:
+        shown = logs != "file"
+        reason = THROTTLED if shown else WRITTEN
+        return Edit(site, "throttle", value=str(LOG_EVERY), safe=shown, reason=reason)
+    summed = summed_read(source, site, within=not once)
+    if summed is None:
+        return None
+    return Edit(site, "rename_call", "item", value="detach()", reason=SUMMED, span=summed)
 
 
 Home = tuple[str, ast.AST | None]
@@ -260,17 +224,3 @@ def _values(index: Index, place: Place) -> frozenset[str]:
     """Names of the values that a place reads."""
     spans = {read.expression.span for read in place.reads}
     return frozenset[str]().union(*(values_at(index, span) for span in spans))
-
-
-def _patched(source: Source, site: Site, *, once: bool) -> tuple[str | None, Span | None]:
-    """Where a line that only logs does so, and where the read of a running sum stands: each has a
-    patch. A line that runs several times in a step is in a loop of its own, which no counter of
-    the steps is for.
-    """
-    logs = source.logs_at(site) if once else None
-    return logs, summed_read(source, site, within=not once)
-
-
-def _is_patched(source: Source, place: Place) -> bool:
-    once = all(read.n == 1 for read in place.reads)
-    return place.act in ("scalar", "transfer") and any(_patched(source, place.site, once=once))

@@ -46,6 +46,7 @@ class TransferRule(Rule):
         often, marked = steps.steps_above(part, self.share), steps.marked
         slow = min(mean, steps.mean(f"{way}_slow_us"))
         certain = steps.certain and steps.recurs(part, self.share)
+        severity = Severity.ERROR if share >= self.severe else None
         yield Finding(
             None,
             f"for {amounts.percent(share)} of {steps.where} the device does nothing but copy "
@@ -55,7 +56,7 @@ class TransferRule(Rule):
             lost_us_per_step=mean - slow if marked else None,
             basis="estimated" if marked else "none",
             seen_on="trace",
-            severity=self._severity(share) if certain else Severity.NOTE,
+            severity=severity if certain else Severity.NOTE,
             facts=(
                 (f"copies {words}", f"{amounts.percent(steps.share(f'{way}_us'))} of the time"),
                 ("with nothing beside them", f"{amounts.duration(mean)} per step"),
@@ -73,6 +74,3 @@ class TransferRule(Rule):
             ),
             changes=(WITHOUT[way],) if marked else (),
         )
-
-    def _severity(self, share: float) -> Severity | None:
-        return Severity.ERROR if share >= self.severe else None

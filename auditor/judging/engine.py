@@ -20,7 +20,7 @@ from auditor.evidence.source.statements import Statements
 from auditor.evidence.table import Evidence, Others, Table
 from auditor.judging import merging
 from auditor.judging.null_beside import confirmed
-from auditor.model import Finding, Severity, Site, Verdict, finding_key, prices
+from auditor.model import Finding, SeenOn, Severity, Site, Verdict, finding_key, prices
 from auditor.permit import outside
 from auditor.recordings.folder import Recording
 from auditor.rule import SEE, NotLooked, Rule
@@ -251,7 +251,8 @@ def _ask_one(
         )
         needed = evidence_of(rule, question)
         tables = {parameter: evidence.get(table) for parameter, table in needed.items()}
-        found = [_complete(asked, finding) for finding in getattr(asked, question)(**tables)]
+        device = evidence.recording.device.seen_on
+        found = [_complete(asked, each, device) for each in getattr(asked, question)(**tables)]
     except NotLooked as reason:
         return Verdict(rule.code, name, "skipped", str(reason)), []
     except (Exception, SystemExit):
@@ -263,7 +264,7 @@ def _ask_one(
     return Verdict(rule.code, name, "found" if found else "clean"), found
 
 
-def _complete(rule: Rule, finding: Finding) -> Finding:
+def _complete(rule: Rule, finding: Finding, device: SeenOn) -> Finding:
     """What the engine adds to what a rule said. Raises ``TypeError`` where that is no finding that
     a report can hold.
     """
@@ -273,6 +274,7 @@ def _complete(rule: Rule, finding: Finding) -> Finding:
         code=rule.code,
         name=rule.title(),
         severity=finding.severity or rule.severity,
+        seen_on=finding.seen_on or device,
         key=finding_key(rule.code, finding.site),
         places=tuple(
             replace(each, code=rule.code, key=finding_key(rule.code, each.site))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,7 +88,9 @@ def require_own_program(recording: Recording) -> None:
                 f"{file} lies outside {recording.cwd} (PYTHONPATH={os.path.dirname(whole)} before "
                 "the command says that it is yours)"
             )
-        if not beside and recording.relative(whole) not in _recorded(recording):
+        if not beside and recording.relative(whole) not in (
+            recording.manifest.get("sources") or {}
+        ):
             raise patch.Refused(f"{file} is not among the files that were recorded")
         patch.require_own_file(Path(recording.cwd), file, "set_keyword")
     except patch.Refused as reason:
@@ -120,10 +122,6 @@ def _file_of(module: str, cwd: str) -> str:
     if found is None:
         raise patch.Refused(f"the module {module} lies in no source tree of yours")
     return found
-
-
-def _recorded(recording: Recording) -> Collection[str]:
-    return recording.manifest.get("sources") or {}
 
 
 LONGEST = 400

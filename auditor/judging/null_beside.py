@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from auditor import amounts
-from auditor.evidence.recorded.null_run import Asked, NullRun, null_run, unseen_waits
+from auditor.evidence.recorded.null_run import NullRun, null_run, unseen_waits
 from auditor.evidence.table import Evidence
-from auditor.model import Finding, Site
+from auditor.model import Finding
 
 WAITS = frozenset(
     {"SYNC001", "SYNC002", "SYNC003", "SYNC004", "SYNC005", "SYNC006", "SYNC010", "SYNC011"}
@@ -26,7 +26,7 @@ def confirmed(finding: Finding, run: NullRun | None) -> Finding:
     if run is None or not run.steps or finding.code not in WAITS or finding.seen_on != "rehearsal":
         return finding
     sites = [finding.site, *(place.site for place in finding.places)]
-    there = [asked for site in sites if site is not None and (asked := _asked(run, site))]
+    there = [asked for site in sites if site is not None and (asked := run.lines.get(site.place))]
     on = frozenset[int]().union(*(asked.waited_on for asked in there))
     calls = sorted(frozenset[str]().union(*(asked.calls for asked in there)))
     said = (
@@ -35,10 +35,6 @@ def confirmed(finding: Finding, run: NullRun | None) -> Finding:
         else f"no wait was seen here in {amounts.count(run.steps, 'step')}"
     )
     return replace(finding, facts=(*finding.facts, ("torch's own CUDA code", said)))
-
-
-def _asked(run: NullRun, site: Site) -> Asked | None:
-    return run.lines.get((site.file, site.line))
 
 
 def warnings(evidence: Evidence) -> Iterator[str]:

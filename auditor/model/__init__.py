@@ -139,10 +139,11 @@ class Finding:
     measured. ``lost_us_per_step_low`` and ``_high`` are between what the time lies: a measured
     price has them (docs/prices.md says how sure they are), and one whose interval reaches zero is
     not proven. A forecast price has no ``lost_us_per_step``: its lower end, and the upper one where
-    there is one, are all that is known. ``grows`` says that so many bytes more are lost on each step. ``basis`` says how the
-    price was come by. A rule fills what it knows; the engine adds code, name, severity (unless the
-    rule lowers it), key and remedy. ``places`` are its parts in the order of lines, empty where
-    there is one. ``negligible``: its price is too small to be more than a note
+    there is one, are all that is known. ``grows`` says that so many bytes more are lost on each
+    step. ``basis`` says how the price was come by. A rule fills what it knows; the engine adds
+    code, name, severity (unless the rule lowers it), ``seen_on`` (the device of the run, unless the
+    rule read something else), key and remedy. ``places`` are its parts in the order of lines, empty
+    where there is one. ``negligible``: its price is too small to be more than a note
     (``auditor.model.prices``). ``follows`` is the code of the finding of which it is a consequence:
     it stands behind that one, and is in no sum.
     """
@@ -157,12 +158,13 @@ class Finding:
     lost_bytes: int | None = None
     grows: bool = False
     basis: Basis = "none"
-    seen_on: SeenOn = "cpu"
+    seen_on: SeenOn | None = None
     severity: Severity | None = None
     facts: tuple[tuple[str, str], ...] = ()
     hints: object = field(default_factory=dict)
-    """What the rule's ``remedy()`` needs to know: a frozen dataclass that the rule declares, read
-    with :meth:`hints_as`. A rule pack may leave a dict. Never written to the report.
+    """What the rule's ``remedy()`` needs to know, where ``detect`` cannot say the ``remedy`` itself:
+    a frozen dataclass that the rule declares, read with :meth:`hints_as`. A rule pack may leave a
+    dict. Never written to the report.
     """
     code: str = ""
     name: str = ""

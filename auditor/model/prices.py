@@ -110,7 +110,7 @@ class Scale:
         )
 
     def _of_memory(self, finding: Finding) -> float:
-        on_host = finding.seen_on == "cpu"
+        on_host = finding.seen_on in (None, "cpu")
         used = self.host_peak if on_host else self.device_peak
         there = (self.host if on_host else self.device) or max(USUAL_MEMORY, used)
         held = finding.lost_bytes or 0
@@ -146,7 +146,7 @@ def in_order(findings: Iterable[Finding], scale: Scale | None = None) -> tuple[F
 def _rank(finding: Finding, scale: Scale) -> tuple[Any, ...]:
     # what is not proven orders nothing
     us, held = (finding.proven_us or 0.0, finding.lost_bytes or 0)
-    place = (finding.site.file, finding.site.line) if finding.site is not None else ("", 0)
+    place = finding.site.place if finding.site is not None else ("", 0)
     worth = scale.worth(finding)
     if finding.severity == "error" and not (us or held or finding.grows):
         worth = math.inf
@@ -183,7 +183,7 @@ def weighed(
     if (us := priced(finding)) is not None:
         shares.append(share_of_step(us, times))
     if finding.lost_bytes:
-        peak = None if finding.grows else peaks.get(finding.seen_on)
+        peak = None if finding.grows else peaks.get(finding.seen_on or "cpu")
         shares.append(finding.lost_bytes / peak if peak else None)
     if (
         not shares

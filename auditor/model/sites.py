@@ -22,6 +22,11 @@ class Site:
     function: str = ""
     text: str = ""
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """File and line: what sites of one line share, whatever function they are in."""
+        return self.file, self.line
+
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
 

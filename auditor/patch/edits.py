@@ -302,16 +302,12 @@ def _device(module: Module, move: ast.Call) -> str:
     if any(item.arg not in _MOVE_OPTIONS for item in move.keywords) or len(named) > 1:
         raise Refused("the move does more than name a device")
     if not named:
-        if _is_cuda(move):
+        if isinstance(move.func, ast.Attribute) and move.func.attr == "cuda":
             return '"cuda"'
         raise Refused("the move names no device")
     if not _is_device(named[0]):
         raise Refused(f"`{module.source.code(named[0])}` may be something else than a device")
     return module.source.code(named[0])
-
-
-def _is_cuda(move: ast.Call) -> bool:
-    return isinstance(move.func, ast.Attribute) and move.func.attr == "cuda"
 
 
 def _is_device(node: ast.expr) -> bool:

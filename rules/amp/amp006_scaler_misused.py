@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from auditor.evidence.recorded.amp import Amp, AmpPlace
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.step_pattern import step_pattern
 from auditor.evidence.source.files import Source, name_of, unparsed
 from auditor.model import Edit, Finding, Remedy, Severity, Site
@@ -158,6 +157,8 @@ REMEDIES = {
 }
 
 
+UNSCALED = "gradients are clipped by their true norm then: training changes, as it was meant to"
+
 DEFAULTS = {
     "init_scale": ("65536", "65536.0", "2 ** 16", "2.0 ** 16"),
     "growth_factor": ("2", "2.0"),
@@ -168,14 +169,6 @@ DEFAULTS = {
 """What GradScaler's arguments are anyway, as torch has had it since 1.6, in the ways of writing
 it.
 """
-
-
-@dataclass(frozen=True)
-class Hints:
-    """A key of ``REMEDIES``, and for ``clip`` the call that is missing before the line."""
-
-    kind: str
-    unscale: str = ""  # empty where it is not clear
 
 
 @dataclass(frozen=True)
@@ -199,38 +192,41 @@ class GradScalerMisused(Rule):
     )
     fewest: int = knob(8, "Updates of the scaler below which no share is reported.")
 
-    def detect(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
+    def detect(self, amp: Amp, source: Source) -> Iterator[Finding]:
         idle = tuple(
             (f"{name}={text}", "is its default: it changes nothing")
             for name, text in _defaults(source)
         )
-        for finding in self._wrong(amp, machine, source):
+        for finding in self._wrong(amp, source):
             yield replace(finding, facts=(*finding.facts, *idle))
-        yield from self._notes(amp, machine, source)
+        yield from self._notes(amp, source)
 
-    def _wrong(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
+    def _wrong(self, amp: Amp, source: Source) -> Iterator[Finding]:
         for place in self._usual(amp.places("clip_scaled")):
             said = f"gradients are clipped while they are still scaled, on {place.pattern}"
-            clipped = _finding(place, machine, "clip", said)
-            yield replace(clipped, hints=Hints("clip", unscale_call(source, place.site)))
+            clipped = _finding(place, "clip", said)
+            missing = unscale_call(source, place.site)
+            if place.site is not None and missing:  # else it is not clear
+                edit = Edit(place.site, "insert_before", value=missing, reason=UNSCALED)
+                clipped = replace(clipped, remedy=Remedy(REMEDIES["clip"], (edit,)))
+            yield clipped
         for place in self._usual(amp.places("step_scaled")):
             said = f"the optimizer steps with gradients that are still scaled, on {place.pattern}"
-            yield _finding(place, machine, "step", said, Severity.ERROR)
+            yield _finding(place, "step", said, Severity.ERROR)
         for place in self._usual(amp.places("scale")):
             if amp.only_bfloat16:
                 yield _finding(
                     place,
-                    machine,
                     "bfloat16",
                     "the loss is scaled, though autocast runs in bfloat16, which needs no scale",
                 )
-        yield from self._by_hand(amp, machine, source)
+        yield from self._by_hand(amp, source)
         for place in self._usual(amp.places("made")):
             said = (
                 f"a new GradScaler is made on {place.pattern}: each begins with the scale of its "
                 "first step and never learns a better one"
             )
-            yield _finding(place, machine, "made", said)
+            yield _finding(place, "made", said)
         for place in amp.places("step_again"):
             if not place.pattern.usual(self.share / 2):  # of a script each counts as a step
                 continue
@@ -238,20 +234,20 @@ class GradScalerMisused(Rule):
                 f"the optimizer steps a second time on the same gradients, on {place.pattern}: no "
                 "backward ran since its last step"
             )
-            yield _finding(place, machine, "again", said)
-        yield from self._never_grows(amp, machine, source)
-        yield from self._not_updated(amp, machine)
-        yield from self._skips(amp, machine)
+            yield _finding(place, "again", said)
+        yield from self._never_grows(amp, source)
+        yield from self._not_updated(amp)
+        yield from self._skips(amp)
 
-    def _by_hand(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
+    def _by_hand(self, amp: Amp, source: Source) -> Iterator[Finding]:
         said = "gradients are clipped by hand while they are still scaled, on "
         for place in self._usual(amp.places("clamp_scaled")):
-            yield _finding(place, machine, "by_hand", f"{said}{place.pattern}")
+            yield _finding(place, "by_hand", f"{said}{place.pattern}")
         for place in self._usual(amp.places("mul_scaled")):
             if multiplies_by_norm(source, place.site):
-                yield _finding(place, machine, "by_hand", f"{said}{place.pattern}")
+                yield _finding(place, "by_hand", f"{said}{place.pattern}")
 
-    def _never_grows(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
+    def _never_grows(self, amp: Amp, source: Source) -> Iterator[Finding]:
         for steps in amp.intervals:
             if steps < self.interval:
                 continue
@@ -262,34 +258,32 @@ class GradScalerMisused(Rule):
             )
             yield _finding(
                 place,
-                machine,
                 "interval",
                 f"the scale would grow after {steps:,.0f} steps without an overflow, so never: "
                 "each overflow halves it for the rest of the run",
             )
 
-    def _not_updated(self, amp: Amp, machine: Machine) -> Iterator[Finding]:
+    def _not_updated(self, amp: Amp) -> Iterator[Finding]:
         if amp.not_updated is not None:
             place = AmpPlace(amp.not_updated, step_pattern({0}, 1), 1.0)
             yield _finding(
                 place,
-                machine,
                 "update",
                 "no scaler.update() ran since this scaler's last step: torch refuses the second "
                 "one, which ended this run",
                 Severity.ERROR,
             )
 
-    def _notes(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
+    def _notes(self, amp: Amp, source: Source) -> Iterator[Finding]:
         for place in self._usual(amp.places("backward")):
             said = f"backward runs inside the autocast block on {place.pattern}"
-            yield _finding(place, machine, "backward", said, Severity.NOTE)
+            yield _finding(place, "backward", said, Severity.NOTE)
         for place in self._usual(amp.places("backward_unscaled")):
             said = (
                 f"autocast runs in float16 and nothing scales the loss, on {place.pattern}: "
                 "gradients below 6e-8 become 0"
             )
-            yield _finding(place, machine, "unscaled", said, Severity.NOTE)
+            yield _finding(place, "unscaled", said, Severity.NOTE)
         for place in self._usual(amp.places("update_early")):
             if either_or(source, place.site, "update"):
                 continue
@@ -297,12 +291,12 @@ class GradScalerMisused(Rule):
                 f"the scaler is updated before it steps the other optimizer, on {place.pattern}: "
                 "it counts each iteration twice, and its scale may change within one"
             )
-            yield _finding(place, machine, "update", said, Severity.NOTE)
+            yield _finding(place, "update", said, Severity.NOTE)
 
     def _usual(self, places: Iterator[AmpPlace]) -> Iterator[AmpPlace]:
         return (place for place in places if place.pattern.usual(self.share))
 
-    def _skips(self, amp: Amp, machine: Machine) -> Iterator[Finding]:
+    def _skips(self, amp: Amp) -> Iterator[Finding]:
         skips, of = amp.skipped, len(amp.updates)
         if of < self.fewest:
             return
@@ -324,19 +318,7 @@ class GradScalerMisused(Rule):
             f"GradScaler skipped {len(skips)} of {of} steps, and its scale came down to "
             f"{last.after:g}{below}"
         )
-        yield _finding(place, machine, "skipped", said, facts=facts)
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        hints = finding.hints_as(Hints)
-        text = REMEDIES[hints.kind]
-        if finding.site is None or not hints.unscale:
-            return Remedy(text)
-        reason = (
-            "gradients are clipped by their true norm then: training changes, as it was meant to"
-        )
-        return Remedy(
-            text, (Edit(finding.site, "insert_before", value=hints.unscale, reason=reason),)
-        )
+        yield _finding(place, "skipped", said, facts=facts)
 
 
 def _defaults(source: Source) -> Iterator[tuple[str, str]]:
@@ -349,7 +331,6 @@ def _defaults(source: Source) -> Iterator[tuple[str, str]]:
 
 def _finding(
     place: AmpPlace,
-    machine: Machine,
     kind: str,
     said: str,
     severity: Severity | None = None,
@@ -361,8 +342,7 @@ def _finding(
         said,
         steps=len(place.pattern.seen),
         per_step=place.per_step,
-        seen_on=machine.device,
         severity=severity,
         facts=facts,
-        hints=Hints(kind),
+        remedy=Remedy(REMEDIES[kind]),
     )

@@ -24,13 +24,10 @@ AMPERE = 8
 
 DTYPE = "dtype"
 BFLOAT16 = "torch.bfloat16"
-
-
-@dataclass(frozen=True)
-class Hints:
-    """Both edits, or none."""
-
-    edits: tuple[Edit, ...]
+ENOUGH = (
+    "Give autocast dtype=torch.bfloat16 and GradScaler enabled=False: its calls then pass "
+    "everything through."
+)
 
 
 @dataclass(frozen=True)
@@ -68,16 +65,8 @@ class HalfWhereBfloat16IsNative(Rule):
                 f"and without one (compute capability {machine.capability}.x)",
                 steps=len(place.pattern.seen),
                 per_step=place.per_step,
-                seen_on=machine.device,
-                hints=Hints(_edits(source, place.site, made)),
+                remedy=Remedy(ENOUGH, _edits(source, place.site, made)),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        text = (
-            "Give autocast dtype=torch.bfloat16 and GradScaler enabled=False: its calls then pass "
-            "everything through."
-        )
-        return Remedy(text, finding.hints_as(Hints).edits)
 
 
 def _edits(source: Source, site: Site, made: Site | None) -> tuple[Edit, ...]:
@@ -128,14 +117,6 @@ NEW = {
 
 
 @dataclass(frozen=True)
-class OldApiHints:
-    """What is written on the line, and what to write instead."""
-
-    new: str
-    call: str  # empty where the line does not call the class by its name
-
-
-@dataclass(frozen=True)
 class OldMixedPrecisionApi(Rule):
     """Mixed precision is switched on by a deprecated class."""
 
@@ -149,28 +130,22 @@ class OldMixedPrecisionApi(Rule):
         ),
     )
 
-    def detect(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
+    def detect(self, amp: Amp, source: Source) -> Iterator[Finding]:
         for kind, (name, new) in NEW.items():
             sites = [place.site for place in amp.places(kind)]
             if kind == "old_scaler":  # it was made before the step
                 sites = [source.first_call(name) or site for site in sites[:1]]
             for site in sites:
                 said = f"torch.cuda.amp.{name} is deprecated: it is {new} now"
-                hints = OldApiHints(new, source.called(site, name))
-                yield Finding(site, said, steps=amp.steps, seen_on=machine.device, hints=hints)
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        hints = finding.hints_as(OldApiHints)
-        text = (
-            f"Write {hints.new}, with the same arguments behind the device, and import "
-            "it from torch.amp."
-        )
-        if finding.site is None or not hints.call:
-            return Remedy(text)
-        reason = "the old class is the new one with its device set to cuda"
-        return Remedy(
-            text, (Edit(finding.site, "modernize_amp", hints.call, safe=True, reason=reason),)
-        )
+                text = (
+                    f"Write {new}, with the same arguments behind the device, and import it from "
+                    "torch.amp."
+                )
+                reason = "the old class is the new one with its device set to cuda"
+                call = source.called(site, name)  # empty where the line does not name the class
+                edit = Edit(site, "modernize_amp", call, safe=True, reason=reason)
+                remedy = Remedy(text, (edit,) if call else ())
+                yield Finding(site, said, steps=amp.steps, remedy=remedy)
 
 
 @dataclass(frozen=True)
@@ -234,18 +209,20 @@ class LossInHalf(Rule):
         "around the loss."
     )
 
-    def detect(self, numerics: OpRanges, machine: Machine) -> Iterator[Finding]:
+    def detect(self, numerics: OpRanges) -> Iterator[Finding]:
         calls = [
             call
             for call in numerics.of("function")
             if call.half and call.loss and call.op not in STABLE
         ]
-        calls.sort(key=lambda call: (call.site.file, call.site.line))
+        calls.sort(key=lambda call: call.site.place)
         for site, group in groupby(calls, key=lambda call: call.site):
             here = list(group)
             worst = min(here, key=lambda call: call.dtype != "float16")
             names = " and ".join(
-                dict.fromkeys(_called(call) for call in here if call.dtype == worst.dtype)
+                dict.fromkeys(
+                    CALLED.get(call.op, call.op) for call in here if call.dtype == worst.dtype
+                )
             )
             yield Finding(
                 site,
@@ -253,14 +230,9 @@ class LossInHalf(Rule):
                 f"{DIGITS[worst.dtype]} decimal digits{_range(worst)}",
                 steps=max(call.steps for call in here),
                 per_step=sum(numerics.per_step(call) for call in here),
-                seen_on=machine.device,
                 severity=None if worst.dtype == "float16" else Severity.NOTE,
                 facts=worst.facts,
             )
-
-
-def _called(call: Delicate) -> str:
-    return CALLED.get(call.op, call.op)
 
 
 def _range(call: Delicate) -> str:

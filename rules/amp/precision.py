@@ -11,7 +11,7 @@ from auditor import amounts
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence, Table
 from auditor.evidence.trace.facts import kernel_timeline
-from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import NotLooked, Rule, knob
 
@@ -192,11 +192,12 @@ class NoMixedPrecision(Rule):
         if not able or slow < self.share or precision.share(HALF, "8-bit") >= self.half:
             return
         first = not precision.amd and precision.capability < AMPERE
+        or_tf32 = " or TF32" if precision.share(TF32) > 0 else ""
         loud = first and precision.marked and precision.step_share(FP32) >= self.of_step
         yield Finding(
             None,
             f"{amounts.percent(slow)} of the kernel time is matrix products and convolutions in "
-            f"fp32{_or_tf32(precision)}, none in 16 bits: "
+            f"fp32{or_tf32}, none in 16 bits: "
             f"{precision.device or 'the device'} has tensor cores for them",
             steps=precision.steps if precision.marked else 0,
             seen_on="trace",
@@ -205,22 +206,10 @@ class NoMixedPrecision(Rule):
         )
 
 
-def _or_tf32(precision: Precision) -> str:
-    return " or TF32" if precision.share(TF32) > 0 else ""
-
-
 TF32_SINCE = 8
 """Compute capability from which NVIDIA's devices have TF32."""
 
 HIGH = 'torch.set_float32_matmul_precision("high")'
-
-
-@dataclass(frozen=True)
-class Hints:
-    """The lines that ``remedy`` may edit."""
-
-    off_at: Site | None  # where TF32 is switched off
-    trains_at: Site | None  # the only backward
 
 
 @dataclass(frozen=True)
@@ -260,28 +249,20 @@ class Tf32Off(Rule):
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
             facts=precision.facts,
-            hints=Hints(
-                off_at=source.only_flag("matmul.allow_tf32", value=False),
-                trains_at=source.only_call("backward"),
+            remedy=Remedy(
+                f"Call {HIGH} once at the start, or use bf16 autocast.", tuple(_tf32_on(source))
             ),
         )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        text = (
-            'Call torch.set_float32_matmul_precision("high") once at the start, or use bf16 '
-            "autocast."
-        )
-        hints = finding.hints_as(Hints)
-        off, site = hints.off_at, hints.trains_at
-        reason = "matrix products keep 10 bits of their inputs' mantissa instead of 23"
-        if off is not None:
-            return Remedy(
-                text,
-                (Edit(off, "set_constant", keyword="allow_tf32", value="True", reason=reason),),
-            )
-        if site is None:
-            return Remedy(text)
-        return Remedy(text, (Edit(site, "insert_after_imports", value=HIGH, reason=reason),))
+
+def _tf32_on(source: Source) -> Iterator[Edit]:
+    """Where it is switched off, or in the file that trains."""
+    off, trains = source.only_flag("matmul.allow_tf32", value=False), source.only_call("backward")
+    reason = "matrix products keep 10 bits of their inputs' mantissa instead of 23"
+    if off is not None:
+        yield Edit(off, "set_constant", keyword="allow_tf32", value="True", reason=reason)
+    elif trains is not None:
+        yield Edit(trains, "insert_after_imports", value=HIGH, reason=reason)
 
 
 @dataclass(frozen=True)

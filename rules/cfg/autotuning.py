@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from auditor import amounts
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.files import Source
@@ -77,13 +76,6 @@ class Autotuning(Table):
 
 
 @dataclass(frozen=True)
-class Hints:
-    """The only line that sets ``cudnn.benchmark = True``."""
-
-    set_at: Site | None
-
-
-@dataclass(frozen=True)
 class AutotuningEveryStep(Rule):
     """cuDNN's benchmark mode tries its algorithms again on step after step."""
 
@@ -100,7 +92,7 @@ class AutotuningEveryStep(Rule):
         "new sizes.",
     )
 
-    def detect(self, autotuning: Autotuning, machine: Machine, source: Source) -> Iterator[Finding]:
+    def detect(self, autotuning: Autotuning, source: Source) -> Iterator[Finding]:
         if autotuning.structure is not None:
             yield from self.in_trace(autotuning.structure, source)
         new = autotuning.new
@@ -113,9 +105,8 @@ class AutotuningEveryStep(Rule):
                 _said(new),
                 steps=len(new.pattern.seen),
                 per_step=new.sizes / max(1, new.pattern.of),
-                seen_on=machine.device,
                 places=places_of(set_at, new.site),
-                hints=Hints(set_at),
+                remedy=_remedy(set_at),
             )
 
     def in_trace(self, structure: Structure, source: Source) -> Iterator[Finding]:
@@ -137,23 +128,21 @@ class AutotuningEveryStep(Rule):
             lost_us_per_step=tuning.us / structure.steps,
             basis="estimated",
             seen_on="trace",
-            hints=Hints(source.only_flag("cudnn.benchmark", value=True)),
+            remedy=_remedy(source.only_flag("cudnn.benchmark", value=True)),
         )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        text = (
-            "Bring the inputs to a few fixed shapes, or set torch.backends.cudnn.benchmark = False."
-        )
-        site = finding.hints_as(Hints).set_at
-        if site is None:
-            return Remedy(text)
-        reason = (
-            "cuDNN then takes algorithms by its heuristics: they may be slower for shapes that "
-            "repeat, and round otherwise"
-        )
-        return Remedy(
-            text, (Edit(site, "set_constant", keyword="benchmark", value="False", reason=reason),)
-        )
+
+def _remedy(set_at: Site | None) -> Remedy:
+    """``set_at`` is the only line that sets ``cudnn.benchmark = True``."""
+    text = "Bring the inputs to a few fixed shapes, or set torch.backends.cudnn.benchmark = False."
+    if set_at is None:
+        return Remedy(text)
+    reason = (
+        "cuDNN then takes algorithms by its heuristics: they may be slower for shapes that "
+        "repeat, and round otherwise"
+    )
+    edit = Edit(set_at, "set_constant", keyword="benchmark", value="False", reason=reason)
+    return Remedy(text, (edit,))
 
 
 def _said(new: NewSizes) -> str:

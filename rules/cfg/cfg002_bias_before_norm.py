@@ -122,12 +122,7 @@ def _has_bias(call: ast.Call) -> bool:
 
 # -- cfg002 bias before norm -----------------------------------------------------------------------
 
-
-@dataclass(frozen=True)
-class Hints:
-    """The convolutions whose bias can go."""
-
-    made_at: tuple[Made, ...]
+LESS = "a parameter less: other random numbers at the start, and checkpoints without it"
 
 
 @dataclass(frozen=True)
@@ -169,20 +164,12 @@ class BiasBeforeBatchNorm(Rule):
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
             facts=(("convolutions in the trace", f"{structure.convolutions}"),),
-            hints=Hints(biased_before_norm(source)),
-        )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        text = (
-            "Make these convolutions with bias=False (a checkpoint then lacks their biases: load "
-            "it with strict=False)."
-        )
-        reason = "a parameter less: other random numbers at the start, and checkpoints without it"
-        made = finding.hints_as(Hints).made_at
-        return Remedy(
-            text,
-            tuple(
-                Edit(site, "set_keyword", call, "bias", "False", reason=reason, span=span)
-                for site, call, span in made
+            remedy=Remedy(
+                "Make these convolutions with bias=False (a checkpoint then lacks their biases: "
+                "load it with strict=False).",
+                tuple(
+                    Edit(site, "set_keyword", call, "bias", "False", reason=LESS, span=span)
+                    for site, call, span in biased_before_norm(source)
+                ),
             ),
         )

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source, the_only
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity, Site
@@ -41,13 +40,6 @@ DIGITS = re.compile(
 
 
 @dataclass(frozen=True)
-class Hints:
-    """How the float64 came about: a key of ``REMEDIES``."""
-
-    how: str
-
-
-@dataclass(frozen=True)
 class Float64InTheStep(Rule):
     """A part of the step runs in float64."""
 
@@ -66,25 +58,21 @@ class Float64InTheStep(Rule):
     )
 
     def detect(
-        self,
-        births: Rows[DoubleBirthRow],
-        parameters: Rows[DoubleParametersRow],
-        machine: Machine,
-        source: Source,
+        self, births: Rows[DoubleBirthRow], parameters: Rows[DoubleParametersRow], source: Source
     ) -> Iterator[Finding]:
         trained = next((row.elements / row.all for row in parameters if row.all), 0.0)
         if trained > 0.5:
             if any(each.products for each in births):
-                yield _whole(births, trained, machine, source)
+                yield _whole(births, trained, source)
             return
-        yield from self._narrowed(births, machine)
+        yield from self._narrowed(births)
         for birth in sorted(births, key=lambda each: -each.elements):
             large = birth.share >= self.share or birth.products > 0
             if birth.how == "narrowed" or not birth.graph or (not large and birth.how == "cast"):
                 continue
-            yield _creeps(birth, machine, large=large)
+            yield _creeps(birth, large=large)
 
-    def _narrowed(self, births: Rows[DoubleBirthRow], machine: Machine) -> Iterator[Finding]:
+    def _narrowed(self, births: Rows[DoubleBirthRow]) -> Iterator[Finding]:
         for birth in births:
             wide = birth.in_a_step(WIDE * birth.elements)
             if birth.how != "narrowed" or wide < self.narrowed_bytes:
@@ -95,13 +83,9 @@ class Float64InTheStep(Rule):
                 f"dtype here: up to this line they take twice the memory, also in copies",
                 steps=birth.steps,
                 per_step=birth.in_a_step(birth.n),
-                seen_on=machine.device,
                 severity=Severity.NOTE,
-                hints=Hints("given"),
+                remedy=Remedy(REMEDIES["given"]),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(REMEDIES[finding.hints_as(Hints).how])
 
 
 REMEDIES = {
@@ -118,7 +102,7 @@ REMEDIES = {
 }
 
 
-def _creeps(birth: DoubleBirthRow, machine: Machine, *, large: bool) -> Finding:
+def _creeps(birth: DoubleBirthRow, *, large: bool) -> Finding:
     products = (
         f", {amounts.count(round(birth.in_a_step(birth.products)), 'product')} of matrices among them"
         if birth.products
@@ -132,20 +116,17 @@ def _creeps(birth: DoubleBirthRow, machine: Machine, *, large: bool) -> Finding:
         f"{products}",
         steps=birth.steps,
         per_step=birth.in_a_step(birth.n),
-        seen_on=machine.device,
         severity=Severity.NOTE if asked or not large else None,
         facts=(
             ("operator", birth.op),
             ("share of the forward's elements", f"{amounts.percent(birth.share)}"),
             ("largest tensor in float64", amounts.count(birth.largest, "element")),
         ),
-        hints=Hints(birth.how),
+        remedy=Remedy(REMEDIES[birth.how]),
     )
 
 
-def _whole(
-    births: Rows[DoubleBirthRow], trained: float, machine: Machine, source: Source
-) -> Finding:
+def _whole(births: Rows[DoubleBirthRow], trained: float, source: Source) -> Finding:
     steps = max(1, *(each.steps for each in births))
     turned = _turned(source)
     by_default = turned is not None and bool(source.called(turned, *DEFAULTS))
@@ -156,9 +137,8 @@ def _whole(
         "parameters",
         steps=steps,
         per_step=sum(each.n for each in births) / steps,
-        seen_on=machine.device,
         severity=None if by_default and not wanted else Severity.NOTE,
-        hints=Hints("whole"),
+        remedy=Remedy(REMEDIES["whole"]),
     )
 
 

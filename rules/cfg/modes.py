@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.evaluations import evaluates, is_decorated_off, turns_off
 from auditor.evidence.source.files import Function, Source, lines_of, name_of, unparsed
 from auditor.evidence.table import Rows
@@ -309,9 +308,7 @@ class TrainedInEvalMode(Rule):
 
     fewest: int = knob(3, "Steps in eval mode before anything is reported.")
 
-    def detect(
-        self, switched: Rows[SwitchedRow], machine: Machine, source: Source
-    ) -> Iterator[Finding]:
+    def detect(self, switched: Rows[SwitchedRow], source: Source) -> Iterator[Finding]:
         for each in switched:
             if each.steps < self.fewest:
                 continue
@@ -324,7 +321,6 @@ class TrainedInEvalMode(Rule):
                 "act in another way",
                 steps=each.steps,
                 per_step=1.0,
-                seen_on=machine.device,
                 facts=tuple((name, str(n)) for name, n in each.parts.items()),
             )
 
@@ -344,9 +340,7 @@ class EvaluatedInTrainMode(Rule):
         "it evaluates.",
     )
 
-    def detect(
-        self, forwards: Rows[TrainModeForwardRow], machine: Machine, source: Source
-    ) -> Iterator[Finding]:
+    def detect(self, forwards: Rows[TrainModeForwardRow], source: Source) -> Iterator[Finding]:
         for each in forwards:
             found = evaluation(source, each.site, each.site_of(each.within))
             if found is None or (not found.named and each.times > self.share * each.steps):
@@ -355,7 +349,6 @@ class EvaluatedInTrainMode(Rule):
                 found.site,
                 f"{each.module} is evaluated here in train mode: {by_class(each.parts)} act as in training",
                 steps=each.times,
-                seen_on=machine.device,
                 facts=(
                     *((name, str(n)) for name, n in each.parts.items()),
                     ("optimizer steps so far", str(each.steps)),

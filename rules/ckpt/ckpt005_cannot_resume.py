@@ -10,7 +10,7 @@ from auditor.model import Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule
 
 from ..placing import places_of
-from .resumes import Resumes, Unsaved
+from .resumes import Resumes
 
 Lack = tuple[str, str, Severity]
 """What is missing, what happens without it, and how bad that is."""
@@ -21,19 +21,16 @@ SCHEDULE = "after a resume the schedule starts again from its beginning"
 
 
 @dataclass(frozen=True)
-class Hints:
-    """What the source never saves; None of a checkpoint."""
-
-    lack: Unsaved | None = None
-
-
-@dataclass(frozen=True)
 class CheckpointCannotResume(Rule):
     """A training checkpoint lacks what training goes on from."""
 
     code = "CKPT005"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Save state_dict() of model, optimizer, scheduler and scaler, the step, and "
+        "torch.get_rng_state()."
+    )
 
     def detect(self, resumes: Resumes) -> Iterator[Finding]:
         if not resumes.looked:
@@ -49,7 +46,10 @@ class CheckpointCannotResume(Rule):
                 seen_on="source",
                 severity=Severity.NOTE if lack.kind == "SGD" else None,
                 places=places_of(lack.site, lack.saved, lack.resumed),
-                hints=Hints(lack),
+                remedy=Remedy(
+                    f"Put the {lack.what}'s state_dict() into the dictionary, and give it to its "
+                    "load_state_dict() where the weights are loaded."
+                ),
             )
 
     def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:
@@ -73,19 +73,6 @@ class CheckpointCannotResume(Rule):
                     *((f"without {what}", then) for what, then, _ in lacks),
                 ),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        if finding.site is not None:
-            lack = finding.hints_as(Hints).lack
-            what = "optimizer" if lack is None else lack.what
-            return Remedy(
-                f"Put the {what}'s state_dict() into the dictionary, and give it to its "
-                "load_state_dict() where the weights are loaded."
-            )
-        return Remedy(
-            "Save state_dict() of model, optimizer, scheduler and scaler, the step, and "
-            "torch.get_rng_state()."
-        )
 
 
 def _lacks(checkpoint: Checkpoint, *, in_half: bool) -> Iterator[Lack]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.evidence.recorded.load_state_dict import Group, Load, Loads
-from auditor.evidence.recorded.machine import Machine
 from auditor.model import Finding, Severity
 from auditor.rule import NotLooked, Rule, knob
 
@@ -30,7 +29,7 @@ class CheckpointOverridesRate(Rule):
 
     tolerance: float = knob(1e-3, "Relative difference up to which two rates count as equal.")
 
-    def detect(self, loads: Loads, machine: Machine) -> Iterator[Finding]:
+    def detect(self, loads: Loads) -> Iterator[Finding]:
         for load in loads.each:
             changes = {
                 pair
@@ -38,7 +37,7 @@ class CheckpointOverridesRate(Rule):
                 if (pair := group.overridden(self.tolerance, load.default)) is not None
             }
             if changes:
-                yield _in_run(load, sorted(changes), machine)
+                yield _in_run(load, sorted(changes))
 
     def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:
         if not checkpoints.settings:
@@ -87,13 +86,12 @@ class CheckpointOverridesRate(Rule):
         return {name: rate for name, rate in configured.items() if rate < below}
 
 
-def _in_run(load: Load, changes: list[tuple[float, float]], machine: Machine) -> Finding:
+def _in_run(load: Load, changes: list[tuple[float, float]]) -> Finding:
     said = ", ".join(f"{was:g} by {now:g}" for was, now in changes[:4])
     return Finding(
         load.site,
         f"the state that {load.owner} loads here replaces the rate that was set: {said}",
         steps=1,
-        seen_on=machine.device,
         facts=tuple(
             (f"group {n}, {key}", _course(group, key))
             for n, group in enumerate(load.groups)

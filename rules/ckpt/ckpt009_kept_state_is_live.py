@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Index, Source, name_of
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Severity, Site
@@ -34,9 +33,7 @@ class KeptStateIsLive(Rule):
         2, "Optimizer steps over which the state must have been kept before anything is reported."
     )
 
-    def detect(
-        self, states: Rows[KeptStateRow], machine: Machine, source: Source
-    ) -> Iterator[Finding]:
+    def detect(self, states: Rows[KeptStateRow], source: Source) -> Iterator[Finding]:
         for each in states:
             back = _back(each, source) if each.steps >= self.fewest else None
             if back is None:
@@ -52,7 +49,6 @@ class KeptStateIsLive(Rule):
                 f"steps changed the tensors in it, and {done}",
                 steps=each.steps,
                 per_step=1.0,
-                seen_on=machine.device,
                 facts=(("brought back at", str(back)),),
             )
 

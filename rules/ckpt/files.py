@@ -44,13 +44,6 @@ REMEDIES = {
 
 
 @dataclass(frozen=True)
-class Hints:
-    """What the file needs: a key of ``REMEDIES``."""
-
-    kind: str = "code"
-
-
-@dataclass(frozen=True)
 class CheckpointNeedsCode(Rule):
     """A checkpoint cannot be loaded without running code."""
 
@@ -76,11 +69,8 @@ class CheckpointNeedsCode(Rule):
                     ("file", checkpoint.scan.path),
                     *(("needs", name) for name in (*meant, *names)[:20]),
                 ),
-                hints=Hints(kind),
+                remedy=Remedy(REMEDIES[kind]),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(REMEDIES[finding.hints_as(Hints).kind])
 
 
 def _kind(checkpoint: Checkpoint) -> str | None:
@@ -101,21 +91,18 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 @dataclass(frozen=True)
-class DamageHints:
-    """A sentence that names the latest good checkpoint; empty without one."""
-
-    instead: str = ""
-
-
-@dataclass(frozen=True)
 class CheckpointDamaged(Rule):
     """A checkpoint is cut off or damaged."""
 
     code = "CKPT003"
     severity = Severity.ERROR
     since = "0.1"
+    advice = (
+        "Save to a temporary name and os.replace it, so that a job that dies leaves the checkpoint "
+        "before."
+    )
 
-    def detect(self, saves: Saves, machine: Machine) -> Iterator[Finding]:
+    def detect(self, saves: Saves) -> Iterator[Finding]:
         saves.need_saves()
         lines = [line for line in saves.lines() if sum(save.replaced for save in line.calls) > 1]
         # else there is another one
@@ -133,7 +120,6 @@ class CheckpointDamaged(Rule):
                 f"{amounts.duration(max(save.us for save in over))} has none",
                 steps=len(line.pattern.seen),
                 per_step=line.per_step,
-                seen_on=machine.device,
                 severity=Severity.NOTE,
                 facts=(("file", str(over[0].path)), ("written over", f"{len(over)} times")),
             )
@@ -153,15 +139,8 @@ class CheckpointDamaged(Rule):
                     ("file", checkpoint.scan.path),
                     *(("damage", sentence) for sentence in damage[:20]),
                 ),
-                hints=DamageHints(checkpoints.instead),
+                remedy=Remedy(f"{checkpoints.instead}{self.advice}"),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        write = (
-            "Save to a temporary name and os.replace it, so that a job that dies leaves the "
-            "checkpoint before."
-        )
-        return Remedy(f"{finding.hints_as(DamageHints).instead}{write}")
 
 
 @dataclass(frozen=True)
@@ -195,7 +174,6 @@ class SaveBlocksStep(Rule):
                 per_step=line.per_step,
                 lost_us_per_step=line.us_per_step,
                 basis="estimated" if machine.cuda else "measured",
-                seen_on=machine.device,
                 facts=_facts(line),
                 places=places_of(line.site, line.called),
             )

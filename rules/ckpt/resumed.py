@@ -11,7 +11,6 @@ from auditor import amounts
 from auditor.evidence.checkpoints import Checkpoints
 from auditor.evidence.grouping import together
 from auditor.evidence.recorded.compiled_regions import CompiledRegions
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.recorded.torch_save import Saves
@@ -24,13 +23,6 @@ from auditor.permit import Permit
 from auditor.rule import Rule
 
 from .rows import PartialResumeRow, RecomputeRow
-
-
-@dataclass(frozen=True)
-class Hints:
-    """Last name of the call on the line; empty where the line has no such call."""
-
-    call: str
 
 
 @dataclass(frozen=True)
@@ -52,7 +44,7 @@ class CheckpointVariantNotChosen(Rule):
     )
 
     def detect(
-        self, recompute: Rows[RecomputeRow], steps: Steps, machine: Machine, source: Source
+        self, recompute: Rows[RecomputeRow], steps: Steps, source: Source
     ) -> Iterator[Finding]:
         done = (row for row in recompute if row.step < len(steps.loud))
         for calls in together(done, lambda row: (row.at, row.name, row.library)):
@@ -66,27 +58,22 @@ class CheckpointVariantNotChosen(Rule):
                 _said(name, pattern, lost=lost),
                 steps=len(pattern.seen),
                 per_step=sum(row.n for row in calls) / pattern.of,
-                seen_on=machine.device,
                 severity=Severity.ERROR if lost else None,
                 facts=(("called by", library),) if library else (),
-                hints=Hints(source.called(calls[0].site, name)),
+                remedy=_not_reentrant(calls[0].site, source.called(calls[0].site, name)),
             )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        text = (
-            "Pass use_reentrant=False: it gives gradients whatever went in, and takes keyword "
-            "arguments."
-        )
-        name = finding.hints_as(Hints).call
-        if finding.site is None or not name:
-            return Remedy(text)
-        reason = (
-            "the same numbers by another implementation; parameters that got no gradient get one"
-        )
-        return Remedy(
-            text,
-            (Edit(finding.site, "set_keyword", name, "use_reentrant", "False", reason=reason),),
-        )
+
+def _not_reentrant(site: Site, call: str) -> Remedy:
+    """``call`` is the last name of the call on the line; empty where it has no such call."""
+    text = (
+        "Pass use_reentrant=False: it gives gradients whatever went in, and takes keyword "
+        "arguments."
+    )
+    if not call:
+        return Remedy(text)
+    reason = "the same numbers by another implementation; parameters that got no gradient get one"
+    return Remedy(text, (Edit(site, "set_keyword", call, "use_reentrant", "False", reason=reason),))
 
 
 def _said(name: str, pattern: StepPattern, *, lost: bool) -> str:
@@ -113,9 +100,7 @@ class CompiledPrefix(Rule):
         "place with model.compile(); of a file that is there, take '_orig_mod.' out of the keys."
     )
 
-    def detect(
-        self, saves: Saves, regions: CompiledRegions, source: Source, machine: Machine
-    ) -> Iterator[Finding]:
+    def detect(self, saves: Saves, regions: CompiledRegions, source: Source) -> Iterator[Finding]:
         saves.need_saves()
         if knows_prefix(source) or any(
             loads_into_compiled(source, each.site) for each in regions.regions
@@ -129,7 +114,6 @@ class CompiledPrefix(Rule):
                     f"{line.compiled}: load_state_dict of the plain model refuses them",
                     steps=len(line.pattern.seen),
                     per_step=line.per_step,
-                    seen_on=machine.device,
                 )
 
     def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:
@@ -188,13 +172,6 @@ def loads_into_compiled(source: Source, site: Site) -> bool:
 
 
 @dataclass(frozen=True)
-class ResumedHints:
-    """What to load: ``scheduler.load_state_dict(state["scheduler"])``."""
-
-    call: str = ""
-
-
-@dataclass(frozen=True)
 class ResumedInPart(Rule):
     """A checkpoint holds a state that the resumed run does not load."""
 
@@ -202,7 +179,7 @@ class ResumedInPart(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    def detect(self, resumes: Rows[PartialResumeRow], machine: Machine) -> Iterator[Finding]:
+    def detect(self, resumes: Rows[PartialResumeRow]) -> Iterator[Finding]:
         told: set[tuple[int, str]] = set()
         for each in resumes:
             if (each.at, each.left_out) in told:
@@ -213,13 +190,9 @@ class ResumedInPart(Rule):
                 each.site,
                 _resumed_in_part(each),
                 steps=1,
-                seen_on=machine.device,
-                hints=ResumedHints(_call(each)),
+                remedy=Remedy(f"Load it here too: {_call(each)}."),
                 places=tuple(FoundAt(site, shorten(site.text)) for site in places),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(f"Load it here too: {finding.hints_as(ResumedHints).call}.")
 
 
 def _resumed_in_part(resume: PartialResumeRow) -> str:
@@ -236,5 +209,6 @@ def _resumed_in_part(resume: PartialResumeRow) -> str:
 
 
 def _call(resume: PartialResumeRow) -> str:
+    """What to load: ``scheduler.load_state_dict(state["scheduler"])``."""
     entry = "".join(f'["{part}"]' for part in resume.key.split("."))
     return f"{resume.left_out}.load_state_dict(checkpoint{entry})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -19,8 +19,7 @@ from collections.abc import Iterator
 
 from auditor import amounts
 from auditor.evidence.recorded.compiles import Compiles
-from auditor.evidence.recorded.machine import Machine
-from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import Permit
 from auditor.rule import Rule
 
@@ -64,13 +63,6 @@ OTHER = (
 
 
 @dataclass(frozen=True)
-class Hints:
-    """Which kind: a key of ``KINDS``, or empty."""
-
-    kind: str
-
-
-@dataclass(frozen=True)
 class GraphBreak(Rule):
     """A line breaks the graph that torch.compile makes"""
 
@@ -81,9 +73,7 @@ class GraphBreak(Rule):
     leads = 5
     edits = (Permit("skip_compiled", safe=True),)
 
-    def detect(
-        self, compiles: Compiles, entries: GraphEntries, machine: Machine
-    ) -> Iterator[Finding]:
+    def detect(self, compiles: Compiles, entries: GraphEntries) -> Iterator[Finding]:
         for each in compiles.breaks:
             if not (each.own or each.lost) or any(word in each.reason for word in MEANT):
                 continue
@@ -96,22 +86,22 @@ class GraphBreak(Rule):
             yield Finding(
                 each.site,
                 f"this line {what}: {why}",
-                seen_on=machine.device,
                 facts=(
                     ("the compiler says", each.reason),
                     ("its code", each.gb or "none"),
                     *_after(entries.of(each.after)),
                 ),
-                hints=Hints(kind),
+                remedy=_remedy(kind, each.site),
             )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        kind = finding.hints_as(Hints).kind
-        if kind != "print" or finding.site is None:
-            return Remedy(KINDS[kind][2] if kind else OTHER)
-        reason = "the line only prints, and is left out where it is compiled"
-        edit = Edit(finding.site, "skip_compiled", safe=True, reason=reason)
-        return Remedy(KINDS[kind][2], (edit,))
+
+def _remedy(kind: str, site: Site) -> Remedy:
+    """``kind`` is a key of :data:`KINDS`, or empty."""
+    if kind != "print":
+        return Remedy(KINDS[kind][2] if kind else OTHER)
+    reason = "the line only prints, and is left out where it is compiled"
+    edit = Edit(site, "skip_compiled", safe=True, reason=reason)
+    return Remedy(KINDS[kind][2], (edit,))
 
 
 def _after(entered: Entered) -> tuple[tuple[str, str], ...]:
@@ -173,7 +163,8 @@ def _entered(line: Timeline) -> dict[str, Entered]:
     }
     if not frames:
         return {}
-    told = np.isin(operators.name, [*frames, *_codes_of(names, LOOKUP)])
+    lookups = [code for code, name in enumerate(names) if name == LOOKUP]
+    told = np.isin(operators.name, [*frames, *lookups])
     rows = np.flatnonzero(told)
     rows = rows[np.lexsort((operators.start[rows], operators.thread[rows]))]
     in_step = line.steps.of(operators.start[rows]) >= 0
@@ -186,10 +177,6 @@ def _entered(line: Timeline) -> dict[str, Entered]:
             found[frame] = Entered(known.n + 1, known.lookup_us + us)
     count = line.steps.count
     return {frame: Entered(each.n / count, each.lookup_us / count) for frame, each in found.items()}
-
-
-def _codes_of(names: Sequence[str], wanted: str) -> list[int]:
-    return [code for code, name in enumerate(names) if name == wanted]
 
 
 def _looked_up(operators: Operators, frames: Mapping[int, str], before: int, row: int) -> float:

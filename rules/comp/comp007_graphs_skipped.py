@@ -54,13 +54,6 @@ OTHER = (
 
 
 @dataclass(frozen=True)
-class Hints:
-    """Which kind: a key of ``KINDS``, or empty."""
-
-    kind: str
-
-
-@dataclass(frozen=True)
 class GraphsSkipped(Rule):
     """CUDA graphs are asked for and not used"""
 
@@ -81,11 +74,6 @@ class GraphsSkipped(Rule):
             yield Finding(
                 each.site,
                 f"CUDA graphs are asked for and not used: {why} {where}",
-                seen_on=machine.device,
                 facts=(("the compiler says", each.reason), ("times", str(each.n))),
-                hints=Hints(kind),
+                remedy=Remedy(KINDS[kind][2] if kind else OTHER),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        kind = finding.hints_as(Hints).kind
-        return Remedy(KINDS[kind][2] if kind else OTHER)

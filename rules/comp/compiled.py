@@ -10,7 +10,6 @@ from auditor.batch_means import Estimate
 from auditor.evidence.recorded.compiled_regions import CompiledRegions, Region
 from auditor.evidence.recorded.compiles import Compiles
 from auditor.evidence.recorded.data_parallel import DataParallel
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.compile_calls import CompileCall, call_past, compile_call
 from auditor.evidence.source.files import Source
@@ -20,17 +19,6 @@ from auditor.rule import NotLooked, Rule, knob
 
 from ..pricing import between
 from .rows import LateHookRow
-
-
-@dataclass(frozen=True)
-class Hints:
-    """The text of what is compiled, where the line has one, whether ``Module.compile`` was called,
-    and whether that compiled nothing.
-    """
-
-    argument: str
-    method: bool
-    nothing: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,10 +32,10 @@ class CompiledUnused(Rule):
     enough: int = knob(5, "Steps that must have passed without it.")
 
     def detect(
-        self, regions: CompiledRegions, compiles: Compiles, source: Source, machine: Machine
+        self, regions: CompiledRegions, compiles: Compiles, source: Source
     ) -> Iterator[Finding]:
         if not compiles.compiled and not compiles.breaks:
-            yield from self._made_nothing(regions, machine)
+            yield from self._made_nothing(regions)
         for each in regions.regions:
             if each.steps or each.called or each.watched < self.enough:
                 continue
@@ -63,12 +51,11 @@ class CompiledUnused(Rule):
                 each.site,
                 f"{said}: `{each.what}` runs without the compiler"
                 + (f" (called at line {past.line})" if past is not None else ""),
-                seen_on=machine.device,
                 facts=(("steps without it", amounts.count(each.watched, "step")),),
-                hints=Hints(call.argument if call is not None else "", each.method),
+                remedy=_remedy(call.argument if call is not None else "", each.method),
             )
 
-    def _made_nothing(self, regions: CompiledRegions, machine: Machine) -> Iterator[Finding]:
+    def _made_nothing(self, regions: CompiledRegions) -> Iterator[Finding]:
         """Modules whose code the compiler does not look at, one for each line."""
         ran = [each for each in regions.regions if each.torchs and each.method]
         for each in {each.site: each for each in ran if each.steps >= self.enough}.values():
@@ -76,28 +63,28 @@ class CompiledUnused(Rule):
                 each.site,
                 f"nothing is compiled here: `{each.what}` is a class of torch, whose code this "
                 "version leaves to Python where it is compiled in place",
-                seen_on=machine.device,
                 facts=(("steps in which it ran", str(each.steps)), ("graphs", "none")),
-                hints=Hints("", method=True, nothing=True),
+                remedy=Remedy(
+                    "Give the module to torch.compile(module) and call what that returns, or "
+                    "compile in place a module of your own class that calls it."
+                ),
             )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        hints = finding.hints_as(Hints)
-        if hints.nothing:
-            return Remedy(
-                "Give the module to torch.compile(module) and call what that returns, or compile in "
-                "place a module of your own class that calls it."
-            )
-        if hints.method:
-            return Remedy(
-                "Call the module itself, model(x): model.forward(x) goes past the compiler and past "
-                "hooks."
-            )
-        name = hints.argument if hints.argument.isidentifier() else "model"
+
+def _remedy(argument: str, method: bool) -> Remedy:
+    """By the text of what is compiled, where the line has one, and whether ``Module.compile`` was
+    called.
+    """
+    if method:
         return Remedy(
-            f"Write {name} = torch.compile({name}) before anybody else gets the module; or compile "
-            f"in place, {name}.compile(), if its class is your own: everybody who holds it runs it."
+            "Call the module itself, model(x): model.forward(x) goes past the compiler and past "
+            "hooks."
         )
+    name = argument if argument.isidentifier() else "model"
+    return Remedy(
+        f"Write {name} = torch.compile({name}) before anybody else gets the module; or compile "
+        f"in place, {name}.compile(), if its class is your own: everybody who holds it runs it."
+    )
 
 
 def _meant_for_training(region: Region, call: CompileCall | None) -> bool:
@@ -124,7 +111,7 @@ class CompiledInStep(Rule):
     )
     share: float = knob(0.25, "Share of the steps of these passes that must have called it.")
 
-    def detect(self, regions: CompiledRegions, steps: Steps, machine: Machine) -> Iterator[Finding]:
+    def detect(self, regions: CompiledRegions, steps: Steps) -> Iterator[Finding]:
         taken = len(steps.quiet) + len(steps.anomaly_off)
         for each in regions.in_steps:
             if each.made_on < max(self.least, self.share * taken):
@@ -135,7 +122,6 @@ class CompiledInStep(Rule):
                 f"{amounts.count(each.made_on, 'step')}",
                 lost_us_per_step=each.us,
                 basis="measured",
-                seen_on=machine.device,
                 facts=(("time of a call", amounts.duration(each.us)),),
             )
 
@@ -143,12 +129,7 @@ class CompiledInStep(Rule):
 DEBUGGING = ("eager", "aot_eager", "aot_eager_decomp_partition")
 """Backends that make no code: they are for finding out which part of the compiler fails."""
 
-
-@dataclass(frozen=True)
-class GainHints:
-    """The backend, where it is one that makes no code."""
-
-    backend: str
+NO_CODE = "Drop backend=...: the default, 'inductor', makes code; or do not compile."
 
 
 @dataclass(frozen=True)
@@ -158,13 +139,17 @@ class CompileDoesNotPay(Rule):
     code = "COMP006"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Compile larger parts, or none: the model instead of its layers, the step with the "
+        "optimizer; look at the graph breaks first, and measure again."
+    )
 
     share: float = knob(
         0.02, "Share of the step that compiling must cost at least, at the interval's near end."
     )
 
     def detect(
-        self, regions: CompiledRegions, compiles: Compiles, steps: Steps, machine: Machine
+        self, regions: CompiledRegions, compiles: Compiles, steps: Steps
     ) -> Iterator[Finding]:
         if any(each.limit for each in compiles.recompiled):
             return  # COMP003 says why
@@ -184,24 +169,13 @@ class CompileDoesNotPay(Rule):
             + (f": the backend {backend!r} makes no code" if backend else ""),
             lost_us_per_step=lost.value,
             basis="measured",
-            seen_on=machine.device,
             facts=(
                 ("steps compiled, and held eager", f"{compiled}, {len(steps.eager_held)}"),
                 ("compiled functions and modules", str(len(running))),
             ),
-            hints=GainHints(backend),
+            remedy=Remedy(NO_CODE if backend else self.advice),
         )
         yield between(found, lost)
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        if finding.hints_as(GainHints).backend:
-            return Remedy(
-                "Drop backend=...: the default, 'inductor', makes code; or do not compile."
-            )
-        return Remedy(
-            "Compile larger parts, or none: the model instead of its layers, the step with the "
-            "optimizer; look at the graph breaks first, and measure again."
-        )
 
 
 def _backend(running: list[Region]) -> str:
@@ -228,7 +202,7 @@ class HookNeverRuns(Rule):
     least: int = knob(5, "Steps of each of the two passes that must have had the hook.")
     share: float = knob(0.9, "Share of the steps held eager in which it must have been called.")
 
-    def detect(self, hooks: Rows[LateHookRow], machine: Machine) -> Iterator[Finding]:
+    def detect(self, hooks: Rows[LateHookRow]) -> Iterator[Finding]:
         quiet, held = (
             {row.at: row for row in hooks if row.pass_name == name}
             for name in ("quiet", "eager_held")
@@ -251,7 +225,6 @@ class HookNeverRuns(Rule):
                 f"this hook of a `{each.what}` never runs: the module had been compiled before, and "
                 "compiled code does not look for new hooks",
                 steps=each.steps,
-                seen_on=machine.device,
                 facts=(
                     ("called in compiled steps", f"0 of {amounts.count(each.steps, 'step')}"),
                     (
@@ -279,7 +252,7 @@ class GradientsAtOnce(Rule):
     share: float = knob(0.9, "Share of the backward passes that must have been like this.")
     buckets: int = knob(2, "Buckets below which there is nothing to hide.")
 
-    def detect(self, modules: DataParallel, machine: Machine) -> Iterator[Finding]:
+    def detect(self, modules: DataParallel) -> Iterator[Finding]:
         for module in modules.each:
             steps = sum(1 for n in module.at_once if n)
             passes = sum(module.averaged)
@@ -292,7 +265,6 @@ class GradientsAtOnce(Rule):
                 f"all gradients of `{module.what}` come from one compiled backward: nothing is "
                 "sent to the other ranks before it has ended",
                 steps=steps,
-                seen_on=machine.device,
                 facts=(
                     ("backward passes like this", f"{sum(module.at_once)} of {passes}"),
                     ("buckets", f"{module.buckets} or more"),

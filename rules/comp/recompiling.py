@@ -9,9 +9,8 @@ from statistics import median
 from auditor import amounts
 from auditor.batch_means import Estimate
 from auditor.evidence.recorded.compiles import Compiles, Recompiled
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps, own_times
-from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
@@ -42,27 +41,13 @@ EDITS = (Permit("drop_keyword", ("torch.compile", ".compile"), "dynamic"),)
 """What rules about recompilations may write."""
 
 
-@dataclass(frozen=True)
-class Hints:
-    """The guard that failed, and the one line that forbids lengths to vary, if it is of a length."""
-
-    guard: str
-    fixed: Site | None
-
-
-def hints(each: Recompiled, compiles: Compiles) -> Hints:
-    """What the remedy needs."""
-    fixed = compiles.fixed[0] if of_a_length(each.guard) and len(compiles.fixed) == 1 else None
-    return Hints(each.guard, fixed)
-
-
-def remedy(hints: Hints) -> Remedy:
-    """What to do about a guard like this."""
-    if hints.fixed is None:
-        return Remedy(advice(hints.guard))
+def remedy(guard: str, compiles: Compiles) -> Remedy:
+    """What to do about a guard like this: of a length, on the one line that forbids it to vary."""
+    if not of_a_length(guard) or len(compiles.fixed) != 1:
+        return Remedy(advice(guard))
     reason = "kernels for lengths that vary may round another way"
-    edit = Edit(hints.fixed, "drop_keyword", "compile", "dynamic", reason=reason)
-    return Remedy(advice(hints.guard), (edit,))
+    edit = Edit(compiles.fixed[0], "drop_keyword", "compile", "dynamic", reason=reason)
+    return Remedy(advice(guard), (edit,))
 
 
 def of_a_length(guard: str) -> bool:
@@ -98,7 +83,7 @@ class RecompilesAgainAndAgain(Rule):
         2, "Steps on which one guard must have failed: a first time teaches the compiler."
     )
 
-    def detect(self, compiles: Compiles, steps: Steps, machine: Machine) -> Iterator[Finding]:
+    def detect(self, compiles: Compiles, steps: Steps) -> Iterator[Finding]:
         reached = {each.function for each in compiles.recompiled if each.limit}
         for each in compiles.recompiled:
             if each.steps < self.least or each.function in reached:
@@ -109,17 +94,13 @@ class RecompilesAgainAndAgain(Rule):
                 f"{named(each)} was compiled anew on {amounts.count(each.steps, 'step')}, since "
                 f"{because(each)}: {amounts.duration(each.us)} of compilation"
                 + (f", {as_long}" if as_long else ""),
-                seen_on=machine.device,
                 facts=(
                     ("guard that failed", each.guard),
                     ("compilations for it", str(each.n)),
                     ("time of these", amounts.duration(each.us)),
                 ),
-                hints=hints(each, compiles),
+                remedy=remedy(each.guard, compiles),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return remedy(finding.hints_as(Hints))
 
 
 @dataclass(frozen=True)
@@ -131,7 +112,7 @@ class RecompileLimitReached(Rule):
     since = "0.1"
     edits = EDITS
 
-    def detect(self, compiles: Compiles, steps: Steps, machine: Machine) -> Iterator[Finding]:
+    def detect(self, compiles: Compiles, steps: Steps) -> Iterator[Finding]:
         reached = [each for each in compiles.recompiled if each.limit]
         for each in reached:
             price = _price(reached, steps)
@@ -143,18 +124,14 @@ class RecompileLimitReached(Rule):
                 + (f"; a step is {amounts.duration(lost)} slower since" if lost else ""),
                 lost_us_per_step=lost,
                 basis="none" if lost is None else "measured",
-                seen_on=machine.device,
                 facts=(
                     ("guard that failed", each.guard),
                     ("times that it failed", str(each.n)),
                     ("time of compilations", amounts.duration(each.us)),
                 ),
-                hints=hints(each, compiles),
+                remedy=remedy(each.guard, compiles),
             )
             yield between(found, price)
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return remedy(finding.hints_as(Hints))
 
 
 def _price(reached: list[Recompiled], steps: Steps) -> Estimate | None:

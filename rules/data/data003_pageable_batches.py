@@ -15,20 +15,9 @@ from auditor.permit import LOADER, Permit
 from auditor.rule import knob
 from auditor.syntax.index import nodes_in
 
-from ..copying import NOT_WAITING, CopyRule, Moves
+from ..copying import NOT_WAITING, CopyRule
 
 PINNED = "page-locking the batch changes where it lies, not what is in it"
-
-
-@dataclass(frozen=True)
-class Hints(Moves):
-    """The loader's ``pin_memory``, and who moves its batches."""
-
-    made_at: Site | None = None
-    pinned: CallArgument | None = None
-    library: str = ""  # the library that moves them
-    batch: str = ""  # the user's class that torch does not pin
-    waits: str = ""  # a line whose copy waits all the same, and cannot be edited
 
 
 @dataclass(frozen=True)
@@ -63,39 +52,47 @@ class LoaderWithoutPinnedMemory(CopyRule):
             own = unpinned_class(source, loader.collate) if loader and loader.pins else None
             if own is not None:
                 yield self.report(
-                    copies,
                     place,
                     own.site,
                     f"pin_memory=True does nothing for the batches of this loader: {own.name} has no "
                     f"pin_memory(), so {place.amount} are copied{_lines(places)} from memory that "
                     "is not pinned",
-                    hints=Hints(batch=own.name),
+                    remedy=Remedy(
+                        f"Give {own.name} a method pin_memory(self) that pins its tensors and "
+                        "returns self; or collate into a named tuple or a dict, which torch pins "
+                        "itself."
+                    ),
                 )
                 continue
             pinned = given(source, configs, made_at, "DataLoader", "pin_memory", ran=False)
             decided = f": {pinned.said}" if pinned.written else ""
             yield self.report(
-                copies,
                 place,
                 made_at or place.site,
                 f"{place.amount} of batches are copied to the "
                 f"device{'' if made_at is None else _lines(places)} on {place.pattern}, "
                 f"from memory that is not pinned{decided}",
                 severity=Severity.NOTE if all(map(self._is_small, places)) else None,
-                hints=self._hints(places, made_at, pinned, source, configs),
+                remedy=self._remedy(places, made_at, pinned, source, configs),
             )
 
-    def _hints(
+    def _remedy(
         self,
         places: Sequence[CopySite],
         made_at: Site | None,
         pinned: CallArgument,
         source: Source,
         configs: Configs,
-    ) -> Hints:
-        """What the patch needs: all copies of the loader's batches stop to wait, or none is
-        touched.
-        """
+    ) -> Remedy:
+        """All copies of the loader's batches stop to wait, or none is touched."""
+        text = (
+            "Give the loader pin_memory=True, and move its batches with .to(device, "
+            "non_blocking=True)."
+        )
+        if places[0].library:
+            text = f"Give the loader pin_memory=True; {places[0].library} moves its batches."
+        if made_at is None:
+            return Remedy(text)
         own = [each for each in places if not each.library]
         moves = {str(each.site): self.waiting_moves(each, source, configs) for each in own}
         waits = (
@@ -103,13 +100,14 @@ class LoaderWithoutPinnedMemory(CopyRule):
             for each in own
             if each.waits_elsewhere or any(move.refused for move in moves[str(each.site)])
         )
-        return Hints(
-            made_at=made_at,
-            pinned=pinned,
-            moves=tuple(move for each in moves.values() for move in each),
-            library=places[0].library,
-            waits=next(waits, ""),
-        )
+        if still := next(waits, ""):  # a line whose copy waits all the same, and cannot be edited
+            text += f" Pinned memory alone gains little: the copy at {still} waits all the same."
+            return Remedy(text + pinned.advice, refused=pinned.refused)
+        edits = pinned.edits("True", safe=True, reason=PINNED)
+        if edits:
+            unwaited = self.without_waiting(move for each in moves.values() for move in each)
+            edits = tuple(dict.fromkeys((*edits, *unwaited)))
+        return Remedy(text + pinned.advice, edits, refused=pinned.refused)
 
     def _is_small(self, place: CopySite) -> bool:
         return place.bytes_per_step <= self.small * place.per_step
@@ -123,31 +121,6 @@ class LoaderWithoutPinnedMemory(CopyRule):
             for number in dict.fromkeys(map(_number, place.copies)):
                 lines.setdefault(number, []).append(place)
         return lines
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        hints = finding.hints_as(Hints)
-        if hints.batch:
-            return Remedy(
-                f"Give {hints.batch} a method pin_memory(self) that pins its tensors and returns "
-                "self; or collate into a named tuple or a dict, which torch pins itself."
-            )
-        text = (
-            "Give the loader pin_memory=True, and move its batches with .to(device, "
-            "non_blocking=True)."
-        )
-        if hints.library:
-            text = f"Give the loader pin_memory=True; {hints.library} moves its batches."
-        pinned = hints.pinned
-        if hints.made_at is None or pinned is None:
-            return Remedy(text)
-        if hints.waits:
-            text += (
-                f" Pinned memory alone gains little: the copy at {hints.waits} waits all the same."
-            )
-            return Remedy(text + pinned.advice, refused=pinned.refused)
-        first = pinned.edits("True", safe=True, reason=PINNED)
-        edits = tuple(dict.fromkeys((*first, *self.without_waiting(finding)))) if first else ()
-        return Remedy(text + pinned.advice, edits, refused=pinned.refused)
 
 
 def _number(copy: Copy) -> int:

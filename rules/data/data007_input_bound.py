@@ -31,23 +31,16 @@ STAY = (
 
 
 @dataclass(frozen=True)
-class Hints:
-    """Workers worth trying (0: none), and what the loader is given now."""
-
-    workers: int = 0
-    number: CallArgument | None = None
-    persistent: CallArgument | None = None
-    kind: str = ""
-    advice: str = ""
-
-
-@dataclass(frozen=True)
 class StepWaitsForInput(Rule):
     """The step waits for its input."""
 
     code = "DATA007"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Make loading cheaper (prepare once, store decoded) or give the loader more workers than it "
+        "has."
+    )
     edits = (
         Permit("set_keyword", LOADER, "num_workers", f"0|{COUNT}", elsewhere=True),
         Permit("set_keyword", LOADER, "persistent_workers", FLAG, elsewhere=True),
@@ -100,7 +93,7 @@ class StepWaitsForInput(Rule):
         waiting = batches.waiting()
         why = None if waiting is None else self._why(waiting, batches, loading)
         if waiting is None or not self._waits(waiting, why):
-            aside = [*self._begun(batches, machine, loading)]
+            aside = [*self._begun(batches, loading)]
             aside = aside or [*self._hidden(batches, machine, loading)]
             yield from aside
             if not aside:
@@ -115,18 +108,16 @@ class StepWaitsForInput(Rule):
             per_step=1.0,
             lost_us_per_step=waiting.mean_us,
             basis="measured",
-            seen_on=machine.device,
             severity=self._severity(waiting, slow, price, why),
             places=_places(why, loader.made_at if _workers(loader, machine.cpus) else None),
             facts=(*waiting.facts, *(why.facts if why is not None else ())),
-            hints=Hints(
-                kind=why.kind if why is not None else "",
-                advice=why.advice if why is not None else "",
-                workers=_workers(loader, machine.cpus),
-                number=given(
+            remedy=self._remedy(
+                why,
+                _workers(loader, machine.cpus),
+                given(
                     source, configs, loader.made_at, "DataLoader", "num_workers", ran=loader.workers
                 ),
-                persistent=given(
+                given(
                     source, configs, loader.made_at, "DataLoader", "persistent_workers", ran=False
                 ),
             ),
@@ -157,7 +148,7 @@ class StepWaitsForInput(Rule):
             waiting.share, waiting.recurring_share
         )
 
-    def _begun(self, batches: Batches, machine: Machine, loading: Loading) -> Iterator[Finding]:
+    def _begun(self, batches: Batches, loading: Loading) -> Iterator[Finding]:
         """Iterators that are made anew for each batch, whatever of it the steps waited for: they
         drop what workers had loaded ahead. And workers that are started anew for each short epoch,
         where that takes its share of the clock's time.
@@ -180,10 +171,9 @@ class StepWaitsForInput(Rule):
                 "how much is waiting for a processor",
                 steps=starts.made,
                 per_step=1.0,
-                seen_on=machine.device,
                 severity=Severity.NOTE,
                 facts=why.facts,
-                hints=Hints(kind=why.kind, advice=why.advice),
+                remedy=Remedy(why.advice),
             )
 
     def _hidden(self, batches: Batches, machine: Machine, loading: Loading) -> Iterator[Finding]:
@@ -199,6 +189,8 @@ class StepWaitsForInput(Rule):
             why = costliest_line(loader, loading, self.costliest)
             if why is None or busy < self.busy * (loader.workers if machine.cuda else 1):
                 continue
+            if busy > loader.workers:  # then the step must wait: workers waited for a processor
+                continue
             yield Finding(
                 why.site,
                 f"{why.said}; loading takes {fetched.cost}, and keeps {busy:.2g} of "
@@ -206,11 +198,10 @@ class StepWaitsForInput(Rule):
                 "would",
                 steps=len(batches.quiet_steps),
                 per_step=1.0,
-                seen_on=machine.device,
                 severity=Severity.NOTE,
                 places=_places(why, None),
                 facts=(*why.facts, ("num_workers", str(loader.workers))),
-                hints=Hints(kind="hidden", advice=why.advice),
+                remedy=Remedy(why.advice),
             )
 
     def _often(self, starts: Starts, batches: Batches) -> bool:
@@ -283,31 +274,23 @@ class StepWaitsForInput(Rule):
             return Severity.NOTE
         return Severity.ERROR if share >= self.severe else None
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        hints = finding.hints_as(Hints)
-        persistent = hints.persistent
-        if hints.kind in ("iterator", "hidden") or (hints.kind == "epoch" and persistent is None):
-            return Remedy(hints.advice)
-        if hints.kind == "epoch" and persistent is not None:
-            return Remedy(
-                hints.advice + persistent.advice,
-                persistent.edits("True", reason=STAY),
-                refused=persistent.refused,
-            )
-        if hints.advice:
-            return replace(
-                beside := self._beside(hints), text=f"{hints.advice} Or else: {beside.text}"
-            )
-        return self._beside(hints)
+    def _remedy(
+        self, why: Slow | None, workers: int, number: CallArgument, persistent: CallArgument
+    ) -> Remedy:
+        """``workers`` are those worth trying (0: none); the loader is given the others now."""
+        if why is not None and why.kind == "iterator":
+            return Remedy(why.advice)
+        if why is not None and why.kind == "epoch":
+            return persistent.remedy(why.advice, "True", reason=STAY)
+        beside = self._beside(workers, number, persistent)
+        if why is None or not why.advice:
+            return beside
+        return replace(beside, text=f"{why.advice} Or else: {beside.text}")
 
-    def _beside(self, hints: Hints) -> Remedy:
+    def _beside(self, workers: int, number: CallArgument, persistent: CallArgument) -> Remedy:
         """Loading in more workers."""
-        workers, number, persistent = hints.workers, hints.number, hints.persistent
-        if not workers or number is None or persistent is None:
-            return Remedy(
-                "Make loading cheaper (prepare once, store decoded) or give the loader more "
-                "workers than it has."
-            )
+        if not workers:
+            return Remedy(self.advice)
         reason = (
             "dataset and collate function run in worker processes: they must be picklable, and "
             "draw other random numbers"

@@ -12,6 +12,7 @@ from auditor.evidence.recorded.batches import Batches, InWorker
 from auditor.evidence.recorded.copies import Copies
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.source.call_arguments import CallArgument
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source, name_of
 from auditor.evidence.table import Rows
@@ -21,7 +22,7 @@ from auditor.recordings.schema.data import DrawsRow, ListedRow, RereadRow
 from auditor.rule import Rule, knob
 from auditor.syntax.index import called_in, nodes_in, targets_of
 
-from ..copying import NOT_WAITING, CopyRule, Moves
+from ..copying import NOT_WAITING, CopyRule
 from ..transfers import TransferRule
 
 # -- batches ---------------------------------------------------------------------------------------
@@ -44,12 +45,12 @@ class PinnedBatchCopiedBlocking(CopyRule):
             decided = self.waits_because(moves)
             how = f"with {decided}" if decided else "without non_blocking=True"
             message = f"{place.amount} of pinned batches are copied to the device on {place.pattern} {how}"
-            yield self.report(copies, place, place.site, message, hints=Moves(moves))
+            yield self.report(place, place.site, message, remedy=self._remedy(moves))
 
-    def remedy(self, finding: Finding) -> Remedy | None:
+    def _remedy(self, moves: tuple[CallArgument, ...]) -> Remedy:
         text = "Move the batch with non_blocking=True: the copy then runs while the host goes on."
-        edits = tuple(self.without_waiting(finding))
-        advice, refused = self.decided_elsewhere(finding)
+        edits = tuple(self.without_waiting(moves))
+        advice, refused = self.decided_elsewhere(moves)
         return Remedy(text + advice, edits, refused=None if edits else refused)
 
 
@@ -76,13 +77,6 @@ REMEDIES = {
     "default device": "Do not set the default device to CUDA around data "
     "loading, or build the batch with device='cpu'",
 }
-
-
-@dataclass(frozen=True)
-class Hints:
-    """Why the batch lies on the device: a key of ``REMEDIES``."""
-
-    cause: str = ""
 
 
 @dataclass(frozen=True)
@@ -113,17 +107,18 @@ class LoaderYieldsDeviceTensors(Rule):
                 f"put there by {resident.blame}",
                 steps=len(resident.pattern.seen),
                 per_step=1.0,
-                seen_on=machine.device,
                 facts=resident.facts,
-                hints=Hints(resident.cause),
+                remedy=_remedy(resident.cause),
             )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        first = REMEDIES.get(finding.hints_as(Hints).cause, "Let the loader yield host tensors")
-        return Remedy(
-            f"{first}, set pin_memory=True, and move the batch in the step with .to(device, "
-            "non_blocking=True)."
-        )
+
+def _remedy(cause: str) -> Remedy:
+    """``cause`` is why the batch lies on the device."""
+    first = REMEDIES.get(cause, "Let the loader yield host tensors")
+    return Remedy(
+        f"{first}, set pin_memory=True, and move the batch in the step with .to(device, "
+        "non_blocking=True)."
+    )
 
 
 def _in_worker(found: InWorker) -> Finding:
@@ -137,7 +132,7 @@ def _in_worker(found: InWorker) -> Finding:
         seen_on="rehearsal",
         severity=Severity.ERROR,
         facts=(("dataset", found.loader.dataset), ("num_workers", str(many))),
-        hints=Hints("dataset"),
+        remedy=_remedy("dataset"),
     )
 
 
@@ -174,7 +169,7 @@ class TensorOfListOfArrays(Rule):
         64, "Numbers of a list below which nothing is reported: what takes time then is no copying."
     )
 
-    def detect(self, lists: Rows[ListedRow], steps: Steps, machine: Machine) -> Iterator[Finding]:
+    def detect(self, lists: Rows[ListedRow], steps: Steps) -> Iterator[Finding]:
         watched = len(steps.loud)
         for each in lists:
             us, share = time_inside(each, each.n, steps)
@@ -197,7 +192,6 @@ class TensorOfListOfArrays(Rule):
                 per_step=each.n / watched,
                 lost_us_per_step=None if in_worker else us,
                 basis="none" if in_worker else "estimated",
-                seen_on=machine.device,
                 severity=Severity.NOTE if in_worker else None,
                 facts=(("time inside", taken),),
             )
@@ -221,9 +215,7 @@ class WorkersDrawAlike(Rule):
         "asked for, from torch.initial_seed(), which differs by worker and epoch."
     )
 
-    def detect(
-        self, draws: Rows[DrawsRow], batches: Batches, machine: Machine, source: Source
-    ) -> Iterator[Finding]:
+    def detect(self, draws: Rows[DrawsRow], batches: Batches, source: Source) -> Iterator[Finding]:
         loaders = {each.number: each for each in batches.loaders}
         for each in draws:
             loader = loaders.get(each.loader)
@@ -235,7 +227,6 @@ class WorkersDrawAlike(Rule):
                 f"{len(each.workers)} workers{of} draw the same numbers: each has a copy of "
                 f"{each.name} ({each.kind}) in the same state",
                 per_step=1.0,
-                seen_on=machine.device,
                 facts=(("loader", str(made)),) if made is not None else (),
             )
 
@@ -276,7 +267,7 @@ class FileReadAgain(Rule):
     )
     least_us: float = knob(200.0, "Time in a step, or for a batch, from which it is reported (us).")
 
-    def detect(self, files: Rows[RereadRow], steps: Steps, machine: Machine) -> Iterator[Finding]:
+    def detect(self, files: Rows[RereadRow], steps: Steps) -> Iterator[Finding]:
         for each in files:
             us, share = time_inside(each, each.batches, steps)
             if not (each.batches and each.n and steps.loud) or each.again < self.again * each.n:
@@ -299,7 +290,6 @@ class FileReadAgain(Rule):
                 per_step=reads,
                 lost_us_per_step=None if in_worker else us * each.again / each.n,
                 basis="none" if in_worker else "estimated",
-                seen_on=machine.device,
                 severity=Severity.NOTE if in_worker else None,
                 facts=(("file", each.path), ("time inside", taken)),
             )

@@ -1,27 +1,23 @@
 """DIST005, 6, 13 and 14: what ranks average."""
 
 from __future__ import annotations
-from auditor import amounts
-from auditor.evidence.recorded.data_parallel import DataParallel
-from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.steps import Steps
-from auditor.evidence.source.files import Source
-from auditor.evidence.table import Rows
-from auditor.model import Edit
-from auditor.model import Finding
-from auditor.model import Remedy
-from auditor.model import Severity
-from auditor.permit import ANY
-from auditor.permit import Permit
-from auditor.rule import Rule
-from auditor.rule import knob
-from .rows import BufferBroadcastRow
-from .rows import CollectiveRow
-from ..placing import places_of
+
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
+
+from auditor import amounts
+from auditor.evidence.recorded.data_parallel import DataParallel
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.source.files import Source
+from auditor.evidence.table import Rows
+from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import ANY, Permit
+from auditor.rule import Rule, knob
+
+from ..placing import places_of
+from .rows import BufferBroadcastRow, CollectiveRow
 
 
 @dataclass(frozen=True)
@@ -41,7 +37,7 @@ class AveragedTooOften(Rule):
     share: float = knob(0.5, "Share of its steps that this must be at least.")
     ranks: int = knob(2, "Ranks below which nothing is sent.")
 
-    def detect(self, modules: DataParallel, machine: Machine) -> Iterator[Finding]:
+    def detect(self, modules: DataParallel) -> Iterator[Finding]:
         for module in modules.each:
             often = [n for n in module.averaged if n > 1]
             if module.ranks < self.ranks or len(often) < self.least:
@@ -55,7 +51,6 @@ class AveragedTooOften(Rule):
                 f"of {usual} backward passes; the last of them is enough",
                 steps=len(often),
                 per_step=float(usual - 1),
-                seen_on=machine.device,
                 facts=(
                     ("averaged for a step of the optimizer", f"{usual} times"),
                     ("gradients", amounts.size(module.nbytes)),
@@ -67,6 +62,10 @@ class AveragedTooOften(Rule):
             )
 
 
+SEARCH = "find_unused_parameters"
+UNSEEN = "a step that the audit did not see may leave a parameter out, which raises then"
+
+
 @dataclass(frozen=True)
 class SearchForNothing(Rule):
     """DistributedDataParallel looks for unused parameters on each step, and there are none"""
@@ -74,51 +73,33 @@ class SearchForNothing(Rule):
     code = "DIST006"
     severity = Severity.NOTE
     since = "0.1"
-    edits = (Permit("drop_keyword", (ANY,), "find_unused_parameters"),)
+    edits = (Permit("drop_keyword", (ANY,), SEARCH),)
+    advice = "Drop find_unused_parameters: torch says so when a parameter is left out after all."
 
     least: int = knob(5, "Steps of an optimizer whose backward passes must have reached all.")
     ranks: int = knob(2, "Ranks below which it is not reported.")
 
-    def detect(self, modules: DataParallel, machine: Machine, source: Source) -> Iterator[Finding]:
+    def detect(self, modules: DataParallel, source: Source) -> Iterator[Finding]:
         for module in modules.each:
             if not module.find_unused or module.unused != 0 or module.ranks < self.ranks:
                 continue
             steps = sum(1 for n in module.averaged if n)
             if steps < self.least:
                 continue
-            call = ""
-            if module.made_at is not None:
-                call = source.call_with_keyword(module.made_at, "find_unused_parameters")
+            made, edits = module.made_at, tuple[Edit, ...]()
+            if made is not None and (call := source.call_with_keyword(made, SEARCH)):
+                edits = (Edit(made, "drop_keyword", call, SEARCH, reason=UNSEEN),)
             yield Finding(
                 module.made_at,
                 f"`{module.what}` was given find_unused_parameters, and each backward pass reached "
                 "all of its parameters",
                 steps=steps,
-                seen_on=machine.device,
                 facts=(
                     ("backward passes", amounts.count(sum(module.averaged), "pass", "passes")),
                     ("of these with an unused parameter", "none"),
                 ),
-                hints=Construction(call),
+                remedy=Remedy(self.advice, edits),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        text = "Drop find_unused_parameters: torch says so when a parameter is left out after all."
-        call = finding.hints_as(Construction).name
-        if finding.site is None or not call:
-            return Remedy(text)
-        reason = "a step that the audit did not see may leave a parameter out, which raises then"
-        return Remedy(
-            text,
-            (Edit(finding.site, "drop_keyword", call, "find_unused_parameters", reason=reason),),
-        )
-
-
-@dataclass(frozen=True)
-class Construction:
-    """Last name of the call that is given the keyword; empty where it is not on the line."""
-
-    name: str
 
 
 @dataclass(frozen=True)
@@ -137,12 +118,11 @@ class SteppedUnaveraged(Rule):
     alone: int = knob(5, "Steps from which it is reported where no backward averaged any.")
     ranks: int = knob(2, "Ranks below which nothing is averaged.")
     sent: float = knob(
-        0.25, "Share of the gradients' bytes that the program sends itself, from which nothing is reported."
+        0.25,
+        "Share of the gradients' bytes that the program sends itself, from which nothing is reported.",
     )
 
-    def detect(
-        self, modules: DataParallel, collectives: Rows[CollectiveRow], machine: Machine
-    ) -> Iterator[Finding]:
+    def detect(self, modules: DataParallel, collectives: Rows[CollectiveRow]) -> Iterator[Finding]:
         sent: Counter[int] = Counter()
         for row in collectives:
             sent[row.step] += row.bytes
@@ -162,26 +142,22 @@ class SteppedUnaveraged(Rule):
                 else f"only {amounts.count(last.averaged, 'earlier pass', 'earlier passes')} "
                 "averaged them"
             )
+            passes = f"{last.averaged} averaged, then {last.local} inside no_sync()"
             yield Finding(
                 entered_at or backward_at,
                 f"the last backward before `{module.what}` is stepped runs inside no_sync(), and "
                 f"{before}: the {module.ranks} ranks step on different gradients",
                 steps=len(module.apart),
                 per_step=1.0,
-                seen_on=machine.device,
                 facts=(
                     (
                         "steps on gradients that are not averaged",
                         f"{len(module.apart)} of {module.stepped}",
                     ),
-                    ("backward passes for the last of them", _passes(last.averaged, last.local)),
+                    ("backward passes for the last of them", passes),
                 ),
                 places=places_of(entered_at, backward_at),
             )
-
-
-def _passes(averaged: int, local: int) -> str:
-    return f"{averaged} averaged, then {local} inside no_sync()"
 
 
 CLASS = "DistributedDataParallel"
@@ -196,6 +172,10 @@ class BuffersSentUnchanged(Rule):
     code = "DIST014"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Pass broadcast_buffers=False (forward_sync_buffers=False from torch 2.13 on): each rank "
+        "makes these buffers itself, and nothing changes them."
+    )
     edits = tuple(
         Permit(
             "set_keyword", tuple(f"torch.nn.parallel.{name}" for name in NAMES), keyword, "False"
@@ -209,7 +189,7 @@ class BuffersSentUnchanged(Rule):
     ranks: int = knob(2, "Ranks below which nothing is sent.")
 
     def detect(
-        self, broadcasts: Rows[BufferBroadcastRow], steps: Steps, machine: Machine, source: Source
+        self, broadcasts: Rows[BufferBroadcastRow], steps: Steps, source: Source
     ) -> Iterator[Finding]:
         watched = len(steps.loud)
         if watched < self.steps:
@@ -226,42 +206,23 @@ class BuffersSentUnchanged(Rule):
                 f"other ranks before each forward, and none changed in {watched} steps",
                 steps=watched,
                 per_step=per_step,
-                seen_on=machine.device,
                 severity=None if nbytes >= self.much else Severity.NOTE,
                 facts=(
                     ("sent for nothing to each rank", f"{amounts.size(round(nbytes))} per step"),
                     ("forwards that waited for them", str(each.n)),
                 ),
-                hints=_call(source, each),
+                remedy=Remedy(self.advice, tuple(_kept_here(source, each))),
             )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        text = (
-            "Pass broadcast_buffers=False (forward_sync_buffers=False from torch 2.13 on): each "
-            "rank makes these buffers itself, and nothing changes them."
-        )
-        call = finding.hints_as(Wrapping)
-        if finding.site is None or not call.name or call.keyword not in KEYWORDS:
-            return Remedy(text)
-        reason = "a buffer that a later step changes would differ between the ranks"
-        edit = Edit(finding.site, "set_keyword", call.name, call.keyword, "False", reason=reason)
-        return Remedy(text, (edit,))
 
-
-@dataclass(frozen=True)
-class Wrapping:
-    """By what name the class is called on the line (empty where it is not), and what turns the
-    broadcast off.
-    """
-
-    name: str = ""
-    keyword: str = ""
-
-
-def _call(source: Source, buffers: BufferBroadcastRow) -> Wrapping:
+def _kept_here(source: Source, buffers: BufferBroadcastRow) -> Iterator[Edit]:
+    """What turns the broadcast off, where the class is called by its name on the line."""
     site = buffers.site
-    if site is None:
-        return Wrapping()
-    name = source.called(site, *NAMES)
+    name = source.called(site, *NAMES) if site is not None else ""
+    if site is None or not name:
+        return
     given = [each for each in KEYWORDS if source.argument(site, name, each) is not None]
-    return Wrapping(name, given[0] if given else buffers.keyword)
+    keyword = given[0] if given else buffers.keyword
+    if keyword in KEYWORDS:
+        reason = "a buffer that a later step changes would differ between the ranks"
+        yield Edit(site, "set_keyword", name, keyword, "False", reason=reason)

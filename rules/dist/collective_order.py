@@ -1,38 +1,26 @@
 """DIST011: ranks call collectives in other orders."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
 from auditor import amounts
-from auditor.evidence.recorded.data_parallel import MEMBERS
-from auditor.evidence.recorded.data_parallel import ONE_PROCESS
-from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.data_parallel import MEMBERS, ONE_PROCESS
 from auditor.evidence.source.files import Source
 from auditor.evidence.source.loops import left_between
-from auditor.evidence.table import Evidence
-from auditor.evidence.table import Table
-from auditor.model import Finding
-from auditor.model import Remedy
-from auditor.model import Severity
-from auditor.model import Site
+from auditor.evidence.table import Evidence, Table
+from auditor.model import Finding, Remedy, Severity, Site
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema.dist import CommunicationRow
 from auditor.recordings.schema.run import StepRow
-from auditor.rule import NotLooked
-from auditor.rule import Rule
-from auditor.rule import knob
-from .hung_collectives import OF_ONE_SIZE
-from .hung_collectives import Hangs
-from .hung_collectives import Rank
-from .hung_collectives import ranks_named
-from .rows import CollectiveCallRow
-from ..placing import places_of
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-from typing import ClassVar
-import re
+from auditor.rule import NotLooked, Rule, knob
 
+from ..placing import places_of
+from .hung_collectives import OF_ONE_SIZE, Hangs, Rank, ranks_named
+from .rows import CollectiveCallRow
 
 OF_TWO = frozenset({"send", "recv"})
 """What two ranks do, in whatever group."""
@@ -239,16 +227,20 @@ class RanksPart(Rule):
     code = "DIST011"
     severity = Severity.ERROR
     since = "0.1"
+    advice = (
+        "Call it on every rank, outside of `if rank == 0` and of branches on values that differ "
+        "between ranks; only what is written or printed belongs there."
+    )
 
     sizes: bool = knob(True, "Whether tensors of different sizes are reported, too.")
 
-    def detect(self, order: CollectiveOrder, machine: Machine, source: Source) -> Iterator[Finding]:
+    def detect(self, order: CollectiveOrder, source: Source) -> Iterator[Finding]:
         parting = order.parting
         if parting is None:
             return
         one, other = parting.one, parting.other
         if other is not None and other.what == WAITS:
-            yield _left_alone(parting, other, source, machine)
+            yield _left_alone(parting, other, source)
             return
         if other is None:
             there = f"rank {parting.other_rank} goes on to its next step without it"
@@ -265,7 +257,6 @@ class RanksPart(Rule):
             f"rank {one.rank} calls {one.what} here, and {there}: the ranks wait for different "
             "collectives",
             steps=1,
-            seen_on=machine.device,
             facts=(
                 ("collectives before it that all call", f"{parting.number:,}"),
                 ("steps that rank had begun", f"{one.step:,}"),
@@ -304,18 +295,6 @@ class RanksPart(Rule):
             places=places_of(one.site, *places),
         )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        if finding.hints_as(Left).loop:
-            return Remedy(
-                "Let all ranks leave the loop after the same step: give each as many batches (a "
-                "DistributedSampler, drop_last=True) and reduce what decides an early stop over "
-                "the ranks first, or train inside `with model.join():`."
-            )
-        return Remedy(
-            "Call it on every rank, outside of `if rank == 0` and of branches on values that differ "
-            "between ranks; only what is written or printed belongs there."
-        )
-
 
 def _do(verb: str, ranks: Sequence[int]) -> str:
     return f"{ranks_named(ranks)} {verb}{'s' * (len(ranks) == 1)}"
@@ -332,17 +311,19 @@ def _sized(numbers: tuple[int, ...]) -> str:
     return amounts.count(sum(numbers), "number")
 
 
-@dataclass(frozen=True)
-class Left:
-    """Whether the ranks part since one of them left a loop."""
+LEFT = Remedy(
+    "Let all ranks leave the loop after the same step: give each as many batches (a "
+    "DistributedSampler, drop_last=True) and reduce what decides an early stop over the ranks "
+    "first, or train inside `with model.join():`."
+)
 
-    loop: bool = False
 
-
-def _left_alone(parting: Parting, waits: Call, source: Source, machine: Machine) -> Finding:
+def _left_alone(parting: Parting, waits: Call, source: Source) -> Finding:
     one = parting.one
     loop, test = left_between(source, waits.site, one.site)
-    where = f"rank {one.rank} calls {one.what} at {one.site} after {amounts.count(one.step, 'step')}"
+    where = (
+        f"rank {one.rank} calls {one.what} at {one.site} after {amounts.count(one.step, 'step')}"
+    )
     stays = f"rank {waits.rank} waits for gradients at {waits.site}"
     if loop is None:
         said = f"{where}, and {stays}"
@@ -354,8 +335,7 @@ def _left_alone(parting: Parting, waits: Call, source: Source, machine: Machine)
         test or loop or one.site,
         said,
         steps=1,
-        seen_on=machine.device,
         facts=(("collectives before it that all call", f"{parting.number:,}"),),
         places=places_of(test or loop, waits.site, one.site),
-        hints=Left(loop is not None),
+        remedy=LEFT if loop is not None else None,
     )

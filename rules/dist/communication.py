@@ -1,35 +1,26 @@
 """DIST002, 3, 4, 9 and 10: what ranks send each other, and wait for."""
 
 from __future__ import annotations
-from auditor import amounts
-from auditor.evidence.recorded.data_parallel import ONE_PROCESS
-from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.step_pattern import StepPattern
-from auditor.evidence.recorded.step_pattern import step_pattern
-from auditor.evidence.recorded.steps import Steps
-from auditor.evidence.source.files import Source
-from auditor.evidence.table import Evidence
-from auditor.evidence.table import Table
-from auditor.evidence.table import rows_of
-from auditor.evidence.trace.facts import timed_timeline
-from auditor.evidence.trace.ranks import Ranks
-from auditor.model import Edit
-from auditor.model import Finding
-from auditor.model import Remedy
-from auditor.model import Severity
-from auditor.model import Site
-from auditor.model.what_if import Change
-from auditor.permit import Permit
-from auditor.rule import NotLooked
-from auditor.rule import Rule
-from auditor.rule import knob
-from .rows import CollectiveRow
+
 from collections.abc import Iterator
 from dataclasses import dataclass
-from statistics import mean
-from statistics import median
-from typing import ClassVar
-from typing import TYPE_CHECKING
+from statistics import mean, median
+from typing import TYPE_CHECKING, ClassVar
+
+from auditor import amounts
+from auditor.evidence.recorded.data_parallel import ONE_PROCESS
+from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.source.files import Source
+from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.evidence.trace.facts import timed_timeline
+from auditor.evidence.trace.ranks import Ranks
+from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.model.what_if import Change
+from auditor.permit import Permit
+from auditor.rule import NotLooked, Rule, knob
+
+from .rows import CollectiveRow
 
 if TYPE_CHECKING:
     from auditor.timeline import Timeline
@@ -159,9 +150,7 @@ class BackendOfTheHost(Rule):
     code = "DIST002"
     severity = Severity.WARNING
     since = "0.1"
-    advice = (
-        'Call torch.distributed.init_process_group("nccl") (RCCL answers to that name on AMD).'
-    )
+    advice = 'Call torch.distributed.init_process_group("nccl") (RCCL answers to that name on AMD).'
 
     least: int = knob(1, "Operators of process groups in the trace below which it is a note.")
 
@@ -299,46 +288,31 @@ class BarrierEveryStep(Rule):
     severity = Severity.WARNING
     since = "0.1"
     edits = (Permit("drop_statement", ("torch.distributed.barrier", ".barrier", "barrier")),)
+    advice = (
+        "Remove it: collectives wait for all ranks by themselves. To time a step, use "
+        "torch.cuda.Event or this audit."
+    )
 
     share: float = knob(0.5, "Share of the steps from which it is reported.")
     ranks: int = knob(2, "Ranks below which nobody waits.")
 
-    def detect(
-        self, collectives: Collectives, machine: Machine, source: Source
-    ) -> Iterator[Finding]:
+    def detect(self, collectives: Collectives, source: Source) -> Iterator[Finding]:
         for each in collectives.each:
             if each.what != "barrier" or each.ranks < self.ranks:
                 continue
             if not each.pattern.usual(self.share):
                 continue
+            alone = source.stands_alone(each.site, "barrier")
+            reason = "what happens between the ranks outside of torch (files) may rely on it"
+            edits = (Edit(each.site, "drop_statement", call="barrier", reason=reason),)
             yield Finding(
                 each.site,
                 f"{each.ranks} ranks wait for one another on {each.pattern}",
                 steps=len(each.pattern.seen),
                 per_step=each.per_step,
-                seen_on=machine.device,
-                facts=()
-                if each.us is None
-                else (("host time inside, instrumented", f"{amounts.duration(each.us)} per step"),),
-                hints=Alone(source.stands_alone(each.site, "barrier")),
+                facts=_inside(each.us),
+                remedy=Remedy(self.advice, edits if alone else ()),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        text = (
-            "Remove it: collectives wait for all ranks by themselves. To time a step, use "
-            "torch.cuda.Event or this audit."
-        )
-        if finding.site is None or not finding.hints_as(Alone).is_so:
-            return Remedy(text)
-        reason = "what happens between the ranks outside of torch (files) may rely on it"
-        return Remedy(text, (Edit(finding.site, "drop_statement", call="barrier", reason=reason),))
-
-
-@dataclass(frozen=True)
-class Alone:
-    """Whether the call is a statement by itself."""
-
-    is_so: bool
 
 
 @dataclass(frozen=True)
@@ -359,7 +333,7 @@ class ManySmallCollectives(Rule):
     share: float = knob(0.5, "Share of the steps from which it is reported.")
     ranks: int = knob(2, "Ranks below which nothing is sent.")
 
-    def detect(self, collectives: Collectives, machine: Machine) -> Iterator[Finding]:
+    def detect(self, collectives: Collectives) -> Iterator[Finding]:
         for each in collectives.each:
             if each.what == "barrier" or each.ranks < self.ranks:
                 continue
@@ -374,13 +348,13 @@ class ManySmallCollectives(Rule):
                 f"{amounts.size(round(each.nbytes))} on average: one would do",
                 steps=len(each.pattern.seen),
                 per_step=each.per_step,
-                seen_on=machine.device,
                 facts=(
                     ("bytes per step", amounts.size(round(number * each.nbytes))),
-                    *(() if each.us is None else (_inside(each.us),)),
+                    *_inside(each.us),
                 ),
             )
 
 
-def _inside(us: float) -> tuple[str, str]:
-    return "host time inside, instrumented", f"{amounts.duration(us)} per step"
+def _inside(us: float | None) -> tuple[tuple[str, str], ...]:
+    said = "host time inside, instrumented"
+    return () if us is None else ((said, f"{amounts.duration(us)} per step"),)

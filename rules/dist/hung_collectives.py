@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from auditor.evidence.dumps import Dump, DumpedCall, dumps_of
 from auditor.evidence.snapshot.segments import Origins
@@ -67,10 +66,12 @@ class Hangs(Table):
         """From the dumps of all ranks. Raises :class:`NotLooked` where there are none."""
         dumps, places = dumps_of(evidence), Origins(evidence)
         groups = dict.fromkeys(
-            call.process_group for dump in dumps.values() for call in dump.entries if not call.is_p2p
+            call.process_group
+            for dump in dumps.values()
+            for call in dump.entries
+            if not call.is_p2p
         )
         found = [hang for group in groups for hang in _hangs(group, dumps, places)]
-
 
         def order(hang: Hang) -> tuple[bool, bool, int]:
             return not hang.absent, any(map(hang.follows, found)), hang.since_ns
@@ -78,9 +79,7 @@ class Hangs(Table):
         return cls(min(found, key=order, default=None))
 
 
-def _hangs(
-    group: tuple[str, str], dumps: Mapping[int, Dump], places: Origins
-) -> Iterator[Hang]:
+def _hangs(group: tuple[str, str], dumps: Mapping[int, Dump], places: Origins) -> Iterator[Hang]:
     """The first collective of a group that not all call, or that does not end on any rank."""
     calls = {
         rank: {

@@ -1,36 +1,29 @@
 """DIST007, 8, 12 and 16: batches that ranks get."""
 
 from __future__ import annotations
-from auditor import amounts
-from auditor.evidence.recorded.data_parallel import DataParallel
-from auditor.evidence.recorded.data_parallel import MEMBERS
-from auditor.evidence.recorded.data_parallel import ONE_PROCESS
-from auditor.evidence.recorded.data_parallel import RankBatches
-from auditor.evidence.recorded.data_parallel import SamplerEpochs
-from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.source.files import Source
-from auditor.evidence.source.loops import exhausts
-from auditor.evidence.source.loops import joins
-from auditor.evidence.source.loops import loop_of_epochs
-from auditor.evidence.source.loops import trains
-from auditor.evidence.table import Evidence
-from auditor.evidence.table import Rows
-from auditor.evidence.table import Table
-from auditor.model import Finding
-from auditor.model import Remedy
-from auditor.model import Severity
-from auditor.model import Site
-from auditor.recordings.folder import Recording
-from auditor.recordings.schema.data import LoaderRow
-from auditor.rule import NotLooked
-from auditor.rule import Rule
-from auditor.rule import knob
-from .rows import NormBatchRow
-from ..placing import places_of
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from auditor import amounts
+from auditor.evidence.recorded.data_parallel import (
+    MEMBERS,
+    ONE_PROCESS,
+    DataParallel,
+    RankBatches,
+    SamplerEpochs,
+)
+from auditor.evidence.source.files import Source
+from auditor.evidence.source.loops import exhausts, joins, loop_of_epochs, trains
+from auditor.evidence.table import Evidence, Rows, Table
+from auditor.model import Finding, Severity, Site
+from auditor.recordings.folder import Recording
+from auditor.recordings.schema.data import LoaderRow
+from auditor.rule import NotLooked, Rule, knob
+
+from ..placing import places_of
+from .rows import NormBatchRow
 
 Place = tuple[str, int]
 
@@ -110,9 +103,7 @@ class SameOrderEachEpoch(Rule):
     share: float = knob(0.5, "Share of the pass's steps that must take batches of the loader.")
     replicas: int = knob(2, "Ranks that the sampler must divide its samples among.")
 
-    def detect(
-        self, samplers: SamplerEpochs, machine: Machine, source: Source
-    ) -> Iterator[Finding]:
+    def detect(self, samplers: SamplerEpochs, source: Source) -> Iterator[Finding]:
         for each in samplers.each:
             if each.epochs < self.epochs or each.replicas < self.replicas:
                 continue
@@ -124,7 +115,6 @@ class SameOrderEachEpoch(Rule):
                 f"{amounts.count(each.epochs, 'epoch')} began in the same order: the "
                 f"DistributedSampler was given epoch {each.epoch} each time",
                 steps=each.epochs,
-                seen_on=machine.device,
                 facts=(
                     ("epochs that began", f"{each.epochs}, all with number {each.epoch}"),
                     ("sampler", str(each.made_at) if each.made_at else "made by a library"),
@@ -151,9 +141,7 @@ class SameBatchesOnAllRanks(Rule):
     fed: float = knob(0.5, "Share of all steps that must have taken batches of the loader.")
     different: int = knob(3, "Batches among them that must differ from one another.")
 
-    def detect(
-        self, batches: RankBatches, modules: DataParallel, machine: Machine
-    ) -> Iterator[Finding]:
+    def detect(self, batches: RankBatches, modules: DataParallel) -> Iterator[Finding]:
         over_all = any(
             module.ranks == batches.world_size and module.averaged for module in modules.each
         )
@@ -168,7 +156,6 @@ class SameBatchesOnAllRanks(Rule):
                 "what one rank computes, the others compute again",
                 steps=each.steps,
                 per_step=1.0,
-                seen_on=machine.device,
                 facts=(
                     ("ranks that got equal batches", str(each.ranks)),
                     ("different batches among them", str(each.different)),
@@ -190,7 +177,7 @@ class UnevenLoaders(Rule):
     )
 
     def detect(
-        self, lengths: LoaderLengths, modules: DataParallel, source: Source, machine: Machine
+        self, lengths: LoaderLengths, modules: DataParallel, source: Source
     ) -> Iterator[Finding]:
         for each in lengths.each:
             ranks = len(each.batches)
@@ -206,7 +193,6 @@ class UnevenLoaders(Rule):
                 f"rank {most[0]} has {amounts.count(most[1], 'batch', 'batches')} an epoch and "
                 f"rank {fewest[0]} has {fewest[1]:,}: the loop at {each.at} goes to the end of "
                 "both, and the ranks with more batches wait for gradients that do not come",
-                seen_on=machine.device,
                 facts=(
                     ("batches of an epoch by rank", ", ".join(f"{n:,}" for _, n in each.batches)),
                 ),
@@ -230,7 +216,7 @@ class FewSamplesNormed(Rule):
     least: int = knob(5, "Forwards that must have had no more.")
     ranks: int = knob(2, "Ranks below which there is nothing to share.")
 
-    def detect(self, norms: Rows[NormBatchRow], machine: Machine) -> Iterator[Finding]:
+    def detect(self, norms: Rows[NormBatchRow]) -> Iterator[Finding]:
         for each in norms:
             if each.samples > self.samples or each.ranks < self.ranks:
                 continue
@@ -241,7 +227,6 @@ class FewSamplesNormed(Rule):
                 f"the batch norms of `{each.what}` see at most {each.samples} samples, those of "
                 f"one rank of {each.ranks}: at the fewest, {each.values:,} values of a channel",
                 steps=each.n,
-                seen_on=machine.device,
                 severity=Severity.WARNING if each.values <= self.values else None,
                 facts=(("batch norms", f"{each.norms} ({each.norm})"),),
                 places=places_of(each.site, each.site_of(each.norm_at)),

@@ -1,26 +1,20 @@
 """DIST015: all ranks save the same."""
 
 from __future__ import annotations
-from auditor import amounts
-from auditor.evidence.recorded.data_parallel import MEMBERS
-from auditor.evidence.recorded.data_parallel import ONE_PROCESS
-from auditor.evidence.recorded.data_parallel import Place
-from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.table import Evidence
-from auditor.evidence.table import Table
-from auditor.model import Finding
-from auditor.model import Remedy
-from auditor.model import Severity
-from auditor.model import Site
-from auditor.recordings.folder import Recording
-from auditor.rule import NotLooked
-from auditor.rule import Rule
-from auditor.rule import knob
-from .rows import RankSaveRow
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import mean
 from typing import ClassVar
+
+from auditor import amounts
+from auditor.evidence.recorded.data_parallel import MEMBERS, ONE_PROCESS, Place
+from auditor.evidence.table import Evidence, Table
+from auditor.model import Finding, Severity, Site
+from auditor.recordings.folder import Recording
+from auditor.rule import NotLooked, Rule, knob
+
+from .rows import RankSaveRow
 
 
 @dataclass(frozen=True)
@@ -67,7 +61,7 @@ def _saves(recording: Recording) -> Saved:
     for row in recording.typed_rows(RankSaveRow.part):
         if isinstance(row, RankSaveRow):
             site = recording.site(row.at)
-            found.setdefault((site.file, site.line), (site, []))[1].append(row)
+            found.setdefault(site.place, (site, []))[1].append(row)
     return found
 
 
@@ -107,24 +101,20 @@ class SavedByAll(Rule):
 
     least: int = knob(1 << 18, "Bytes of the file from which it is reported.")
 
-    def detect(self, saves: RankSaves, machine: Machine) -> Iterator[Finding]:
+    def detect(self, saves: RankSaves) -> Iterator[Finding]:
         for each in saves.each:
             if each.nbytes < self.least:
                 continue
+            extra = amounts.size(each.nbytes * (each.ranks - 1))
             where = "into one file" if each.one_file else "into a file of its own"
             yield Finding(
                 each.site,
                 f"each of {each.ranks} ranks saves the same tensors, "
                 f"{amounts.size(each.nbytes)}, {where}",
                 steps=each.saves,
-                seen_on=machine.device,
                 facts=(
                     ("saves that were alike", str(each.saves)),
-                    ("written for nothing", f"{_extra(each.nbytes, each.ranks)} each time"),
+                    ("written for nothing", f"{extra} each time"),
                     ("a save of another rank took", amounts.duration(each.us)),
                 ),
             )
-
-
-def _extra(nbytes: int, ranks: int) -> str:
-    return amounts.size(nbytes * (ranks - 1))

@@ -68,8 +68,8 @@ class Backward(Table):
         return cls(
             len(evidence.get(Steps).loud),
             tuple(evidence.get(Rows[BackwardRow])),
-            frozenset(_line(row) for row in walked if not row.gradients),
-            frozenset(_line(row) for row in walked if row.gradients),
+            frozenset(row.site.place for row in walked if not row.gradients),
+            frozenset(row.site.place for row in walked if row.gradients),
         )
 
     def never_differentiated(self) -> Iterator[Retained]:
@@ -79,15 +79,15 @@ class Backward(Table):
         for calls in self._lines():
             made = tuple(call for call in calls if call.create)
             known = made and all(call.followed for call in made)
-            if known and _line(made[0]) not in self.differentiated:
+            if known and made[0].site.place not in self.differentiated:
                 yield Retained(made[0].site, made, self.steps)
 
     def walked_again(self) -> Iterator[Site]:
         """Lines that kept graphs with ``retain_graph`` which a later backward walked."""
         found = {
-            _line(call): call.site
+            call.site.place: call.site
             for call in self.calls
-            if call.retain and _line(call) in self.reused
+            if call.retain and call.site.place in self.reused
         }
         return iter(found.values())
 
@@ -100,12 +100,8 @@ class Backward(Table):
         for calls in self._lines():
             kept = tuple(call for call in calls if call.retain)
             made = any(call.create for call in calls)
-            if kept and not made and _line(kept[0]) not in self.reused:
+            if kept and not made and kept[0].site.place not in self.reused:
                 yield Retained(kept[0].site, kept, self.steps)
 
     def _lines(self) -> Iterator[list[BackwardRow]]:
         return by_line(call for call in self.calls if call.step < self.steps)
-
-
-def _line(row: BackwardRow | ReusedRow) -> tuple[str, int]:
-    return row.site.file, row.site.line

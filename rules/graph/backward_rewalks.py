@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from auditor import amounts
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.files import Source, lines_of
 from auditor.evidence.source.statements import shorten
@@ -48,7 +47,7 @@ class Rewalk:
     @property
     def sites(self) -> tuple[Site, ...]:
         """Their lines, in the order of the source."""
-        by_line = {(call.site.file, call.site.line): call.site for call in self.calls}
+        by_line = {call.site.place: call.site for call in self.calls}
         return tuple(by_line[line] for line in sorted(by_line))
 
     @property
@@ -65,8 +64,8 @@ def growing(seen: Iterable[Calls], least: float) -> Iterator[Rewalk]:
     """
     found: dict[tuple[str, int], list[Calls]] = {}
     for calls in seen:
-        for line in dict.fromkeys(_line(call) for call in calls):
-            mine = tuple(call for call in calls if _line(call) == line)
+        for line in dict.fromkeys(call.site.place for call in calls):
+            mine = tuple(call for call in calls if call.site.place == line)
             if _grow(mine):
                 found.setdefault(line, []).append(mine)
     for steps in found.values():
@@ -110,10 +109,6 @@ def _over_one_part(calls: Calls) -> Calls:
     return mine if len(mine) > 1 and right and mine[0].summed else ()
 
 
-def _line(call: RewalkRow) -> tuple[str, int]:
-    return call.site.file, call.site.line
-
-
 REMEDIES = {
     "growing": "Detach what is handed on before the next backward "
     "(state = state.detach()), and drop retain_graph: that is truncated backpropagation. Where "
@@ -122,13 +117,6 @@ REMEDIES = {
     "shared": "Add the losses up and call backward once: (a + b).backward() leaves the same sums "
     "of gradients, walks the shared part once and needs no retain_graph.",
 }
-
-
-@dataclass(frozen=True)
-class Hints:
-    """What the calls walk again: a key of ``REMEDIES``."""
-
-    kind: str
 
 
 @dataclass(frozen=True)
@@ -144,20 +132,15 @@ class GraphWalkedAgain(Rule):
         0.25, "Share of the nodes walked that several losses must walk again to be a note."
     )
 
-    def detect(
-        self, calls: Rows[RewalkRow], steps: Steps, machine: Machine, source: Source
-    ) -> Iterator[Finding]:
+    def detect(self, calls: Rows[RewalkRow], steps: Steps, source: Source) -> Iterator[Finding]:
         done = (call for call in calls if call.step < len(steps.loud))
         seen = [tuple(of_step) for _, of_step in groupby(done, key=lambda call: call.step)]
         least = self.share * len(steps.loud)
         for rewalk in growing(seen, least):
-            yield _finding(rewalk, machine, "growing", _grown(rewalk), _carried(rewalk))
+            yield _finding(rewalk, "growing", _grown(rewalk), _carried(rewalk))
         for rewalk in shared(seen, least):
             if rewalk.share >= self.again and one_after_the_other(source, rewalk.sites):
-                yield _finding(rewalk, machine, "shared", _shared(rewalk), _lines(rewalk))
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(REMEDIES[finding.hints_as(Hints).kind])
+                yield _finding(rewalk, "shared", _shared(rewalk), _lines(rewalk))
 
 
 def _grown(rewalk: Rewalk) -> str:
@@ -198,22 +181,19 @@ def _lines(rewalk: Rewalk) -> tuple[FoundAt, ...]:
     return tuple(FoundAt(site, shorten(site.text)) for site in sites) if len(sites) > 1 else ()
 
 
-def _finding(
-    rewalk: Rewalk, machine: Machine, kind: str, said: str, places: tuple[FoundAt, ...]
-) -> Finding:
+def _finding(rewalk: Rewalk, kind: str, said: str, places: tuple[FoundAt, ...]) -> Finding:
     return Finding(
         rewalk.sites[0],
         said,
         steps=rewalk.steps,
         per_step=float(len(rewalk.calls)),
-        seen_on=machine.device,
         severity=Severity.NOTE if kind == "shared" else None,
         facts=(
             ("backward calls", str(len(rewalk.calls))),
             ("nodes walked again", f"{amounts.digits(rewalk.again)} in a step"),
         ),
         places=places,
-        hints=Hints(kind),
+        remedy=Remedy(REMEDIES[kind]),
     )
 
 

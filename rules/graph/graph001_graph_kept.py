@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.retained_graphs import RetainedGraphs, Root, each_line_once
 from auditor.evidence.source.files import Source, name_of, the_only
 from auditor.evidence.source.statements import shorten
@@ -15,14 +14,6 @@ from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 from .backward import Backward
-
-
-@dataclass(frozen=True)
-class Hints:
-    """Whether a backward walked the kept graph, and whether the line stores the tensor itself."""
-
-    walked: bool = False
-    itself: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,9 +38,7 @@ class GraphKeptAcrossSteps(Rule):
     )
     age: int = knob(2, "Age in steps from which a tensor in a bounded holder is old.")
 
-    def detect(
-        self, held: RetainedGraphs, backward: Backward, machine: Machine, source: Source
-    ) -> Iterator[Finding]:
+    def detect(self, held: RetainedGraphs, backward: Backward, source: Source) -> Iterator[Finding]:
         growing = list(held.growing(share=self.share, steady=self.steady))
         bounded = (root for root in held.roots if root.keeps_old(self.age))
         for root in each_line_once([*growing, *bounded]):
@@ -63,14 +52,10 @@ class GraphKeptAcrossSteps(Rule):
                 lost_bytes=grown,
                 grows=True,
                 basis="none" if grown is None else "measured",
-                seen_on=machine.device,
                 severity=self._weight(root, bounded=root not in growing),
                 facts=root.facts,
                 places=_places(root, kept),
-                hints=Hints(
-                    walked=root.walked,
-                    itself=root.site is not None and stores_at_depth(source, root.site, root.depth),
-                ),
+                remedy=_remedy(root, source),
             )
 
     def _message(self, root: Root, *, bounded: bool) -> str:
@@ -93,24 +78,22 @@ class GraphKeptAcrossSteps(Rule):
     def _of_an_epoch(self, root: Root) -> bool:
         return root.grew_until_emptied(self.stretch, self.steady)
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        text = (
-            "Store the value without its graph: append .detach() where it is stored or accumulated."
+
+def _remedy(root: Root, source: Source) -> Remedy:
+    text = "Store the value without its graph: append .detach() where it is stored or accumulated."
+    if root.site is None:
+        return Remedy(text)
+    if not stores_at_depth(source, root.site, root.depth):
+        return Remedy(
+            "What is stored holds tensors: store only those that are needed, each without its "
+            "graph (.detach())."
         )
-        if finding.site is None:
-            return Remedy(text)
-        hints = finding.hints_as(Hints)
-        if not hints.itself:
-            return Remedy(
-                "What is stored holds tensors: store only those that are needed, each without its "
-                "graph (.detach())."
-            )
-        reason = (
-            "a later backward walks the kept graph: gradients change"
-            if hints.walked
-            else "no backward walks the kept graph"
-        )
-        return Remedy(text, (Edit(finding.site, "detach", safe=not hints.walked, reason=reason),))
+    reason = (
+        "a later backward walks the kept graph: gradients change"
+        if root.walked
+        else "no backward walks the kept graph"
+    )
+    return Remedy(text, (Edit(root.site, "detach", safe=not root.walked, reason=reason),))
 
 
 def _kept_for(root: Root, backward: Backward) -> Site | None:

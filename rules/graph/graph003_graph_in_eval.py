@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.evaluations import evaluating
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
-from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
@@ -23,13 +22,6 @@ NO_GRAD = "torch.no_grad()"
 
 
 @dataclass(frozen=True)
-class Hints:
-    """The line at which the function begins that does nothing but evaluate."""
-
-    function: Site | None = None
-
-
-@dataclass(frozen=True)
 class GraphRecordedInEvaluation(Rule):
     """A model records a graph that nothing needs."""
 
@@ -37,6 +29,10 @@ class GraphRecordedInEvaluation(Rule):
     severity = Severity.WARNING
     since = "0.1"
     edits = (Permit("decorate", value=re.escape(NO_GRAD)),)
+    advice = (
+        "Put the call under torch.no_grad(), or torch.inference_mode() where nothing of it enters a "
+        "loss."
+    )
 
     calls: int = knob(
         3,
@@ -45,7 +41,7 @@ class GraphRecordedInEvaluation(Rule):
     )
 
     def detect(
-        self, evaluations: Rows[EvalRow], strays: Rows[StrayRow], machine: Machine, source: Source
+        self, evaluations: Rows[EvalRow], strays: Rows[StrayRow], source: Source
     ) -> Iterator[Finding]:
         for place in for_nobody(evaluations, strays, self.calls):
             yield Finding(
@@ -56,7 +52,6 @@ class GraphRecordedInEvaluation(Rule):
                 per_step=place.n / place.steps,
                 lost_bytes=place.saved_bytes,
                 basis="none" if place.saved_bytes is None else "measured",
-                seen_on=machine.device,
                 facts=(("calls", str(place.n)), ("graphs walked", str(place.walked))),
             )
         for place in evaluations:
@@ -76,23 +71,19 @@ class GraphRecordedInEvaluation(Rule):
                 per_step=place.n / place.steps,
                 lost_bytes=saved,
                 basis="none" if saved is None else "measured",
-                seen_on=machine.device,
                 severity=Severity.NOTE if _is_cut(place) else None,
                 facts=(("calls", str(place.n)), ("graphs walked", "0")),
                 places=places_of(place.site, place.site_of(place.outer)),
-                hints=Hints(evaluating(source, place.site) if place.mode == "eval" else None),
+                remedy=Remedy(self.advice, tuple(_decorated(source, place))),
             )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        text = (
-            "Put the call under torch.no_grad(), or torch.inference_mode() where nothing of it "
-            "enters a loss."
-        )
-        function = finding.hints_as(Hints).function
-        if function is None:
-            return Remedy(text)
+
+def _decorated(source: Source, place: EvalRow) -> Iterator[Edit]:
+    """The function around the line, where it does nothing but evaluate."""
+    function = evaluating(source, place.site) if place.mode == "eval" else None
+    if function is not None:
         reason = "what the function returns has no graph then"
-        return Remedy(text, (Edit(function, "decorate", value=NO_GRAD, reason=reason),))
+        yield Edit(function, "decorate", value=NO_GRAD, reason=reason)
 
 
 def _is_cut(place: EvalRow) -> bool:

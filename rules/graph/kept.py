@@ -7,29 +7,17 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence.grouping import together
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
-from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import ANY, Permit
 from auditor.rule import Rule, knob
 
 from .backward import Backward
 from .rows import CycleRow
-
-
-@dataclass(frozen=True)
-class Hints:
-    """The call that is given ``retain_graph``, and as what; ``created``: it is ``create_graph`` that
-    nobody needs.
-    """
-
-    call: str
-    asked: CallArgument | None = None
-    created: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,9 +37,7 @@ class RetainedGraphNeverNeeded(Rule):
         3, "Kept graphs of one line, none of them walked again, before it is reported."
     )
 
-    def detect(
-        self, backward: Backward, machine: Machine, source: Source, configs: Configs
-    ) -> Iterator[Finding]:
+    def detect(self, backward: Backward, source: Source, configs: Configs) -> Iterator[Finding]:
         for kept in backward.never_reused():
             if kept.times < self.times:
                 continue
@@ -66,9 +52,8 @@ class RetainedGraphNeverNeeded(Rule):
                 per_step=kept.times / kept.steps,
                 lost_bytes=held,
                 basis="none" if held is None else "estimated",
-                seen_on=machine.device,
                 facts=kept.facts,
-                hints=Hints(call, asked),
+                remedy=_without_retain(kept.site, call, asked),
             )
 
         for made in backward.never_differentiated():
@@ -80,35 +65,29 @@ class RetainedGraphNeverNeeded(Rule):
                 "differentiated it",
                 steps=len(made.pattern.seen),
                 per_step=made.times / made.steps,
-                seen_on=machine.device,
                 facts=(("graphs of gradients", str(made.times)),),
-                hints=Hints(source.call_with_keyword(made.site, "retain_graph"), created=True),
+                remedy=_without_create(
+                    made.site, source.call_with_keyword(made.site, "retain_graph")
+                ),
             )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        if finding.hints_as(Hints).created:
-            return _without_create(finding)
-        text = (
-            "Drop retain_graph: each forward builds its own graph, and one backward walks it once."
-        )
-        hints = finding.hints_as(Hints)
-        call, asked = hints.call, hints.asked
-        if asked is not None and asked.written:
-            reason = "an expression decides: a step not audited may need it"
-            return Remedy(
-                text + asked.advice, asked.edits("False", reason=reason), refused=asked.refused
-            )
-        if finding.site is None or not call:
-            return Remedy(text)
-        reason = "no backward walked a kept graph in any audited step"
-        return Remedy(
-            text,
-            (Edit(finding.site, "drop_keyword", call, "retain_graph", safe=True, reason=reason),),
-        )
+
+def _without_retain(site: Site, call: str, asked: CallArgument) -> Remedy:
+    """``call`` is given ``retain_graph`` as ``asked``."""
+    text = "Drop retain_graph: each forward builds its own graph, and one backward walks it once."
+    if asked.written:
+        reason = "an expression decides: a step not audited may need it"
+        return asked.remedy(text, "False", reason=reason)
+    if not call:
+        return Remedy(text)
+    reason = "no backward walked a kept graph in any audited step"
+    return Remedy(
+        text, (Edit(site, "drop_keyword", call, "retain_graph", safe=True, reason=reason),)
+    )
 
 
-def _without_create(finding: Finding) -> Remedy:
-    """An edit only where the call says itself whether it keeps the graph that it walks: else
+def _without_create(site: Site, call: str) -> Remedy:
+    """An edit only where the ``call`` says itself whether it keeps the graph that it walks: else
     create_graph did.
     """
     text = (
@@ -116,11 +95,10 @@ def _without_create(finding: Finding) -> Remedy:
         "graph is walked again, say retain_graph=True instead; all rows of a Jacobian at once come "
         "from is_grads_batched=True or torch.func.jacrev."
     )
-    call = finding.hints_as(Hints).call
-    if finding.site is None or not call:
+    if not call:
         return Remedy(text)
     reason = "some gradients are computed by other kernels when their graph is recorded"
-    return Remedy(text, (Edit(finding.site, "drop_keyword", call, "create_graph", reason=reason),))
+    return Remedy(text, (Edit(site, "drop_keyword", call, "create_graph", reason=reason),))
 
 
 @dataclass(frozen=True)
@@ -141,7 +119,7 @@ class GradientsKeepTheirGraph(Rule):
         "their graph.",
     )
 
-    def detect(self, cycles: Rows[CycleRow], steps: Steps, machine: Machine) -> Iterator[Finding]:
+    def detect(self, cycles: Rows[CycleRow], steps: Steps) -> Iterator[Finding]:
         for of_line in together(cycles, lambda row: row.at):
             seen = sorted(of_line, key=lambda row: row.step)
             if len(seen) < self.share * len(steps.loud):
@@ -162,7 +140,6 @@ class GradientsKeepTheirGraph(Rule):
                 lost_bytes=grown,
                 grows=True,
                 basis="none" if grown is None else "measured",
-                seen_on=machine.device,
                 facts=(
                     ("gradients with a graph", f"{first.leaves}, then {last.leaves}"),
                     *_held(known),

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence.grouping import together
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.recordings.schema.graph import FedRow
@@ -49,13 +48,6 @@ REMEDIES = {
 
 
 @dataclass(frozen=True)
-class Hints:
-    """Why they never change: a key of ``REMEDIES``."""
-
-    kind: str
-
-
-@dataclass(frozen=True)
 class ParametersNeverTrained(Rule):
     """Parameters of the optimizer never change."""
 
@@ -69,23 +61,20 @@ class ParametersNeverTrained(Rule):
         "reported.",
     )
 
-    def detect(self, fed: Rows[FedRow], machine: Machine) -> Iterator[Finding]:
+    def detect(self, fed: Rows[FedRow]) -> Iterator[Finding]:
         for stepped in fed:
             if stepped.steps < self.fewest:
                 continue
             if stepped.n:
                 places = (stepped.cut_at, stepped.called_at, stepped.at)
                 site = next(filter(None, map(stepped.site_of, places)), None)
-                yield _finding(stepped, site, machine, "unfed", _unfed(stepped))
+                yield _finding(stepped, site, "unfed", _unfed(stepped))
             for each in stepped.still:
                 said = (
                     f"{stepped.optimizer} stepped its group {each.group} ({each.parameters} "
                     f"parameters) with a rate of 0 on all of {stepped.steps} steps"
                 )
-                yield _finding(stepped, stepped.site, machine, "still", said)
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(REMEDIES[finding.hints_as(Hints).kind])
+                yield _finding(stepped, stepped.site, "still", said)
 
 
 def _unfed(stepped: FedRow) -> str:
@@ -105,21 +94,14 @@ def _unfed(stepped: FedRow) -> str:
     )
 
 
-def _finding(stepped: FedRow, site: Site | None, machine: Machine, kind: str, said: str) -> Finding:
+def _finding(stepped: FedRow, site: Site | None, kind: str, said: str) -> Finding:
     facts = (
         tuple((each.name, f"shape {each.shape}") for each in stepped.unfed)
         if kind == "unfed"
         else ()
     )
-    return Finding(
-        site,
-        said,
-        steps=stepped.steps,
-        per_step=1.0,
-        seen_on=machine.device,
-        facts=facts,
-        hints=Hints(kind),
-    )
+    remedy = Remedy(REMEDIES[kind])
+    return Finding(site, said, steps=stepped.steps, per_step=1.0, facts=facts, remedy=remedy)
 
 
 TEACHING = 3
@@ -140,13 +122,6 @@ LEFT_OUT = {
 
 
 @dataclass(frozen=True)
-class LeftOutHints:
-    """What was left out: a key of ``LEFT_OUT``."""
-
-    kind: str
-
-
-@dataclass(frozen=True)
 class TrainableTensorLeftOut(Rule):
     """A tensor gets gradients and no optimizer holds it."""
 
@@ -159,11 +134,7 @@ class TrainableTensorLeftOut(Rule):
     )
 
     def detect(
-        self,
-        strays: Rows[StrayRow],
-        fed: Rows[FedRow],
-        evaluations: Rows[EvalRow],
-        machine: Machine,
+        self, strays: Rows[StrayRow], fed: Rows[FedRow], evaluations: Rows[EvalRow]
     ) -> Iterator[Finding]:
         if not len(fed):  # gradients are looked at for their own sake
             return
@@ -176,32 +147,28 @@ class TrainableTensorLeftOut(Rule):
         forgotten = [each for each in unchanged if each.registered and each.name not in taught]
         for found in together(forgotten, lambda each: str(each.made or each.site)):
             kind = "parameters" if found[0].made is None else "hidden"
-            yield _left_out(found, kind, machine)
+            yield _left_out(found, kind)
         for each in unchanged:
             if not each.registered and not each.known:
-                yield _left_out([each], "tensor", machine)
+                yield _left_out([each], "tensor")
         for each in often:
             if each.optimized and not each.registered and each.beside:
-                yield _left_out([each], "unregistered", machine)
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(LEFT_OUT[finding.hints_as(LeftOutHints).kind])
+                yield _left_out([each], "unregistered")
 
 
-def _left_out(strays: Sequence[StrayRow], kind: str, machine: Machine) -> Finding:
+def _left_out(strays: Sequence[StrayRow], kind: str) -> Finding:
     first, held = strays[0], sum(each.grad_bytes for each in strays)
     return Finding(
         first.made or first.site,
         _said(strays, kind),
         steps=first.fed,
         per_step=1.0,
-        seen_on=machine.device,
         severity=Severity.NOTE if kind == "unregistered" else None,
         facts=(
             ("gradients held", amounts.size(held)),
             *((each.name or "a tensor", f"shape {each.shape}") for each in strays[:20]),
         ),
-        hints=LeftOutHints(kind),
+        remedy=Remedy(LEFT_OUT[kind]),
     )
 
 
@@ -250,7 +217,7 @@ class OneBackwardForAll(Rule):
         1.0, "How many times the bytes of the parameters must be given back by it at least."
     )
 
-    def detect(self, sums: Rows[SummedRow], machine: Machine) -> Iterator[Finding]:
+    def detect(self, sums: Rows[SummedRow]) -> Iterator[Finding]:
         for seen in together(sums, lambda row: row.at):
             each, steps = min(seen, key=lambda row: row.lost_bytes), len({row.step for row in seen})
             if steps < self.steps or each.each_bytes < self.least_bytes:
@@ -266,6 +233,5 @@ class OneBackwardForAll(Rule):
                 per_step=1.0,
                 lost_bytes=each.lost_bytes,
                 basis="measured",
-                seen_on=machine.device,
                 facts=(("losses", str(each.n)),),
             )

@@ -48,11 +48,10 @@ kernel seldom longer than this.
 UNEXPLAINED = "no single cause explains half of it"
 
 
-@dataclass(frozen=True)
-class Hints:
-    """Whether most of the idle time is work that was queued and waited."""
-
-    queued: bool = False
+WAITED = Remedy(
+    "Look at what the queued work waits for: an event of another stream, a copy, a collective whose "
+    "peers are late, or other programs on the same device."
+)
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,10 @@ class DeviceIdleInStep(Rule):
     code = "KERN001"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Take the largest cause first: feed the loop faster, remove host waits, launch less "
+        "(torch.compile, CUDA graphs)."
+    )
 
     share: float = knob(
         0.3, "Share of the steps' time without any work of the device from which it is reported."
@@ -97,18 +100,7 @@ class DeviceIdleInStep(Rule):
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
             facts=(*idle.facts, *_waiting_in_queue(idle)),
-            hints=Hints(mostly and cause == DEVICE),
-        )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        if finding.hints_as(Hints).queued:
-            return Remedy(
-                "Look at what the queued work waits for: an event of another stream, a copy, a "
-                "collective whose peers are late, or other programs on the same device."
-            )
-        return Remedy(
-            "Take the largest cause first: feed the loop faster, remove host waits, launch less "
-            "(torch.compile, CUDA graphs)."
+            remedy=WAITED if mostly and cause == DEVICE else None,
         )
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from auditor import amounts
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source, lines_of, unparsed
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Finding, Severity, Site
@@ -43,7 +42,7 @@ class ForwardsOfSmallBatches(Rule):
         8192, "Numbers in a batch above which the device may be busy with it for as long."
     )
 
-    def detect(self, forwards: ForwardsInRow, machine: Machine) -> Iterator[Finding]:
+    def detect(self, forwards: ForwardsInRow) -> Iterator[Finding]:
         for each in forwards.worth(self.share, self.elements):
             yield Finding(
                 each.sites[0],
@@ -51,7 +50,6 @@ class ForwardsOfSmallBatches(Rule):
                 f"batch of its own: {amounts.percent(each.share)} of the watched forward is inside",
                 steps=each.steps,
                 per_step=float(len(each.sites)),
-                seen_on=machine.device,
                 places=places_of(*each.sites),
                 facts=(("numbers in a batch", f"{each.elements:,}"),),
             )

@@ -12,7 +12,6 @@ from statistics import median
 from typing import ClassVar
 
 from auditor import amounts
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps, own_times
 from auditor.evidence.source.files import Source
 from auditor.evidence.source.loops import loop_around, trains
@@ -200,7 +199,7 @@ def _loop(evidence: Evidence, rows: list[PiecewiseRow]) -> IndexingLoop:
     steps = len({row.step for row in rows})
     site, head = _place(evidence, rows[0])
     modules = evidence.get(ModuleLoops).loops if evidence.has(ModuleLoopRow.part) else ()
-    theirs = any(each.us and _line(each.head) == _line(head or site) for each in modules)
+    theirs = any(each.us and each.head.place == (head or site).place for each in modules)
     return IndexingLoop(
         site=site,
         op=rows[0].op,
@@ -213,10 +212,6 @@ def _loop(evidence: Evidence, rows: list[PiecewiseRow]) -> IndexingLoop:
         head=head,
         us=None if theirs else evidence.get(LoopTimes).us_of(rows[0].at, rows[0].cut),
     )
-
-
-def _line(site: Site) -> tuple[str, int]:
-    return site.file, site.line
 
 
 def _place(evidence: Evidence, row: PiecewiseRow) -> tuple[Site, Site | None]:
@@ -250,13 +245,6 @@ REMEDIES = {
 
 
 @dataclass(frozen=True)
-class Hints:
-    """What the loop goes over: a key of ``REMEDIES``."""
-
-    kind: str = "pieces"
-
-
-@dataclass(frozen=True)
 class LoopOverIndex(Rule):
     """A Python loop does one by one what one operator could do."""
 
@@ -264,6 +252,7 @@ class LoopOverIndex(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    advice = REMEDIES["pieces"]
 
     share: float = knob(
         0.1, "Share of the steps' time on the host in such loops from which it is reported."
@@ -278,7 +267,7 @@ class LoopOverIndex(Rule):
     many: int = knob(100, "In a run: turns in a step from which `body_of_many` holds.")
     body_of_many: int = knob(48, "In a run: operators in each of many turns, at most.")
 
-    def detect(self, piecewise: IndexingLoops, machine: Machine) -> Iterator[Finding]:
+    def detect(self, piecewise: IndexingLoops) -> Iterator[Finding]:
         for loop in piecewise.short(self.body, self.many, self.body_of_many):
             noted = loop.share < self.operators
             if noted and (loop.kind != "parameters" or loop.share < self.noted):
@@ -289,7 +278,6 @@ class LoopOverIndex(Rule):
                 f"{amounts.percent(loop.share)} of all outside the backward{_head(loop)}",
                 steps=loop.steps,
                 per_step=loop.turns,
-                seen_on=machine.device,
                 severity=Severity.NOTE if noted else None,
                 lost_us_per_step=loop.saved_us,
                 basis="none" if loop.us is None else "estimated",
@@ -301,7 +289,7 @@ class LoopOverIndex(Rule):
                     ),
                     *timed(loop.us),
                 ),
-                hints=Hints(loop.kind),
+                remedy=Remedy(REMEDIES[loop.kind]),
                 places=_places(loop),
             )
 
@@ -327,9 +315,6 @@ class LoopOverIndex(Rule):
                     ),
                 ),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(REMEDIES[finding.hints_as(Hints).kind])
 
 
 def _gives(loop: IndexingLoop) -> str:
@@ -365,13 +350,6 @@ SEQUENCES = {"GRUCell": "nn.GRU", "LSTMCell": "nn.LSTM", "RNNCell": "nn.RNN"}
 
 
 @dataclass(frozen=True)
-class ModuleHints:
-    """The cell that is called; empty: another module."""
-
-    cell: str
-
-
-@dataclass(frozen=True)
 class ModulePieceByPiece(Rule):
     """A loop calls a module once for each piece of a tensor."""
 
@@ -389,32 +367,31 @@ class ModulePieceByPiece(Rule):
         8192, "Numbers in a piece above which a loop may be there to save memory (not of cells)."
     )
 
-    def detect(self, loops: ModuleLoops, machine: Machine) -> Iterator[Finding]:
+    def detect(self, loops: ModuleLoops) -> Iterator[Finding]:
         for each in loops.worth(self.turns, self.share, self.elements):
             yield Finding(
                 each.site,
                 _module_said(each),
                 steps=each.steps,
                 per_step=float(each.turns),
-                seen_on=machine.device,
                 places=_module_places(each),
                 lost_us_per_step=saved_us(each.us, each.turns),
                 basis="none" if each.us is None else "estimated",
                 facts=(("numbers in a piece", f"{each.elements:,}"), *timed(each.us)),
-                hints=ModuleHints(each.module if each.recurrent else ""),
+                remedy=_module_remedy(each),
             )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        cell = finding.hints_as(ModuleHints).cell
-        if cell:
-            return Remedy(
-                f"Give the whole sequence to {SEQUENCES[cell]} of the same sizes, which keeps the "
-                "state itself; torch.nn.utils.rnn.pack_padded_sequence takes lengths that differ."
-            )
+
+def _module_remedy(each: ModuleLoop) -> Remedy:
+    if each.recurrent:
         return Remedy(
-            "Call the module once with the whole tensor (its first dimensions joined, if need be), "
-            "and cut the result; torch.vmap helps where it takes one sample only."
+            f"Give the whole sequence to {SEQUENCES[each.module]} of the same sizes, which keeps the "
+            "state itself; torch.nn.utils.rnn.pack_padded_sequence takes lengths that differ."
         )
+    return Remedy(
+        "Call the module once with the whole tensor (its first dimensions joined, if need be), and "
+        "cut the result; torch.vmap helps where it takes one sample only."
+    )
 
 
 def _module_said(each: ModuleLoop) -> str:

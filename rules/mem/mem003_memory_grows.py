@@ -29,17 +29,6 @@ NEVER_AGAIN = {
 
 
 @dataclass(frozen=True)
-class Hints:
-    """Whose memory grows: ``host`` or the device's."""
-
-    where: str = ""
-    accumulated: str = ""  # the name that is put behind itself
-    kept: str = ""  # the variable that holds more and more tensors
-    keys: str = ""  # why its keys are never found again, as in ``NEVER_AGAIN``
-    last_alone: bool = False  # only the last items of ``kept`` are read
-
-
-@dataclass(frozen=True)
 class MemoryGrowsEveryStep(Rule):
     """Memory grows step over step."""
 
@@ -137,7 +126,6 @@ class MemoryGrowsEveryStep(Rule):
                 lost_bytes=round(rate),
                 grows=True,
                 basis=machine.bytes_basis if where == "device" else "measured",
-                seen_on=machine.device,
                 severity=Severity.NOTE
                 if names  # GRAPH001 is the warning and has the line
                 or place.may_end
@@ -147,9 +135,7 @@ class MemoryGrowsEveryStep(Rule):
                 else None,
                 facts=trend.facts,
                 places=places_of(place.site, place.allocated),
-                hints=Hints(where, place.name)
-                if not place.kept
-                else Hints(where, kept=place.name, keys=place.keys, last_alone=place.last_alone),
+                remedy=_remedy(where, place),
                 follows="GRAPH001" if names else "",
             )
 
@@ -188,45 +174,13 @@ class MemoryGrowsEveryStep(Rule):
             slope.per_step if trend.rises >= self.rises and trend.last_third >= self.tail else None
         )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        name = finding.hints_as(Hints).accumulated
-        if name:
-            return Remedy(
-                f"Give {name} a bound: allocate it once and write each step's part into the next "
-                "rows (a ring buffer), or keep the last rows alone after each step. Each step "
-                "also copies all of it: what must be kept whole belongs into a list on the host, "
-                "joined once at the end."
-            )
-        kept = finding.hints_as(Hints).kept
-        if kept and finding.hints_as(Hints).keys:
-            return Remedy(
-                f"Key {kept} by what comes again: a sample's own number, one entry for each sample. "
-                "Or compute all of it once before the first step, and index that."
-            )
-        if kept and finding.hints_as(Hints).last_alone:
-            return Remedy(
-                f"Keep what is read: make {kept.split('[')[0]} a collections.deque(maxlen=...) for as "
-                "many items, or a plain variable for the last one."
-            )
-        if kept:
-            return Remedy(
-                f"Give {kept} a bound (keep the last ones alone, or clear it when they were used), "
-                "or keep numbers of them."
-            )
-        if finding.hints_as(Hints).where == "host":
-            return Remedy(
-                "Look for containers that grow: logged arrays, cached batches, histories. Bound "
-                "them or write them out."
-            )
-        return Remedy(
-            "Look for tensors kept from step to step: logged outputs, lists of losses, caches "
-            "without a bound."
-        )
-
 
 @dataclass(frozen=True)
 class _Line:
-    """The line that growth is told at. ``name`` is what gets longer there."""
+    """The line that growth is told at. ``name`` is what gets longer there: a variable that holds
+    more and more tensors (``kept``), else one that is put behind itself. ``keys``: why its keys are
+    never found again, as in ``NEVER_AGAIN``; ``last_alone``: only its last items are read.
+    """
 
     site: Site | None = None
     said: str = ""
@@ -239,6 +193,40 @@ class _Line:
     last_alone: bool = False
     allocated: Site | None = None
     """Where the tensors come from that a variable keeps."""
+
+
+def _remedy(where: str, line: _Line) -> Remedy:
+    name = line.name
+    if name and not line.kept:
+        return Remedy(
+            f"Give {name} a bound: allocate it once and write each step's part into the next rows (a "
+            "ring buffer), or keep the last rows alone after each step. Each step also copies all of "
+            "it: what must be kept whole belongs into a list on the host, joined once at the end."
+        )
+    if name and line.keys:
+        return Remedy(
+            f"Key {name} by what comes again: a sample's own number, one entry for each sample. Or "
+            "compute all of it once before the first step, and index that."
+        )
+    if name and line.last_alone:
+        return Remedy(
+            f"Keep what is read: make {name.split('[')[0]} a collections.deque(maxlen=...) for as "
+            "many items, or a plain variable for the last one."
+        )
+    if name:
+        return Remedy(
+            f"Give {name} a bound (keep the last ones alone, or clear it when they were used), or "
+            "keep numbers of them."
+        )
+    if where == "host":
+        return Remedy(
+            "Look for containers that grow: logged arrays, cached batches, histories. Bound them or "
+            "write them out."
+        )
+    return Remedy(
+        "Look for tensors kept from step to step: logged outputs, lists of losses, caches without a "
+        "bound."
+    )
 
 
 def _kept_by(each: Keeper) -> _Line:

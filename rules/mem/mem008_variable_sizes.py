@@ -75,7 +75,7 @@ class VaryingSizesReallocate(Rule):
     ) -> Iterator[Finding]:
         found = varying.varying
         if found is not None and self._many(found):
-            yield self._told(found, varying.steps, machine)
+            yield self._told(found, varying.steps)
             return
         wasted = growth.wasted_bytes
         if wasted < self.least_mib * MIB or wasted < self.share * growth.peak_reserved:
@@ -122,7 +122,7 @@ class VaryingSizesReallocate(Rule):
         apart = found.spread >= APART and found.distinct >= OWN * len(found.sizes)
         return apart and came.reserved - came.expandable >= self.small_share * came.reserved
 
-    def _told(self, found: Varying, steps: int, machine: Machine) -> Finding:
+    def _told(self, found: Varying, steps: int) -> Finding:
         came, size = found.outcomes, amounts.size
         scaled = came.scale != 1.0
         where = f"enlarged to {size(came.peak)} these steps" if scaled else "they"
@@ -137,7 +137,6 @@ class VaryingSizesReallocate(Rule):
             per_step=1.0,
             lost_bytes=None if scaled else came.extra,
             basis="none" if scaled else "estimated",
-            seen_on=machine.device,
             severity=Severity.NOTE if scaled else None,
             places=places_of(found.made_at, found.site),
             facts=(

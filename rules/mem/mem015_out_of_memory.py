@@ -24,15 +24,6 @@ WHY = {
 
 
 @dataclass(frozen=True)
-class Hints:
-    """Why memory ran out, the first setting that fits, and the one line that sets it now."""
-
-    kind: str = ""
-    setting: str = ""
-    set_at: Home | None = None
-
-
-@dataclass(frozen=True)
 class RanOutOfMemory(Rule):
     """Memory ran out."""
 
@@ -77,9 +68,7 @@ class RanOutOfMemory(Rule):
                 *(holder.row for holder in oom.holders[: self.lines]),
                 *self._replays(oom),
             ),
-            hints=Hints(
-                kind=oom.kind, setting=fitting[0] if fitting else "", set_at=allocator_home(configs)
-            ),
+            remedy=_remedy(oom.kind, fitting, allocator_home(configs)),
         )
 
     @staticmethod
@@ -110,21 +99,20 @@ class RanOutOfMemory(Rule):
         if oom.why_no_what_if:
             yield "other settings", oom.why_no_what_if
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        hints = finding.hints_as(Hints)
-        setting, home = hints.setting, hints.set_at
-        if setting:
-            return Remedy(
-                f"A replay of the same allocations fits with PYTORCH_CUDA_ALLOC_CONF={setting}; "
-                "what comes after the error is not known to it.",
-                (home.edit(setting, safe=True, reason=PLACES),) if home is not None else (),
-                config={"PYTORCH_CUDA_ALLOC_CONF": setting},
-            )
+
+def _remedy(kind: str, fitting: list[str], home: Home | None) -> Remedy:
+    """The first setting that fits, written where one is set now (``home``)."""
+    if fitting:
         return Remedy(
-            "Hold less at this point: free what the largest holders keep, checkpoint activations, "
-            "or use a smaller batch with "
-            "gradient accumulation. Another allocator setting does not make room."
-            if hints.kind == "demand"
-            else "Look at the largest holders first; allocate what stays "
-            "before what comes and goes."
+            f"A replay of the same allocations fits with PYTORCH_CUDA_ALLOC_CONF={fitting[0]}; "
+            "what comes after the error is not known to it.",
+            (home.edit(fitting[0], safe=True, reason=PLACES),) if home is not None else (),
+            config={"PYTORCH_CUDA_ALLOC_CONF": fitting[0]},
         )
+    return Remedy(
+        "Hold less at this point: free what the largest holders keep, checkpoint activations, "
+        "or use a smaller batch with "
+        "gradient accumulation. Another allocator setting does not make room."
+        if kind == "demand"
+        else "Look at the largest holders first; allocate what stays before what comes and goes."
+    )

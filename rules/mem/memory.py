@@ -276,6 +276,5 @@ class HostMemoryNearlyFull(Rule):
             f"({amounts.percent(peak / host.usable)}), on {above} of "
             f"{len(host.trend.values)} steps more than {amounts.percent(self.full)}",
             steps=above,
-            seen_on=machine.device,
             facts=(("held at most", amounts.size(peak)), ("usable", amounts.size(host.usable))),
         )

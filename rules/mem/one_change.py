@@ -36,13 +36,6 @@ REMEDIES = {
 
 
 @dataclass(frozen=True)
-class Hints:
-    """The one thing that was changed: a key of ``REMEDIES``."""
-
-    what: str
-
-
-@dataclass(frozen=True)
 class PeakMemoryCutByOneChange(Rule):
     """One change would cut the peak of device memory."""
 
@@ -71,17 +64,13 @@ class PeakMemoryCutByOneChange(Rule):
                 f"({amounts.size(change.peak_allocated)} instead of {amounts.size(peak)})",
                 lost_bytes=saved,
                 basis=machine.bytes_basis,
-                seen_on=machine.device,
                 facts=(
                     ("peak as it is", amounts.size(peak)),
                     ("peak with the change", amounts.size(change.peak_allocated)),
                     ("tensors concerned", str(change.changed)),
                 ),
-                hints=Hints(change.what),
+                remedy=Remedy(REMEDIES[change.what]),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(REMEDIES[finding.hints_as(Hints).what])
 
 
 def _unchanged(leaner: Rows[LeanerRow]) -> int:
@@ -125,7 +114,7 @@ class LargestBatchDoesNotFit(Rule):
         "right within 3 %.",
     )
 
-    def detect(self, leaner: Rows[LeanerRow], machine: Machine) -> Iterator[Finding]:
+    def detect(self, leaner: Rows[LeanerRow]) -> Iterator[Finding]:
         usual = max((row.peak_allocated for row in leaner if row.what != "largest"), default=0)
         for row in leaner:
             if row.what != "largest" or not row.changed:
@@ -139,7 +128,6 @@ class LargestBatchDoesNotFit(Rule):
                 f"{amounts.size(row.capacity)}; the steps seen needed {amounts.size(usual)}",
                 steps=1,
                 per_step=1.0,
-                seen_on=machine.device,
                 facts=(
                     ("peak of the steps seen", amounts.size(usual)),
                     ("peak with the largest batch", amounts.size(row.peak_allocated)),
@@ -148,11 +136,7 @@ class LargestBatchDoesNotFit(Rule):
             )
 
 
-@dataclass(frozen=True)
-class DifferencesHints:
-    """What is summed: ``squares`` or ``absolute``."""
-
-    kind: str
+ABSOLUTE = Remedy("torch.cdist(x, y, p=1) makes the same sums without the differences.")
 
 
 @dataclass(frozen=True)
@@ -162,11 +146,15 @@ class AllDifferences(Rule):
     code = "MEM016"
     severity = Severity.NOTE
     since = "0.1"
+    advice = (
+        "torch.cdist(x, y) makes the distances without the differences (squared: .pow(2)); or "
+        "take squared norms and one product of matrices: x2 + y2 - 2 * x @ y.mT, clamped at 0."
+    )
 
     least: int = knob(1 << 20, "Bytes of the tensor of differences from which it is reported.")
 
-    def detect(self, differences: Rows[DifferencesRow], machine: Machine) -> Iterator[Finding]:
-        for seen in together(differences, _line):
+    def detect(self, differences: Rows[DifferencesRow]) -> Iterator[Finding]:
+        for seen in together(differences, lambda row: (row.site.place, row.kind)):
             each, steps = max(seen, key=lambda row: row.bytes), len({row.step for row in seen})
             if each.bytes < self.least:
                 continue
@@ -177,25 +165,12 @@ class AllDifferences(Rule):
                 f"differences, {each.size} numbers for each distance{kept}",
                 steps=steps,
                 per_step=len(seen) / steps,
-                seen_on=machine.device,
                 facts=(
                     ("differences", amounts.size(each.bytes)),
                     ("distances", amounts.size(each.bytes // each.size)),
                 ),
-                hints=DifferencesHints(each.kind),
+                remedy=ABSOLUTE if each.kind == "absolute" else None,
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        if finding.hints_as(DifferencesHints).kind == "absolute":
-            return Remedy("torch.cdist(x, y, p=1) makes the same sums without the differences.")
-        return Remedy(
-            "torch.cdist(x, y) makes the distances without the differences (squared: .pow(2)); or "
-            "take squared norms and one product of matrices: x2 + y2 - 2 * x @ y.mT, clamped at 0."
-        )
-
-
-def _line(row: DifferencesRow) -> tuple[str, int, str]:
-    return row.site.file, row.site.line, row.kind
 
 
 @dataclass(frozen=True)
@@ -214,7 +189,7 @@ class HooksPileUp(Rule):
     share: float = knob(0.9, "Share of the steps that must leave a hook behind.")
     fewest: int = knob(5, "Steps below which nothing is reported.")
 
-    def detect(self, hooks: Rows[KeptHookRow], machine: Machine) -> Iterator[Finding]:
+    def detect(self, hooks: Rows[KeptHookRow]) -> Iterator[Finding]:
         for line in hooks:
             if line.added < max(self.fewest, self.share * line.steps):
                 continue
@@ -225,5 +200,4 @@ class HooksPileUp(Rule):
                 "line by then, and all of them run each time",
                 steps=line.added,
                 per_step=line.n / line.steps,
-                seen_on=machine.device,
             )

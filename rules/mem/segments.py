@@ -54,7 +54,6 @@ class ReservedMemoryNeverNeeded(Rule):
             steps=len(memory.steps),
             lost_bytes=memory.unneeded_bytes,
             basis=machine.bytes_basis,
-            seen_on=machine.device,
             facts=memory.facts,
         )
 
@@ -160,14 +159,6 @@ class BlockPinsSegment(Rule):
 
 
 @dataclass(frozen=True)
-class Hints:
-    """The best setting of the allocator, and the one line that sets it now."""
-
-    setting: str
-    set_at: Home | None
-
-
-@dataclass(frozen=True)
 class AllocatorSettingWouldHelp(Rule):
     """Another allocator setting would need less memory for the same program."""
 
@@ -184,7 +175,7 @@ class AllocatorSettingWouldHelp(Rule):
     )
     least_mib: float = knob(256.0, "MiB that it must save as well.")
 
-    def detect(self, what_if: WhatIf, machine: Machine, configs: Configs) -> Iterator[Finding]:
+    def detect(self, what_if: WhatIf, configs: Configs) -> Iterator[Finding]:
         before, least = (
             what_if.recorded,
             max(self.share * what_if.recorded.peak_reserved, self.least_mib * MIB),
@@ -215,18 +206,18 @@ class AllocatorSettingWouldHelp(Rule):
             seen_on="snapshot",
             severity=None if avoided else Severity.NOTE,
             facts=(*what_if.since, before.row, *(each.row for each in what_if.others)),
-            hints=Hints(best.setting, allocator_home(configs)),
+            remedy=_remedy(best.setting, allocator_home(configs)),
         )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        hints = finding.hints_as(Hints)
-        setting, home = hints.setting, hints.set_at
-        return Remedy(
-            f"Set PYTORCH_CUDA_ALLOC_CONF={setting} before torch starts, and measure again: the "
-            "replay knows the order of the allocations that was recorded, not what else changes.",
-            (home.edit(setting, safe=True, reason=PLACES),) if home is not None else (),
-            config={"PYTORCH_CUDA_ALLOC_CONF": setting},
-        )
+
+def _remedy(setting: str, home: Home | None) -> Remedy:
+    """To be written where one is set now (``home``)."""
+    return Remedy(
+        f"Set PYTORCH_CUDA_ALLOC_CONF={setting} before torch starts, and measure again: the "
+        "replay knows the order of the allocations that was recorded, not what else changes.",
+        (home.edit(setting, safe=True, reason=PLACES),) if home is not None else (),
+        config={"PYTORCH_CUDA_ALLOC_CONF": setting},
+    )
 
 
 def _avoided(ooms: int, retries: int) -> str:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from auditor.evidence.checkpoints import Checkpoints
 from auditor.evidence.recorded.load_state_dict import Loads
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Function, Source, the_only
 from auditor.evidence.source.statements import shorten
 from auditor.evidence.table import Rows
@@ -30,13 +29,6 @@ LISTED = 50
 
 
 @dataclass(frozen=True)
-class Hints:
-    """A sentence to begin the advice with."""
-
-    instead: str = ""
-
-
-@dataclass(frozen=True)
 class WeightsPoisoned(Rule):
     """Weights or optimizer state hold NaN or infinities."""
 
@@ -47,11 +39,11 @@ class WeightsPoisoned(Rule):
     everywhere = True
 
     def detect(
-        self, nonfinite: Nonfinite, loads: Loads, machine: Machine, buffers: Rows[NormBufferRow]
+        self, nonfinite: Nonfinite, loads: Loads, buffers: Rows[NormBufferRow]
     ) -> Iterator[Finding]:
         birth = nonfinite.birth
         if nonfinite.step is None and (first := next(iter(buffers), None)) is not None:
-            yield _spoiled(first, machine)
+            yield _spoiled(first)
         if birth is None or not birth.was_there:
             return
         what = "a parameter" if birth.phase == "parameter" else "the optimizer's state"
@@ -65,14 +57,14 @@ class WeightsPoisoned(Rule):
             f"{birth.step} began"
         )
         came = f"; {_brought(load)}" if load is not None else ""
+        site = birth.site if load is None else load.site
         yield Finding(
-            birth.site if load is None else load.site,
+            site,
             f"{held}{came}{used}{tensors}",
             steps=1,
             per_step=1 / max(1, nonfinite.steps),
-            seen_on=machine.device,
             facts=nonfinite.facts,
-            hints=Hints("Look at what was loaded before the run: audit checkpoint FILE. "),
+            remedy=_remedy("Look at what was loaded before the run: audit checkpoint FILE. ", site),
         )
 
     def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:
@@ -97,16 +89,13 @@ class WeightsPoisoned(Rule):
                     ("file", checkpoint.scan.path),
                     *((each.name, _share(each)) for each in bad[:LISTED]),
                 ),
-                hints=Hints(checkpoints.instead),
+                remedy=_remedy(checkpoints.instead, None),
             )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        then = (
-            ""
-            if finding.site is not None
-            else "Do not go on from this file; audit run names the line that made the value."
-        )
-        return Remedy(f"{finding.hints_as(Hints).instead}{then}".strip())
+
+def _remedy(first: str, site: Site | None) -> Remedy:
+    then = "Do not go on from this file; audit run names the line that made the value."
+    return Remedy(f"{first}{then if site is None else ''}".strip())
 
 
 def _brought(load: Load) -> str:
@@ -122,7 +111,7 @@ def _share(tensor: TensorFacts) -> str:
     return " and ".join(f"{100 * n / tally.count:.3g}% {name}" for name, n in counts if n)
 
 
-def _spoiled(found: NormBufferRow, machine: Machine) -> Finding:
+def _spoiled(found: NormBufferRow) -> Finding:
     value = "NaN" if found.value == "nan" else found.value
     return Finding(
         found.site,
@@ -130,8 +119,9 @@ def _spoiled(found: NormBufferRow, machine: Machine) -> Finding:
         "the diagnostic pass, and the weights are finite: what guards them comes behind the "
         "forward that changed it, and every evaluation from now on is not finite",
         steps=1,
-        seen_on=machine.device,
-        hints=Hints("Look at isfinite(batch) before the forward; make the statistics anew. "),
+        remedy=_remedy(
+            "Look at isfinite(batch) before the forward; make the statistics anew. ", found.site
+        ),
     )
 
 
@@ -149,7 +139,7 @@ class BatchNotFinite(Rule):
         "or repair it there."
     )
 
-    def detect(self, nonfinite: Nonfinite, machine: Machine, source: Source) -> Iterator[Finding]:
+    def detect(self, nonfinite: Nonfinite, source: Source) -> Iterator[Finding]:
         birth = nonfinite.birth
         if birth is None or not birth.came_with_data:
             return
@@ -169,7 +159,6 @@ class BatchNotFinite(Rule):
             f"the data of step {birth.step} held {value}{share} {_used(birth, handed)}; {reached}",
             steps=1,
             per_step=1 / max(1, nonfinite.steps),
-            seen_on=machine.device,
             facts=nonfinite.facts,
             places=tuple(_places(path)),
         )

@@ -9,7 +9,6 @@ from itertools import groupby
 
 from auditor import amounts
 from auditor.evidence.recorded.amp import Amp
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.op_ranges import LARGEST, Delicate, OpRanges
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Severity
@@ -35,20 +34,22 @@ class HalfNearOverflow(Rule):
         2.0, "Powers of two between the largest value and 65504 below which it is reported."
     )
 
-    def detect(self, numerics: OpRanges, amp: Amp, machine: Machine) -> Iterator[Finding]:
-        yield from self._near(numerics, machine)
+    def detect(self, numerics: OpRanges, amp: Amp) -> Iterator[Finding]:
+        yield from self._near(numerics)
         if amp.skipped:
             seen = f"GradScaler skipped {len(amp.skipped)} of {len(amp.updates)} steps"
-            yield from self._over(numerics, seen, machine)
+            yield from self._over(numerics, seen)
         elif numerics.loss_lost:
             seen = f"the loss was not finite in any of {numerics.loss_lost} backwards"
-            yield from self._over(numerics, seen, machine, Severity.ERROR)
+            yield from self._over(numerics, seen, Severity.ERROR)
 
     def _over(
-        self, numerics: OpRanges, seen: str, machine: Machine, severity: Severity | None = None
+        self, numerics: OpRanges, seen: str, severity: Severity | None = None
     ) -> Iterator[Finding]:
         calls = (call for call in numerics.of("output") if call.overflowed)
-        for site, group in groupby(sorted(calls, key=_place), key=lambda call: call.site):
+        for site, group in groupby(
+            sorted(calls, key=lambda call: call.site.place), key=lambda call: call.site
+        ):
             here = list(group)
             worst = max(here, key=lambda call: call.overflowed)
             yield Finding(
@@ -57,13 +58,12 @@ class HalfNearOverflow(Rule):
                 f"{worst.n} calls; {seen}",
                 steps=worst.steps,
                 per_step=sum(call.overflowed for call in here) / max(1, numerics.steps),
-                seen_on=machine.device,
                 severity=severity,
                 facts=worst.facts,
             )
 
-    def _near(self, numerics: OpRanges, machine: Machine) -> Iterator[Finding]:
-        calls = sorted(numerics.of("output"), key=_place)
+    def _near(self, numerics: OpRanges) -> Iterator[Finding]:
+        calls = sorted(numerics.of("output"), key=lambda call: call.site.place)
         for site, group in groupby(calls, key=lambda call: call.site):
             near = [call for call in group if 0.0 <= _headroom(call) < self.bits]
             if not near:
@@ -75,13 +75,8 @@ class HalfNearOverflow(Rule):
                 f"{_headroom(worst):.2g} powers of two are left",
                 steps=worst.steps,
                 per_step=sum(numerics.per_step(call) for call in near),
-                seen_on=machine.device,
                 facts=(*worst.facts, ("headroom", f"{_headroom(worst):.2g} powers of two")),
             )
-
-
-def _place(call: Delicate) -> tuple[str, int]:
-    return call.site.file, call.site.line
 
 
 def _peak(call: Delicate) -> float:
@@ -122,7 +117,7 @@ class UpdatesRoundedAway(Rule):
     share: float = knob(0.5, "Share of the updates that were lost from which it is reported.")
     fewest: int = knob(3, "Steps of the optimizer below which nothing is reported.")
 
-    def detect(self, updates: Rows[UpdateRow], machine: Machine) -> Iterator[Finding]:
+    def detect(self, updates: Rows[UpdateRow]) -> Iterator[Finding]:
         for each in updates:
             if each.steps < self.fewest or each.asked < LEAST or each.share < self.share:
                 continue
@@ -134,7 +129,6 @@ class UpdatesRoundedAway(Rule):
                 f"at a rate of {each.rate:g} is below {least:.1g} of the weight and rounded away",
                 steps=each.steps,
                 per_step=1.0,
-                seen_on=machine.device,
                 facts=(
                     ("updates looked at", f"{each.asked} in {each.steps} steps"),
                     ("lost", f"{each.kept}"),

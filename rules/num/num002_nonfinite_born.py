@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence.recorded.machine import Machine
 from auditor.model import Finding, FoundAt, Remedy, Severity
 from auditor.rule import Rule
 
@@ -33,14 +32,7 @@ REMEDIES = {
     "input": "Look for the sample: check isfinite in the dataset or the collate function.",
     "": "Look at the ranges of the inputs: bound the one that leaves the range of its dtype.",
 }
-"""Remedy by kind."""
-
-
-@dataclass(frozen=True)
-class Hints:
-    """Kind of the operator that made the value: a key of ``REMEDIES``."""
-
-    kind: str = ""
+"""By the kind of the operator that made the value."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +45,7 @@ class NonfiniteValueBorn(Rule):
     rehearsed = True
     everywhere = True
 
-    def detect(self, nonfinite: Nonfinite, machine: Machine) -> Iterator[Finding]:
+    def detect(self, nonfinite: Nonfinite) -> Iterator[Finding]:
         if nonfinite.step is None:
             return
         birth = nonfinite.birth
@@ -64,14 +56,10 @@ class NonfiniteValueBorn(Rule):
             f"{_born(nonfinite)}; {_reached(nonfinite)}",
             steps=1,
             per_step=1 / max(1, nonfinite.steps),
-            seen_on=machine.device,
             facts=nonfinite.facts,
-            hints=Hints(birth.kind if birth is not None else ""),
+            remedy=Remedy(REMEDIES[birth.kind if birth is not None else ""]),
             places=_places(nonfinite),
         )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(REMEDIES[finding.hints_as(Hints).kind])
 
 
 def _places(nonfinite: Nonfinite) -> tuple[FoundAt, ...]:

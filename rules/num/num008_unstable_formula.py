@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.op_ranges import LARGEST, SMALLEST, Delicate, OpRanges
 from auditor.evidence.source.files import Source
-from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
 from .logarithm import STABLE_FORM, stable_log
@@ -33,14 +32,6 @@ REMEDIES = {
 
 
 @dataclass(frozen=True)
-class Hints:
-    """What to write instead, and as an edit where the line is simple enough."""
-
-    text: str
-    edit: Edit | None
-
-
-@dataclass(frozen=True)
 class UnstableFormula(Rule):
     """A formula loses its range where a stable form of it does not."""
 
@@ -58,21 +49,20 @@ class UnstableFormula(Rule):
         0.5, "Share of the way to overflow that the input of exp went from which it is reported."
     )
 
-    def detect(self, numerics: OpRanges, machine: Machine, source: Source) -> Iterator[Finding]:
-        lost = list(_outside(numerics, machine))
+    def detect(self, numerics: OpRanges, source: Source) -> Iterator[Finding]:
+        lost = list(_outside(numerics))
         yield from lost
-        found = list(self._formulas(numerics, machine, source))
+        found = list(self._formulas(numerics, source))
         yield from (each for each in found if each.site not in {one.site for one in lost})
         yield from _poles(
             numerics,
-            machine,
             source,
             {finding.site for finding in found if finding.severity is Severity.WARNING}
             | {finding.site for finding in lost},
         )
 
-    def _formulas(self, numerics: OpRanges, machine: Machine, source: Source) -> Iterator[Finding]:
-        calls = sorted(numerics.of("function"), key=_place)
+    def _formulas(self, numerics: OpRanges, source: Source) -> Iterator[Finding]:
+        calls = sorted(numerics.of("function"), key=lambda call: call.site.place)
         for site, group in groupby(calls, key=lambda call: call.site):
             judged = [
                 (severity, call) for call in group if (severity := self._judged(call)) is not None
@@ -86,11 +76,10 @@ class UnstableFormula(Rule):
                 _said(call),
                 steps=call.steps,
                 per_step=numerics.per_step(call),
-                seen_on=machine.device,
                 severity=severity,
                 facts=call.facts,
-                hints=Hints(
-                    text=REMEDIES[_kind(call)], edit=None if stable is None else stable.edit(site)
+                remedy=Remedy(
+                    REMEDIES[_kind(call)], () if stable is None else (stable.edit(site),)
                 ),
             )
 
@@ -104,12 +93,8 @@ class UnstableFormula(Rule):
             Severity.WARNING if used >= (self.exp_share if kind == "exp" else self.share) else None
         )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        hints = finding.hints_as(Hints)
-        return Remedy(hints.text, () if hints.edit is None else (hints.edit,))
 
-
-def _outside(numerics: OpRanges, machine: Machine) -> Iterator[Finding]:
+def _outside(numerics: OpRanges) -> Iterator[Finding]:
     """Logarithms of what has none, where no loss was finite."""
     if not numerics.loss_lost:
         return
@@ -118,7 +103,9 @@ def _outside(numerics: OpRanges, machine: Machine) -> Iterator[Finding]:
         for call in numerics.of("function")
         if call.op in ENDS and call.low is not None and call.low <= ENDS[call.op]
     )
-    for site, group in groupby(sorted(calls, key=_place), key=lambda call: call.site):
+    for site, group in groupby(
+        sorted(calls, key=lambda call: call.site.place), key=lambda call: call.site
+    ):
         here = [call for call in group if not call.guarded and not call.in_optimizer]
         if not here:
             continue
@@ -131,40 +118,33 @@ def _outside(numerics: OpRanges, machine: Machine) -> Iterator[Finding]:
             f"loss was not finite in any of {numerics.loss_lost} backwards",
             steps=worst.steps,
             per_step=numerics.per_step(worst),
-            seen_on=machine.device,
             severity=Severity.ERROR,
             facts=worst.facts,
-            hints=Hints(
+            remedy=Remedy(
                 "Give the logarithm what cannot leave its range: the absolute value, a clamp "
-                "(clamp_min), or a parameter whose constraint keeps it positive (softplus).",
-                None,
+                "(clamp_min), or a parameter whose constraint keeps it positive (softplus)."
             ),
         )
 
 
-def _poles(
-    numerics: OpRanges, machine: Machine, source: Source, said: set[Site | None]
-) -> Iterator[Finding]:
+def _poles(numerics: OpRanges, source: Source, said: set[Site | None]) -> Iterator[Finding]:
     """One for each line that is not reported already; of several operators the first."""
     for site, group in groupby(
-        sorted(numerics.of("gradient"), key=_place), key=lambda call: call.site
+        sorted(numerics.of("gradient"), key=lambda call: call.site.place),
+        key=lambda call: call.site,
     ):
         call = next(iter(group))
         if site in said:
             continue
+        edit = epsilon_in_root(source, call)
         yield Finding(
             site,
             pole_said(call, numerics.steps),
             steps=call.steps,
             per_step=numerics.per_step(call),
-            seen_on=machine.device,
             facts=call.facts,
-            hints=Hints(remedy_of(call), epsilon_in_root(source, call)),
+            remedy=Remedy(remedy_of(call), () if edit is None else (edit,)),
         )
-
-
-def _place(call: Delicate) -> tuple[str, int]:
-    return call.site.file, call.site.line
 
 
 # -- what was seen ---------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from auditor import amounts
 from auditor.batch_means import Estimate
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.call_arguments import CallArgument, given
@@ -30,14 +29,6 @@ OFF = "set_detect_anomaly(False)"
 
 
 @dataclass(frozen=True)
-class Hints:
-    """The call that switches it on, and what it is given."""
-
-    call: str
-    asked: CallArgument | None
-
-
-@dataclass(frozen=True)
 class AnomalyModeLeftOn(Rule):
     """Anomaly mode is left on."""
 
@@ -55,7 +46,7 @@ class AnomalyModeLeftOn(Rule):
     )
 
     def detect(
-        self, modes: DebugModes, steps: Steps, machine: Machine, source: Source, configs: Configs
+        self, modes: DebugModes, steps: Steps, source: Source, configs: Configs
     ) -> Iterator[Finding]:
         seen, site = modes.anomaly_rhythm, modes.anomaly_site
         if not seen.usual(self.share):
@@ -71,33 +62,22 @@ class AnomalyModeLeftOn(Rule):
             per_step=modes.anomaly_backwards,
             lost_us_per_step=saved,
             basis="none" if saved is None else "measured",
-            seen_on=machine.device,
             facts=_facts(modes),
-            hints=Hints(
-                call=source.called(site, "set_detect_anomaly", "detect_anomaly")
-                if site is not None
-                else "",
-                asked=asked,
-            ),
+            remedy=_remedy(site, asked, source),
         )
         yield found if saved is None else between(found, price)
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        text = "Leave anomaly mode off; turn it on for the one step that is to be explained."
-        hints = finding.hints_as(Hints)
-        call, asked = hints.call, hints.asked
-        reason = "it only checks and reports: gradients are the same without it"
-        if asked is not None:
-            return Remedy(
-                text + asked.advice,
-                asked.edits("False", safe=True, reason=reason),
-                refused=asked.refused,
-            )
-        if finding.site is None or not call:
-            return Remedy(text)
-        return Remedy(
-            text, (Edit(finding.site, "rename_call", call, value=OFF, safe=True, reason=reason),)
-        )
+
+def _remedy(site: Site | None, asked: CallArgument | None, source: Source) -> Remedy:
+    """Of the call on the line that switches it on, or of what that is ``asked``."""
+    text = "Leave anomaly mode off; turn it on for the one step that is to be explained."
+    reason = "it only checks and reports: gradients are the same without it"
+    if asked is not None:
+        return asked.remedy(text, "False", safe=True, reason=reason)
+    call = "" if site is None else source.called(site, "set_detect_anomaly", "detect_anomaly")
+    if site is None or not call:
+        return Remedy(text)
+    return Remedy(text, (Edit(site, "rename_call", call, value=OFF, safe=True, reason=reason),))
 
 
 def _gain(price: Estimate | None, steps: Steps) -> str:

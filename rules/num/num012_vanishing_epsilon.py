@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.op_ranges import LARGEST, SMALLEST, Delicate, OpRanges
 from auditor.evidence.source.files import Source, name_of
 from auditor.model import Edit, Finding, Remedy, Severity
@@ -44,16 +43,10 @@ KEYWORDS = {
 """Functions of torch whose epsilon is a keyword, so that a patch can set it."""
 
 
-@dataclass(frozen=True)
-class Hints:
-    """How the epsilon is used, and the edits that the line allows."""
-
-    steep: bool  # it is there, and too small for the derivative
-    feed: str  # the operator that fed it
-    dtype: str
-    optimizer: bool  # it is the optimizer's own
-    keyword: tuple[str, str] | None  # the call that has it as a keyword, and that keyword
-    stable: Edit | None
+STEEP = Remedy(
+    "An epsilon of 1e-6 bounds what it should, and is small beside the mean square of any real "
+    "input."
+)
 
 
 @dataclass(frozen=True)
@@ -73,8 +66,8 @@ class EpsilonVanishes(Rule):
         STABLE_FORM,
     )
 
-    def detect(self, numerics: OpRanges, machine: Machine, source: Source) -> Iterator[Finding]:
-        calls = sorted(numerics.of("epsilon"), key=lambda call: (call.site.file, call.site.line))
+    def detect(self, numerics: OpRanges, source: Source) -> Iterator[Finding]:
+        calls = sorted(numerics.of("epsilon"), key=lambda call: call.site.place)
         for site, group in groupby(calls, key=lambda call: call.site):
             here = list(group)
             gone = [call for call in here if call.vanishes]
@@ -87,48 +80,33 @@ class EpsilonVanishes(Rule):
                 _vanishes(call) if gone else _too_steep(call),
                 steps=call.steps,
                 per_step=sum(numerics.per_step(each) for each in chosen),
-                seen_on=machine.device,
                 severity=None
                 if any(POLES.intersection(each.into) for each in gone)
                 else Severity.NOTE,
                 facts=(("epsilon", f"{call.scalar:g}"), *call.facts),
-                hints=Hints(
-                    steep=not gone,
-                    feed=call.feed,
-                    dtype=call.dtype,
-                    optimizer=call.in_optimizer,
-                    keyword=_keyword(call, source),
-                    stable=_stable(call, source),
-                ),
+                remedy=_remedy(call, source) if gone else STEEP,
             )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        hints = finding.hints_as(Hints)
-        if hints.steep:
-            return Remedy(
-                "An epsilon of 1e-6 bounds what it should, and is small beside the mean square of "
-                "any real input."
-            )
-        instead = INSTEAD.get(hints.feed)
-        if instead is not None:
-            return Remedy(instead, () if hints.stable is None else (hints.stable,))
-        least = {"float16": "1e-4", "bfloat16": "1e-6"}.get(hints.dtype, "1e-12")
-        if hints.optimizer:
-            return Remedy(
-                "Keep the optimizer's parameters in float32 (autocast casts them), or give it "
-                f"eps={least}."
-            )
-        text = (
-            "Compute this in float32 (.float() before it), or take an epsilon that the dtype can "
-            f"hold, such as {least}."
-        )
-        if finding.site is None or hints.keyword is None:
-            return Remedy(text)
-        call, keyword = hints.keyword
-        reason = "the result changes where the value is near zero"
+
+def _remedy(call: Delicate, source: Source) -> Remedy:
+    if call.feed in INSTEAD:
+        stable = stable_log(source, call.site, cast=call.half)
+        return Remedy(INSTEAD[call.feed], () if stable is None else (stable.edit(call.site),))
+    least = {"float16": "1e-4", "bfloat16": "1e-6"}.get(call.dtype, "1e-12")
+    if call.in_optimizer:
         return Remedy(
-            text, (Edit(finding.site, "set_keyword", call, keyword, least, reason=reason),)
+            "Keep the optimizer's parameters in float32 (autocast casts them), or give it "
+            f"eps={least}."
         )
+    text = (
+        "Compute this in float32 (.float() before it), or take an epsilon that the dtype can hold, "
+        f"such as {least}."
+    )
+    given = _keyword(call, source)
+    if given is None:
+        return Remedy(text)
+    reason = "the result changes where the value is near zero"
+    return Remedy(text, (Edit(call.site, "set_keyword", *given, least, reason=reason),))
 
 
 # -- what is said ----------------------------------------------------------------------------------
@@ -169,14 +147,9 @@ def _too_steep(call: Delicate) -> str:
     )
 
 
-def _stable(call: Delicate, source: Source) -> Edit | None:
-    found = stable_log(source, call.site, cast=call.half) if call.feed in INSTEAD else None
-    return None if found is None else found.edit(call.site)
-
-
 def _keyword(call: Delicate, source: Source) -> tuple[str, str] | None:
     """The call on the line whose keyword holds the epsilon, and that keyword."""
-    for node in _calls(source, call):
+    for node in () if call.in_optimizer else source.calls_at(call.site):
         name = name_of(node.func)
         keyword = KEYWORDS.get(name)
         given = {each.arg: each.value for each in node.keywords}
@@ -186,7 +159,3 @@ def _keyword(call: Delicate, source: Source) -> tuple[str, str] | None:
         if value is None or (isinstance(value, ast.Constant) and value.value == call.scalar):
             return name, keyword
     return None
-
-
-def _calls(source: Source, call: Delicate) -> Iterable[ast.Call]:
-    return () if call.in_optimizer else source.calls_at(call.site)

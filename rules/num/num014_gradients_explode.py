@@ -10,7 +10,6 @@ from statistics import median
 from typing import ClassVar
 
 from auditor import amounts
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source, the_only
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Finding, Remedy, Severity, Site
@@ -18,13 +17,14 @@ from auditor.rule import Rule, knob
 
 from .rows import NormRow
 
-
-@dataclass(frozen=True)
-class Hints:
-    """Whether the program clips its gradients, and whether a scheduler raised the rate."""
-
-    clipped: bool
-    raised: bool = False
+RAISED = Remedy(
+    "Let the factor of the scheduler end at 1: a warm-up is min(1, (step + 1) / warmup) times the "
+    "rate of the optimizer, which is the highest that it should reach."
+)
+CLIPPED = Remedy(
+    "Clipping only shortens a direction that is wrong by now: lower the learning rate, or warm it "
+    "up longer."
+)
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,10 @@ class GradientsExplode(Rule):
     code = "NUM014"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Lower the learning rate or warm it up; clip_grad_norm_ before the step bounds what a bad "
+        "batch can do."
+    )
 
     decades: float = knob(2.0, "Powers of ten that the norm must have grown by.")
     late: float = knob(
@@ -47,7 +51,7 @@ class GradientsExplode(Rule):
         4.0, "Times its base that a scheduler must have raised the learning rate to be named."
     )
 
-    def detect(self, norms: GradientNorms, machine: Machine, source: Source) -> Iterator[Finding]:
+    def detect(self, norms: GradientNorms, source: Source) -> Iterator[Finding]:
         for series in norms.series:
             growth = series.growth
             if (
@@ -67,26 +71,9 @@ class GradientsExplode(Rule):
                 f"{_tenfold(growth):.0f} steps{_after(series)}{risen}",
                 steps=len(series.finite),
                 per_step=1.0,
-                seen_on=machine.device,
                 facts=(*_facts(series, growth), *_steps_at(made, series.site)),
-                hints=Hints(series.clipped, made is not None),
+                remedy=RAISED if made is not None else CLIPPED if series.clipped else None,
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        if finding.hints_as(Hints).raised:
-            return Remedy(
-                "Let the factor of the scheduler end at 1: a warm-up is min(1, (step + 1) / warmup) "
-                "times the rate of the optimizer, which is the highest that it should reach."
-            )
-        if finding.hints_as(Hints).clipped:
-            return Remedy(
-                "Clipping only shortens a direction that is wrong by now: lower the learning rate, "
-                "or warm it up longer."
-            )
-        return Remedy(
-            "Lower the learning rate or warm it up; clip_grad_norm_ before the step bounds what a "
-            "bad batch can do."
-        )
 
 
 def _risen(rates: tuple[float, float], base: float) -> str:

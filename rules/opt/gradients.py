@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence.grouping import by_line, together
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.recorded.timed_calls import CallingLine
 from auditor.evidence.source.call_arguments import CallArgument, given
@@ -28,14 +27,6 @@ BY_HAND = "zero_() fills gradients with zeros that the next backward adds to,"
 
 
 @dataclass(frozen=True)
-class Hints:
-    """The call on the line that is given ``set_to_none``, and as what."""
-
-    call: str
-    asked: CallArgument
-
-
-@dataclass(frozen=True)
 class GradientsFilledWithZeros(Rule):
     """Gradients are filled with zeros instead of being dropped."""
 
@@ -50,12 +41,7 @@ class GradientsFilledWithZeros(Rule):
     share: float = knob(0.5, "Share of the diagnosed steps from which it is reported.")
 
     def detect(
-        self,
-        cleared: Rows[ZeroGradRow],
-        steps: Steps,
-        machine: Machine,
-        source: Source,
-        configs: Configs,
+        self, cleared: Rows[ZeroGradRow], steps: Steps, source: Source, configs: Configs
     ) -> Iterator[Finding]:
         watched = len(steps.loud)
         filled = (row for row in cleared if not row.set_to_none and row.step < watched)
@@ -70,38 +56,32 @@ class GradientsFilledWithZeros(Rule):
                 f"{said} on {zeroing.pattern}" + (f": {asked.said}" if asked.written else ""),
                 steps=len(zeroing.pattern.seen),
                 per_step=zeroing.per_step,
-                seen_on=machine.device,
                 facts=(
                     (
                         "host time",
                         f"{amounts.duration(zeroing.us_per_step)} per step (diagnostic pass)",
                     ),
                 ),
-                hints=Hints(
-                    call=source.call_with_keyword(zeroing.site, "set_to_none"), asked=asked
+                remedy=_dropped(
+                    zeroing.site, source.call_with_keyword(zeroing.site, "set_to_none"), asked
                 ),
             )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        text = "Drop set_to_none: the default sets gradients to None."
-        hints = finding.hints_as(Hints)
-        call, asked = hints.call, hints.asked
-        if not call and not asked.written:
-            return Remedy("Set gradients to None, as zero_grad() does by default.")
-        if finding.site is None:
-            return Remedy(text)
-        reason = (
-            "a parameter that gets no gradient is skipped, while a zero gradient still moves it "
-            "under momentum or weight decay; and code that reads p.grad may meet None"
-        )
-        if asked.written:  # dropping it would take the choice away from who decides
-            text = "Let set_to_none be True, which is the default."
-            return Remedy(
-                text + asked.advice, asked.edits("True", reason=reason), refused=asked.refused
-            )
-        return Remedy(
-            text, (Edit(finding.site, "drop_keyword", call, "set_to_none", reason=reason),)
-        )
+
+def _dropped(site: Site, call: str, asked: CallArgument) -> Remedy:
+    """Of the call on the line that is given ``set_to_none`` as ``asked``."""
+    if not call and not asked.written:
+        return Remedy("Set gradients to None, as zero_grad() does by default.")
+    reason = (
+        "a parameter that gets no gradient is skipped, while a zero gradient still moves it "
+        "under momentum or weight decay; and code that reads p.grad may meet None"
+    )
+    if asked.written:  # dropping it would take the choice away from who decides
+        return asked.remedy("Let set_to_none be True, which is the default.", "True", reason=reason)
+    return Remedy(
+        "Drop set_to_none: the default sets gradients to None.",
+        (Edit(site, "drop_keyword", call, "set_to_none", reason=reason),),
+    )
 
 
 def _clearing(tree: ast.Module, call: ast.Call | None) -> set[str]:
@@ -119,13 +99,6 @@ def _clearing(tree: ast.Module, call: ast.Call | None) -> set[str]:
 
 
 @dataclass(frozen=True)
-class PileHints:
-    """``zero_grad()`` before the backward, where it can be written there."""
-
-    edit: Edit | None
-
-
-@dataclass(frozen=True)
 class GradientsPileUp(Rule):
     """Gradients are never cleared: every step adds to those of all steps before."""
 
@@ -139,32 +112,25 @@ class GradientsPileUp(Rule):
         3, "Steps on which gradients must have piled up before anything is reported."
     )
 
-    def detect(
-        self, uncleared: Rows[UnclearedRow], machine: Machine, source: Source
-    ) -> Iterator[Finding]:
+    def detect(self, uncleared: Rows[UnclearedRow], source: Source) -> Iterator[Finding]:
         for piling in uncleared:
             # of the first step that was watched nobody knows
             if piling.steps <= self.fewest or piling.piled != piling.steps - 1:
                 continue
-            backward = piling.site_of(piling.backward_at)
+            backward, edit = piling.site_of(piling.backward_at), _edit(piling, source)
             yield Finding(
                 piling.site,
                 f"{piling.optimizer} steps with the gradients of all earlier steps added up: "
                 f"nothing cleared them on any of {piling.piled} steps",
                 steps=piling.piled,
                 per_step=1.0,
-                seen_on=machine.device,
                 facts=(("added up by the backward at", str(backward)),) if backward else (),
-                hints=PileHints(_edit(piling, source)),
+                remedy=Remedy(
+                    "Call optimizer.zero_grad() once for each step(): before the backward, or "
+                    "right after the step.",
+                    () if edit is None else (edit,),
+                ),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        edit = finding.hints_as(PileHints).edit
-        text = (
-            "Call optimizer.zero_grad() once for each step(): before the backward, or right after "
-            "the step."
-        )
-        return Remedy(text, () if edit is None else (edit,))
 
 
 def _edit(piling: UnclearedRow, source: Source) -> Edit | None:
@@ -223,9 +189,7 @@ class LossNotDivided(Rule):
     least: int = knob(3, "Steps of the optimizer in which it must have happened.")
     share: float = knob(0.9, "Share of the steps with several passes that these must be.")
 
-    def detect(
-        self, micro_batches: Rows[MicroBatchRow], source: Source, machine: Machine
-    ) -> Iterator[Finding]:
+    def detect(self, micro_batches: Rows[MicroBatchRow], source: Source) -> Iterator[Finding]:
         for steps in together(micro_batches, lambda row: (row.at, row.optimizer)):
             site, optimizer = steps[0].site, steps[0].optimizer
             undivided = sum(step.undivided for step in steps)
@@ -240,7 +204,6 @@ class LossNotDivided(Rule):
                 f"nothing divides them: {optimizer} steps {n} times as far as for one batch of "
                 "that size",
                 steps=undivided,
-                seen_on=machine.device,
                 facts=(("micro-batches of a step", str(n)),),
             )
 

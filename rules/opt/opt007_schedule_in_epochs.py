@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence.recorded.batches import Batches
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -19,11 +18,10 @@ MOST_OF_THEM = 0.8
 """Share of the batches that the loader of the training must have given."""
 
 
-@dataclass(frozen=True)
-class Hints:
-    """Whether it is stepped with each batch rather than once an epoch."""
-
-    each_batch: bool
+EACH_BATCH = Remedy(
+    "Step it once an epoch, behind the loop over the batches; or make it for batches: epochs * "
+    "len(loader) in the place of the number of epochs."
+)
 
 
 @dataclass(frozen=True)
@@ -36,6 +34,7 @@ class ScheduleInEpochs(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    advice = "Call its step() behind the optimizer's, with each batch."
 
     swings: float = knob(
         2.0, "Swings so far or in an epoch, and epochs of a schedule, that it takes."
@@ -43,9 +42,7 @@ class ScheduleInEpochs(Rule):
     share: float = knob(0.5, "Share of an epoch before which the rate must be gone.")
     fewest: int = knob(5, "Calls, or `steps_per_epoch`, below which nothing is reported.")
 
-    def detect(
-        self, schedulers: Rows[SchedulerRow], batches: Batches, machine: Machine
-    ) -> Iterator[Finding]:
+    def detect(self, schedulers: Rows[SchedulerRow], batches: Batches) -> Iterator[Finding]:
         length, taken = _training_loader(batches)
         for each in schedulers:
             steps = length * each.in_pass // taken if taken else 0
@@ -56,8 +53,7 @@ class ScheduleInEpochs(Rule):
                     f"{each.name} {what}",
                     steps=each.calls,
                     per_step=each.calls / (each.steps + 1),
-                    seen_on=machine.device,
-                    hints=Hints(each.each_step),
+                    remedy=EACH_BATCH if each.each_step else None,
                 )
 
     def _often(self, each: SchedulerRow, steps: int) -> str:
@@ -87,14 +83,6 @@ class ScheduleInEpochs(Rule):
             f"{amounts.count(each.apart, 'step')} of the optimizer: its schedule takes {steps:,} "
             "times as long as it says"
         )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        if finding.hints_as(Hints).each_batch:
-            return Remedy(
-                "Step it once an epoch, behind the loop over the batches; or make it for batches: "
-                "epochs * len(loader) in the place of the number of epochs."
-            )
-        return Remedy("Call its step() behind the optimizer's, with each batch.")
 
 
 def _training_loader(batches: Batches) -> tuple[int, int]:

@@ -8,10 +8,9 @@ from typing import Self
 
 from auditor import amounts
 from auditor.evidence.grouping import together
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.step_pattern import step_pattern
 from auditor.evidence.recorded.steps import Steps
-from auditor.evidence.source.call_arguments import CallArgument, given
+from auditor.evidence.source.call_arguments import given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence, Rows
@@ -37,13 +36,6 @@ class RunsOptimizerCalls(OptimizerCalls):
 
 
 @dataclass(frozen=True)
-class Hints:
-    """What switches foreach off on the one line that makes the optimizer."""
-
-    foreach: CallArgument | None
-
-
-@dataclass(frozen=True)
 class OptimizerStepsOneByOne(Rule):
     """The optimizer launches its kernels for each parameter alone."""
 
@@ -63,7 +55,6 @@ class OptimizerStepsOneByOne(Rule):
         stepped: Rows[SingleTensorStepRow],
         steps: Steps,
         *,
-        machine: Machine,
         source: Source,
         configs: Configs,
     ) -> Iterator[Finding]:
@@ -82,9 +73,8 @@ class OptimizerStepsOneByOne(Rule):
                 f"{amounts.digits(operators)} operators in each step(), each a launch on a GPU",
                 steps=len(pattern.seen),
                 per_step=n / watched,
-                seen_on=machine.device,
                 facts=(("steps at", str(first.site)),),
-                hints=Hints(_foreach([first.name], source, configs)),
+                remedy=_foreach([first.name], source, configs),
             )
 
     def in_trace(
@@ -113,23 +103,8 @@ class OptimizerStepsOneByOne(Rule):
                     f"{amounts.duration(optimizer.idle_us_per_step)} per step",
                 ),
             ),
-            hints=Hints(_foreach(optimizer.names, source, configs)),
+            remedy=_foreach(optimizer.names, source, configs),
             changes=(Change("optimizer launches"),) if priced else (),
-        )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        text = (
-            "Give the optimizer foreach=True, or fused=True where it has it (Adam, AdamW, SGD and "
-            "Adagrad of torch)."
-        )
-        foreach = finding.hints_as(Hints).foreach
-        if foreach is None:
-            return Remedy(text)
-        reason = (
-            "the same arithmetic on lists of tensors: the last bits of the parameters may differ"
-        )
-        return Remedy(
-            text + foreach.advice, foreach.edits("True", reason=reason), refused=foreach.refused
         )
 
 
@@ -138,24 +113,25 @@ def _maker(row: SingleTensorStepRow) -> tuple[str, str]:
     return str(row.made or row.site), row.name
 
 
-def _foreach(names: Sequence[str], source: Source, configs: Configs) -> CallArgument | None:
-    """What switches foreach off on the one line that makes the optimizer; None where something else
-    forbids it.
+def _foreach(names: Sequence[str], source: Source, configs: Configs) -> Remedy:
+    """Of what switches foreach off on the one line that makes the optimizer; nothing else may forbid
+    it.
     """
+    text = (
+        "Give the optimizer foreach=True, or fused=True where it has it (Adam, AdamW, SGD and "
+        "Adagrad of torch)."
+    )
     site = source.only_call(names[0], given="foreach", lacking="fused") if len(names) == 1 else None
-    return None if site is None else given(source, configs, site, names[0], "foreach", ran=False)
+    if site is None:
+        return Remedy(text)
+    reason = "the same arithmetic on lists of tensors: the last bits of the parameters may differ"
+    foreach = given(source, configs, site, names[0], "foreach", ran=False)
+    return foreach.remedy(text, "True", reason=reason)
 
 
 FUSED = frozenset({"Adam", "AdamW"})
 """Optimizers of torch that have had a fused CUDA implementation since 2.0. SGD's came with 2.3, and
 a trace does not say which torch wrote it."""
-
-
-@dataclass(frozen=True)
-class FusedHints:
-    """What the optimizer is given as ``fused``."""
-
-    fused: CallArgument
 
 
 @dataclass(frozen=True)
@@ -201,15 +177,10 @@ class FusedOptimizerNotUsed(Rule):
             per_step=optimizer.calls / optimizer.steps,
             seen_on="trace",
             facts=(("launches per step()", amounts.digits(optimizer.launches_per_call)),),
-            hints=FusedHints(given(source, configs, made_at, could[0], "fused", ran=False)),
-        )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        text = "Pass fused=True to the optimizer; measure it, and keep what is faster."
-        fused = finding.hints_as(FusedHints).fused
-        if fused.site is None:
-            return Remedy(text)
-        reason = "the fused kernel rounds in another order: the last bits of the parameters differ"
-        return Remedy(
-            text + fused.advice, fused.edits("True", reason=reason), refused=fused.refused
+            remedy=given(source, configs, made_at, could[0], "fused", ran=False).remedy(
+                "Pass fused=True to the optimizer; measure it, and keep what is faster.",
+                "True",
+                reason="the fused kernel rounds in another order: the last bits of the parameters "
+                "differ",
+            ),
         )

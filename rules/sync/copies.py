@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from auditor.evidence.recorded.copies import Copies
+from auditor.evidence.source.call_arguments import CallArgument
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source, Span, name_of, unparsed
 from auditor.evidence.trace.host_waits import TraceWaits, WaitPlace
@@ -17,7 +18,7 @@ from auditor.syntax.index import Index, nodes_in
 from auditor.syntax.reaching import given_for
 from auditor.syntax.tensor_factories import FACTORIES, KEEPING, made_for
 
-from ..copying import ON_DEVICE, CopyRule, Moves, made_on_device
+from ..copying import ON_DEVICE, CopyRule, made_on_device
 from ..placing import places_of
 from .waiting import waits_in_trace
 
@@ -61,11 +62,9 @@ def host_made(source: Source, site: Site, span: Span | None) -> Made | None:
     lines = {call.lineno: source.site_of(site.file, call) for call in found}
     whole = made_for(move, index.parents)
     patched = name_of(whole.func) if whole in found and len(found) == 1 else ""
-    return Made(tuple(lines.values()), tuple(dict.fromkeys(map(_name, found))), patched)
-
-
-def _name(call: ast.Call) -> str:
-    return name_of(call.func)
+    return Made(
+        tuple(lines.values()), tuple(dict.fromkeys(name_of(call.func) for call in found)), patched
+    )
 
 
 def _makers(index: Index, value: ast.expr | None, depth: int) -> list[ast.Call] | None:
@@ -130,14 +129,6 @@ DRAWN = (
 )
 
 
-@dataclass(frozen=True)
-class Hints(Moves):
-    """Whether what is copied indexes a tensor of the device; who makes it on the host."""
-
-    indexes: bool = False
-    made: Known = ()
-
-
 def _made_at(made: Known) -> str:
     if not made:
         return ""
@@ -156,6 +147,10 @@ class BlockingCopyEveryStep(CopyRule):
     code = "SYNC006"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Keep the tensor on the device, or copy it from pinned memory with non_blocking=True (the "
+        "source must then not change before the copy is done)."
+    )
     edits = (ON_DEVICE,)
     leads = 2
 
@@ -183,12 +178,11 @@ class BlockingCopyEveryStep(CopyRule):
                 f"{there}{how}"
             )
             yield self.report(
-                copies,
                 place,
                 place.site,
                 message + _made_at(known),
                 places=places_of(place.site, *(site for _, one in known for site in one.sites)),
-                hints=Hints(moves, place.indexes, known),
+                remedy=self._remedy(moves, known, indexes=place.indexes),
             )
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
@@ -199,14 +193,15 @@ class BlockingCopyEveryStep(CopyRule):
         size = f" ({place.amount})" if place.amount else ""
         return f"{what} makes a blocking copy to the device{size}"
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        if finding.hints_as(Hints).indexes:
+    def _remedy(self, moves: tuple[CallArgument, ...], made: Known, *, indexes: bool) -> Remedy:
+        """By who makes it on the host, and whether it indexes a tensor of the device."""
+        if indexes:
             return Remedy(
                 "Make the index a tensor on the device before its first use "
                 "(torch.as_tensor(index, device=...)): an array or a "
                 "tensor of the host is copied anew at each line that indexes with it."
             )
-        if made := finding.hints_as(Hints).made:
+        if made:
             where = ", ".join(f"torch.{name}" for name in _names(made))
             drawn = any(one.drawn for _, one in made)
             edits = [edit for move, one in made for edit in made_on_device([move], one.patched)]
@@ -214,12 +209,8 @@ class BlockingCopyEveryStep(CopyRule):
                 f"Make it on the device: pass device= to {where}." + (DRAWN if drawn else ""),
                 tuple(edits),
             )
-        advice, refused = self.decided_elsewhere(finding)
-        return Remedy(
-            "Keep the tensor on the device, or copy it from pinned memory with non_blocking=True "
-            f"(the source must then not change before the copy is done).{advice}",
-            refused=refused,
-        )
+        advice, refused = self.decided_elsewhere(moves)
+        return Remedy(self.advice + advice, refused=refused)
 
 
 @dataclass(frozen=True)
@@ -249,9 +240,7 @@ class AsyncCopyFromPageableMemory(CopyRule):
                 "it is staged by the host first, and nothing overlaps"
             )
             small = place.bytes_per_step <= self.small * place.per_step
-            yield self.report(
-                copies, place, place.site, message, severity=Severity.NOTE if small else None
-            )
+            yield self.report(place, place.site, message, severity=Severity.NOTE if small else None)
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         places = waits.of("copy to device", "copy to host", "copy", asynchronous=True)
@@ -273,20 +262,16 @@ class AsyncCopyFromPageableMemory(CopyRule):
 
 
 @dataclass(frozen=True)
-class MadeOnHostHints:
-    """The calls that move it, and the function of torch that makes it."""
-
-    moves: tuple[tuple[Site, str, Span | None], ...]
-    makes: str  # empty where the line moves something else
-
-
-@dataclass(frozen=True)
 class TensorMadeOnHostThenMoved(CopyRule):
     """A tensor is made on the host and moved to the device, every step."""
 
     code = "SYNC010"
     severity = Severity.WARNING
     since = "0.1"
+    advice = (
+        "Make it where it is used: pass device= to the function that makes it. Random numbers then "
+        "come from the device's generator and differ."
+    )
     edits = (ON_DEVICE,)
     leads = 4
 
@@ -296,23 +281,11 @@ class TensorMadeOnHostThenMoved(CopyRule):
                 f"a tensor of {place.amount} is made on the host and moved to the device on "
                 f"{place.pattern}: {copies.host_waits}"
             )
-            hints = MadeOnHostHints(place.moves, source.makes_at(place.site))
-            yield self.report(copies, place, place.site, message, hints=hints)
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        text = (
-            "Make it where it is used: pass device= to the function that makes it. Random numbers "
-            "then come from the device's generator and differ."
-        )
-        hints = finding.hints_as(MadeOnHostHints)
-        return Remedy(text, tuple(made_on_device(hints.moves, hints.makes)))
+            edits = tuple(made_on_device(place.moves, source.makes_at(place.site)))
+            yield self.report(place, place.site, message, remedy=Remedy(self.advice, edits))
 
 
-@dataclass(frozen=True)
-class ConstantHints:
-    """Whether the values are written on the line, and not made anew."""
-
-    written: bool
+ONCE = "Make the tensor once, before the loop"
 
 
 @dataclass(frozen=True)
@@ -332,19 +305,12 @@ class ConstantSentEveryStep(CopyRule):
                 else f"numbers ({place.amount}) made on the host"
             )
             message = f"{what} are sent to the device on {place.pattern}: {copies.host_waits} for the copy"
-            yield self.report(
-                copies, place, place.site, message, hints=ConstantHints(place.written)
-            )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        once = "Make the tensor once, before the loop"
-        if finding.hints_as(ConstantHints).written:
-            return Remedy(
-                f"{once}; a scalar that changes can be made with torch.full((), value, "
+            remedy = (
+                f"{ONCE}; a scalar that changes can be made with torch.full((), value, "
                 "device=...), which copies nothing."
+                if place.written
+                else f"{ONCE}, where its values stay the same. Values that come anew (an "
+                "environment's observation) must be copied, but need not be waited for: send "
+                "several together, from pinned memory with non_blocking=True."
             )
-        return Remedy(
-            f"{once}, where its values stay the same. Values that come anew (an environment's "
-            "observation) must be copied, but need not be waited for: send several together, from "
-            "pinned memory with non_blocking=True."
-        )
+            yield self.report(place, place.site, message, remedy=Remedy(remedy))

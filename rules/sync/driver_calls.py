@@ -189,13 +189,24 @@ WARMING = 1
 """Steps at the begin of a trace in which allocations are still warm-up."""
 
 
-@dataclass(frozen=True)
-class Hints:
-    """What the driver was called for."""
-
-    frees: bool = False
-    pins: bool = False
-    uncached: bool = False  # torch's caching allocator is off
+CACHE = Remedy(
+    "Switch the caching allocator on again: unset PYTORCH_NO_CUDA_MEMORY_CACHING (it is meant for "
+    "debugging with "
+    "compute-sanitizer), and call torch.cuda.caching_allocator_enable(False) nowhere."
+)
+PINS = Remedy(
+    "Pin memory once: keep a pinned buffer and fill it each step, or let "
+    "DataLoader(pin_memory=True) do it."
+)
+FREES = Remedy(
+    "Find what gives memory back: empty_cache() in the step, or an allocator that runs out and "
+    "retries (less memory per step)."
+)
+GROWS = Remedy(
+    "Give the allocator blocks that fit: pad batches to a few sizes, run the largest first, or let "
+    "segments grow.",
+    config={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
+)
 
 
 @dataclass(frozen=True)
@@ -257,11 +268,7 @@ class DriverAllocationsInSteadyState(Rule):
             severity=None if known else Severity.NOTE,
             facts=tuple((one.api, one.told(timed)) for one in steady),
             follows=cause.follows,
-            hints=Hints(
-                frees=any("Free" in one.api or "Release" in one.api for one in steady),
-                pins=steady[0].pins,
-                uncached=bool(uncached),
-            ),
+            remedy=CACHE if uncached else _remedy(steady),
             changes=tuple(one.without(warming) for one in steady) if timed else (),
         )
 
@@ -278,34 +285,17 @@ class DriverAllocationsInSteadyState(Rule):
             f"no steps: {why}"
         )
         facts = tuple((one.api, one.told(timed=True, each=False)) for one in calls)
-        hints = Hints(uncached=bool(uncached))
+        remedy = CACHE if uncached else GROWS
         yield Finding(
-            None, message, seen_on="trace", severity=Severity.NOTE, facts=facts, hints=hints
+            None, message, seen_on="trace", severity=Severity.NOTE, facts=facts, remedy=remedy
         )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        hints = finding.hints_as(Hints)
-        if hints.uncached:
-            return Remedy(
-                "Switch the caching allocator on again: unset PYTORCH_NO_CUDA_MEMORY_CACHING (it "
-                "is meant for debugging with "
-                "compute-sanitizer), and call torch.cuda.caching_allocator_enable(False) nowhere."
-            )
-        if hints.pins:
-            return Remedy(
-                "Pin memory once: keep a pinned buffer and fill it each step, or let "
-                "DataLoader(pin_memory=True) do it."
-            )
-        if hints.frees:
-            return Remedy(
-                "Find what gives memory back: empty_cache() in the step, or an allocator that runs "
-                "out and retries (less memory per step)."
-            )
-        return Remedy(
-            "Give the allocator blocks that fit: pad batches to a few sizes, run the largest "
-            "first, or let segments grow.",
-            config={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
-        )
+
+def _remedy(calls: list[DriverCalls]) -> Remedy:
+    """By what the driver was called for."""
+    if calls[0].pins:
+        return PINS
+    return FREES if any("Free" in one.api or "Release" in one.api for one in calls) else GROWS
 
 
 def _cause(asked: SegmentRequests, kept: NeverFreed) -> Cause:

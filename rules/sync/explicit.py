@@ -24,17 +24,16 @@ from auditor.permit import Permit
 from auditor.rule import NotLooked, Rule, knob
 
 from ..pricing import between
-from .driver_calls import DriverCalls, TraceDriver
+from .driver_calls import TraceDriver
 from .waiting import waits_in_trace
 
 WAITS = ("synchronize", "Event.synchronize", "Stream.synchronize")
 
 
-@dataclass(frozen=True)
-class Hints:
-    """Whether the call is a statement of its own."""
-
-    alone: bool = False
+TIMED = (
+    "what is trained stays the same, but host timers around it would no longer time the device's "
+    "work"
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,7 @@ class ExplicitSynchronize(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    advice = "Remove it; to time work on the device use torch.cuda.Event(enable_timing=True)."
     edits = (
         Permit(
             "drop_statement",
@@ -64,6 +64,8 @@ class ExplicitSynchronize(Rule):
                 if machine.cuda
                 else "on a GPU the host would wait for all queued work"
             )
+            edit = Edit(site.site, "drop_statement", call="synchronize", reason=TIMED)
+            alone = site.name == "synchronize" and source.stands_alone(site.site, site.name)
             yield Finding(
                 site.site,
                 f"{site.name}() on {site.pattern}: {waits}{site.pattern.phases}",
@@ -71,30 +73,14 @@ class ExplicitSynchronize(Rule):
                 per_step=site.per_step,
                 lost_us_per_step=site.us_per_step if machine.cuda else None,
                 basis="estimated" if machine.cuda else "none",
-                seen_on=machine.device,
                 severity=None if machine.gpu_path else Severity.NOTE,
                 facts=site.facts,
-                hints=Hints(
-                    alone=site.name == "synchronize"
-                    and source.stands_alone(site.site, "synchronize")
-                ),
+                remedy=Remedy(self.advice, (edit,) if alone else ()),
             )
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(
             waits, waits.of("explicit"), lambda place: f"{place.api} without an operator around it"
-        )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        text = "Remove it; to time work on the device use torch.cuda.Event(enable_timing=True)."
-        if finding.site is None or not finding.hints_as(Hints).alone:
-            return Remedy(text)
-        reason = (
-            "what is trained stays the same, but host timers around it would no longer time the "
-            "device's work"
-        )
-        return Remedy(
-            text, (Edit(finding.site, "drop_statement", call="synchronize", reason=reason),)
         )
 
 
@@ -123,10 +109,11 @@ class SynchronousMemset(Rule):
                 else ()
             )
             seen = calls.pattern()
+            usual = driver.marked and seen.share >= self.share
             often = (
                 f"on {seen}"
                 if driver.marked
-                else f"{calls.n} times in the trace, which marks no steps"
+                else f"{amounts.count(calls.n, 'time')} in the trace, which marks no steps"
             )
             memory = f" of {calls.memory.lower()} memory" if calls.memory else ""
             yield Finding(
@@ -137,13 +124,10 @@ class SynchronousMemset(Rule):
                 lost_us_per_step=sum(calls.lost_us) / seen.of if priced else None,
                 basis="estimated" if priced else "none",
                 seen_on="trace",
-                severity=None if self._usual(driver, calls) else Severity.NOTE,
+                severity=None if usual else Severity.NOTE,
                 facts=(*inside, ("calls", str(calls.n))),
                 changes=(calls.without(),) if priced else (),
             )
-
-    def _usual(self, driver: TraceDriver, calls: DriverCalls) -> bool:
-        return driver.marked and calls.pattern().share >= self.share
 
 
 COMMANDS = {
@@ -173,14 +157,6 @@ WHAT_IT_DOES = COMMANDS | QUERIES | COLLECTIONS
 
 
 @dataclass(frozen=True)
-class AllocatorHints:
-    """The function that is called, and whether the call is a statement of its own."""
-
-    call: str = ""
-    alone: bool = False
-
-
-@dataclass(frozen=True)
 class AllocatorCallEveryStep(Rule):
     """Memory housekeeping runs on every step."""
 
@@ -188,6 +164,7 @@ class AllocatorCallEveryStep(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    advice = "Move it out of the step: once after the warm-up, or every so many steps."
     edits = (
         Permit(
             "drop_statement",
@@ -240,15 +217,11 @@ class AllocatorCallEveryStep(Rule):
                 per_step=site.per_step,
                 lost_us_per_step=site.us_per_step if priced else None,
                 basis="measured" if priced else "none",
-                seen_on=machine.device,
                 severity=Severity.NOTE
                 if site.name in QUERIES or not (priced or machine.gpu_path)
                 else None,
                 facts=site.facts,
-                hints=AllocatorHints(
-                    call=site.name,
-                    alone=source.stands_alone(site.site, site.name.rpartition(".")[2]),
-                ),
+                remedy=Remedy(self.advice, tuple(_dropped(site, source))),
             )
             yield between(found, site.price) if priced else found
 
@@ -287,25 +260,17 @@ class AllocatorCallEveryStep(Rule):
                 site for site in calls.sites(names) if steps.share_of_step(site.us_per_step) >= cost
             )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        text = "Move it out of the step: once after the warm-up, or every so many steps."
-        hints = finding.hints_as(AllocatorHints)
-        if finding.site is None or not hints.alone:
-            return Remedy(text)
-        safe = hints.call.startswith("reset_")
+
+def _dropped(called: CallSite, source: Source) -> Iterator[Edit]:
+    """Where the call is a statement of its own."""
+    call, safe = called.name.rpartition(".")[2], called.name.startswith("reset_")
+    if source.stands_alone(called.site, call):
         reason = (
             "it only resets counters"
             if safe
             else "a run close to its limit may lean on the memory that this frees"
         )
-        edit = Edit(
-            finding.site,
-            "drop_statement",
-            call=hints.call.rpartition(".")[2],
-            safe=safe,
-            reason=reason,
-        )
-        return Remedy(text, (edit,))
+        yield Edit(called.site, "drop_statement", call=call, safe=safe, reason=reason)
 
 
 # -- cache churn -----------------------------------------------------------------------------------

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from auditor.evidence.recorded.reads import Place, Reads
 from auditor.evidence.source.files import Source
 from auditor.evidence.trace.host_waits import TraceWaits, WaitPlace
 from auditor.evidence.trace.steps import TraceSteps
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Finding, Remedy, Severity, Site
 from auditor.model.what_if import Change
 
-from ..reading import LOGS_OR_SUMS, ReadHints, ReadingRule
+from ..reading import LOGS_OR_SUMS, ReadingRule
 from ..transfers import TransferRule
 
 LEAST_SHARE = 0.5
@@ -33,7 +33,7 @@ def waits_in_trace(
         often = (
             f"the host waits on {place.pattern}"
             if waits.marked
-            else f"{place.n} waits in the trace, which marks no steps"
+            else f"{amounts.count(place.n, 'wait')} in the trace, which marks no steps"
         )
         yield Finding(
             place.site,
@@ -63,11 +63,14 @@ class ScalarReadEveryStep(ReadingRule):
     rehearsed = True
     edits = LOGS_OR_SUMS
     leads = 1
+    advice = (
+        "Keep the value on the device: add loss.detach() to a running tensor, or collect "
+        "several and read them with one "
+        "torch.stack(...).tolist(), and read only every so many steps."
+    )
 
     def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
-        return self.less_often(
-            self.report(reads, reads.places("scalar"), self._sentence), source, reads
-        )
+        return self.less_often(reads, source, reads.places("scalar"), self._sentence)
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(
@@ -82,21 +85,16 @@ class ScalarReadEveryStep(ReadingRule):
             f"{place.waits('it')}"
         )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        library = finding.hints_as(ReadHints).library
-        if any(library.endswith(f"distribution.py:{name}") for name in CHECKS):
+    def read_less(self, place: Place, source: Source, below: Site | None) -> Remedy:
+        """Of a distribution's checks that they can be switched off, which no patch does."""
+        if any(place.library.endswith(f"distribution.py:{name}") for name in CHECKS):
             return Remedy(
                 "The distribution checks its arguments and samples, and the check is what reads: "
                 "make it with validate_args=False, or call "
                 "torch.distributions.Distribution.set_default_validate_args(False) once at the "
                 "start."
             )
-        text = (
-            "Keep the value on the device: add loss.detach() to a running tensor, or collect "
-            "several and read them with one "
-            "torch.stack(...).tolist(), and read only every so many steps."
-        )
-        return self.read_less(finding, text)
+        return super().read_less(place, source, below)
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ class BranchOnTensor(ReadingRule):
     )
 
     def detect(self, reads: Reads) -> Iterator[Finding]:
-        return self.report(reads, reads.places("branch"), self._sentence)
+        return (each for _, each in self.report(reads, reads.places("branch"), self._sentence))
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(
@@ -137,11 +135,13 @@ class CopyToHostEveryStep(ReadingRule):
     rehearsed = True
     edits = LOGS_OR_SUMS
     leads = 2
+    advice = (
+        "Collect on the device and copy once every so many steps; or copy into pinned memory "
+        "with non_blocking=True and read it a step later."
+    )
 
     def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
-        return self.less_often(
-            self.report(reads, reads.places("transfer"), self._sentence), source, reads
-        )
+        return self.less_often(reads, source, reads.places("transfer"), self._sentence)
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(
@@ -153,13 +153,6 @@ class CopyToHostEveryStep(ReadingRule):
     def _sentence(self, place: Place) -> str:
         return f"`{place.text}` copies a tensor to the host{place.through}: {place.waits('it')}"
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        text = (
-            "Collect on the device and copy once every so many steps; or copy into pinned memory "
-            "with non_blocking=True and read it a step later."
-        )
-        return self.read_less(finding, text)
-
 
 @dataclass(frozen=True)
 class DataDependentShape(ReadingRule):
@@ -170,9 +163,14 @@ class DataDependentShape(ReadingRule):
     since = "0.1"
     rehearsed = True
     leads = 3
+    advice = (
+        "Keep the size fixed: multiply by the mask, use torch.where or masked_fill, give "
+        "output_size or minlength, or work on the indices that topk returns."
+    )
 
     def detect(self, reads: Reads) -> Iterator[Finding]:
-        return self.report(reads, reads.places("shape"), self._sentence)
+        for place, finding in self.report(reads, reads.places("shape"), self._sentence):
+            yield replace(finding, remedy=Remedy(self.instead(place)))
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(
@@ -183,13 +181,6 @@ class DataDependentShape(ReadingRule):
 
     def _sentence(self, place: Place) -> str:
         return f"the size of `{place.text}` depends on values{place.through}: {place.waits('it')}"
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        text = (
-            "Keep the size fixed: multiply by the mask, use torch.where or masked_fill, give "
-            "output_size or minlength, or work on the indices that topk returns."
-        )
-        return Remedy(self.advice_for(finding, text))
 
 
 @dataclass(frozen=True)

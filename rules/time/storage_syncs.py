@@ -188,7 +188,6 @@ class StorageWaitedFor(Rule):
                 per_step=line.per_step,
                 lost_us_per_step=line.us_per_step,
                 basis="estimated" if machine.cuda else "measured",
-                seen_on=machine.device,
                 facts=(("calls", str(line.number)),),
                 places=places_of(line.site, line.called),
             )

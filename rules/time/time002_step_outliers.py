@@ -10,11 +10,10 @@ from auditor import amounts
 from auditor.batch_means import mean_of
 from auditor.evidence.recorded.batches import Batches
 from auditor.evidence.recorded.loading import Loading
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.step_pattern import StepPattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.trace.steps import TraceSteps
-from auditor.model import Finding, Remedy, SeenOn, Severity
+from auditor.model import Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule, knob
 
 from ..loading import costliest_line
@@ -44,14 +43,17 @@ class TimedStep:
     causes: dict[str, float]
 
 
-@dataclass(frozen=True)
-class Hints:
-    """What explains the slow steps, empty where nothing does; ``advice``: what to do at the line that
-    takes the loading time.
-    """
-
-    cause: str = ""
-    advice: str = ""
+REMEDIES = {
+    COLLECTOR: Remedy(
+        "Call gc.freeze() after set-up, or gc.disable() and collect every few hundred steps on all "
+        "ranks together."
+    ),
+    LOADER: Remedy(
+        "Give the loader more workers or a larger prefetch_factor, and look for samples that are "
+        "slow to load."
+    ),
+}
+"""By what explains the slow steps."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class StepOutliers(Rule):
     )
 
     def detect(
-        self, steps: Steps, batches: Batches, machine: Machine, loading: Loading = UNSEEN
+        self, steps: Steps, batches: Batches, loading: Loading = UNSEEN
     ) -> Iterator[Finding]:
         waits, crowded = batches.waits_by_step(), batches.crowded_by_step()
         timed = [
@@ -95,12 +97,12 @@ class StepOutliers(Rule):
             for s in steps.quiet
             if not s.compiles
         ]
-        for found in self._report(timed, "timed steps", machine.device):
+        for found in self._report(timed, "timed steps", in_trace=False):
             yield self._placed(found, batches, loading)
 
     def _placed(self, found: Finding, batches: Batches, loading: Loading) -> Finding:
         """At the line that takes the loading time, if loading explains the slow steps and one does."""
-        waiting = batches.waiting() if found.hints_as(Hints).cause == LOADER else None
+        waiting = batches.waiting() if found.remedy is REMEDIES[LOADER] else None
         why = (
             costliest_line(waiting.loader, loading, self.costliest) if waiting is not None else None
         )
@@ -112,7 +114,7 @@ class StepOutliers(Rule):
             message=f"{found.message}; {why.said}",
             facts=(*found.facts, *why.facts),
             places=places_of(why.site, *why.loops),
-            hints=Hints(LOADER, why.advice),
+            remedy=Remedy(why.advice) if why.advice else found.remedy,
         )
 
     def in_trace(self, steps: TraceSteps) -> Iterator[Finding]:
@@ -122,9 +124,9 @@ class StepOutliers(Rule):
             TimedStep(number, step.us, {LOADER: step.loader_us})
             for number, step in zip(numbers, steps.steps, strict=True)
         ]
-        return self._report(timed[WARMING:], "steps of the trace", "trace")
+        return self._report(timed[WARMING:], "steps of the trace", in_trace=True)
 
-    def _report(self, steps: list[TimedStep], what: str, seen_on: SeenOn) -> Iterator[Finding]:
+    def _report(self, steps: list[TimedStep], what: str, *, in_trace: bool) -> Iterator[Finding]:
         if len(steps) < self.enough:
             raise NotLooked(
                 f"{len(steps)} {what} are too few to tell outliers: {self.enough} are needed"
@@ -139,7 +141,7 @@ class StepOutliers(Rule):
         ):
             return
         cause = self._cause(steps, slow, extra)
-        if not cause and seen_on != "trace":
+        if not cause and not in_trace:
             return  # on a shared machine another process's turn looks the same
         interval = StepPattern(tuple(step.number for step in slow), len(steps)).interval
         regular = f", every {interval} steps" if interval else ""
@@ -151,25 +153,25 @@ class StepOutliers(Rule):
             steps=len(slow),
             per_step=len(slow) / len(steps),
             lost_us_per_step=extra / len(steps),
-            basis="estimated" if seen_on == "trace" else "measured",
-            seen_on=seen_on,
+            basis="estimated" if in_trace else "measured",
+            seen_on="trace" if in_trace else None,
             severity=None if cause else Severity.NOTE,
             facts=(
-                (f"median step{OWN[seen_on == 'trace']}", amounts.duration(typical)),
+                (f"median step{OWN[in_trace]}", amounts.duration(typical)),
                 (
-                    f"slowest step{OWN[seen_on == 'trace']}",
+                    f"slowest step{OWN[in_trace]}",
                     amounts.duration(max(step.us for step in slow)),
                 ),
                 (
-                    f"slow steps ({'as the profiler counts' if seen_on == 'trace' else 'from 0, warm-up included'})",
+                    f"slow steps ({'as the profiler counts' if in_trace else 'from 0, warm-up included'})",
                     ", ".join(str(step.number) for step in slow[:20]),
                 ),
             ),
-            hints=Hints(cause),
+            remedy=REMEDIES.get(cause),
         )
         beyond = {step.number: step.us - typical for step in slow}
         price = mean_of([beyond.get(step.number, 0.0) for step in steps])
-        yield found if seen_on == "trace" else between(found, price)
+        yield found if in_trace else between(found, price)
 
     def _cause(self, steps: Iterable[TimedStep], slow: list[TimedStep], extra: float) -> str:
         """What takes at least half of the extra time, beyond what it takes on a usual step; empty
@@ -180,19 +182,3 @@ class StepOutliers(Rule):
             if sum(step.causes[cause] - usual for step in slow) >= self.explained * extra:
                 return cause
         return ""
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        cause = finding.hints_as(Hints).cause
-        if advice := finding.hints_as(Hints).advice:
-            return Remedy(advice)
-        if cause == COLLECTOR:
-            return Remedy(
-                "Call gc.freeze() after set-up, or gc.disable() and collect every few hundred "
-                "steps on all ranks together."
-            )
-        if cause == LOADER:
-            return Remedy(
-                "Give the loader more workers or a larger prefetch_factor, and look for samples "
-                "that are slow to load."
-            )
-        return None

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.amounts import digits
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -26,13 +25,6 @@ REMEDIES = {
 
 MOST = 1000
 """Times that are said; how many more they are says nothing more."""
-
-
-@dataclass(frozen=True)
-class Unlearnable:
-    """What is wrong: a key of ``REMEDIES``."""
-
-    kind: str
 
 
 @dataclass(frozen=True)
@@ -67,7 +59,7 @@ class LayerCannotLearn(Rule):
         1e-3, "Distance from an end of sigmoid or tanh within which nearly all results lie."
     )
 
-    def detect(self, layers: Rows[LayerRow], machine: Machine) -> Iterator[Finding]:
+    def detect(self, layers: Rows[LayerRow]) -> Iterator[Finding]:
         wrong = [row for row in layers if self._is_wrong(row)]
         kinds = {row.kind for row in wrong}
         for site, rows in by_line(wrong):
@@ -80,9 +72,8 @@ class LayerCannotLearn(Rule):
                 _said(row, measured=measured),
                 steps=max(row.steps, len({each.step for each in rows})),
                 per_step=1.0,
-                seen_on=machine.device,
                 severity=None if measured or row.kind != "input" else Severity.NOTE,
-                hints=Unlearnable(row.kind),
+                remedy=Remedy(REMEDIES[row.kind]),
             )
 
     def _is_wrong(self, row: LayerRow) -> bool:
@@ -95,9 +86,6 @@ class LayerCannotLearn(Rule):
             return row.edge <= self.edge
         share = self.dead if row.units >= self.fewest_units else 1.0
         return row.steps >= self.fewest_steps and row.dead >= share * row.units
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(REMEDIES[finding.hints_as(Unlearnable).kind])
 
 
 def _said(row: LayerRow, *, measured: bool) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TypeVar
 
-from auditor.evidence.recorded.machine import Machine
+from auditor.evidence import grouping
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity, Site
@@ -72,13 +71,7 @@ def _most(rows: Sequence[GradientsRow], says: Callable[[GradientsRow], bool]) ->
 
 def by_line(rows: Iterable[L]) -> Iterator[tuple[Site, list[L]]]:
     """Rows by their line."""
-
-    def place(row: L) -> tuple[str, int]:
-        return row.site.file, row.site.line
-
-    for _, group in groupby(sorted(rows, key=place), key=place):
-        here = list(group)
-        yield here[0].site, here
+    return ((here[0].site, here) for here in grouping.by_line(rows))
 
 
 def with_defect(rows: Iterable[RepairRow], defect: str) -> Iterator[tuple[Site, list[RepairRow]]]:
@@ -97,7 +90,7 @@ def gradient_said(row: GradientsRow) -> str:
     where = "" if row.over == "parameters" else " at the model's outputs"
     return (
         f"the step's gradient{where} is {_degrees(row.angle)} off the repaired one and "
-        f"{_times(row.ratio)} as long"
+        f"{row.ratio:.2g} times as long"
     )
 
 
@@ -119,10 +112,6 @@ def _degrees(angle: float) -> str:
     return f"{angle:.0f} degrees" if angle >= 1.0 else "less than 1 degree"
 
 
-def _times(ratio: float) -> str:
-    return f"{ratio:.2g} times"
-
-
 def _sizes(sizes: Sequence[int]) -> str:
     return f"({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''})"
 
@@ -130,14 +119,6 @@ def _sizes(sizes: Sequence[int]) -> str:
 def _steps(rows: Sequence[GradientsRow | AttentionRow]) -> tuple[int, float]:
     steps = len({row.step for row in rows})
     return steps, len(rows) / steps
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """What the model gave, and how to write the loss."""
-
-    given: tuple[int, ...] = ()
-    edit: Edit | None = None
 
 
 @dataclass(frozen=True)
@@ -149,14 +130,13 @@ class SilentBroadcast(GradientRule):
     since = "0.2"
     edits = (Permit("rename_call", BROADCASTING, value=r"\w+\(.*squeeze\(-1\).*\)", made=reshaped),)
 
-    def detect(
-        self, repairs: Rows[RepairRow], machine: Machine, source: Source
-    ) -> Iterator[Finding]:
+    def detect(self, repairs: Rows[RepairRow], source: Source) -> Iterator[Finding]:
         for site, rows in with_defect(repairs, "broadcast"):
             if not self.differs(rows):
                 continue
             row = shown(rows)
             steps, per_step = _steps(rows)
+            edit = _column_edit(source, site, row)
             yield Finding(
                 site,
                 f"{row.function} broadcasts {_sizes(row.given)} from the model against "
@@ -164,16 +144,13 @@ class SilentBroadcast(GradientRule):
                 f"{gradient_said(row)}",
                 steps=steps,
                 per_step=per_step,
-                seen_on=machine.device,
                 severity=self.weighed(rows),
                 facts=(*gradient_facts(row), *loss_facts(row)),
-                hints=Sizes(tuple(row.given), _column_edit(source, site, row)),
+                remedy=Remedy(
+                    f"Give both the shape {_sizes(row.given)}, that of the model's output.",
+                    () if edit is None else (edit,),
+                ),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        sizes = finding.hints_as(Sizes)
-        text = f"Give both the shape {_sizes(sizes.given)}, that of the model's output."
-        return Remedy(text, () if sizes.edit is None else (sizes.edit,))
 
 
 def _column_edit(source: Source, site: Site, row: RepairRow) -> Edit | None:
@@ -185,15 +162,6 @@ def _column_edit(source: Source, site: Site, row: RepairRow) -> Edit | None:
     if abs(missing) != 1 or longer[-1] != 1 or longer[:-1] != min(row.given, row.other, key=len):
         return None
     return rewritten(source, site, row.function, reshaped, CHANGES, index=int(missing < 0))
-
-
-@dataclass(frozen=True)
-class Twice:
-    """The loss, what it was given, and the edit."""
-
-    function: str = ""
-    activation: str = ""
-    edit: Edit | None = None
 
 
 @dataclass(frozen=True)
@@ -213,9 +181,7 @@ class ActivationAppliedTwice(GradientRule):
         Permit("rename_call", TWICE, value=rf"(?:{NAMES})\(.*\)", made=without_activation),
     )
 
-    def detect(
-        self, repairs: Rows[RepairRow], machine: Machine, source: Source
-    ) -> Iterator[Finding]:
+    def detect(self, repairs: Rows[RepairRow], source: Source) -> Iterator[Finding]:
         for site, rows in with_defect(repairs, "activation"):
             if not self.differs(rows):
                 continue
@@ -226,25 +192,13 @@ class ActivationAppliedTwice(GradientRule):
                 f"{_fed(row)}; {gradient_said(row)}",
                 steps=steps,
                 per_step=per_step,
-                seen_on=machine.device,
                 severity=self.weighed(rows),
                 facts=(*gradient_facts(row), *loss_facts(row)),
-                hints=_hints(source, site, row),
+                remedy=_once(source, site, row),
             )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        hints = finding.hints_as(Twice)
-        edits = () if hints.edit is None else (hints.edit,)
-        if hints.function in LOGARITHMS:
-            return Remedy(f"Give {hints.function} log_softmax of the scores.", edits)
-        return Remedy(
-            f"Give {hints.function} the scores, without {hints.activation}, which it applies "
-            "itself.",
-            edits,
-        )
 
-
-def _hints(source: Source, site: Site, row: RepairRow) -> Twice:
+def _once(source: Source, site: Site, row: RepairRow) -> Remedy:
     made = row.site_of(row.made_at)
     edit = None
     if f"{FUNCTIONAL}{row.function}" in TWICE:
@@ -252,7 +206,12 @@ def _hints(source: Source, site: Site, row: RepairRow) -> Twice:
     elif row.activation == "softmax" and made is not None and re.search(SOFTMAX, made.text):
         reason = f"{CHANGES}, and so does what else reads these probabilities"
         edit = rewritten(source, made, row.activation, of_logarithm, reason)
-    return Twice(row.function, row.activation, edit)
+    text = (
+        f"Give {row.function} log_softmax of the scores."
+        if row.function in LOGARITHMS
+        else f"Give {row.function} the scores, without {row.activation}, which it applies itself."
+    )
+    return Remedy(text, () if edit is None else (edit,))
 
 
 SOFTMAX = r"\b(F|torch|functional)\.softmax\("
@@ -273,12 +232,16 @@ class MicroBatchesWeighedAlike(GradientRule):
     code = "TRAIN003"
     severity = Severity.WARNING
     since = "0.2"
+    advice = (
+        'Sum each loss (reduction="sum") and divide by the tokens of all micro-batches of the step '
+        "together."
+    )
 
     note_below: float = knob(
         5.0, "Degrees below which it is a note, where the norm is within a tenth as well."
     )
 
-    def detect(self, weights: Rows[TokenWeightsRow], machine: Machine) -> Iterator[Finding]:
+    def detect(self, weights: Rows[TokenWeightsRow]) -> Iterator[Finding]:
         for site, rows in by_line(weights):
             if not self.differs(rows):
                 continue
@@ -293,7 +256,6 @@ class MicroBatchesWeighedAlike(GradientRule):
                 f"{gradient_said(row)}",
                 steps=steps,
                 per_step=per_step,
-                seen_on=machine.device,
                 severity=Severity.NOTE if slight else self.weighed(rows),
                 facts=(
                     *gradient_facts(row),
@@ -301,24 +263,15 @@ class MicroBatchesWeighedAlike(GradientRule):
                 ),
             )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            'Sum each loss (reduction="sum") and divide by the tokens of all micro-batches of the '
-            "step together."
-        )
-
 
 ATTENTION, MEAN = "attention", "mean"
 
 
-@dataclass(frozen=True)
-class Padding:
-    """The function at the line, or :data:`ATTENTION` or :data:`MEAN`, and the target that only padding
-    has.
-    """
-
-    function: str = ""
-    value: int | None = None
+MASKED = {
+    MEAN: "Average what is no padding: (x * mask).sum(1) / mask.sum(1).",
+    ATTENTION: "Give attention a mask of the padding (attn_mask, key_padding_mask, or -inf in front "
+    "of the softmax).",
+}
 
 
 def _the_same(values: Iterable[int | None]) -> int | None:
@@ -347,11 +300,9 @@ class PaddingTrained(GradientRule):
         0.01, "Share of attention, or of a mean, that goes to padding from which it is reported."
     )
 
-    def detect(
-        self, repairs: Rows[RepairRow], attention: Rows[AttentionRow], machine: Machine
-    ) -> Iterator[Finding]:
+    def detect(self, repairs: Rows[RepairRow], attention: Rows[AttentionRow]) -> Iterator[Finding]:
         for site, calls in by_line(attention):
-            if finding := self._attended(site, calls, machine):
+            if finding := self._attended(site, calls):
                 yield finding
         for site, rows in with_defect(repairs, "padding"):
             if not self.differs(rows):
@@ -364,68 +315,52 @@ class PaddingTrained(GradientRule):
                 f"{row.by} says, and count as the others do; {gradient_said(row)}",
                 steps=steps,
                 per_step=per_step,
-                seen_on=machine.device,
                 severity=self.weighed(rows),
                 facts=(
                     *gradient_facts(row),
                     *loss_facts(row),
                     ("share of padding", f"{row.padded / row.targets:.0%}"),
                 ),
-                hints=Padding(row.function, _the_same(each.value for each in rows)),
+                remedy=_ignored(site, row.function, _the_same(each.value for each in rows)),
             )
 
-    def _attended(self, site: Site, rows: list[AttentionRow], machine: Machine) -> Finding | None:
+    def _attended(self, site: Site, rows: list[AttentionRow]) -> Finding | None:
         row = sorted(rows, key=lambda row: row.share)[(len(rows) - 1) // 2]
         if row.share < self.least_attended:
             return None
         steps, per_step = _steps(rows)
-        mean = row.function == MEAN
-        what = "what it averages" if mean else "what the text attends to"
+        kind = MEAN if row.function == MEAN else ATTENTION
+        what = "what it averages" if kind == MEAN else "what the text attends to"
         return Finding(
             site,
             f"no mask keeps padding out of {row.function}: in one row of the batch {row.share:.0%} of "
             f"{what} is padding, as {row.padded} of all {row.tokens} tokens are ({row.by})",
             steps=steps,
             per_step=per_step,
-            seen_on=machine.device,
             facts=(
-                (f"share of {MEAN if mean else ATTENTION} on padding", f"{row.share:.0%}"),
+                (f"share of {kind} on padding", f"{row.share:.0%}"),
                 ("share of padding", f"{row.padded / row.tokens:.0%}"),
             ),
-            hints=Padding(MEAN if mean else ATTENTION),
+            remedy=Remedy(MASKED[kind]),
         )
 
-    def remedy(self, finding: Finding) -> Remedy | None:
-        hints = finding.hints_as(Padding)
-        if hints.function == MEAN:
-            return Remedy("Average what is no padding: (x * mask).sum(1) / mask.sum(1).")
-        if hints.function == ATTENTION:
-            return Remedy(
-                "Give attention a mask of the padding (attn_mask, key_padding_mask, or -inf in "
-                "front of the softmax)."
-            )
-        if hints.function not in LOGARITHMS and hints.function != "cross_entropy":
-            return Remedy("Compare only what the mask or the lengths say is no padding.")
-        text = "Set the targets of padding to -100, or name their value as ignore_index."
-        site = finding.site
-        if hints.value is None or site is None or f"{hints.function}(" not in site.text:
-            return Remedy(text)
-        edit = Edit(
-            site,
-            "set_keyword",
-            call=hints.function,
-            keyword="ignore_index",
-            value=str(hints.value),
-            reason="padding no longer counts: the training result changes",
-        )
-        return Remedy(text, (edit,))
 
-
-@dataclass(frozen=True)
-class Shift:
-    """Positions from an input to its target."""
-
-    distance: int = 0
+def _ignored(site: Site, function: str, value: int | None) -> Remedy:
+    """``value`` is the target that only padding has."""
+    if function not in LOGARITHMS and function != "cross_entropy":
+        return Remedy("Compare only what the mask or the lengths say is no padding.")
+    text = "Set the targets of padding to -100, or name their value as ignore_index."
+    if value is None or f"{function}(" not in site.text:
+        return Remedy(text)
+    edit = Edit(
+        site,
+        "set_keyword",
+        call=function,
+        keyword="ignore_index",
+        value=str(value),
+        reason="padding no longer counts: the training result changes",
+    )
+    return Remedy(text, (edit,))
 
 
 @dataclass(frozen=True)
@@ -436,7 +371,7 @@ class TargetsNotShifted(GradientRule):
     severity = Severity.WARNING
     since = "0.2"
 
-    def detect(self, repairs: Rows[RepairRow], machine: Machine) -> Iterator[Finding]:
+    def detect(self, repairs: Rows[RepairRow]) -> Iterator[Finding]:
         for site, rows in with_defect(repairs, "shift"):
             if not self.differs(rows):
                 continue
@@ -452,17 +387,15 @@ class TargetsNotShifted(GradientRule):
                 f"the targets of {row.function} are {asked}; {gradient_said(row)}",
                 steps=steps,
                 per_step=per_step,
-                seen_on=machine.device,
                 severity=self.weighed(rows),
                 facts=(
                     *gradient_facts(row),
                     *loss_facts(row),
                     ("targets compared with the inputs", str(row.targets)),
                 ),
-                hints=Shift(row.distance),
+                remedy=Remedy(
+                    "Shift once: in the batch or at the loss, not in both."
+                    if row.distance
+                    else "Compare the outputs at [:, :-1] with the tokens at [:, 1:]."
+                ),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        if finding.hints_as(Shift).distance:
-            return Remedy("Shift once: in the batch or at the loss, not in both.")
-        return Remedy("Compare the outputs at [:, :-1] with the tokens at [:, 1:].")

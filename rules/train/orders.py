@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence.recorded.batches import Batches, Loader
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source, name_of, the_only
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import LOADER, Permit
@@ -18,13 +17,6 @@ ORDERED = frozenset({"sampler", "batch_sampler", None})
 
 BEFORE = 2
 """Arguments before ``shuffle``."""
-
-
-@dataclass(frozen=True)
-class Shuffled:
-    """The edit that shuffles."""
-
-    edit: Edit | None = None
 
 
 @dataclass(frozen=True)
@@ -45,7 +37,7 @@ class SortedByClass(Rule):
     )
     share: float = knob(0.9, "Share of the diagnosed steps that must take a batch of the loader.")
 
-    def detect(self, batches: Batches, machine: Machine, source: Source) -> Iterator[Finding]:
+    def detect(self, batches: Batches, source: Source) -> Iterator[Finding]:
         batches.need_a_loader()
         usual = batches.usual(self.share)
         if usual is None:
@@ -58,21 +50,18 @@ class SortedByClass(Rule):
             return
         if any(each.in_order < each.batches for each in taken):
             return
+        edit = _edit(source, loader)
         yield Finding(
             loader.made_at or loader.consumed_at,
             f"each epoch goes through the {classes} classes of {loader.dataset} one after the other "
             f"({samples:,} samples in {length:,} batches), always in the same order",
             steps=len(taken),
             per_step=1.0,
-            seen_on=machine.device,
             facts=(("classes of a batch, at most", str(-(-classes // length) + 1)),),
-            hints=Shuffled(_edit(source, loader)),
+            remedy=Remedy(
+                "Draw the order anew in each epoch: shuffle=True.", () if edit is None else (edit,)
+            ),
         )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        edit = finding.hints_as(Shuffled).edit
-        edits = () if edit is None else (edit,)
-        return Remedy("Draw the order anew in each epoch: shuffle=True.", edits)
 
 
 def _edit(source: Source, loader: Loader) -> Edit | None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from auditor.amounts import count
 from auditor.evidence.recorded.batches import Batches
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Severity
 from auditor.rule import Rule, knob
@@ -40,25 +39,23 @@ class RandomNumbersRepeat(Rule):
         0.75, "Share of the steps that must draw from the generator: fewer draw for a log."
     )
 
-    def detect(self, seeds: Rows[SeedRow], batches: Batches, machine: Machine) -> Iterator[Finding]:
+    def detect(self, seeds: Rows[SeedRow], batches: Batches) -> Iterator[Finding]:
         trains = batches.usual(self.share)
         loader_at = None if trains is None else trains[0].made_at
         last = {(row.at, row.generator, row.seed, row.loader_at): row for row in seeds}
         for site, rows in by_line(row for row in last.values() if row.calls >= self.seeds):
             orders = [row for row in rows if row.loader_at is not None and row.loader == loader_at]
-            steps = [row for row in rows if row.loader_at is None and self._is_usual(row)]
+            steps = [
+                row for row in rows if row.loader_at is None and row.drew >= self.drew * row.steps
+            ]
             row = next(iter((*orders, *steps)), None)
             if row is not None:
                 yield Finding(
                     site,
                     _said(row),
                     steps=row.times,
-                    seen_on=machine.device,
                     facts=(("seeds after which it came again", str(row.calls)),),
                 )
-
-    def _is_usual(self, row: SeedRow) -> bool:
-        return row.drew >= self.drew * row.steps
 
 
 def _said(row: SeedRow) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence.recorded.batches import Batches, Loader, Texts
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source, the_only
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import ANY, Permit
@@ -30,16 +29,10 @@ LONGEST = "True"
 ``"longest"``: docs of PreTrainedTokenizerBase.__call__, ``padding``).
 """
 
-
-@dataclass(frozen=True)
-class Wasted:
-    """Whether the width is more than the longest row of each batch needs, and the call of the collate
-    function that asks for it.
-    """
-
-    fixed: bool = False
-    asked: Site | None = None
-    call: str = ""
+TRIMMED = (
+    "Pad each batch to its longest row (pad_sequence; a tokenizer's padding=True), rounded up to a "
+    "multiple of 8 or 64."
+)
 
 
 @dataclass(frozen=True)
@@ -52,6 +45,10 @@ class PaddingComputed(Rule):
     rehearsed = True
     everywhere = True
     edits = (Permit("set_keyword", (ANY,), "padding", LONGEST),)
+    advice = (
+        "Put rows of like length into a batch (a batch sampler that sorts within a few hundred "
+        "batches and shuffles these), or pack several into one row."
+    )
 
     share: float = knob(
         0.2, "Share of the positions that rows as wide as the longest of their batch would save."
@@ -61,7 +58,7 @@ class PaddingComputed(Rule):
     )
     fewest: int = knob(3, "Padded batches below which nothing is reported.")
 
-    def detect(self, batches: Batches, machine: Machine, source: Source) -> Iterator[Finding]:
+    def detect(self, batches: Batches, source: Source) -> Iterator[Finding]:
         batches.need_a_loader()
         if any(source.first_call(name) is not None for name in PACKED):
             return
@@ -70,10 +67,10 @@ class PaddingComputed(Rule):
             texts = [one for each in taken for one in each.texts]
             many = sum(each.batches for each in taken)
             if self.fewest <= len(texts) and 2 * len(texts) > many:
-                yield from self._wasted(loader, texts, len(taken), machine, source)
+                yield from self._wasted(loader, texts, len(taken), source)
 
     def _wasted(
-        self, loader: Loader, texts: list[Texts], steps: int, machine: Machine, source: Source
+        self, loader: Loader, texts: list[Texts], steps: int, source: Source
     ) -> Iterator[Finding]:
         lengths = [length for each in texts for length in each.lengths]
         positions = sum(each.positions for each in texts)
@@ -93,42 +90,22 @@ class PaddingComputed(Rule):
             f"{amounts.percent(saved)} fewer",
             steps=steps,
             per_step=len(texts) / steps,
-            seen_on=machine.device,
-            # another width is another graph, and another order another training
             severity=None if fixed and source.first_call("compile") is None else Severity.NOTE,
             facts=(
                 ("positions that are padding", amounts.percent(padding)),
                 ("fewer as wide as the longest of a batch", amounts.percent(trimmed)),
                 ("fewer in batches of like length", amounts.percent(alike)),
             ),
-            hints=Wasted(fixed, *_asked(source, loader.collate_at)) if fixed else Wasted(),
-        )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        hints = finding.hints_as(Wasted)
-        if hints.fixed:
-            edits: tuple[Edit, ...] = ()
-            if hints.asked is not None:
-                reason = "batches have other widths: where a mask is missing, another result"
-                wanted = hints.call, "padding", LONGEST
-                edits = (Edit(hints.asked, "set_keyword", *wanted, reason=reason),)
-            return Remedy(
-                "Pad each batch to its longest row (pad_sequence; a tokenizer's padding=True), "
-                "rounded up to a multiple of 8 or 64.",
-                edits,
-            )
-        return Remedy(
-            "Put rows of like length into a batch (a batch sampler that sorts within a few hundred "
-            "batches and shuffles these), or pack several into one row."
+            remedy=Remedy(TRIMMED, tuple(_asked(source, loader.collate_at))) if fixed else None,
         )
 
 
-def _asked(source: Source, collate: Site | None) -> tuple[Site | None, str]:
-    """The only call of the collate function that is given ``padding="max_length"``, and its name: one
-    elsewhere may see a row at a time.
+def _asked(source: Source, collate: Site | None) -> Iterator[Edit]:
+    """Of the only call of the collate function that is given ``padding="max_length"``: one elsewhere
+    may see a row at a time.
     """
     if collate is None:
-        return None, ""
+        return
     place = collate.file, collate.line
     found = the_only(
         node
@@ -141,9 +118,10 @@ def _asked(source: Source, collate: Site | None) -> tuple[Site | None, str]:
         and isinstance(item.value, ast.Constant)
         and item.value.value == "max_length"
     )
-    if found is None:
-        return None, ""
-    return source.site_of(collate.file, found), name_of(found.func)
+    if found is not None:
+        site, call = source.site_of(collate.file, found), name_of(found.func)
+        reason = "batches have other widths: where a mask is missing, another result"
+        yield Edit(site, "set_keyword", call, "padding", LONGEST, reason=reason)
 
 
 def _sorted_positions(texts: Sequence[Texts]) -> int:

@@ -43,7 +43,6 @@ class WasteRule(Rule):
             per_step=1.0,
             lost_us_per_step=us,
             basis="none" if us is None else "estimated",
-            seen_on=machine.device,
             facts=facts,
             **more,
         )
@@ -75,13 +74,6 @@ REMEDIES = {
 
 
 @dataclass(frozen=True)
-class Hints:
-    """Which way: a key of ``REMEDIES``."""
-
-    kind: str
-
-
-@dataclass(frozen=True)
 class GradientsClearedUnread(WasteRule):
     """Gradients are computed that no optimizer reads."""
 
@@ -94,10 +86,9 @@ class GradientsClearedUnread(WasteRule):
     def detect(self, thrown: ThrownWork, machine: Machine) -> Iterator[Finding]:
         for each in thrown.of("gradient", "detach"):
             if each.share >= self.share:
-                yield self.report(thrown, each, machine, _said(each), hints=Hints(each.what))
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(REMEDIES[finding.hints_as(Hints).kind])
+                yield self.report(
+                    thrown, each, machine, _said(each), remedy=Remedy(REMEDIES[each.what])
+                )
 
 
 def _said(each: Thrown) -> str:
@@ -165,11 +156,8 @@ class ResultUnread(WasteRule):
         return bool(operators) and each.operators >= enough and each.op not in WRITES
 
 
-@dataclass(frozen=True)
-class Sometimes:
-    """Whether a branch that ran on none of the watched steps reads it."""
-
-    sometimes: bool = False
+MOVE_LESS = "Move only what the step reads, and leave the rest on the host."
+MOVE_LATER = "Move it inside the branch that reads it."
 
 
 @dataclass(frozen=True)
@@ -201,17 +189,11 @@ class CopiedUnread(WasteRule):
                 f"{SOMETIMES * sometimes}: {amounts.size(each.nbytes)} per step, "
                 f"{amounts.percent(share)} of what is moved",
                 severity=Severity.NOTE if sometimes else None,
-                hints=Sometimes(sometimes),
+                remedy=Remedy(MOVE_LATER if sometimes else MOVE_LESS),
                 steps=each.steps,
                 per_step=each.operators,
-                seen_on=machine.device,
                 facts=(("bytes per step", amounts.size(each.nbytes)),),
             )
-
-    def remedy(self, finding: Finding) -> Remedy | None:
-        if finding.hints_as(Sometimes).sometimes:
-            return Remedy("Move it inside the branch that reads it.")
-        return Remedy("Move only what the step reads, and leave the rest on the host.")
 
 
 @dataclass(frozen=True)
@@ -236,9 +218,7 @@ class RebuiltEachStep(WasteRule):
             many = each.operators >= self.operators and each.nbytes >= self.least
             if each.share < self.share or not (many or each.nbytes >= self.size):
                 continue
-            if any(
-                (site.file, site.line) in thrown.copied_from for site in (each.site, *each.others)
-            ):
+            if any(site.place in thrown.copied_from for site in (each.site, *each.others)):
                 continue
             yield self.report(
                 thrown,

@@ -198,6 +198,21 @@ def test_same_text_on_two_lines_has_two_keys_and_a_rule_may_set_the_severity(rec
     assert [f.severity for f in findings] == [Severity.ERROR, Severity.NOTE]
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_finding_was_seen_on_the_device_of_the_run_unless_its_rule_says_another(
+    recording, device
+):
+    class Anywhere(Twice):
+        def detect(self) -> Iterator[Finding]:
+            for line, told in enumerate((None, "cpu", "trace"), 1):
+                yield Finding(Site("a.py", line), str(told), seen_on=told)
+
+    made = recording()
+    made.manifest["device"] = device
+    found = engine.judge(Evidence(made), (Anywhere,)).findings
+    assert {f.message: f.seen_on for f in found} == {"None": device, "cpu": "cpu", "trace": "trace"}
+
+
 def test_parts_are_read_off_the_signatures():
     assert engine.parts_of((SlowClock, Moody)) == ("clocks", "moods")
 

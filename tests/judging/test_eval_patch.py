@@ -6,7 +6,6 @@ import pytest
 from auditor.rules.graph.graph003_graph_in_eval import GraphRecordedInEvaluation
 from auditor.rules.graph.rows import EvalRow
 
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source
 from auditor.model import Site
 from auditor.patch import plan
@@ -31,7 +30,7 @@ def patched(text: str, **more: object) -> str | None:
     site = Site("t.py", line, "Trainer.evaluate", "y = self.model(x)")
     facts = {"n": 12, "steps": 12, "walked": 0, "held": False, "saved_bytes": None}
     place = EvalRow(at=0, module="Net", **facts, **more)
-    tables = rows(place, sites=(site,)), Machine(), Source({"t.py": text})
+    tables = rows(place, sites=(site,)), Source({"t.py": text})
     (found,) = ask(GraphRecordedInEvaluation(), *tables)
     remedy = GraphRecordedInEvaluation().remedy(found)
     assert not remedy.safe

@@ -8,15 +8,15 @@ from dataclasses import replace
 
 import pytest
 from auditor.rules.amp.amp006_scaler_misused import unscale_call
-from auditor.rules.amp.precision import Hints as Tf32Hints
-from auditor.rules.cfg.autotuning import Hints as AutotuningHints
-from auditor.rules.reading import ReadHints
+from auditor.rules.amp.precision import FP32, Precision
+from auditor.rules.cfg.autotuning import Autotuning, NewSizes
+from auditor.rules.reading import patch_of
 
 from auditor.evidence.recorded.amp import Amp, AmpEvent
 from auditor.evidence.recorded.batches import Loader
 from auditor.evidence.recorded.copies import Copies, Copy
-from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.reads import Read, Reads
+from auditor.evidence.recorded.reads import Place, Read, Reads
+from auditor.evidence.recorded.step_pattern import StepPattern
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.evidence.source.read_purpose import Expression
@@ -93,19 +93,20 @@ def test_foreach_where_it_was_switched_off():
     assert patched("OPT001", finding, TRAINER) is None
 
 
+IN_FP32 = Precision(
+    capability=8, marked=True, busy=1.0, kernel_us=100.0, matmul_us=((FP32, 100.0),)
+)
+
+
 def test_tf32_behind_the_imports():
-    found = Finding(
-        None,
-        "x",
-        hints=Tf32Hints(None, Source({"t.py": TRAINER}).only_call("backward")),
-    )
+    (found,) = RULES["AMP002"]().detect(IN_FP32, Source({"t.py": TRAINER}))
     wanted = 'import GradScaler\n\ntorch.set_float32_matmul_precision("high")\n'
     assert patched("AMP002", found, TRAINER) == TRAINER.replace("import GradScaler\n", wanted)
 
 
 def test_gradients_are_unscaled_before_they_are_clipped():
     amp = Amp(12, tuple(AmpEvent("clip_scaled", CLIP, step) for step in range(12)))
-    (finding,) = RULES["AMP006"]().detect(amp, Machine(), Source({"t.py": TRAINER}))
+    (finding,) = RULES["AMP006"]().detect(amp, Source({"t.py": TRAINER}))
     wanted = TRAINER.replace("    clip_grad", "    scaler.unscale_(optimizer)\n    clip_grad")
     assert patched("AMP006", finding, TRAINER) == wanted
 
@@ -127,7 +128,7 @@ def test_no_unscale_where_the_scaler_is_not_clear(text):
 
 def test_the_deprecated_classes():
     amp = Amp(12, (AmpEvent("old_scaler", CLIP, 3),))
-    (finding,) = RULES["AMP005"]().detect(amp, Machine(), Source({"t.py": TRAINER}))
+    (finding,) = RULES["AMP005"]().detect(amp, Source({"t.py": TRAINER}))
     assert finding.site.line == 5
     assert patched("AMP005", finding, TRAINER) == TRAINER.replace(
         "= GradScaler()", '= torch.amp.GradScaler("cuda")'
@@ -345,18 +346,11 @@ def test_a_log_that_runs_several_times_in_a_step_is_left_alone(times, patch):
 
 def test_a_flag_that_one_line_sets():
     off = "torch.backends.cuda.matmul.allow_tf32 = False  # exact\n"
-    found = Finding(
-        None,
-        "x",
-        hints=Tf32Hints(Source({"t.py": off}).only_flag("matmul.allow_tf32", value=False), None),
-    )
+    (found,) = RULES["AMP002"]().detect(IN_FP32, Source({"t.py": off}))
     assert patched("AMP002", found, off) == off.replace("False", "True")
     on = "from torch.backends import cudnn\ncudnn.benchmark = True\n"
-    found = Finding(
-        None,
-        "x",
-        hints=AutotuningHints(Source({"t.py": on}).only_flag("cudnn.benchmark", value=True)),
-    )
+    new = NewSizes(StepPattern(tuple(range(8)), 8), sizes=9, benchmark=True)
+    (found,) = RULES["CFG001"]().detect(Autotuning(new=new), Source({"t.py": on}))
     assert patched("CFG001", found, on) == on.replace("True", "False")
 
 
@@ -455,15 +449,11 @@ def test_the_optimizers_own_switches_are_named():
 def test_a_log_into_a_file_is_shown_but_not_called_safe(line, safe):
     text = f"for i, batch in enumerate(loader):\n    optimizer.step()\n    {line}\n"
     site = Site("t.py", 3, "", line)
-    found = Finding(
-        site,
-        "x",
-        hints=ReadHints(once=True, logs=Source({"t.py": text}).logs_at(site)),
-    )
-    remedy = RULES["SYNC001"]().remedy(found)
-    assert remedy.safe is safe
-    assert ("somebody may read it" in remedy.edits[0].reason) is not safe
-    planned = plan(remedy.edits, lambda file: text.encode())
+    read = Read(site, "item", "scalar", 0, 1)
+    edit = patch_of(Source({"t.py": text}), Place(site, "scalar", (read,), 1, "cuda"))
+    assert edit.safe is safe
+    assert ("somebody may read it" in edit.reason) is not safe
+    planned = plan((edit,), lambda file: text.encode())
     assert planned.files[0].after.decode() == text.replace(
         f"    {line}", f"    if i % 50 == 0:\n        {line}"
     )

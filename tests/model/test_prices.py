@@ -40,6 +40,7 @@ def finding(code: str = "SYNC001", severity: Severity = Severity.WARNING, **more
             Site("a.py", 3, "f", "x"),
             code,
             basis="measured",
+            seen_on="cpu",
             code=code,
             key=code,
             severity=severity,

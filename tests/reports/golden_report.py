@@ -74,7 +74,7 @@ def _finding(
     finding = Finding(
         site, message, code=code, name=name, severity=severity, key=finding_key(code, site)
     )
-    return replace(finding, **more)  # type: ignore[arg-type]
+    return replace(finding, **{"seen_on": "cpu", **more})  # type: ignore[arg-type]
 
 
 def _findings() -> tuple[Finding, ...]:

@@ -8,7 +8,7 @@ import json
 import math
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema
 import pytest
@@ -25,6 +25,7 @@ from auditor.model import (
     Remedy,
     Report,
     Run,
+    SeenOn,
     Severity,
     Site,
     StepTimes,
@@ -79,6 +80,7 @@ findings = st.builds(
     lost_us_per_step=_maybe(numbers),
     lost_bytes=_maybe(counts),
     grows=st.booleans(),
+    seen_on=st.sampled_from(get_args(SeenOn)),
     severity=st.sampled_from(Severity),
     facts=_tuples(st.tuples(words, words)),
     hints=st.just({}),

@@ -10,7 +10,6 @@ from auditor.rules.ckpt.ckpt006_stale_rate import CheckpointOverridesRate
 from auditor.rules.ckpt.files import CheckpointDamaged, CheckpointNeedsCode, OptimizerMomentsSpoiled
 
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.torch_save import Save, Saves
 from auditor.evidence.scans import OptimizerFacts, Scan, SchedulerFacts, Setting, Tally, TensorFacts
 from auditor.model import Severity, Site
@@ -99,7 +98,7 @@ def saves(*each: tuple[Site, str | None, bool]) -> Saves:
 
 def test_the_only_checkpoint_is_written_over():
     over = [(HERE, "a.pt", False), (HERE, "a.pt", True), (HERE, "a.pt", True)]
-    (found,) = CheckpointDamaged().detect(saves(*over), Machine())
+    (found,) = CheckpointDamaged().detect(saves(*over))
     assert found.site == HERE and "one of these 3 ms has none" in found.message
     assert dict(found.facts) == {"file": "a.pt", "written over": "2 times"}
     assert (found.steps, found.per_step) == (3, 3 / 8)
@@ -117,12 +116,12 @@ def test_the_only_checkpoint_is_written_over():
 )
 def test_a_run_with_another_checkpoint_says_nothing(each):
     with pytest.raises(NotLooked):
-        list(CheckpointDamaged().detect(saves(*each), Machine()))
+        list(CheckpointDamaged().detect(saves(*each)))
 
 
 def test_a_line_that_does_not_write_over_is_not_told():
     each = [(HERE, "a.pt", True), (HERE, "a.pt", True), (THERE, "a.pt", False)]
-    assert [one.site for one in CheckpointDamaged().detect(saves(*each), Machine())] == [HERE]
+    assert [one.site for one in CheckpointDamaged().detect(saves(*each))] == [HERE]
 
 
 @pytest.mark.parametrize(

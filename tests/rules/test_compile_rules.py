@@ -28,7 +28,6 @@ from auditor.model import Finding, Site
 from auditor.rule import NotLooked
 from tests.rules.asking import ask, rows
 
-MACHINE = Machine()
 SITE = Site("train.py", 7, "forward", "scale = h.max().item()")
 BREAK = Break(SITE, "forward", "Unsupported Tensor.item() call. It is not traced", "gb0124", True)
 AGAIN = Recompiled(SITE, "forward", "self.phase == '3'", 3, 2, 2e6, own=True, limit=False)
@@ -37,8 +36,8 @@ AGAIN = Recompiled(SITE, "forward", "self.phase == '3'", 3, 2, 2e6, own=True, li
 def told(rule, breaks=(), recompiled=(), steps=None, entries=GraphEntries()):
     compiles = Compiles(tuple(breaks), tuple(recompiled), 1, 1.0)
     if isinstance(rule, GraphBreak):
-        return list(rule.detect(compiles, entries, MACHINE))
-    return list(rule.detect(compiles, Steps() if steps is None else steps, MACHINE))
+        return list(rule.detect(compiles, entries))
+    return list(rule.detect(compiles, Steps() if steps is None else steps))
 
 
 @pytest.mark.parametrize(
@@ -213,7 +212,7 @@ TEXT = "import torch\nnet = torch.compile(net)\n"
 def unused(*regions, text=TEXT, compiles=Compiles(compiled=1)):
     table = CompiledRegions(tuple(regions))
     source = Source({"train.py": text})
-    return list(CompiledUnused().detect(table, compiles, source, MACHINE))
+    return list(CompiledUnused().detect(table, compiles, source))
 
 
 def test_a_module_that_is_trained_without_its_compiled_form_is_told():
@@ -305,7 +304,7 @@ def test_a_second_name_that_is_read_may_be_for_later(text, n):
 def in_step(made_on, taken=12, **knobs):
     region = Region(MADE, "Net", made_on=made_on, us=800.0)
     steps = Steps(quiet=quiet(taken))
-    return list(CompiledInStep(**knobs).detect(CompiledRegions((), (region,)), steps, MACHINE))
+    return list(CompiledInStep(**knobs).detect(CompiledRegions((), (region,)), steps))
 
 
 @pytest.mark.parametrize(
@@ -327,7 +326,7 @@ def against(eager_us, compiled_us=1000.0, n=60, regions=None, recompiled=(), **k
     steps = Steps(quiet=quiet(n, compiled_us), eager_held=quiet(n, eager_us))
     given = (Region(MADE, "Net", steps=n),) if regions is None else regions
     compiles = Compiles((), tuple(recompiled), 1, 1.0)
-    return list(CompileDoesNotPay(**knobs).detect(CompiledRegions(given), compiles, steps, MACHINE))
+    return list(CompileDoesNotPay(**knobs).detect(CompiledRegions(given), compiles, steps))
 
 
 def test_a_step_that_is_slower_compiled_is_told_with_its_price():
@@ -350,7 +349,7 @@ def test_compiled_steps_must_be_slower_on_both_sides_of_the_eager_ones(again_us,
         quiet(30, 1000.0), eager_held=quiet(30, 500.0), compiled_again=quiet(30, again_us)
     )
     regions = CompiledRegions((Region(MADE, "Net", steps=30),))
-    found = list(CompileDoesNotPay().detect(regions, Compiles(compiled=1), steps, MACHINE))
+    found = list(CompileDoesNotPay().detect(regions, Compiles(compiled=1), steps))
     assert len(found) == n
     assert all(each.facts[0][1] == "60, 30" for each in found)
 
@@ -360,7 +359,7 @@ def test_where_nothing_was_compiled_another_rule_says_why():
     regions = CompiledRegions((Region(MADE, "Net", steps=30),))
     for compiled, n in ((0, 0), (1, 1)):
         compiles = Compiles(compiled=compiled)
-        assert len(list(CompileDoesNotPay().detect(regions, compiles, steps, MACHINE))) == n
+        assert len(list(CompileDoesNotPay().detect(regions, compiles, steps))) == n
 
 
 def test_the_share_is_a_knob_and_few_steps_say_nothing():
@@ -394,7 +393,7 @@ def test_a_backend_for_debugging_is_named(name):
 )
 def test_lengths_that_may_not_vary_are_let_vary(guard, fixed, edited):
     table = Compiles((), (replace(AGAIN, guard=guard),), 1, 1.0, fixed)
-    (found,) = RecompilesAgainAndAgain().detect(table, Steps(), MACHINE)
+    (found,) = RecompilesAgainAndAgain().detect(table, Steps())
     edits = RecompilesAgainAndAgain().remedy(found).edits
     assert [(each.site, each.action, each.keyword) for each in edits] == [
         (MADE, "drop_keyword", "dynamic")
@@ -487,7 +486,7 @@ def passes(at=0, steps=12, ran=0, eager_steps=12, eager_ran=12, **more):
 
 
 def late(*given, **knobs):
-    return list(ask(HookNeverRuns(**knobs), rows(*given, sites=(SITE, SITE)), MACHINE))
+    return list(ask(HookNeverRuns(**knobs), rows(*given, sites=(SITE, SITE))))
 
 
 def test_a_hook_that_only_eager_code_calls_is_told():

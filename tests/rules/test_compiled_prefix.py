@@ -8,7 +8,6 @@ import pytest
 from auditor.rules.ckpt.resumed import CompiledPrefix
 
 from auditor.evidence.recorded.compiled_regions import CompiledRegions, Region
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.torch_save import Save, Saves
 from auditor.evidence.source.files import Source
 from auditor.model import Site
@@ -22,7 +21,7 @@ NAMED = Save(HERE, 3, 900.0, "a.pt", compiled="_orig_mod.weight")
 def prefixed(*each, text=COMPILES, at=2):
     regions = CompiledRegions((Region(Site("t.py", at), "Net", steps=8, watched=8),))
     table, source = Saves(8, 80_000.0, tuple(each)), Source({"t.py": text})
-    return list(CompiledPrefix().detect(table, regions, source, Machine()))
+    return list(CompiledPrefix().detect(table, regions, source))
 
 
 def test_the_line_that_saves_the_names_of_a_compiled_module_is_told_once():

@@ -36,7 +36,6 @@ from auditor.evidence.recorded.data_parallel import (
     SameOrder,
     SamplerEpochs,
 )
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.step_pattern import StepPattern
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
@@ -50,9 +49,12 @@ ORDER = SameOrder(SITE, None, 2, 0, 2, 1.0)
 
 def findings(rule, each):
     if isinstance(each, SameOrder):
-        return list(rule.detect(SamplerEpochs((each,)), Machine(), Source()))
-    tables = DataParallel((each,)), Machine()
-    return list(rule.detect(*tables, *([Source()] if isinstance(rule, SearchForNothing) else [])))
+        return list(rule.detect(SamplerEpochs((each,)), Source()))
+    return list(
+        rule.detect(
+            DataParallel((each,)), *([Source()] if isinstance(rule, SearchForNothing) else [])
+        )
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,13 +107,13 @@ def test_steps_on_gradients_of_one_rank(more, sent, expected):
             )
         )
     )
-    found = list(ask(SteppedUnaveraged(), DataParallel((module,)), own, Machine()))
+    found = list(ask(SteppedUnaveraged(), DataParallel((module,)), own))
     assert [(each.site, len(each.places)) for each in found] == [(SITE, 2)] * expected
 
 
 def test_where_no_sync_was_not_called_the_backward_is_named():
     module = replace(MODULE, averaged=(1,), apart=(replace(LOCAL, entered_at=None),), stepped=2)
-    (found,) = ask(SteppedUnaveraged(), DataParallel((module,)), Machine())
+    (found,) = ask(SteppedUnaveraged(), DataParallel((module,)))
     assert (found.site, found.places) == (LATER, ())
     assert ("steps on gradients that are not averaged", "1 of 2") in found.facts
     assert "only 1 earlier pass averaged them" in found.message
@@ -152,9 +154,7 @@ def test_the_loop_of_the_epochs_is_named():
     text = "for epoch in range(3):\n    for x in loader:\n        train(x)\n"
     at = Site("t.py", 2, "", "for x in loader:")
     order = replace(ORDER, site=at, stack=(at,))
-    (found,) = SameOrderEachEpoch().detect(
-        SamplerEpochs((order,)), Machine(), Source({"t.py": text})
-    )
+    (found,) = SameOrderEachEpoch().detect(SamplerEpochs((order,)), Source({"t.py": text}))
     assert (found.site.line, [each.site.line for each in found.places]) == (1, [1, 2])
 
 
@@ -173,21 +173,21 @@ def test_the_loop_of_the_epochs_is_named():
 def test_equal_batches(more, expected):
     batches = replace(SameBatches(SITE, SITE, 2, 5, 5, 3, 1.0), **more)
     modules = DataParallel((replace(MODULE, averaged=(1,) * 5),))
-    tables = RankBatches((batches,), 2), modules, Machine()
-    assert len(list(SameBatchesOnAllRanks().detect(*tables))) == expected
+    found = SameBatchesOnAllRanks().detect(RankBatches((batches,), 2), modules)
+    assert len(list(found)) == expected
 
 
 @pytest.mark.parametrize("module", [{"ranks": 2}, {"averaged": ()}])
 def test_ranks_that_share_a_model_may_share_batches(module):
     batches = RankBatches((SameBatches(SITE, SITE, 4, 5, 5, 3, 1.0),), 4)
     given = replace(MODULE, **{"ranks": 4, "averaged": (1,) * 5, **module})
-    assert not list(SameBatchesOnAllRanks().detect(batches, DataParallel((given,)), Machine()))
+    assert not list(SameBatchesOnAllRanks().detect(batches, DataParallel((given,))))
 
 
 def buffers(source="", site=SITE, steps=5, **more):
     facts = {"what": "Net", "ranks": 2, "n": 5, "bytes": 1 << 20, "buffers": 3}
     row = BufferBroadcastRow(number=0, at=0, **(facts | more))
-    given = rows(row, sites=(site,)), loud(steps), Machine(), Source({site.file: source})
+    given = rows(row, sites=(site,)), loud(steps), Source({site.file: source})
     return list(ask(BuffersSentUnchanged(), *given))
 
 
@@ -243,7 +243,7 @@ REDUCED = Collective(SITE, "all_reduce", HALF, 16.0, 100.0, 50.0, 2)
     [({}, 1), ({"pattern": LESS}, 0), ({"ranks": 1}, 0), ({"what": "all_reduce"}, 0)],
 )
 def test_barriers(more, expected):
-    tables = Collectives((replace(BARRIER, **more),)), Machine(), Source()
+    tables = Collectives((replace(BARRIER, **more),)), Source()
     assert len(list(BarrierEveryStep().detect(*tables))) == expected
 
 
@@ -260,17 +260,17 @@ def test_barriers(more, expected):
     ],
 )
 def test_small_collectives(more, expected):
-    tables = Collectives((replace(REDUCED, **more),)), Machine()
-    assert len(list(ManySmallCollectives().detect(*tables))) == expected
+    found = ManySmallCollectives().detect(Collectives((replace(REDUCED, **more),)))
+    assert len(list(found)) == expected
 
 
 @pytest.mark.parametrize("us", [None, 5.0])
 def test_no_time_is_told_where_none_counts(us):
-    barrier = Collectives((replace(REDUCED, what="barrier", us=us),)), Machine()
-    small = Collectives((replace(REDUCED, us=us),)), Machine()
+    barrier = Collectives((replace(REDUCED, what="barrier", us=us),))
+    small = Collectives((replace(REDUCED, us=us),))
     found = [
-        *BarrierEveryStep().detect(*barrier, Source()),
-        *ManySmallCollectives().detect(*small),
+        *BarrierEveryStep().detect(barrier, Source()),
+        *ManySmallCollectives().detect(small),
     ]
     assert len(found) == 2
     for each in found:
@@ -289,7 +289,7 @@ def test_no_time_is_told_where_none_counts(us):
 )
 def test_ranks_that_part(other, sizes, said):
     parting = Parting(2, Call(0, SITE, "all_reduce", 4, 3), other, 1, 4)
-    found = list(RanksPart(sizes=sizes).detect(CollectiveOrder(parting), Machine(), Source()))
+    found = list(RanksPart(sizes=sizes).detect(CollectiveOrder(parting), Source()))
     assert [said in each.message for each in found] == ([True] if said else [])
 
 
@@ -345,7 +345,7 @@ def test_a_rank_that_left_the_loop(waits, calls, line, said):
     )
     order, source = CollectiveOrder(Parting(0, one, other, 0, 7)), Source({"t.py": LEFT})
     rule = RanksPart()
-    (found,) = rule.detect(order, Machine(), source)
+    (found,) = rule.detect(order, source)
     assert (found.site.line, said in found.message) == (line, True)
     assert "after 7 steps" in found.message
     assert ("same step" in rule.remedy(found).text) is (line != 9)
@@ -361,7 +361,7 @@ def test_a_rank_that_left_the_loop(waits, calls, line, said):
 )
 def test_files_that_all_ranks_save(nbytes, one_file, said):
     saves = RankSaves((SavedAlike(SITE, 4, 2, nbytes, 5.0, one_file),))
-    found = list(SavedByAll().detect(saves, Machine()))
+    found = list(SavedByAll().detect(saves))
     assert [each.message.rpartition(", ")[2] for each in found] == said
     if found:
         assert ("written for nothing", "768 KiB each time") in found[0].facts
@@ -382,6 +382,6 @@ NORMS = {"norm": "BatchNorm2d", "norms": 3, "ranks": 2, "n": 5, "samples": 4, "v
 )
 def test_few_samples_that_are_normed(more, severity):
     row = NormBatchRow(at=0, what="Net", norm_at=1, **(NORMS | more))
-    found = list(ask(FewSamplesNormed(), rows(row, sites=(SITE, LATER)), Machine()))
+    found = list(ask(FewSamplesNormed(), rows(row, sites=(SITE, LATER))))
     assert [each.severity for each in found] == severity
     assert all(len(each.places) == 2 for each in found)

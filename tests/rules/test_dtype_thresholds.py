@@ -13,14 +13,12 @@ from auditor.rules.num.num012_vanishing_epsilon import EpsilonVanishes
 from auditor.rules.num.rows import UpdateRow
 
 from auditor.evidence.recorded.amp import Amp, AmpEvent, ScaleUpdate
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from tests.rules.asking import ask, rows
 from tests.rules.doubles import doubles
 
-CUDA = Machine("cuda", 8, 8)
 LINE = Site("trainer.py", 1, "step")
 
 
@@ -33,7 +31,7 @@ def epsilon(dtype, scalar, **more):
         LINE, "epsilon", "clamp_min", dtype, scalar=scalar, **{"into": ("log",), **more}
     )
     rule = EpsilonVanishes()
-    found = list(ask(rule, OpRanges(3, (call,)), CUDA, Source({"trainer.py": text})))
+    found = list(ask(rule, OpRanges(3, (call,)), Source({"trainer.py": text})))
     return found, [rule.remedy(each) for each in found]
 
 
@@ -81,7 +79,7 @@ def losses(*dtypes, **more):
     calls = tuple(
         Delicate(LINE, "function", "log", dtype, **{"loss": True, **more}) for dtype in dtypes
     )
-    return list(ask(LossInHalf(), OpRanges(3, calls), CUDA))
+    return list(ask(LossInHalf(), OpRanges(3, calls)))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +112,7 @@ def updated(steps=3, asked=LEAST, lost=1.0, dtype="bfloat16"):
         asked=asked,
         kept=round(lost * asked),
     )
-    return list(ask(UpdatesRoundedAway(), rows(row, sites=(LINE,)), CUDA))
+    return list(ask(UpdatesRoundedAway(), rows(row, sites=(LINE,))))
 
 
 @pytest.mark.parametrize(
@@ -151,7 +149,7 @@ def test_a_scaler_is_superfluous_with_bfloat16_and_not_with_float16(dtype, expec
     events = tuple(
         AmpEvent(what, LINE, step, dtype) for what in ("autocast", "scale") for step in range(4)
     )
-    found = ask(rule, Amp(4, events), CUDA)
+    found = ask(rule, Amp(4, events))
     assert [rule.remedy(each).text[:19] for each in found] == expected
 
 
@@ -170,7 +168,7 @@ def test_skipped_steps_count_from_a_fifth_of_enough_updates_on(skipped, of, expe
     updates = tuple(
         ScaleUpdate(LINE, step, 1024.0, 512.0 if step in skipped else 1024.0) for step in range(of)
     )
-    found = list(ask(GradScalerMisused(), Amp(of, (), updates), CUDA))
+    found = list(ask(GradScalerMisused(), Amp(of, (), updates)))
     assert len(found) == expected
     assert all(f"skipped {len(skipped)} of {of} steps" in each.message for each in found)
 
@@ -181,7 +179,7 @@ def test_a_scale_below_one_at_the_end_is_reported_of_any_skips(scale, expected):
         ScaleUpdate(LINE, 0, 2.0, scale),
         *(ScaleUpdate(LINE, step, scale, scale) for step in range(1, 10)),
     )
-    found = list(ask(GradScalerMisused(), Amp(10, (), updates), CUDA))
+    found = list(ask(GradScalerMisused(), Amp(10, (), updates)))
     assert len(found) == expected
     assert all("without any scale" in each.message for each in found)
 
@@ -191,9 +189,9 @@ def test_a_scale_never_grows_from_an_interval_on_that_no_run_reaches(interval, e
     events = tuple(AmpEvent("scale", LINE, step) for step in range(4))
     text = f"loss()\nscaler = GradScaler('cuda', growth_interval={interval:.0f})"
     table = Amp(4, events, intervals=(2000.0, interval))
-    found = list(ask(GradScalerMisused(), table, CUDA, Source({"a.py": text})))
+    found = list(ask(GradScalerMisused(), table, Source({"a.py": text})))
     assert [each.site.line for each in found] == [2] * expected
-    elsewhere = list(ask(GradScalerMisused(), table, CUDA))
+    elsewhere = list(ask(GradScalerMisused(), table))
     assert [each.site for each in elsewhere] == [LINE] * expected
 
 
@@ -210,7 +208,7 @@ def test_a_scale_never_grows_from_an_interval_on_that_no_run_reaches(interval, e
 )
 def test_what_a_scaler_is_misused_for_is_told_from_half_of_the_steps_on(what, steps, expected):
     events = tuple(AmpEvent(what, LINE, step) for step in range(steps))
-    found = list(ask(GradScalerMisused(), Amp(8, events), CUDA))
+    found = list(ask(GradScalerMisused(), Amp(8, events)))
     assert [each.site for each in found] == [LINE] * expected
     assert all(GradScalerMisused().remedy(each) is not None for each in found)
 
@@ -227,12 +225,12 @@ def test_what_a_scaler_is_misused_for_is_told_from_half_of_the_steps_on(what, st
 def test_gradients_are_clipped_by_a_factor_that_a_norm_decides(text, expected):
     site = Site("a.py", 3, "clip")
     events = tuple(AmpEvent("mul_scaled", site, step) for step in range(4))
-    found = list(ask(GradScalerMisused(), Amp(4, events), CUDA, Source({"a.py": text})))
+    found = list(ask(GradScalerMisused(), Amp(4, events), Source({"a.py": text})))
     assert len(found) == expected
 
 
 def test_a_missing_update_that_ended_the_run():
-    (found,) = ask(GradScalerMisused(), Amp(not_updated=LINE), CUDA)
+    (found,) = ask(GradScalerMisused(), Amp(not_updated=LINE))
     assert (found.site, found.severity) == (LINE, Severity.ERROR)
     assert "update()" in GradScalerMisused().remedy(found).text
 
@@ -248,5 +246,5 @@ def test_a_missing_update_that_ended_the_run():
 def test_cfg008_warns_where_a_default_made_all_float64(text, line, severity):
     tables = doubles(Site("a.py", 9), trained=1.0, how="given", n=1, products=2, steps=1)
     rule = Float64InTheStep()
-    (found,) = ask(rule, *tables, Machine("cpu"), Source({"a.py": text}))
+    (found,) = ask(rule, *tables, Source({"a.py": text}))
     assert (found.site.line if found.site else 0, found.severity) == (line, severity)

@@ -6,7 +6,6 @@ import pytest
 from auditor.rules.graph.backward import Backward
 from auditor.rules.graph.graph001_graph_kept import GraphKeptAcrossSteps
 
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.retained_graphs import Holding, RetainedGraphs, Root
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
@@ -22,7 +21,7 @@ def told(ages, *, walked=False, **knobs):
     )
     table = RetainedGraphs((Root("total", SITE, holdings, len(holdings)),))
     source = Source({"trainer.py": "\n\n\ntotal = total + loss\n"})
-    return list(ask(GraphKeptAcrossSteps(**knobs), table, Backward(), Machine(), source))
+    return list(ask(GraphKeptAcrossSteps(**knobs), table, Backward(), source))
 
 
 @pytest.mark.parametrize(

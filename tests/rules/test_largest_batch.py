@@ -13,7 +13,6 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
 from auditor.capture.probes.data.largest_batch import largest_batch, nbytes_of
-from auditor.evidence.recorded.machine import Machine
 from auditor.model import Site
 from tests.rules.asking import ask, rows
 
@@ -85,8 +84,8 @@ def test_from_where_it_is_reported(largest, usual, found):
         at=0, what="largest", changed=25, peak_allocated=largest, capacity=1000, pass_name="leaner"
     )
     given = rows(usual_row, row, sites=(HERE,))
-    findings = list(ask(LargestBatchDoesNotFit(), given, Machine(device="rehearsal")))
+    findings = list(ask(LargestBatchDoesNotFit(), given))
     assert [each.site for each in findings] == [HERE] * found
     assert all(each.lost_bytes is None for each in findings)  # nothing would come back
     silent = rows(usual_row, LeanerRow(at=0, what="foreach", changed=25, peak_allocated=largest))
-    assert not list(ask(LargestBatchDoesNotFit(), silent, Machine(device="rehearsal")))
+    assert not list(ask(LargestBatchDoesNotFit(), silent))

@@ -292,7 +292,7 @@ def outliers(*slow, usual=10_000.0, count=20, gc=1.0, start=7):
         for n in range(count)
     )
     steps = tuple(replace(each, gc_us=gc * max(0.0, each.us - usual)) for each in steps)
-    return list(ask(StepOutliers(), Steps(quiet=steps, quiet_from=start), Batches(), CPU))
+    return list(ask(StepOutliers(), Steps(quiet=steps, quiet_from=start), Batches()))
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ def test_outliers_in_numbers():
 )
 def test_norms_that_grow(norms, said):
     table = GradientNorms((NormSeries(None, tuple(enumerate(norms))),))
-    found = list(ask(GradientsExplode(), table, CPU))
+    found = list(ask(GradientsExplode(), table))
     assert [said in each.message for each in found] == [True] * bool(said)
     if found:
         (finding,) = found
@@ -357,7 +357,7 @@ def test_norms_that_ended_in_infinity():
     norms = [*(10.0**n for n in range(12)), float("inf"), 1.0]
     series = NormSeries(None, tuple(enumerate(norms)), clipped=True)
     rule = GradientsExplode()
-    (finding,) = ask(rule, GradientNorms((series,)), CPU)
+    (finding,) = ask(rule, GradientNorms((series,)))
     assert finding.message.endswith("tenfold every 1 steps; then it was not finite")
     assert "1e+10-fold" in finding.message and finding.steps == 12
     assert "Clipping only" in rule.remedy(finding).text
@@ -384,7 +384,7 @@ def test_num014_names_the_scheduler_that_raised_the_rate(text, first, most, base
     rates = (first, *((first + most) / 2 for _ in range(18)), most)
     series = NormSeries(Site("a.py", 9), norms, rates=rates, base=base)
     rule = GradientsExplode()
-    (finding,) = ask(rule, GradientNorms((series,)), CPU, Source({"a.py": text}))
+    (finding,) = ask(rule, GradientNorms((series,)), Source({"a.py": text}))
     assert finding.site.line == line
     named = line == 2
     assert ("raised the learning rate from 0.1 to 0.4, 4 times" in finding.message) == named
@@ -510,7 +510,7 @@ def test_gradients_are_cleared_of_what_was_made_as_that_optimizer(made, edited):
     row = UnclearedRow(at=0, backward_at=1, optimizer="SGD", steps=5, piled=4)
     piled = rows(row, sites=(Site("train.py", 3), Site("train.py", 2)))
     rule = GradientsPileUp()
-    (finding,) = ask(rule, piled, CPU, source)
+    (finding,) = ask(rule, piled, source)
     assert (finding.steps, finding.per_step) == (4, 1.0)
     assert [edit.value for edit in rule.remedy(finding).edits] == ["opt.zero_grad()"] * edited
 
@@ -521,5 +521,5 @@ def test_gradients_are_cleared_of_what_was_made_as_that_optimizer(made, edited):
 )
 def test_gradients_pile_up_on_every_step_but_the_first(steps, piled, found):
     row = UnclearedRow(at=None, backward_at=None, optimizer="SGD", steps=steps, piled=piled)
-    findings = list(ask(GradientsPileUp(), rows(row), CPU))
+    findings = list(ask(GradientsPileUp(), rows(row)))
     assert [(each.site, each.steps) for each in findings] == [(None, piled)] * found

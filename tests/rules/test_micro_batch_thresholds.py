@@ -6,7 +6,6 @@ import pytest
 from auditor.rules.opt.gradients import LossNotDivided
 from auditor.rules.opt.rows import MicroBatchRow
 
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source
 from auditor.model import Site
 from tests.rules.asking import ask, rows
@@ -38,13 +37,13 @@ def test_micro_batches_that_nothing_divides(more, line, expected):
         row(step, optimizer=facts["optimizer"], changed=step >= facts["undivided"])
         for step in range(facts["steps"])
     ]
-    tables = rows(*given, sites=(SITE,)), Source({"t.py": line}), Machine()
+    tables = rows(*given, sites=(SITE,)), Source({"t.py": line})
     assert len(list(ask(LossNotDivided(), *tables))) == expected
 
 
 def test_steps_of_a_line_and_optimizer_are_joined():
     given = [row(0), row(1), row(2, n=2), row(3, means=3), row(4, batches=1), row(5, changed=True)]
-    tables = rows(*given, row(6, optimizer="ASGD"), sites=(SITE,)), Source(), Machine()
+    tables = rows(*given, row(6, optimizer="ASGD"), sites=(SITE,)), Source()
     (found,) = ask(LossNotDivided(share=0.5), *tables)
     assert (found.site, found.steps, found.facts) == (SITE, 3, (("micro-batches of a step", "4"),))
     assert list(ask(LossNotDivided(share=0.51), *tables)) == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from auditor.rules.cfg.cfg008_float64_creeps import Float64InTheStep
 
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from tests.rules.asking import ask
@@ -17,7 +16,7 @@ LINE = Site("train.py", 2, "", "x = x.to(device).float()")
 def found(elements, *, steps=2, trained=0.0):
     facts = {"how": "narrowed", "n": steps, "elements": elements, "steps": steps}
     tables = doubles(LINE, trained=trained, **facts)
-    return list(ask(Float64InTheStep(), *tables, Machine("cpu"), Source({"train.py": ""})))
+    return list(ask(Float64InTheStep(), *tables, Source({"train.py": ""})))
 
 
 @pytest.mark.parametrize(("elements", "told"), [(2 * 8192, True), (2 * 8191, False)])

@@ -116,7 +116,7 @@ def _busy(own_us: float, queued_us: float, n: int = 50) -> tuple[Step, ...]:
 
 def _anomaly(quiet: tuple[Step, ...], off: tuple[Step, ...]) -> Finding:
     modes = DebugModes(50, tuple(AnomalyStep(step, site=SITE) for step in range(50)))
-    (found,) = ask(AnomalyModeLeftOn(), modes, Steps(quiet=quiet, anomaly_off=off), CPU)
+    (found,) = ask(AnomalyModeLeftOn(), modes, Steps(quiet=quiet, anomaly_off=off))
     return found
 
 
@@ -221,10 +221,10 @@ def test_outliers_are_those_of_the_steps_own_time() -> None:
     collected = tuple(
         Step(k, 60_000.0, gc_us=50_000.0) if k % 5 == 0 else Step(k, 10_000.0) for k in range(50)
     )
-    (found,) = ask(StepOutliers(), Steps(quiet=collected), CPU)
+    (found,) = ask(StepOutliers(), Steps(quiet=collected))
     assert found.proven_us == pytest.approx(10_000.0)
     held_up = tuple(replace(step, queued_us=step.gc_us) for step in collected)
-    assert list(ask(StepOutliers(), Steps(quiet=held_up), CPU)) == []
+    assert list(ask(StepOutliers(), Steps(quiet=held_up))) == []
 
 
 # -- what the engine makes of it -------------------------------------------------------------------

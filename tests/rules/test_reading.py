@@ -5,66 +5,60 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.rules.reading import LOG_EVERY, THROTTLED, WRITTEN, ReadHints, ReadingRule
+from auditor.rules.reading import LOG_EVERY, SUMMED, THROTTLED, WRITTEN, patch_of
 from auditor.rules.sync.waiting import ScalarReadEveryStep
 
-from auditor.evidence.recorded.reads import Read, Reads
+from auditor.evidence.recorded.reads import Place, Read, Reads
 from auditor.evidence.source.files import Source, Span
 from auditor.evidence.source.read_purpose import Expression
-from auditor.model import Finding, Site
+from auditor.model import Site
 from tests.rules.asking import ask
 
 SITE = Site("train.py", 1, "step", "print(loss.item())")
 RULE = ScalarReadEveryStep()
 
 
-def finding(**hints):
-    return Finding(SITE, "a read", hints=replace(ReadHints(once=True), **hints))
+def place(line=1, n=1, library=""):
+    """Of a line that reads ``n`` times on each of 12 steps."""
+    site, by = replace(SITE, line=line), Expression(via=library)
+    reads = (Read(site, "item", "scalar", step, n, expression=by) for step in range(12))
+    return Place(site, "scalar", tuple(reads), 12, "cuda")
 
 
 @pytest.mark.parametrize(
-    ("kind", "safe", "reason"),
-    [("screen", True, THROTTLED), ("tracker", True, THROTTLED), ("file", False, WRITTEN)],
+    ("line", "safe", "reason"),
+    [
+        ("print(loss.item())", True, THROTTLED),
+        ("wandb.log({'loss': loss.item()})", True, THROTTLED),
+        ("f.write(str(loss.item()))", False, WRITTEN),
+    ],
+    ids=["screen", "tracker", "file"],
 )
-def test_a_line_that_only_logs_is_throttled(kind, safe, reason):
-    (edit,) = RULE.patch_of(finding(logs=kind))
+def test_a_line_that_only_logs_is_throttled(line, safe, reason):
+    edit = patch_of(Source({"train.py": line}), place())
     assert (edit.action, edit.value, LOG_EVERY) == ("throttle", "50", 50)
     assert (edit.safe, edit.reason) == (safe, reason)
 
 
-def test_a_line_that_sums_adds_tensors_and_others_have_no_patch():
-    (edit,) = RULE.patch_of(finding(logs=None, summed=(1, 1, 0, 4)))
-    assert (edit.action, edit.value, edit.span, edit.safe) == (
+@pytest.mark.parametrize(("line", "n"), [("print(loss.item())", 2), ("y = f(loss.item())", 1)])
+def test_only_a_line_that_runs_once_in_a_step_and_logs_is_throttled(line, n):
+    assert patch_of(Source({"train.py": line}), place(n=n)) is None
+
+
+def test_a_line_that_sums_adds_tensors():
+    source = Source({"train.py": ADDED.format(below="pass")})
+    edit = patch_of(source, place(line=2))
+    assert (edit.action, edit.value, edit.safe, edit.reason) == (
         "rename_call",
         "detach()",
-        (1, 1, 0, 4),
         False,
+        SUMMED,
     )
-    assert RULE.patch_of(finding(logs=None, summed=None)) == ()
-    assert RULE.patch_of(replace(finding(logs="screen"), site=None)) == ()
-
-
-@pytest.mark.parametrize(
-    ("text", "once", "logs"),
-    [
-        ("print(loss.item())", True, "screen"),
-        ("print(loss.item())", False, None),
-        ("y = f(loss.item())", True, None),
-    ],
-)
-def test_only_a_line_that_runs_once_in_a_step_is_throttled(text, once, logs):
-    (found,) = RULE.less_often([finding(once=once)], Source({"train.py": text}))
-    hints = found.hints_as(ReadHints)
-    assert (hints.logs, hints.summed) == (logs, None)
-    (nowhere,) = RULE.less_often([replace(finding(), site=None)], Source())
-    assert nowhere.hints_as(ReadHints) == ReadHints(once=True)
 
 
 def test_the_advice_of_a_library_is_another():
-    assert ReadingRule.advice_for(finding(), "own") == "own"
-    assert "inside lib.py:f, which is not yours" in ReadingRule.advice_for(
-        finding(library="lib.py:f"), "own"
-    )
+    assert RULE.instead(place()) == RULE.advice
+    assert "inside lib.py:f, which is not yours" in RULE.instead(place(library="lib.py:f"))
 
 
 def reads(*numbers):
@@ -76,13 +70,14 @@ def reads(*numbers):
 
 
 def test_a_line_that_reads_twice_in_a_step_is_told():
-    (once,), (twice,) = ask(RULE, reads(*[1] * 10)), ask(RULE, reads(*[1] * 9, 2))
-    assert (once.hints.once, twice.hints.once) == (True, False)
+    source = Source({"train.py": SITE.text})
+    (once,), (twice,) = (ask(RULE, reads(*n), source) for n in ([1] * 10, [*[1] * 9, 2]))
+    assert (bool(once.remedy.edits), bool(twice.remedy.edits)) == (True, False)
     assert (once.steps, once.per_step, once.lost_us_per_step) == (10, 1.0, 5.0)
     assert twice.per_step == 1.1
 
 
-SUMMED = """\
+ADDED = """\
 for i, x in enumerate(loader):
     total += loss.item()
     {below}
@@ -102,7 +97,7 @@ print(total)
     ],
 )
 def test_the_line_that_would_wait_in_the_place_of_a_sum(below, steps, line):
-    text = SUMMED.format(below=below)
+    text = ADDED.format(below=below)
     lines, rows = text.split("\n"), []
     for number, read in ((2, "loss.item()"), (3, below.partition("(")[2][:-1]), (5, "loss.item()")):
         at = lines[number - 1].index(read)
@@ -116,9 +111,7 @@ def test_the_line_that_would_wait_in_the_place_of_a_sum(below, steps, line):
         ]
     source = Source({"train.py": text})
     found = next(iter(ask(RULE, Reads("cuda", 12, tuple(rows)), source)))
-    below_it = found.hints_as(ReadHints).below
-    remedy = RULE.remedy(found)
-    assert (below_it and below_it.line) == line
+    remedy = found.remedy
     assert bool(remedy.edits) is (line is None)
     assert (remedy.refused is None) is (line is None)
     if line:

@@ -22,7 +22,6 @@ from auditor.rules.num.num002_nonfinite_born import NonfiniteValueBorn
 
 from auditor.evidence.recorded.amp import Amp, ScaleUpdate
 from auditor.evidence.recorded.load_state_dict import Load, Loads
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
@@ -32,7 +31,6 @@ from tests.rules.asking import ask, loud, rows
 from tests.rules.doubles import doubles
 
 LINE, OTHER = Site("train.py", 3), Site("train.py", 9)
-CPU = Machine("cpu", 8)
 OUTPUT = Delicate(LINE, "output", "mm", "float16", n=6, steps=2, low=-100.0, high=30_000.0)
 
 
@@ -61,7 +59,7 @@ def told(rule, *tables):
     ids=str,
 )
 def test_headroom_of_float16(change, left):
-    found = list(ask(HalfNearOverflow(), OpRanges(3, (replace(OUTPUT, **change),)), Amp(), CPU))
+    found = list(ask(HalfNearOverflow(), OpRanges(3, (replace(OUTPUT, **change),)), Amp()))
     assert [f"{left} powers of two are left" in each.message for each in found] == [True] * bool(
         left
     )
@@ -69,7 +67,7 @@ def test_headroom_of_float16(change, left):
 
 def test_the_least_headroom_of_a_line_is_told_and_all_its_calls_are_counted():
     calls = (OUTPUT, replace(OUTPUT, op="bmm", high=60_000.0, n=3, steps=1))
-    ((message, steps, often),) = told(HalfNearOverflow(), OpRanges(3, calls), Amp(), CPU)
+    ((message, steps, often),) = told(HalfNearOverflow(), OpRanges(3, calls), Amp())
     assert message.startswith("bmm gave values up to 6e+04 in float16, which ends at 65504: 0.13")
     assert (steps, often) == (1, 3.0)
 
@@ -81,13 +79,13 @@ def test_overflows_are_told_where_a_scaler_skipped():
     )
     skipped = (ScaleUpdate(OTHER, 0, 2.0, 1.0), ScaleUpdate(OTHER, 1, 1.0, 1.0))
     table = OpRanges(3, calls)
-    ((message, steps, often),) = told(HalfNearOverflow(), table, Amp(2, (), skipped), CPU)
+    ((message, steps, often),) = told(HalfNearOverflow(), table, Amp(2, (), skipped))
     assert message == (
         "bmm overflowed in float16, which ends at 65504, in 4 of 9 calls; GradScaler skipped 1 of "
         "2 steps"
     )
     assert (steps, often) == (2, 2.0)
-    assert told(HalfNearOverflow(), table, Amp(2, (), skipped[1:]), CPU) == []
+    assert told(HalfNearOverflow(), table, Amp(2, (), skipped[1:])) == []
 
 
 BIRTH = Birth("exp", "forward", "inf", 4, LINE, dtype="float16")
@@ -108,7 +106,7 @@ BAD = Nonfinite(5, 8, (BadTensor("gradient", "w", "nan"),), 3, BIRTH, replayed=T
 )
 def test_how_a_value_was_born(change, born):
     ((message, steps, often),) = told(
-        NonfiniteValueBorn(), replace(BAD, birth=replace(BIRTH, **change)), CPU
+        NonfiniteValueBorn(), replace(BAD, birth=replace(BIRTH, **change))
     )
     assert message.startswith(born)
     assert message.endswith("; after step 5 the gradient of w was NaN, and 2 more")
@@ -117,17 +115,17 @@ def test_how_a_value_was_born(change, born):
 
 def test_what_a_bad_value_reached():
     def reached(**change):
-        return told(NonfiniteValueBorn(), replace(BAD, **change), CPU)[0][0].partition("; ")[2]
+        return told(NonfiniteValueBorn(), replace(BAD, **change))[0][0].partition("; ")[2]
 
     assert reached(step=4) == "then the gradient of w was NaN, and 2 more"
     assert reached(count=1) == "after step 5 the gradient of w was NaN"
     assert reached(count=2, tensors=()) == "after step 5 a tensor was not finite, and 1 more"
-    ((message, _, often),) = told(NonfiniteValueBorn(), replace(BAD, birth=None, steps=0), CPU)
+    ((message, _, often),) = told(NonfiniteValueBorn(), replace(BAD, birth=None, steps=0))
     assert message.startswith("a non-finite value was born by step 5; after step 5")
     assert often == 1.0
-    ((message, *_),) = told(NonfiniteValueBorn(), replace(BAD, birth=None, replayed=False), CPU)
+    ((message, *_),) = told(NonfiniteValueBorn(), replace(BAD, birth=None, replayed=False))
     assert "by step 5 (not seen again in a replay); " in message
-    assert told(NonfiniteValueBorn(), Nonfinite(), CPU) == []
+    assert told(NonfiniteValueBorn(), Nonfinite()) == []
 
 
 @pytest.mark.parametrize(
@@ -137,7 +135,7 @@ def test_what_a_bad_value_reached():
 def test_products_that_run_away_name_the_step_that_nothing_clips_for(op, unclipped, places):
     born = replace(BIRTH, op=op, inputs=(InputRange("float32", 0.0, 1e30),))
     rule, table = NonfiniteValueBorn(), replace(BAD, birth=born, unclipped=unclipped)
-    (finding,) = ask(rule, table, CPU)
+    (finding,) = ask(rule, table)
     assert [each.site.line for each in finding.places] == places
     assert ("nothing clips the gradients" in finding.message) == bool(places)
     assert ("clip_grad_norm_" in rule.remedy(finding).text) == (op == "mm")
@@ -157,53 +155,53 @@ def test_products_that_run_away_name_the_step_that_nothing_clips_for(op, unclipp
 def test_each_phase_has_one_rule(phase, rule):
     table = replace(BAD, birth=replace(BIRTH, phase=phase))
     found = {
-        "NUM002": told(NonfiniteValueBorn(), table, CPU),
-        "NUM013": told(WeightsPoisoned(), table, Loads(), CPU),
-        "NUM015": told(BatchNotFinite(), table, CPU),
+        "NUM002": told(NonfiniteValueBorn(), table),
+        "NUM013": told(WeightsPoisoned(), table, Loads()),
+        "NUM015": told(BatchNotFinite(), table),
     }
     assert [code for code, each in found.items() if each] == [rule]
 
 
 def test_weights_that_were_poisoned_before_the_step():
     table = replace(BAD, birth=replace(BIRTH, phase="parameter", value="nan"))
-    ((message, steps, often),) = told(WeightsPoisoned(), table, Loads(), CPU)
+    ((message, steps, often),) = told(WeightsPoisoned(), table, Loads())
     assert message == (
         "a parameter held NaN before step 4 began, first used at train.py:3; w is among what it "
         "spoiled"
     )
     assert (steps, often) == (1, 0.125)
     loads = Loads((Load(OTHER, "module", "Net", bad=3, tensors=("a", "b", "c")),))
-    (finding,) = ask(WeightsPoisoned(), table, loads, CPU)
+    (finding,) = ask(WeightsPoisoned(), table, loads)
     assert "Net loads here is not finite in a and 2 more tensors, first used" in finding.message
     assert finding.site is OTHER
     once = Loads((replace(loads.each[0], bad=1),))
-    assert "not finite in a, first" in told(WeightsPoisoned(), table, once, CPU)[0][0]
+    assert "not finite in a, first" in told(WeightsPoisoned(), table, once)[0][0]
     state = replace(table, birth=replace(BIRTH, phase="state", site=None), tensors=(), steps=0)
-    ((message, _, often),) = told(WeightsPoisoned(), state, loads, CPU)
+    ((message, _, often),) = told(WeightsPoisoned(), state, loads)
     assert (message, often) == ("the optimizer's state held inf before step 4 began", 1.0)
 
 
 def test_data_that_was_not_finite():
     born = replace(BIRTH, phase="input", value="nan")
     given = replace(born, inputs=(InputRange("float32", 0.0, 1.0, 0.25),))
-    ((message, steps, often),) = told(BatchNotFinite(), replace(BAD, birth=given), CPU)
+    ((message, steps, often),) = told(BatchNotFinite(), replace(BAD, birth=given))
     assert message == (
         "the data of step 4 held NaN (0.25 of it) when it was first used here; after step 5 the "
         "gradient of w was not finite"
     )
     assert (steps, often) == (1, 0.125)
-    ((message, *_),) = told(BatchNotFinite(), replace(BAD, birth=born), CPU)
+    ((message, *_),) = told(BatchNotFinite(), replace(BAD, birth=born))
     assert "held NaN when" in message
 
 
 def test_a_loss_in_half_precision_is_told_by_its_worst():
     call = Delicate(LINE, "function", "log", "bfloat16", n=6, steps=1, loss=True, low=0.5, high=2.0)
     calls = (call, replace(call, dtype="float16", n=3, steps=3, low=None))
-    (finding,) = ask(LossInHalf(), OpRanges(3, calls), CPU)
+    (finding,) = ask(LossInHalf(), OpRanges(3, calls))
     assert (finding.severity, finding.steps, finding.per_step) == (None, 3, 3.0)
     assert "ran in float16 on the way to the loss" in finding.message
     assert "its input" not in finding.message
-    (mild,) = ask(LossInHalf(), OpRanges(3, (call,)), CPU)
+    (mild,) = ask(LossInHalf(), OpRanges(3, (call,)))
     assert mild.severity is Severity.NOTE
     assert mild.message.endswith("(its input went from 0.5 to 2)")
 
@@ -223,13 +221,13 @@ def test_a_loss_in_half_precision_is_told_by_its_worst():
     ids=str,
 )
 def test_float64_is_reported_from_its_share_on(change, severity):
-    found = ask(Float64InTheStep(), *doubles(LINE, **change), CPU, Source())
+    found = ask(Float64InTheStep(), *doubles(LINE, **change), Source())
     assert [each.severity for each in found] == severity
 
 
 def test_float64_in_words():
     tables = doubles(LINE, how="made", products=6, largest=2, elements=500)
-    (finding,) = ask(Float64InTheStep(), *tables, CPU, Source())
+    (finding,) = ask(Float64InTheStep(), *tables, Source())
     assert finding.message.endswith(
         "the results of 4 operators per step are float64 because of it, 3 products of matrices "
         "among them"
@@ -243,7 +241,7 @@ def test_a_step_that_is_float64_as_a_whole():
 
     def found(trained, **more):
         tables = doubles(LINE, OTHER, trained=trained, n=6, steps=3, **more)
-        return list(ask(Float64InTheStep(), *tables, CPU, source))
+        return list(ask(Float64InTheStep(), *tables, source))
 
     (whole,) = found(0.51, products=1)
     assert (whole.site.line, whole.steps, whole.per_step) == (1, 3, 4.0)
@@ -255,11 +253,11 @@ def test_a_step_that_is_float64_as_a_whole():
 
 def test_float64_in_no_step_is_never_divided_by_nothing():
     (finding,) = ask(
-        Float64InTheStep(), *doubles(LINE, how="made", steps=0, all=0, elements=3), CPU, Source()
+        Float64InTheStep(), *doubles(LINE, how="made", steps=0, all=0, elements=3), Source()
     )
     assert (finding.per_step, finding.severity) == (8.0, None)
     parameters = rows(DoubleParametersRow(elements=0, all=0))
-    assert told(Float64InTheStep(), *doubles(LINE, how="made")[:1], parameters, CPU, Source())
+    assert told(Float64InTheStep(), *doubles(LINE, how="made")[:1], parameters, Source())
 
 
 @pytest.mark.parametrize(
@@ -274,7 +272,7 @@ def test_float64_in_no_step_is_never_divided_by_nothing():
 )
 def test_a_step_in_float64_for_its_digits_is_a_note(text, severity):
     tables = doubles(LINE, trained=1.0, products=1)
-    (whole,) = ask(Float64InTheStep(), *tables, CPU, Source({"train.py": text}))
+    (whole,) = ask(Float64InTheStep(), *tables, Source({"train.py": text}))
     assert whole.severity is severity
 
 
@@ -298,7 +296,7 @@ class Others(Dataset):
 def test_data_that_was_not_finite_is_named_where_its_dataset_returns_it(dataset, place):
     born = replace(BIRTH, phase="input", value="nan", dataset=dataset)
     table = replace(BAD, birth=born)
-    (found,) = ask(BatchNotFinite(), table, CPU, Source({"d.py": WINDOWS}))
+    (found,) = ask(BatchNotFinite(), table, Source({"d.py": WINDOWS}))
     assert (found.site.file, found.site.line) == (place or (born.site.file, born.site.line))
     assert (f"first used at {born.site}" in found.message) is (place is not None)
 
@@ -314,7 +312,7 @@ def unused(line=LINE, **more):
 
 @pytest.mark.parametrize(("outer", "lines"), [(None, []), (1, [9])])
 def test_a_graph_below_a_line_that_needs_none(outer, lines):
-    (finding,) = ask(GraphRecordedInEvaluation(), unused(outer=outer), CPU)
+    (finding,) = ask(GraphRecordedInEvaluation(), unused(outer=outer))
     assert finding.site == LINE
     assert [each.site.line for each in finding.places if each.site != LINE] == lines
 
@@ -324,15 +322,15 @@ def test_a_graph_below_a_line_that_needs_none(outer, lines):
 )
 def test_a_graph_in_eval(saved, basis, cost):
     rule = GraphRecordedInEvaluation()
-    (finding,) = ask(rule, unused(saved_bytes=saved), CPU)
+    (finding,) = ask(rule, unused(saved_bytes=saved))
     assert finding.message.startswith("Net ran in eval mode with gradients on 6 times, and no")
     assert (cost in finding.message) and (finding.lost_bytes, finding.basis) == (saved, basis)
     assert (finding.steps, finding.per_step) == (4, 1.5)
-    (train,) = ask(rule, unused(saved_bytes=saved, mode="train"), CPU)
+    (train,) = ask(rule, unused(saved_bytes=saved, mode="train"))
     assert "Net, which no optimizer trains, ran with" in train.message
-    assert told(rule, unused(n=2), CPU) == []
-    assert len(told(rule, unused(n=3), CPU)) == 1
-    assert told(rule, unused(walked=1), CPU) == told(rule, unused(held=True), CPU) == []
+    assert told(rule, unused(n=2)) == []
+    assert len(told(rule, unused(n=3))) == 1
+    assert told(rule, unused(walked=1)) == told(rule, unused(held=True)) == []
 
 
 def cycles(*given, steps=4):
@@ -341,7 +339,7 @@ def cycles(*given, steps=4):
         CycleRow(step=step, at=at, leaves=leaves, held_bytes=held)
         for step, at, leaves, held in given
     )
-    tables = rows(*made, sites=(LINE, OTHER)), loud(steps), CPU
+    tables = rows(*made, sites=(LINE, OTHER)), loud(steps)
     return list(ask(GradientsKeepTheirGraph(), *tables))
 
 
@@ -392,7 +390,7 @@ def fed(names=(), **more):
 def test_parameters_that_never_had_a_gradient(number, more):
     names = [f"p{n}" for n in range(number)]
     said, still = ", ".join(names[:3]) + more, [StillGroup(group=1, parameters=4)]
-    found = list(ask(ParametersNeverTrained(), fed(names, still=still), CPU))
+    found = list(ask(ParametersNeverTrained(), fed(names, still=still)))
     assert [each.message for each in found] == [
         f"{number} of 9 parameters of SGD had no gradient in any of 8 steps: {said}",
         "SGD stepped its group 1 (4 parameters) with a rate of 0 on all of 8 steps",
@@ -400,22 +398,20 @@ def test_parameters_that_never_had_a_gradient(number, more):
     assert [(each.steps, each.per_step) for each in found] == [(8, 1.0)] * 2
     assert (len(found[0].facts), found[1].facts) == (number, ())
     few, none = fed(names, still=still, steps=7), fed()
-    assert (
-        told(ParametersNeverTrained(), few, CPU) == told(ParametersNeverTrained(), none, CPU) == []
-    )
+    assert told(ParametersNeverTrained(), few) == told(ParametersNeverTrained(), none) == []
 
 
 def test_parameters_without_a_gradient_are_pointed_at_where_their_module_runs():
-    (finding,) = ask(ParametersNeverTrained(), fed(["head.w"], called_at=1, called="head"), CPU)
+    (finding,) = ask(ParametersNeverTrained(), fed(["head.w"], called_at=1, called="head"))
     assert finding.site == OTHER and "head runs here" in finding.message
-    (finding,) = ask(ParametersNeverTrained(), fed(["head.w"], at=None), CPU)
+    (finding,) = ask(ParametersNeverTrained(), fed(["head.w"], at=None))
     assert finding.site is None
 
 
 @pytest.mark.parametrize("cut", ["detach", "no_grad"])
 def test_parameters_without_a_gradient_are_pointed_at_where_they_are_cut_off(cut):
     cuts = fed(["head.w"], called_at=0, called="head", cut=cut, cut_at=1)
-    (finding,) = ask(ParametersNeverTrained(), cuts, CPU)
+    (finding,) = ask(ParametersNeverTrained(), cuts)
     assert finding.site == OTHER and f"{cut}()" in finding.message
     assert "runs here" not in finding.message
 
@@ -433,7 +429,7 @@ TRAINED = {"registered": False, "optimized": True, "beside": 1}
 
 
 def left_out(*strays, optimizers=None, **knobs):
-    tables = rows(*strays, sites=(LINE, OTHER)), fed() if optimizers is None else optimizers, CPU
+    tables = rows(*strays, sites=(LINE, OTHER)), fed() if optimizers is None else optimizers
     return list(ask(TrainableTensorLeftOut(**knobs), *tables))
 
 
@@ -503,7 +499,7 @@ def test_parameters_come_together_by_the_line_that_hides_them_or_of_their_backwa
 )
 def test_a_loop_over_pieces(change, said):
     loop = replace(IndexingLoop(LINE, "select", 10.0, 160.0, 0.25, 4, 3), **change)
-    found = list(ask(LoopOverIndex(), IndexingLoops(3, (loop,)), CPU))
+    found = list(ask(LoopOverIndex(), IndexingLoops(3, (loop,))))
     assert bool(found) is said
     if said:
         assert found[0].message == (
@@ -526,7 +522,7 @@ def test_a_loop_over_pieces(change, said):
 )
 def test_a_loop_over_parameters_is_a_note_where_it_is_a_smaller_share(kind, share, severity):
     loop = IndexingLoop(LINE, "mul", 10.0, 20.0, share, 0, 3, kind)
-    found = list(LoopOverIndex().detect(IndexingLoops(3, (loop,)), CPU))
+    found = list(LoopOverIndex().detect(IndexingLoops(3, (loop,))))
     assert [each.severity for each in found] == ([] if severity == "silent" else [severity])
 
 
@@ -543,7 +539,7 @@ def test_a_loop_over_parameters_is_a_note_where_it_is_a_smaller_share(kind, shar
 )
 def test_a_loop_that_was_timed_has_a_price(us, kind, price):
     loop = IndexingLoop(LINE, "select", 10.0, 160.0, 0.25, 4, 3, kind, us=us)
-    (finding,) = ask(LoopOverIndex(), IndexingLoops(3, (loop,)), CPU)
+    (finding,) = ask(LoopOverIndex(), IndexingLoops(3, (loop,)))
     assert finding.lost_us_per_step == price
     assert finding.basis == ("none" if us is None else "estimated")
     assert ("time in the loop" in dict(finding.facts)) is (us is not None)
@@ -552,7 +548,7 @@ def test_a_loop_that_was_timed_has_a_price(us, kind, price):
 def test_the_head_of_a_loop_is_a_place_of_it():
     head = Site("train.py", 2, "step", "for k in range(8):")
     loop = IndexingLoop(replace(LINE, text="m = y == k"), "eq", 8.0, 40.0, 0.5, 0, 3, "masks", head)
-    (finding,) = LoopOverIndex().detect(IndexingLoops(3, (loop,)), CPU)
+    (finding,) = LoopOverIndex().detect(IndexingLoops(3, (loop,)))
     assert [place.site.line for place in finding.places] == [2, 3]
     assert finding.message.endswith("; the loop is line 2, `for k in range(8):`")
     assert "index_add" in LoopOverIndex().remedy(finding).text
@@ -574,9 +570,9 @@ def test_a_teacher_whose_gradients_nobody_uses(change, told_of):
     facts = {"n": 3, "steps": 3, "walked": 3, "fed": False, "parameters": ["Net.weight"]}
     places = unused(**(facts | change))
     leaves = rows(stray("Net.weight", at=1, fed=9, shape=[8]), sites=(LINE, OTHER))
-    found = list(ask(GraphRecordedInEvaluation(), places, leaves, CPU))
+    found = list(ask(GraphRecordedInEvaluation(), places, leaves))
     assert [each.site for each in found] == [LINE] * told_of
-    other = list(ask(TrainableTensorLeftOut(), leaves, fed(), places, CPU))
+    other = list(ask(TrainableTensorLeftOut(), leaves, fed(), places))
     assert len(other) == (not told_of)
 
 
@@ -584,11 +580,11 @@ def test_an_average_in_train_mode_is_a_teacher_once_it_changes():
     facts = {"n": 3, "walked": 3, "mode": "train", "fed": False, "parameters": ["Net.weight"]}
     for changed in (True, False):
         leaf = rows(stray("Net.weight", changed=changed))
-        assert len(told(GraphRecordedInEvaluation(), unused(**facts), leaf, CPU)) == changed
+        assert len(told(GraphRecordedInEvaluation(), unused(**facts), leaf)) == changed
 
 
 def test_a_line_that_detaches_what_a_trained_model_gave_is_a_note():
     for text, severity in (("x = net(z)", None), ("x = net(z).detach()", Severity.NOTE)):
         place = unused(line=replace(LINE, text=text), mode="trained")
-        (finding,) = ask(GraphRecordedInEvaluation(), place, CPU)
+        (finding,) = ask(GraphRecordedInEvaluation(), place)
         assert finding.severity is severity

@@ -71,7 +71,7 @@ def test_zeroed_gradients():
         for step in steps_of(at)
     )
     table = rows(*each, sites=LINES)
-    assert lines(ask(GradientsFilledWithZeros(), table, loud(20), CPU)) == [2, 4]
+    assert lines(ask(GradientsFilledWithZeros(), table, loud(20))) == [2, 4]
 
 
 def test_autocast():
@@ -85,7 +85,7 @@ def test_autocast():
 def test_backwards(kind):
     facts = {"retain": False, "n": 1, "followed": True, kind: True}
     calls = everywhere(lambda site, step: placed(BackwardRow(at=0, step=step, **facts), site))
-    found = RetainedGraphNeverNeeded().detect(Backward(20, calls), CPU, Source(), Configs())
+    found = RetainedGraphNeverNeeded().detect(Backward(20, calls), Source(), Configs())
     assert lines(found) == [2, 4]
 
 
@@ -122,7 +122,7 @@ def test_values_near_the_end_of_float16():
         Delicate(op="mm", what="output", dtype="float16", site=site, low=0.0, high=high, steps=3)
         for site, high in zip(LINES, (1.0, 60_000.0, 1.0, 60_000.0), strict=True)
     )
-    assert lines(ask(HalfNearOverflow(), OpRanges(3, calls), Amp(), CPU)) == [2, 4]
+    assert lines(ask(HalfNearOverflow(), OpRanges(3, calls), Amp())) == [2, 4]
 
 
 def test_updates():
@@ -132,7 +132,7 @@ def test_updates():
         )
         for at, kept in enumerate((0, 900, 0, 900))
     )
-    assert lines(ask(UpdatesRoundedAway(), rows(*each, sites=LINES), CUDA)) == [2, 4]
+    assert lines(ask(UpdatesRoundedAway(), rows(*each, sites=LINES))) == [2, 4]
 
 
 def test_poisoned_checkpoints():

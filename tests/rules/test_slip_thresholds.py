@@ -40,7 +40,7 @@ PARTS = {"BatchNorm2d": 2, "Dropout": 1}
 def switched(steps=3, text="", *, grads=False):
     row = SwitchedRow(at=0, module="Net", parts=PARTS, before=5, steps=steps, grads=grads)
     source = Source({"train.py": text})
-    return list(ask(TrainedInEvalMode(), rows(row, sites=(SITE,)), CPU, source))
+    return list(ask(TrainedInEvalMode(), rows(row, sites=(SITE,)), source))
 
 
 @pytest.mark.parametrize(("steps", "found"), [(2, 0), (3, 1)])
@@ -70,7 +70,7 @@ EVALUATION = """def {}(x, y):
 def test_cfg010_wants_an_evaluation_to_be_rare_or_named(times, named, found):
     row = TrainModeForwardRow(at=0, within=0, module="Net", parts=PARTS, times=times, steps=10)
     source = Source({"train.py": EVALUATION.format("validate" if named else "measure")})
-    findings = list(ask(EvaluatedInTrainMode(), rows(row, sites=(SITE,)), CPU, source))
+    findings = list(ask(EvaluatedInTrainMode(), rows(row, sites=(SITE,)), source))
     assert len(findings) == found
     for finding in findings:
         assert "BatchNorm2d (2) and Dropout (1)" in finding.message
@@ -93,7 +93,7 @@ def kept(steps=9, text=KEPT, **more):
     facts = {"module": "Net", "taken": 2, "steps": steps, "loaded": 0, "loaded_at_once": 0}
     row = KeptStateRow(at=0, **(facts | more))
     places = rows(row, sites=(SITE, Site("train.py", 9)))
-    return list(ask(KeptStateIsLive(), places, CPU, Source({"train.py": text})))
+    return list(ask(KeptStateIsLive(), places, Source({"train.py": text})))
 
 
 @pytest.mark.parametrize(("steps", "found"), [(1, 0), (2, 1)])
@@ -124,7 +124,7 @@ def test_ckpt010_names_a_state_that_a_line_leaves_out_once():
     ]
     given.append(PartialResumeRow(**left, left_out="optimizer", owner="Adam"))
     sites = SITE, Site("train.py", 9)
-    first, second = ask(ResumedInPart(), rows(*given, sites=sites), CPU)
+    first, second = ask(ResumedInPart(), rows(*given, sites=sites))
     assert "under 'train.other' after 7 of its steps" in first.message
     assert "the scheduler's state is loaded here, and that of its Adam is not" in second.message
     assert [place.site.line for place in first.places] == [9, 3]
@@ -143,7 +143,7 @@ def where(share, us, batches, *, in_worker):
 def listed(share, us, *, in_worker=False, **more):
     facts, steps = where(share, us, 20, in_worker=in_worker)
     row = ListedRow(**({"at": 0, "n": 20, "arrays": 320, "numbers": 960_000} | facts | more))
-    return list(ask(TensorOfListOfArrays(), rows(row, sites=(SITE,)), steps, CPU))
+    return list(ask(TensorOfListOfArrays(), rows(row, sites=(SITE,)), steps))
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ loader = DataLoader(Rows(), num_workers=2)
 def test_data011_points_at_the_line_that_makes_the_generator_or_at_the_loader(text, name, line):
     row = DrawsRow(loader=3, name=name, kind="random.Random", workers=[0, 1, 3], owner="a.Rows")
     loaders = Batches(loaders=(Loader(3, made_at=Site("train.py", 9), workers=4),))
-    (finding,) = ask(WorkersDrawAlike(), rows(row), loaders, CPU, Source({"train.py": text}))
+    (finding,) = ask(WorkersDrawAlike(), rows(row), loaders, Source({"train.py": text}))
     assert finding.site.line == line and finding.message.startswith("3 workers")
     assert ("train.py:9" in finding.message) == (line != 9)
     assert finding.facts == (("loader", "train.py:9"),)
@@ -206,7 +206,7 @@ def test_data011_points_at_the_line_that_makes_the_generator_or_at_the_loader(te
 )
 def test_data011_knows_no_line_of_a_loader_that_nobody_saw_made(loaders, line):
     row = DrawsRow(loader=3, name="rng", kind="random.Random", workers=[0, 1])
-    (finding,) = ask(WorkersDrawAlike(), rows(row), Batches(loaders=loaders), CPU)
+    (finding,) = ask(WorkersDrawAlike(), rows(row), Batches(loaders=loaders))
     assert ((finding.site.line if finding.site else 0), finding.facts) == (line, ())
 
 
@@ -215,7 +215,7 @@ def looped(module="Net", **more):
     facts = {"turns": 8, "elements": 8192, "share": 0.05, "recurrent": False, "same": True}
     loop = ModuleLoop(SITE, head, module, **{**facts, **more}, steps=3)
     rule = ModulePieceByPiece()
-    return [(each, rule.remedy(each)) for each in ask(rule, ModuleLoops(3, (loop,)), CPU)]
+    return [(each, rule.remedy(each)) for each in ask(rule, ModuleLoops(3, (loop,)))]
 
 
 def test_kern007_has_a_price_where_the_loop_was_timed():
@@ -267,7 +267,7 @@ def summed(step, saved=4 << 16, each=1 << 16, leaves=1):
 )
 def test_graph008_wants_steps_and_bytes(steps, each_bytes, leaf_bytes, found):
     sums = [summed(step, each=each_bytes, leaves=leaf_bytes) for step in range(steps)]
-    findings = list(ask(OneBackwardForAll(), rows(*sums, sites=(SITE,)), CPU))
+    findings = list(ask(OneBackwardForAll(), rows(*sums, sites=(SITE,))))
     assert len(findings) == found
     for finding in findings:
         assert (finding.lost_bytes, finding.basis) == (3 << 16, "measured")
@@ -284,7 +284,7 @@ def test_graph008_wants_steps_and_bytes(steps, each_bytes, leaf_bytes, found):
 )
 def test_graph008_counts_steps_and_takes_the_smallest_sum_of_a_line(given, found):
     sums = [summed(step, saved, leaves=3 << 16) for step, saved in given]
-    findings = ask(OneBackwardForAll(), rows(*sums, sites=(SITE,)), CPU)
+    findings = ask(OneBackwardForAll(), rows(*sums, sites=(SITE,)))
     assert [each.lost_bytes for each in findings] == [3 << 16] * found
 
 
@@ -292,7 +292,7 @@ def reread(share, us, again=0.5, *, in_worker=False, **more):
     facts, steps = where(share, us, 25, in_worker=in_worker)
     facts |= {"n": 400, "batches": 25, "again": round(400 * again), "path": "/data/a.npy"}
     row = RereadRow(**({"at": 0, "name": "numpy.load", "bytes": 1 << 20} | facts | more))
-    return list(ask(FileReadAgain(), rows(row, sites=(SITE,)), steps, CPU))
+    return list(ask(FileReadAgain(), rows(row, sites=(SITE,)), steps))
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def test_time004_measures_on_a_cpu_and_names_the_call_in_the_loop():
 def forwards(share=0.05, elements=8192, steps=3):
     sites = SITE, Site("train.py", 4), Site("train.py", 5)
     row = InRow(sites, "Net", elements, share, steps)
-    return list(ask(ForwardsOfSmallBatches(), ForwardsInRow(3, (row,)), CPU))
+    return list(ask(ForwardsOfSmallBatches(), ForwardsInRow(3, (row,))))
 
 
 @pytest.mark.parametrize(
@@ -378,7 +378,7 @@ def differences(nbytes=1 << 20, kind="squares", *, graph=True):
         DifferencesRow(step=step, at=0, kind=kind, size=16, bytes=nbytes, graph=graph)
         for step in range(3)
     )
-    return list(ask(AllDifferences(), rows(*seen, sites=(SITE,)), CPU))
+    return list(ask(AllDifferences(), rows(*seen, sites=(SITE,))))
 
 
 @pytest.mark.parametrize(("nbytes", "found"), [(1 << 20, 1), ((1 << 20) - 1, 0)])
@@ -401,7 +401,7 @@ def test_mem016_has_one_finding_for_each_line_and_kind():
         return DifferencesRow(step=step, at=at, kind=kind, bytes=mib << 20, size=8, graph=graph)
 
     seen = [row(0), row(0, mib=3, graph=True), row(1), row(2, at=1), row(0, kind="absolute")]
-    found = list(ask(AllDifferences(), rows(*seen, sites=(SITE, Site("train.py", 5))), CPU))
+    found = list(ask(AllDifferences(), rows(*seen, sites=(SITE, Site("train.py", 5)))))
     assert [(each.site.line, each.per_step, each.steps) for each in found] == [
         (3, 1.0, 1),
         (3, 1.5, 2),
@@ -418,16 +418,14 @@ def test_mem016_has_one_finding_for_each_line_and_kind():
 def test_opt006_wants_a_share_of_the_steps_and_so_many(steps, n, absent, found):
     line = ClippingRow(at=0, optimizer="Adam", steps=steps, n=n, absent=absent)
     rule = ClippingMisplaced()
-    findings = list(ask(rule, rows(line, sites=(SITE,)), CPU))
+    findings = list(ask(rule, rows(line, sites=(SITE,))))
     assert len(findings) == found
     for finding in findings:
         assert ("no gradient was there yet" in finding.message) == absent
         assert (finding.steps, finding.per_step) == (n, n / steps)
         assert ("behind the backward" in rule.remedy(finding).text) == absent
     other = ClippingRow(at=0, optimizer="SGD", steps=steps, n=n, absent=absent)
-    assert len(list(ask(rule, rows(line, other, sites=(SITE,)), CPU))) == found, (
-        "a line is told once"
-    )
+    assert len(list(ask(rule, rows(line, other, sites=(SITE,))))) == found, "a line is told once"
 
 
 @pytest.mark.parametrize(
@@ -437,7 +435,7 @@ def test_mem017_wants_nearly_all_steps_and_so_many(added, steps, found):
     line = KeptHookRow(
         at=0, way="register_hook", owner="Parameter", n=2 * added, added=added, steps=steps
     )
-    findings = list(ask(HooksPileUp(), rows(line, sites=(SITE,)), CPU))
+    findings = list(ask(HooksPileUp(), rows(line, sites=(SITE,))))
     assert len(findings) == found
     for finding in findings:
         assert f"{2 * added} hooks of this line" in finding.message
@@ -462,7 +460,7 @@ def scheduled(
     rule = ScheduleInEpochs()
     return [
         (finding.message, rule.remedy(finding).text)
-        for finding in ask(rule, rows(row, sites=(SITE,)), batches or fed(), CPU)
+        for finding in ask(rule, rows(row, sites=(SITE,)), batches or fed())
     ]
 
 

@@ -13,7 +13,6 @@ from auditor.rules.time.storage_syncs import UnattributedTime
 from auditor.rules.time.time002_step_outliers import StepOutliers
 
 from auditor.evidence.recorded.batches import Batch, Batches
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Step, Steps
 from auditor.evidence.trace.steps import Silence, TraceStep, TraceSteps
 from auditor.model import Severity
@@ -189,16 +188,12 @@ def quiet(*slow, typical=10_000.0, count=20, gc=0.0, wait=0.0):
     ],
 )
 def test_slow_steps(table, expected):
-    assert said(StepOutliers().detect(*table, Machine())) == expected
+    assert said(StepOutliers().detect(*table)) == expected
 
 
 def test_slow_steps_are_priced_by_their_extra_time_and_their_distance_is_said():
-    (finding,) = StepOutliers().detect(*quiet(4, 9, 14, 19, gc=20_000), Machine("cuda"))
-    assert (finding.lost_us_per_step, finding.per_step, finding.seen_on) == (
-        4 * 30_000 / 20,
-        0.2,
-        "cuda",
-    )
+    (finding,) = StepOutliers().detect(*quiet(4, 9, 14, 19, gc=20_000))
+    assert (finding.lost_us_per_step, finding.per_step) == (4 * 30_000 / 20, 0.2)
     assert "every 5 steps" in finding.message
     assert "garbage collection" in finding.message
 
@@ -207,7 +202,7 @@ def test_a_few_milliseconds_more_are_the_schedulers():
     table = Steps(
         quiet=tuple(Step(n, 5900.0 if n % 8 == 0 else 1000.0, gc_us=0.0) for n in range(20))
     )
-    assert said(StepOutliers().detect(table, Batches(), Machine())) == NOTHING
+    assert said(StepOutliers().detect(table, Batches())) == NOTHING
 
 
 def test_time_that_other_programs_had_the_processor_is_not_the_steps():
@@ -227,8 +222,8 @@ def test_time_that_other_programs_had_the_processor_is_not_the_steps():
             for n in range(20)
         )
     )
-    assert said(StepOutliers().detect(busy, waits, Machine())) == NOTHING
-    assert said(StepOutliers().detect(alone, waits, Machine())) == WARNING
+    assert said(StepOutliers().detect(busy, waits)) == NOTHING
+    assert said(StepOutliers().detect(alone, waits)) == WARNING
 
 
 @pytest.mark.parametrize(
@@ -239,11 +234,11 @@ def test_nor_is_that_which_other_programs_had_of_the_workers(queued, expected):
     steps = tuple(Step(n, 40_000.0) if n in slow else Step(n, 10_000.0) for n in range(20))
     waits = tuple(Batch(0, n, 25_000.0, queued_us=queued) for n in slow)
     table = Batches(quiet=waits)
-    assert said(StepOutliers().detect(Steps(quiet=steps), table, Machine())) == expected
+    assert said(StepOutliers().detect(Steps(quiet=steps), table)) == expected
 
 
 def test_too_few_steps_are_not_judged():
     with pytest.raises(NotLooked, match="too few"):
-        list(StepOutliers().detect(*quiet(count=9), Machine()))
+        list(StepOutliers().detect(*quiet(count=9)))
     with pytest.raises(NotLooked, match="11 are needed"):
         list(StepOutliers().in_trace(steps(count=10)))

@@ -6,7 +6,6 @@ import pytest
 from auditor.rules.train.layers import LayerCannotLearn
 from auditor.rules.train.rows import LayerRow
 
-from auditor.evidence.recorded.machine import Machine
 from auditor.model import Severity, Site
 from tests.rules.asking import ask, rows
 
@@ -24,7 +23,7 @@ def row(kind, *, at=0, step=0, **changed):
 
 
 def found(*given, **knobs):
-    return list(ask(LayerCannotLearn(**knobs), rows(*given, sites=(SITE, OTHER)), Machine()))
+    return list(ask(LayerCannotLearn(**knobs), rows(*given, sites=(SITE, OTHER))))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 from auditor.rules.train.orders import SortedByClass
 
 from auditor.evidence.recorded.batches import Batch, Batches, Loader
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source
 from auditor.model import Site
 from auditor.permit import outside
@@ -28,7 +27,7 @@ BATCHES = tuple(Batch(0, step, batches=1, in_order=1) for step in range(10))
 
 def found(loader=LOADER, batches=BATCHES, others=(), line=LINE, **knobs):
     table = Batches(loaders=(loader, *others), loud_steps=10, loud=batches)
-    return list(ask(SortedByClass(**knobs), table, Machine(), Source({"t.py": line})))
+    return list(ask(SortedByClass(**knobs), table, Source({"t.py": line})))
 
 
 @pytest.mark.parametrize(

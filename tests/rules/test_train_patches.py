@@ -7,7 +7,6 @@ from auditor.rules.train.losses import ActivationAppliedTwice, PaddingTrained, S
 from auditor.rules.train.rows import RepairRow
 
 from auditor.cli.fix import require_plain_values
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source
 from auditor.model import Site
 from auditor.patch import apply_edits
@@ -41,7 +40,7 @@ def patched(rule, loss, **facts):
         for step, value in enumerate(values)
     ]
     source = () if rule is PaddingTrained else (Source({"t.py": text}),)
-    (finding,) = ask(rule(), rows(*given, sites=(site,)), Machine(), *source)
+    (finding,) = ask(rule(), rows(*given, sites=(site,)), *source)
     edits = rule().remedy(finding).edits
     if not edits:
         return None

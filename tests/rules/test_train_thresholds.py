@@ -12,7 +12,6 @@ from auditor.rules.train.losses import (
 )
 from auditor.rules.train.rows import RepairRow, TokenWeightsRow
 
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from tests.rules.asking import ask, rows
@@ -44,7 +43,7 @@ def row(kind, angle=0.0, ratio=1.0, *, over="parameters", step=0, at=0):
 def found(kind, *given, **knobs):
     """What the rule of a kind says of rows; of no program, so that there is no patch."""
     source = () if kind in ("padding", "tokens", "shift") else (Source({}),)
-    tables = rows(*given, sites=(SITE, OTHER)), Machine(), *source
+    tables = rows(*given, sites=(SITE, OTHER)), *source
     return list(ask(RULES[kind](**knobs), *tables))
 
 

@@ -237,7 +237,7 @@ def padded(width: int, *batches: tuple[int, ...], of: int | None = None) -> Batc
     ],
 )
 def test_padding(batches: Batches, severities: list[Severity | None]) -> None:
-    found = list(PaddingComputed().detect(batches, Machine(), Source()))
+    found = list(PaddingComputed().detect(batches, Source()))
     assert [each.severity for each in found] == severities
     for each in found:
         assert PaddingComputed().remedy(each) is not None
@@ -245,12 +245,12 @@ def test_padding(batches: Batches, severities: list[Severity | None]) -> None:
 
 def test_widths_of_a_compiled_program_are_a_note() -> None:
     source = Source({"train.py": "model = torch.compile(model)\n"})
-    (found,) = PaddingComputed().detect(padded(100, *[(50, 9)] * 3), Machine(), source)
+    (found,) = PaddingComputed().detect(padded(100, *[(50, 9)] * 3), source)
     assert found.severity is Severity.NOTE
 
 
 @pytest.mark.parametrize("name", ["nn.utils.rnn.pack_padded_sequence", "nested_tensor", "flatten"])
 def test_rows_that_are_packed_waste_nothing(name: str) -> None:
     source = Source({"model.py": f"rows = {name}(tokens, lengths)\n"})
-    found = list(PaddingComputed().detect(padded(100, *[(50, 9)] * 3), Machine(), source))
+    found = list(PaddingComputed().detect(padded(100, *[(50, 9)] * 3), source))
     assert len(found) == (name == "flatten")

@@ -19,7 +19,7 @@ from auditor.evidence.source.files import (
     the_only,
     unparsed,
 )
-from auditor.model import Edit, Site
+from auditor.model import Edit, Remedy, Site
 from auditor.syntax.index import Function, nodes_in, parameters_of, targets_of
 from auditor.syntax.qualified_names import last_key
 
@@ -128,6 +128,11 @@ class CallArgument:
                 ),
             )
         return (self.home.edit(value, safe=safe, reason=reason),)
+
+    def remedy(self, text: str, value: str, *, safe: bool = False, reason: str) -> Remedy:
+        """``text``, with what decides, and the edit that sets the keyword or why there is none."""
+        edits = self.edits(value, safe=safe, reason=reason)
+        return Remedy(text + self.advice, edits, refused=self.refused)
 
 
 def given(

@@ -49,13 +49,11 @@ class ConvSizesProbe(Probe):
         self._first: tuple[int | None, list[int]] | None = None
 
     def start(self) -> None:
-        """Be told of convolutions."""
         super().start()
         for name in CONVOLUTIONS:
             self._patches.around(functional, name, before=self._convolves)
 
     def stop(self) -> None:
-        """Put the functions back."""
         super().stop()
         self._begin()
 
@@ -78,7 +76,6 @@ class ConvSizesProbe(Probe):
             self._first = self.context.frames.here(), list(tensors[0].shape)
 
     def step_end(self) -> None:
-        """Write the step's row."""
         if self._calls and self.context.pass_name == "loud":
             at, shape = self._first or (None, [])
             row = ConvSizesRow(

@@ -109,12 +109,10 @@ class EvalModeStepsProbe(OptimizerProbe):
         self._always.attribute(nn.Module, "train", train)
 
     def uninstall(self) -> None:
-        """Stop noticing."""
         super().uninstall()
         self._pending.clear()
 
     def stop(self) -> None:
-        """Write what was seen so far. May be called twice."""
         rows, self._rows = self._rows, {}
         self._pending.clear()
         for row in rows.values():

@@ -107,13 +107,11 @@ class TrainModeForwardsProbe(OptimizerProbe):
                     self._always.attribute(manager, name, self._telling(original, hook))
 
     def uninstall(self) -> None:
-        """Stop noticing."""
         self._leave()
         super().uninstall()
         self._spots.clear()
 
     def stop(self) -> None:
-        """Write what was seen so far. May be called twice."""
         for spot in self._spots.values():
             row, spot.row = spot.row, None
             if row is not None:

@@ -48,7 +48,6 @@ class ActivationCheckpointingProbe(Probe):
                 self._patches.code(function, self._hook(name, place))
 
     def step_end(self) -> None:
-        """Write the step's rows."""
         for (at, name, library, lost), n in self._seen.items():
             self.context.add(RecomputeRow(at=at, name=name, library=library, lost=lost, n=n))
         self._seen.clear()

@@ -96,12 +96,10 @@ class KeptStatesProbe(OptimizerProbe):
         self._always.attribute(module, "load_state_dict", load_state_dict)
 
     def uninstall(self) -> None:
-        """Stop noticing."""
         super().uninstall()
         self._states.clear()
 
     def stop(self) -> None:
-        """Write what was seen so far. May be called twice."""
         rows, self._rows = self._rows, {}
         self._states.clear()
         for row in rows.values():

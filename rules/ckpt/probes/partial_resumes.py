@@ -88,7 +88,6 @@ class PartialResumesProbe(OptimizerProbe):
                 self._always.attribute(owner, "load_state_dict", loaded)
 
     def uninstall(self) -> None:
-        """Stop watching."""
         super().uninstall()
         self._files.clear()
 

@@ -63,7 +63,6 @@ class LateHooksProbe(Probe):
         self._lines: dict[int, _Line] = {}
 
     def install(self) -> None:
-        """See hooks that are registered."""
         for name in WAYS:
             self._always.attribute(torch.nn.Module, name, self._registering(name))
 
@@ -96,7 +95,6 @@ class LateHooksProbe(Probe):
                 line.ran += line.called
 
     def stop(self) -> None:
-        """Write what was seen in the pass. May be called twice."""
         for at, line in self._lines.items():
             if line.steps:
                 again = line.compiles != COMPILED_CODE.compiles

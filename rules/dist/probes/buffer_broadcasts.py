@@ -13,9 +13,9 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from auditor.capture.instruments.data_parallel_modules import DataParallelModules
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.plain_tensor import content
 from auditor.capture.probes.base import Context, Probe
+
 from ..rows import BufferBroadcastRow
 
 READ = 1 << 28
@@ -90,7 +90,10 @@ class BufferBroadcastsProbe(Probe):
         row = BufferBroadcastRow(number=one.number, at=one.at, what=type(module.module).__name__)
         row.ranks = module.process_group.size()
         row.n, row.bytes = one.n, sum(each.nbytes for each in sent)
-        row.buffers, row.changed = len(sent), sum(a != b for a, b in zip(one.held, now, strict=False))
+        row.buffers, row.changed = (
+            len(sent),
+            sum(a != b for a, b in zip(one.held, now, strict=False)),
+        )
         row.changed += abs(len(now) - len(one.held))
         row.keyword = KEYWORD
         row.step = self.context.step

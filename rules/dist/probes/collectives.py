@@ -12,8 +12,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.probes.base import Context, Probe
+
 from ..rows import CollectiveCallRow, CollectiveRow
 
 FUNCTIONS = ("all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor", "barrier")
@@ -73,7 +73,6 @@ class CollectivesProbe(Probe):
         self._on = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
     def stop(self) -> None:
-        """Count no longer."""
         self._on = False
 
     def step_begin(self) -> None:
@@ -82,7 +81,6 @@ class CollectivesProbe(Probe):
         self._in_step = 0
 
     def step_end(self) -> None:
-        """Write the step's rows."""
         for (at, what), calls in self._calls.items():
             row = CollectiveRow(at=at, what=what, n=calls.n, bytes=calls.nbytes, us=calls.us)
             row.ranks = dist.get_world_size()

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from auditor.capture.instruments.data_parallel_modules import DataParallelModules
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.training import BatchNorm
 from auditor.capture.probes.base import Context, Probe
+
 from ..rows import NormBatchRow
+
 
 @dataclass
 class _Ran:
@@ -52,7 +53,6 @@ class NormBatchesProbe(Probe):
         self._patches.around(BatchNorm, "forward", before=self._runs)
 
     def stop(self) -> None:
-        """Put the method back and write what was seen."""
         if not self._patches:
             return
         super().stop()

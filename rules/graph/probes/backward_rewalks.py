@@ -66,7 +66,6 @@ class BackwardRewalksProbe(Probe):
         self._blind = False
 
     def start(self) -> None:
-        """Watch the door."""
         self._forget()
         super().start()
 

@@ -41,12 +41,10 @@ class CreateGraphCyclesProbe(Probe):
         self._of_call: list[torch.Tensor] = []
 
     def start(self) -> None:
-        """Watch the door."""
         self._fed.clear()
         super().start()
 
     def stop(self) -> None:
-        """Leave the door."""
         super().stop()
         self._fed.clear()
 

@@ -82,7 +82,6 @@ class LeavesOutsideOptimizerProbe(Probe):
         self._optimized: set[int] = set()
 
     def start(self) -> None:
-        """Watch the door."""
         self._leaves.clear()
         self._optimized = _optimized()
         super().start()

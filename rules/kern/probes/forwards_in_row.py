@@ -57,7 +57,6 @@ class ForwardsInRowProbe(ForwardsProbe[_Series]):
     passes = frozenset({"numbers"})
 
     def step_end(self) -> None:
-        """Write the series of the step."""
         step_us = self.step_us
         for each in self.taken():
             often = set(each.lines.values())

@@ -351,6 +351,5 @@ class IndexingLoopsProbe(OperatorProbe):
                 end = turns.last
 
     def stop(self) -> None:
-        """Leave the watch."""
         super().stop()
         self._watching = None

@@ -75,7 +75,6 @@ class ModuleLoopsProbe(ForwardsProbe[_Series]):
     passes = frozenset({"numbers"})
 
     def step_end(self) -> None:
-        """Write the series of the step."""
         step_us = self.step_us
         for each in self.taken():
             if each.path and each.n >= TURNS and not each.broken and any(_cut(each)):

@@ -56,7 +56,6 @@ class ForwardsProbe(Probe, Generic[S]):
         return (time.perf_counter_ns() - self._began_ns - self._backward_ns) / 1e3
 
     def start(self) -> None:
-        """Watch calls of all modules."""
         super().start()
         self._walking = 0
         entering = module_hooks.register_module_forward_pre_hook(self.guarded(self._enter))
@@ -66,13 +65,11 @@ class ForwardsProbe(Probe, Generic[S]):
         keep_hooks(self._patches, entering, leaving)
 
     def stop(self) -> None:
-        """Watch no more. May be called twice."""
         super().stop()
         self.series.clear()
         self.running.clear()
 
     def step_begin(self) -> None:
-        """Begin anew."""
         self.series.clear()
         self.running.clear()
         self.backwards = self._backward_ns = 0

@@ -30,7 +30,6 @@ class BackwardCallersProbe(Probe):
         self._told: set[tuple[int, ...]] = set()
 
     def start(self) -> None:
-        """Watch the door."""
         self._told.clear()
         super().start()
 

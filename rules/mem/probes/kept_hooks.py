@@ -52,7 +52,6 @@ class KeptHooksProbe(Probe):
         self._steps = 0
 
     def start(self) -> None:
-        """See handles that are made."""
         super().start()
         self._steps = 0
         self._patches.around(RemovableHandle, "__init__", after=self._registered)
@@ -63,7 +62,6 @@ class KeptHooksProbe(Probe):
         self._hooks = [hook for hook in self._hooks if hook.dictionary is not None]
 
     def stop(self) -> None:
-        """Stop seeing them, then write the rows. May be called twice."""
         super().stop()
         for row in self._rows():
             self.context.add(row)

@@ -151,13 +151,11 @@ class PairwiseDifferencesProbe(OperatorProbe):
         self.enter(self._watching)
 
     def step_end(self) -> None:
-        """Write the step's rows."""
         for each in self._watching.end_step() if self._watching is not None else ():
             row = DifferencesRow(at=each.at, kind=each.kind, bytes=each.nbytes, graph=each.graph)
             row.size = each.shape[-1]
             self.context.add(row)
 
     def stop(self) -> None:
-        """Leave the watch."""
         super().stop()
         self._watching = None

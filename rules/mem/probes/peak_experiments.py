@@ -62,12 +62,10 @@ class PeakExperimentsProbe(OptimizerProbe):
         self._capacity = 0
 
     def uninstall(self) -> None:
-        """Stop noticing. May be called twice."""
         self._restore()
         super().uninstall()
 
     def start(self) -> None:
-        """Look for the optimizers."""
         super().start()
         self._optimizers = live_optimizers()
 

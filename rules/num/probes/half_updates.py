@@ -73,7 +73,6 @@ class HalfUpdatesProbe(OptimizerProbe):
         self._watching = False
 
     def start(self) -> None:
-        """Begin to look."""
         self._watched.clear()
         self._watching = True
         super().start()

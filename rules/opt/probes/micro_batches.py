@@ -78,7 +78,6 @@ class MicroBatchesProbe(OptimizerProbe):
         self._on = True
 
     def stop(self) -> None:
-        """Put everything back."""
         self._on = False
         super().stop()
         self._optimizers.clear()

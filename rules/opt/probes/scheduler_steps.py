@@ -83,7 +83,6 @@ class SchedulerStepsProbe(OptimizerProbe):
         self._always.around(lr_scheduler.OneCycleLR, "__init__", after=self._one_cycle_made)
 
     def uninstall(self) -> None:
-        """Stop noticing."""
         super().uninstall()
         self._followed.clear()
         self._stepped.clear()
@@ -96,7 +95,6 @@ class SchedulerStepsProbe(OptimizerProbe):
             each.before = each.n
 
     def stop(self) -> None:
-        """Write the rows. May be called twice."""
         for each in self._followed.values():
             scheduler = each.scheduler()
             steps = scheduler and self._stepped.get(scheduler.optimizer)

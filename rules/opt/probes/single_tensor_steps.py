@@ -56,7 +56,6 @@ class SingleTensorStepsProbe(OptimizerProbe):
         self._made_at[optimizer] = self.context.frames.here()
 
     def start(self) -> None:
-        """Begin to count."""
         super().start()
         self._stepped.clear()
 
@@ -80,7 +79,6 @@ class SingleTensorStepsProbe(OptimizerProbe):
         stepped.operators += self.context.operators() - self._before
 
     def step_end(self) -> None:
-        """Write the step's rows."""
         for optimizer, stepped in self._stepped.values():
             at, made_at, name = stepped.at, self._made_at.get(optimizer), type(optimizer).__name__
             row = SingleTensorStepRow(

@@ -83,7 +83,6 @@ class StaleGradsProbe(OptimizerProbe):
         self._backward_at: int | None = None
 
     def start(self) -> None:
-        """Begin to follow."""
         self._watched.clear()
         self._watching = True
         super().start()

@@ -107,7 +107,6 @@ class LayersProbe(Probe):
             self._write()
 
     def step_end(self) -> None:
-        """Let go of what the step held."""
         self._leaves.clear()
         if self._tape is not None:
             self._tape.clear()

@@ -86,7 +86,6 @@ class LossRepairsProbe(OptimizerProbe):
         self._sums.clear()
 
     def step_end(self) -> None:
-        """Let go of what the step held."""
         self._seen.clear()
         self._packs = False
         if self._tape is not None:

@@ -128,7 +128,6 @@ class SeedsProbe(Probe):
         self._began = random_states()
 
     def step_end(self) -> None:
-        """Whether it drew."""
         now = random_states()
         for name, state in self._began.items():
             draws = self._of(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from auditor.rules.mem.oom_handlers_source import functions, guards
+from auditor.rules.mem.mem011_oom_handling import functions, guards
 
 from auditor.syntax.index import index_of
 

@@ -13,7 +13,6 @@ from auditor.rules.train.probes.layers import LayersProbe
 from auditor.rules.train.probes.loss_repairs import LossRepairsProbe
 from auditor.rules.train.rows import LayerRow
 
-from auditor.evidence.recorded.machine import Machine
 from auditor.model import Site
 from tests.capture.drive import Drive, line_of, load
 from tests.capture.probes.train.test_loss_repairs import ACCUMULATED, state_of
@@ -110,7 +109,7 @@ def test_near_misses_have_no_note_either(tmp_path, name):
         for row in found
     ]
     places = (Site("t.py", 1),) * 99
-    assert layers == [] or not list(ask(LayerCannotLearn(), rows(*layers, sites=places), Machine()))
+    assert layers == [] or not list(ask(LayerCannotLearn(), rows(*layers, sites=places)))
 
 
 def test_units_that_answered_in_the_diagnostic_pass_are_alive(tmp_path):
