@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from auditor import amounts
 from auditor.evidence.recorded.reads import Place, Reads
 from auditor.evidence.source.files import Source
 from auditor.evidence.trace.host_waits import TraceWaits, WaitPlace
