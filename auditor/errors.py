@@ -23,6 +23,10 @@ class TargetProblem(AuditProblem):
     """The target cannot be run: not found, not importable, not callable without arguments."""
 
 
+class TargetFailed(Exception):
+    """The target failed on its own; exit code 3. The message is one sentence."""
+
+
 WORDS_LIMIT = 20_000
 """Characters of an exception's message that are kept."""
 

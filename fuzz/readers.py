@@ -133,12 +133,8 @@ def _report(path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         scalars.write(report, (), Path(folder))
     for command in (
-        lambda: compare.run(
-            before=str(path), after=str(path), max_regression=0.05, as_json=False, debug=False
-        ),
-        lambda: fix.fix(
-            report=str(path), apply=False, check=False, select=(), unsafe=True, debug=False
-        ),
+        lambda: compare.run(before=str(path), after=str(path), max_regression=0.05, as_json=False),
+        lambda: fix.fix(report=str(path), apply=False, check=False, select=(), unsafe=True),
     ):
         with contextlib.suppress(AuditProblem):
             command()

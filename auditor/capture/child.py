@@ -16,8 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from auditor.capture.process import leave_at_once, set_up
-from auditor.capture.progress_pipe import ProgressPipe
+from auditor.capture.process import ProgressPipe, leave_at_once, set_up
 from auditor.capture.target.audit_events import OpenedConfigs
 from auditor.capture.target.signal_handlers import undisturbed
 from auditor.capture.target.tracebacks import located, raised_by, words
@@ -324,18 +323,25 @@ class Recorder:
             raise no_step(self.address.path or self.plan.target, spawned.n)
 
     def _script_step(self, module: Any, stopper: Any) -> None:
+        if not self._next_step(module):
+            assert self.session is not None
+            self.outcome = "completed" if self.session.done else self.outcome
+            stopper.stop()
+
+    def _next_step(self, target: Any) -> bool:
+        """A step is over, where one was under way, and the next begins; False where none does."""
         session = self.session
         assert session is not None and self.context is not None
         if self.writer.forked:
-            return
+            return True
         if not session.passes:
-            self._ready(module)
+            self._ready(target)
         elif self.context.in_step:
             session.end()
         if session.done or self.writer.lost:
-            self.outcome = "completed" if session.done else self.outcome
-            stopper.stop()
+            return False
         session.begin()
+        return True
 
     # -- how it ends -------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from auditor.capture.child import Recorder
 from auditor.errors import AuditProblem, fault
 from auditor.recordings.folder import Recording
-from auditor.runs.finalize import seal
+from auditor.runs.finalize import StillRuns, seal
 from auditor.runs.target import Address
 
 if TYPE_CHECKING:
@@ -25,17 +25,6 @@ if TYPE_CHECKING:
     from auditor.runs.plan import Plan
 
 _ONE = threading.Lock()
-
-
-class _Ended:
-    """What :func:`auditor.runs.finalize.seal` asks of a process that has ended: there was none."""
-
-    unwritten = ""
-    seconds = 0.0
-    output = b""
-
-    def __init__(self) -> None:
-        self.left: list[str] = []
 
 
 @contextmanager
@@ -105,24 +94,12 @@ class Here(Recorder):
         if self._given_up:
             return
         try:
-            self._stepped()
+            self._next_step(None)
         except Exception as error:
             self._given_up = True
             self._warn(f"the audit stopped inside the loop ({fault(error)})")
             if self.session is not None:
                 self.session.broken()
-
-    def _stepped(self) -> None:
-        session, context = self.session, self.context
-        assert session is not None and context is not None
-        if self.writer.forked:
-            return
-        if not session.passes:
-            self._ready(None)
-        elif context.in_step:
-            session.end()
-        if not session.done and not self.writer.lost:
-            session.begin()
 
     def leave(self, error: BaseException | None) -> None:
         """The watched block is over, or raised ``error``. The step that it was in does not
@@ -157,4 +134,4 @@ class Here(Recorder):
         """The recording, complete with its sources. Raises :class:`TargetProblem` where nothing
         was recorded.
         """
-        return seal(self.plan, 0, _Ended())
+        return seal(self.plan, 0, StillRuns())

@@ -11,19 +11,24 @@ from statistics import median
 from time import monotonic
 from typing import Any
 
-from auditor.capture.held_eager import HeldEager
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.instruments.live_objects import one_look
 from auditor.capture.instruments.monkeypatch import LOOKING
-from auditor.capture.passes import LEANER_SHARE, LONG_STEPS, Pass, passes_of
+from auditor.capture.passes import (
+    LEANER_SHARE,
+    LONG_STEPS,
+    HeldEager,
+    Pass,
+    SteadySteps,
+    WarmUp,
+    passes_of,
+)
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.memory.snapshot import MemoryHistory, in_use
 from auditor.capture.probes.numerics.debug_modes import DebugModesProbe
 from auditor.capture.probes.step.clock import Clock, RunQueue
 from auditor.capture.probes.step.profiler_trace import Trace
-from auditor.capture.steady_steps import SteadySteps
 from auditor.capture.target.signal_handlers import ChildSignal
-from auditor.capture.warm_up import WarmUp
 from auditor.cycles import cycle_of, prolonged, whole_cycles
 from auditor.errors import fault
 from auditor.recordings.schema.course import CourseRow
@@ -36,8 +41,7 @@ from auditor.runs.plan import (
     Plan,
     Trial,
 )
-
-Progress = Callable[[str, int, int], None]
+from auditor.runs.progress import Progress
 
 
 class Session:
@@ -79,7 +83,7 @@ class Session:
         COMPILED_CODE.install()
         self._clock.install()
         for probe in self._probes:
-            self._guard(probe, probe.install)
+            self._guard(probe.name, probe.install)
 
     def uninstall(self) -> None:
         """Put everything back. May be called twice."""
@@ -88,8 +92,8 @@ class Session:
         self._clock.uninstall()
         self._run_queue.close()
         for probe in reversed(self._probes):
-            self._guard(probe, probe.uninstall)
-        self._guard_named("compiled code", COMPILED_CODE.uninstall)
+            self._guard(probe.name, probe.uninstall)
+        self._guard("compiled code", COMPILED_CODE.uninstall)
 
     @property
     def done(self) -> bool:
@@ -133,7 +137,7 @@ class Session:
         """The target returned or yielded this. Its caller holds it no longer when the step ends."""
         for probe in self._running:
             if type(probe).step_gave is not Probe.step_gave and not self._context.writer.forked:
-                self._guard(probe, partial(probe.step_gave, returned))
+                self._guard(probe.name, partial(probe.step_gave, returned))
 
     def end(self) -> None:
         """The step has ended; rows are flushed before this returns."""
@@ -192,7 +196,7 @@ class Session:
         if self._pass.name == "memory" or (self._on_null and not timed and in_use()):
             self._history = MemoryHistory(self._context, Path(self._plan.folder))
             self._context.history = True
-            self._guard_named("snapshot", self._history.start)
+            self._guard("snapshot", self._history.start)
 
     @property
     def _on_null(self) -> bool:
@@ -211,11 +215,11 @@ class Session:
         goes_on = passes_follow and self._on_null and self._context.pass_name != "memory"
         if self._history is not None and not goes_on:
             history, self._history, self._context.history = self._history, None, False
-            self._guard_named("snapshot", history.stop)
+            self._guard("snapshot", history.stop)
         for probe in reversed(self._running):
-            self._guard(probe, probe.stop)
+            self._guard(probe.name, probe.stop)
         self._running = []
-        self._guard_named("clock", self._clock.settle)
+        self._guard("clock", self._clock.settle)
         self._context.writer.flush()
 
     def plan_passes(self) -> None:
@@ -370,12 +374,12 @@ class Session:
         self._trace = Trace(self._context, Path(self._plan.folder))
         if self._modes is not None:
             self._modes.on_user_profiler = self._yield_to_user_profiler
-        self._guard_named("trace", self._in_own_profiler(self._trace.start))
+        self._guard("trace", self._in_own_profiler(self._trace.start))
 
     def _stop_trace(self) -> None:
         trace, self._trace = self._trace, None
         if trace is not None:
-            self._guard_named("trace", self._in_own_profiler(trace.stop))
+            self._guard("trace", self._in_own_profiler(trace.stop))
 
     def _end_full_trace(self) -> None:
         done, steps = self._pass.done, self._pass.steps
@@ -449,15 +453,12 @@ class Session:
         """Ask every running probe; one that fails is stopped."""
         for probe in tuple(self._running):
             if probe.name not in self.failures:
-                self._guard(probe, partial(do, probe))
+                self._guard(probe.name, partial(do, probe))
             if probe.name in self.failures:
                 self._running.remove(probe)
-                self._guard(probe, probe.stop)
+                self._guard(probe.name, probe.stop)
 
-    def _guard(self, probe: Probe, do: Callable[[], Any]) -> None:
-        self._guard_named(probe.name, do)
-
-    def _guard_named(self, name: str, do: Callable[[], Any]) -> None:
+    def _guard(self, name: str, do: Callable[[], Any]) -> None:
         """Run one of our own instruments: its failure is written down and never becomes the
         user's.
         """

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from auditor.cli import out_folder, progress_display, rule_selection, write_results
-from auditor.cli.deferred_signals import Ending
-from auditor.cli.open_input import require_exists
-from auditor.cli.usage import EXIT_INTERRUPTED
+from auditor.cli.open_input import recording_of, require_exists
+from auditor.cli.usage import EXIT_INTERRUPTED, Ending
 from auditor.errors import AuditProblem
 from auditor.evidence.dumps import dumps_of
 from auditor.evidence.snapshot.file import snapshot_of
@@ -84,7 +83,6 @@ def analyze(
     dask: str | None = None,
     tensorboard: bool = False,
     quiet: bool,
-    debug: bool,
 ) -> int:
     """Judge each recording; returns the worst exit code. A folder of traces is one job, and gives
     one report.
@@ -127,17 +125,15 @@ def _open(path: Path, dask: str | None) -> Evidence:
     require_exists(path, GIVE)
     if path.is_file():
         if is_dump(path):
-            return _open_dumps(path.parent, {rank_of(path): path})
-        return _open_snapshot(path) if is_pickle(path) else _open_trace(path)
-    for folder in (path, path / "recording"):
-        if (folder / MANIFEST).is_file():
-            try:
-                recording = Recording(folder)
-            except UnreadableRecording as error:
-                raise AuditProblem(str(error)) from None
-            if recording.manifest.get("outcome") == "not run":
-                raise AuditProblem(f"{folder} recorded no step: its target could not be run")
-            return Evidence(recording)
+            return _looked_at(DumpsRecording(path.parent, {rank_of(path): path}), dumps_of)
+        if is_pickle(path):
+            return _looked_at(SnapshotRecording(path), snapshot_of)
+        return _open_trace(path)
+    recording = recording_of(path)
+    if recording is not None:
+        if recording.manifest.get("outcome") == "not run":
+            raise AuditProblem(f"{recording.folder} recorded no step: its target could not be run")
+        return Evidence(recording)
     for folder in (path, path / "recording"):
         if is_ranked(folder):
             try:
@@ -150,14 +146,14 @@ def _open(path: Path, dask: str | None) -> Evidence:
 def _open_folder(folder: Path, dask: str | None) -> Evidence:
     """The traces of all ranks, the flight recorder's dumps of all ranks, or one memory snapshot."""
     if dumps := dump_files(folder):
-        return _open_dumps(folder, dumps)
+        return _looked_at(DumpsRecording(folder, dumps), dumps_of)
     snapshots = snapshot_files(folder)
     try:
         ranks = _open_ranks(folder, dask)
     except AuditProblem:
         if not snapshots:
             raise
-        return _open_snapshot(_only(snapshots, folder))
+        return _looked_at(SnapshotRecording(_only(snapshots, folder)), snapshot_of)
     for path in snapshots:
         ranks.manifest["warnings"].append(
             f"{path.name} beside the traces was not looked at: give its own path to judge it"
@@ -220,19 +216,10 @@ def _require_recorded(path: Path) -> None:
         )
 
 
-def _open_snapshot(path: Path) -> Evidence:
-    evidence = Evidence(SnapshotRecording(path))
+def _looked_at(recording: Recording, look: Callable[[Evidence], object]) -> Evidence:
+    evidence = Evidence(recording)
     try:
-        snapshot_of(evidence)
-    except NotLooked as problem:
-        raise AuditProblem(str(problem)) from None
-    return evidence
-
-
-def _open_dumps(folder: Path, dumps: dict[int, Path]) -> Evidence:
-    evidence = Evidence(DumpsRecording(folder, dumps))
-    try:
-        dumps_of(evidence)
+        look(evidence)
     except NotLooked as problem:
         raise AuditProblem(str(problem)) from None
     return evidence

@@ -178,7 +178,7 @@ def _checks(facts: Facts | None, why: str) -> Iterator[Check]:
     yield _package("audit view", "tensorboard", "TensorBoard with the Audit tab")
     yield _package("traces in audit view", "torch-tb-profiler", "torch-tb-profiler's trace viewer")
     yield _package("--interactive-figures", "plotly", "plotly redraws the page's figures")
-    yield _program("patches", "git", "audit fix prints what git apply takes", "apt-get install git")
+    yield _git()
     yield _guarded("rules", _rules)
     yield _guarded("settings", _settings)
     yield _guarded("results", _room)
@@ -284,10 +284,11 @@ def _package(name: str, package: str, does: str) -> Check:
     return Check(name, "yes", f"{does} ({package} {found})")
 
 
-def _program(name: str, program: str, does: str, remedy: str) -> Check:
-    if shutil.which(program) is None:
-        return Check(name, "no", f"{program} is not on the PATH: {does}", remedy)
-    return Check(name, "yes", does)
+def _git() -> Check:
+    does = "audit fix prints what git apply takes"
+    if shutil.which("git") is None:
+        return Check("patches", "no", f"git is not on the PATH: {does}", "apt-get install git")
+    return Check("patches", "yes", does)
 
 
 def _rules() -> Check:

@@ -24,9 +24,7 @@ UNDO = "fixes.undo.patch"
 Read = Callable[[str], bytes | None]
 
 
-def fix(
-    *, report: str, apply: bool, check: bool, select: tuple[str, ...], unsafe: bool, debug: bool
-) -> int:
+def fix(*, report: str, apply: bool, check: bool, select: tuple[str, ...], unsafe: bool) -> int:
     """Print, apply or check; returns the exit code."""
     if apply and check:
         raise AuditProblem("--apply and --check are two different things: give one of them")

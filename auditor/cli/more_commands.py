@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-DEBUG = click.option("--debug", is_flag=True, help="Show tracebacks of the auditor itself.")
+DEBUG = click.option(
+    "--debug", is_flag=True, expose_value=False, help="Show tracebacks of the auditor itself."
+)
+"""Read from the command line, also where that is not understood."""
+
 MODULE = click.option(
     "-m",
     "module",
@@ -296,7 +300,7 @@ def view(**options: Any) -> None:
     help="Remove what audits keep outside their --out: the null device and traces in the cache.",
 )
 @DEBUG
-def doctor(form: str, clean: bool, debug: bool) -> None:
+def doctor(form: str, clean: bool) -> None:
     """Say what is installed, what can be looked at on this machine, and which command adds the
     rest.
 
@@ -320,7 +324,7 @@ def doctor(form: str, clean: bool, debug: bool) -> None:
 )
 @_format("text", "sarif")
 @DEBUG
-def check(debug: bool, **options: Any) -> None:
+def check(**options: Any) -> None:
     """Look at Python files, and at those in folders, without running them: what their source alone
     proves. Everything else takes a run.
 
@@ -339,7 +343,7 @@ def check(debug: bool, **options: Any) -> None:
     help="Wait so many seconds for the report; the look goes on without us.",
 )
 @DEBUG
-def attach(pid: int, timeout: float, debug: bool) -> None:
+def attach(pid: int, timeout: float) -> None:
     """Ask process PID, which trains under auditor.watch(every=...), to look at its next steps, and
     say where the report is.
 
@@ -394,8 +398,8 @@ def rules(codes: str | None, as_json: bool, form: str) -> None:
 @click.command(cls=PlainCommand, short_help="Show the manual page of a rule.")
 @click.argument("code")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-@click.option("--debug", is_flag=True, hidden=True)
-def explain(code: str, as_json: bool, debug: bool) -> None:
+@click.option("--debug", is_flag=True, expose_value=False, hidden=True)
+def explain(code: str, as_json: bool) -> None:
     """Show the manual page of the rule CODE; of a family, as in SYNC, list its rules."""
     from auditor.cli import console
     from auditor.judging import catalogue, manual
@@ -432,7 +436,7 @@ def agents(*, skill: bool) -> None:
 
 @click.command(cls=PlainCommand, short_help="Serve audits to a coding agent over MCP.")
 @DEBUG
-def mcp(debug: bool) -> None:
+def mcp() -> None:
     """Serve audits to a coding agent over the Model Context Protocol, on stdin and stdout.
 
     The agent's program starts it in the folder of the project and ends it; files outside of that

@@ -36,12 +36,15 @@ _HEAD = 4096
 
 def fresh(label: str) -> Path:
     """``audits/<label>-<time>``, numbered where that is taken; not made yet."""
-    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    folder = Path(PARENT) / f"{label}-{stamp}"
-    number = 2
-    while folder.exists():
-        folder, number = Path(PARENT) / f"{label}-{stamp}-{number}", number + 1
-    return folder
+    return numbered(Path(PARENT) / f"{label}-{datetime.now():%Y%m%d-%H%M%S}")
+
+
+def numbered(folder: Path) -> Path:
+    """The folder, or where that is taken the first of its name with a number behind it."""
+    found, number = folder, 2
+    while found.exists():
+        found, number = folder.with_name(f"{folder.name}-{number}"), number + 1
+    return found
 
 
 def make(folder: Path) -> None:
@@ -71,19 +74,25 @@ def claimed(folder: Path) -> bool:
     The lock is the kernel's own, on the folder itself (flock(2)): it leaves no file behind and ends
     with its process, however that ends. A file system without locks refuses nobody.
     """
-    if fcntl is None:
-        return True
     try:
         number = os.open(folder, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     except OSError:
         return True
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(number)
-        return False
-    except OSError:
-        os.close(number)
+    if locked(number):
+        return True
+    os.close(number)
+    return False
+
+
+def locked(number: int) -> bool:
+    """Lock an open file or folder until it is closed; False where another process has done so."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:  # a file system without locks
+            return True
     return True
 
 

@@ -9,9 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from auditor.cli import launch, out_folder, progress_display, rule_selection, write_results
-from auditor.cli.deferred_signals import Ending
 from auditor.cli.first_findings import FirstFindings
-from auditor.cli.usage import EXIT_INTERRUPTED
+from auditor.cli.usage import EXIT_INTERRUPTED, Ending
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
 from auditor.extensions import extension
@@ -51,7 +50,6 @@ def run(
     update_baseline: bool = False,
     interactive_figures: bool = False,
     quiet: bool,
-    debug: bool,
     verify: bool,
     budget: float,
     args: tuple[str, ...],

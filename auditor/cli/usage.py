@@ -10,13 +10,15 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from types import FrameType
 from typing import Any
 
 import click
 
-from auditor.errors import AuditProblem, fault
+from auditor.cli import console
+from auditor.errors import AuditProblem, TargetFailed, fault
 
 EXIT_FOUND, EXIT_IMPOSSIBLE, EXIT_TARGET, EXIT_INTERRUPTED = 1, 2, 3, 130
 
@@ -50,24 +52,29 @@ is closed.
 
 
 @contextmanager
-def _ended_as_by_ctrl_c() -> Iterator[None]:
-    """What would end us leaves a report on what was recorded, as Ctrl-C does. Signals that are
-    ignored (``nohup``) stay so.
+def handled(
+    names: Sequence[str], handler: Callable[[int, Any], None], taken_over: Callable[[Any], bool]
+) -> Iterator[None]:
+    """Meanwhile these signals come to a handler of ours, on the main thread: those whose handler
+    before is to be ``taken_over``.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = [getattr(signal, name) for name in STOPPING if hasattr(signal, name)]
+    main = threading.current_thread() is threading.main_thread()
+    numbers = [getattr(signal, name) for name in names if main and hasattr(signal, name)]
     before = {each: signal.getsignal(each) for each in numbers}
-    taken = [each for each in numbers if before[each] is not signal.SIG_IGN]
+    taken = [each for each in numbers if taken_over(before[each])]
     for each in taken:
-        signal.signal(each, signal.default_int_handler)
+        signal.signal(each, handler)
     try:
         yield
     finally:
         for each in taken:
-            handler = before[each]
-            signal.signal(each, handler if handler is not None else signal.SIG_DFL)
+            earlier = before[each]
+            signal.signal(each, earlier if earlier is not None else signal.SIG_DFL)
+
+
+def _is_heard(handler: Any) -> bool:
+    """Signals that are ignored (``nohup``) stay so."""
+    return handler is not signal.SIG_IGN
 
 
 class AuditGroup(click.Group):
@@ -89,7 +96,8 @@ class AuditGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
         try:
-            with _ended_as_by_ctrl_c():
+            # what would end us leaves a report on what was recorded, as Ctrl-C does
+            with handled(STOPPING, signal.default_int_handler, _is_heard):
                 return super().invoke(ctx)
         except click.MissingParameter as missing:
             name = missing.param.name if missing.param is not None else None
@@ -138,13 +146,15 @@ def say_problem(error: Exception) -> int:
     console.say(f"audit: {problem.message}", err=True)
     if problem.hint:
         console.say(f"       {problem.hint}", err=True)
-    return EXIT_IMPOSSIBLE
+    return EXIT_TARGET if isinstance(error, TargetFailed) else EXIT_IMPOSSIBLE
 
 
 def _told(error: Exception) -> AuditProblem:
     """What an exception says to the user."""
     if isinstance(error, AuditProblem):
         return error
+    if isinstance(error, TargetFailed):
+        return AuditProblem(str(error))
     if isinstance(error, FileNotFoundError) and not _is_somewhere():
         return AuditProblem("the working directory is gone", "change to one that exists")
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
@@ -231,3 +241,35 @@ def _near(problem: click.NoSuchOption) -> str:
         problem.option_name, problem.possibilities or (), n=1, cutoff=0.7
     )
     return f" (did you mean {close[0]}?)" if close else ""
+
+
+# -- deferred signals ------------------------------------------------------------------------------
+# What is recorded is judged before a command ends: the first signal that asks it to is heard, and
+# obeyed when the report is there.
+
+
+class Ending:
+    """Whether somebody asked for the end."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def is_asked(self) -> bool:
+        """The same, for those who ask again and again."""
+        return self.asked
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+        with suppress(RuntimeError):  # the signal came while we were writing
+            console.say(
+                "audit: interrupted; the report is finished first (once more ends at once)",
+                err=True,
+            )
+
+    def after_the_report(self) -> AbstractContextManager[None]:
+        """Meanwhile Ctrl-C, SIGTERM and SIGHUP are only noted; the second one raises
+        :class:`KeyboardInterrupt`.
+        """
+        return handled(("SIGINT", *STOPPING), self._heard, callable)

@@ -62,7 +62,9 @@ class Checkpoint:
     def poisoned(self) -> tuple[TensorFacts, ...]:
         """Weights and optimizer state that are not finite."""
         return tuple(
-            each for each in self.scan.tensors if each.role != "other" and _nonfinite(each)
+            each
+            for each in self.scan.tensors
+            if each.role != "other" and each.tally is not None and each.tally.nonfinite
         )
 
     @property
@@ -167,10 +169,6 @@ def _runs_commands(name: str) -> bool:
 
 def _high(tensor: TensorFacts) -> float:
     return tensor.tally.high or 0.0 if tensor.tally is not None else 0.0
-
-
-def _nonfinite(tensor: TensorFacts) -> bool:
-    return tensor.tally is not None and tensor.tally.nonfinite > 0
 
 
 @dataclass(frozen=True)

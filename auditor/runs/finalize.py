@@ -27,6 +27,17 @@ FOLLOWED = "alone"
 """How a process ended that was stopped because another rank had failed."""
 
 
+class StillRuns:
+    """What is known of a recording process that goes on: it records steps of its own."""
+
+    unwritten = ""
+    seconds = 0.0
+    output = b""
+
+    def __init__(self) -> None:
+        self.left: list[str] = []
+
+
 class Ended(Protocol):
     """What is known of a recording process that has ended."""
 
@@ -123,7 +134,7 @@ def _keep(plan: Plan, manifest: Row, child: Ended) -> None:
     manifest["configs"], manifest["withheld"] = worth_keeping(
         manifest.get("configs") or (), manifest["cwd"]
     )
-    ran = str if plan.copied is None else plan.copied.ran
+    ran = str if plan.copied is None else plan.copied.moved
     files = [*files_of(folder, manifest, ran), *manifest["configs"]]
     manifest.update(
         sources={}, masked=masked_lines(manifest["cwd"], files, ran), masked_arguments=list(names)

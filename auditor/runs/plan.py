@@ -186,10 +186,11 @@ class Copied:
         tail = self.folder[len(self.root) :]
         return text.replace(self.root, self.original.removesuffix(tail))
 
-    def ran(self, file: str) -> str:
-        """The copy of a file of the original."""
-        below = self.original.rstrip("/") + "/"
-        return f"{self.folder}/{file[len(below) :]}" if file.startswith(below) else file
+    def moved(self, path: str) -> str:
+        """A path below the original as it is in the copy; any other stays."""
+        top = self.original.rstrip("/")
+        below = path == self.original or path.startswith(f"{top}/")
+        return self.folder + path[len(top) :] if below else path
 
 
 TIMED_SHARE, TRACED_SHARE = 0.5, 0.1

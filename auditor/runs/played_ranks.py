@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from auditor.errors import AuditProblem
@@ -95,9 +94,7 @@ def of_rank(plan: Plan, rank: int, variables: dict[str, str]) -> Plan:
 class PlayedRanks:
     """One process after the other: none of them waits for another."""
 
-    def shelter(self, plan: Plan) -> AbstractContextManager[tuple[Plan, list[str]]]:
-        """One copy for all of them."""
-        return sheltered(plan)
+    shelter = staticmethod(sheltered)
 
     def once(
         self,

@@ -109,19 +109,14 @@ class ProjectCopy:
         where = Copied(
             str(self.folder), str(self.original), str(self._base / "tree"), str(self._base / "kept")
         )
-        return replace(
-            plan,
-            target=self._moved(plan.target),
-            args=tuple(map(self._moved, plan.args)),
-            copied=where,
-        )
 
-    def _moved(self, word: str) -> str:
-        """``/project/x`` and ``--out=/project/x``."""
-        name, equals, value = word.rpartition("=")
-        project = str(self.original)
-        inside = value == project or value.startswith(project.rstrip(os.sep) + os.sep)
-        return f"{name}{equals}{self.folder}{value[len(project) :]}" if inside else word
+        def moved(word: str) -> str:
+            """``/project/x`` and ``--out=/project/x``."""
+            name, equals, value = word.rpartition("=")
+            return f"{name}{equals}{where.moved(value)}"
+
+        args = tuple(map(moved, plan.args))
+        return replace(plan, target=moved(plan.target), args=args, copied=where)
 
     def _put_back(self) -> None:
         """Undo what runs did outside of the copy, newest first."""
@@ -145,9 +140,11 @@ class NoCopy(AuditProblem):
 
 
 @contextmanager
-def sheltered(plan: Plan) -> Iterator[tuple[Plan, list[str]]]:
-    """The plan in a copy of the working directory, and sentences on what was reached outside of it,
-    once the run is over.
+def sheltered(
+    plan: Plan, files: Mapping[str, bytes | None] = NOTHING
+) -> Iterator[tuple[Plan, list[str]]]:
+    """The plan in a copy of the working directory, with ``files`` in the place of its own, and
+    sentences on what was reached outside of it, once the run is over.
 
     A plan that has a copy stays as it is. Raises :class:`NoCopy`.
     """
@@ -156,7 +153,7 @@ def sheltered(plan: Plan) -> Iterator[tuple[Plan, list[str]]]:
         yield plan, said
         return
     try:
-        place = ProjectCopy(Path.cwd(), apart=Path(plan.folder))
+        place = ProjectCopy(Path.cwd(), files, apart=Path(plan.folder))
     except OSError as error:
         raise NoCopy(
             f"no copy of the working directory can be made ({error.strerror or error})"

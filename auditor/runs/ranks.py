@@ -91,52 +91,48 @@ def record(
             )
         for each in recordings:
             clear(each.folder)
-        recordings = _fitted(ranks, plan.fitted(total), deadline, progress, echo)
+        fitted = plan.fitted(total)
+        try:
+            recordings = _apart(ranks, fitted, deadline, progress, echo)
+        except NoCopy as why:
+            recordings = ranks.once(fitted, deadline, progress, echo)
+            _warn(recordings, f"{IN_PLACE}: {why.message}")
         for each in recordings:
             add_warning(each, shortened(each, total))
 
     def again(wanted: Plan, until: float | None, progress: Progress) -> list[Recording]:
-        with ranks.shelter(plan) as (apart, reached):
-            made = ranks.once(apart, until, progress, lambda text: None, wanted.fit)
-        for each in made:
-            for sentence in reached:
-                add_warning(each, sentence)
-        return made
+        return _apart(ranks, plan, until, progress, lambda text: None, fit=wanted.fit)
 
     rerun(plan, recordings, deadline, progress, again)
     return RankedRecording(Path(plan.folder))
 
 
-def _fitted(
+def _apart(
     ranks: Ranks,
     plan: Plan,
     deadline: float | None,
     progress: Progress,
     echo: Callable[[str], None],
+    *,
+    fit: Fit | None = None,
 ) -> list[Recording]:
-    """The second run, in a copy of the working directory; where there can be none, in the directory
-    itself.
-    """
-    said: list[str] = []
-    try:
-        with ranks.shelter(plan) as (apart, reached):
-            recordings = ranks.once(apart, deadline, progress, echo)
-        said += reached
-    except NoCopy as why:
-        recordings = ranks.once(plan, deadline, progress, echo)
-        said.append(f"{IN_PLACE}: {why.message}")
+    """A further run, in a copy of the working directory. Raises :class:`NoCopy`."""
+    with ranks.shelter(plan) as (apart, reached):
+        made = ranks.once(apart, deadline, progress, echo, fit)
+    _warn(made, *reached)
+    return made
+
+
+def _warn(recordings: list[Recording], *sentences: str) -> None:
     for each in recordings:
-        for sentence in said:
+        for sentence in sentences:
             add_warning(each, sentence)
-    return recordings
 
 
 class LocalRanks:
     """Processes of this machine, all of them ours."""
 
-    def shelter(self, plan: Plan) -> AbstractContextManager[tuple[Plan, list[str]]]:
-        """One copy for all of them."""
-        return sheltered(plan)
+    shelter = staticmethod(sheltered)
 
     def once(
         self,

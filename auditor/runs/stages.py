@@ -193,10 +193,6 @@ def _failed_early(course: Course) -> bool:
     return Early.of([course.made[-1].recording]) is not None
 
 
-def _rehearsed(course: Course) -> bool:
-    return course.rehearsal is not None
-
-
 def _beside(course: Course) -> bool:
     return len(course.made) > 1
 
@@ -230,7 +226,7 @@ STAGES = (
         f"{REHEARSAL}/{REPLAY}",
     ),
     Stage("sources of the rehearsal", _beside, rehearsal.keep, ""),
-    Stage("null device", _rehearsed, null_run.beside, NULL_RUN),
+    Stage("null device", lambda course: course.rehearsal is not None, null_run.beside, NULL_RUN),
 )
 
 

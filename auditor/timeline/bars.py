@@ -4,7 +4,8 @@ is to draw.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,20 +79,39 @@ def _joined(spans: Spans, lane: int, chosen: Window, names: Sequence[str]) -> li
     """
     if len(spans.start) > WALKED:
         return None
-    columns = (spans.start.tolist(), spans.end.tolist(), spans.tone.tolist(), spans.name.tolist())
-    resolution, found = (chosen.end - chosen.start) / FINEST, []
-    begun, reach, tone, longest, name, count = 0, -1, -1, 0, 0, 0
-    for start, end, this_tone, this_name in zip(*columns, strict=True):
-        short = min(end - start, reach - begun) < resolution
-        if count and this_tone == tone and short and start - reach < resolution:
-            reach, count = max(reach, end), count + 1
-            if end - start > longest:
-                longest, name = end - start, this_name
+    columns = (spans.start, spans.end, spans.tone, spans.name, spans.end - spans.start)
+    resolution = (chosen.end - chosen.start) / FINEST
+
+    def close(begun: int, reach: int, start: int, end: int) -> bool:
+        return min(end - start, reach - begun) < resolution and start - reach < resolution
+
+    rows = zip(*(one.tolist() for one in columns), itertools.repeat(1))
+    return _together(rows, close, lane, chosen, names)
+
+
+def _together(
+    rows: Iterable[tuple[int, int, int, int, int, int]],
+    close: Callable[[int, int, int, int], bool],
+    lane: int,
+    chosen: Window,
+    names: Sequence[str],
+) -> list[Bar]:
+    """``rows`` are (start, end, tone, name, length of the longest span, number of spans):
+    neighbours of one tone that are ``close`` as one bar, named after the longest.
+    """
+    found = []
+    begun, reach, tone, name, longest, count = 0, -1, -1, 0, 0, 0
+    for start, end, this_tone, this_name, this_longest, number in rows:
+        if this_tone == tone and close(begun, reach, start, end):
+            reach, count = max(reach, end), count + number
+            if this_longest > longest:
+                longest, name = this_longest, this_name
             continue
-        if count:
+        if tone >= 0:
             found.append(_bar(lane, chosen, (begun, reach), tone, _label(names[name], count)))
-        begun, reach, tone, longest, name, count = start, end, this_tone, end - start, this_name, 1
-    if count:
+        begun, reach, tone = start, end, this_tone
+        name, longest, count = this_name, this_longest, number
+    if tone >= 0:
         found.append(_bar(lane, chosen, (begun, reach), tone, _label(names[name], count)))
     return found
 
@@ -105,21 +125,6 @@ def _label(name: str, count: int) -> str:
     return name if count <= 1 else f"{name} and {count - 1} more"
 
 
-@dataclass(frozen=True)
-class _Cells:
-    """Cells with something in them. ``name`` is that of the longest span of the cell's tone,
-    ``longest`` its length.
-    """
-
-    start: Ints
-    length: Ints
-    tone: Ints
-    name: Ints
-    longest: Ints
-    begun: Ints
-    """Spans that begin in the cell."""
-
-
 def _in_cells(
     spans: Spans, lane: int, chosen: Window, most: int, names: Sequence[str]
 ) -> list[Bar]:
@@ -128,33 +133,14 @@ def _in_cells(
     """
     if most < 1:
         return []
-    cells, found = _cells(spans, chosen, most), []
-    columns = (cells.start, cells.length, cells.tone, cells.name, cells.longest, cells.begun)
-    begun, reach, tone, longest, name, count = 0, -1, -1, -1, 0, 0
-    for start, length, this_tone, this_name, this_longest, number in zip(
-        *(one.tolist() for one in columns), strict=True
-    ):
-        if start == reach and this_tone == tone:
-            reach, count = start + length, count + number
-            if this_longest > longest:
-                longest, name = this_longest, this_name
-            continue
-        if reach >= 0:
-            found.append(_bar(lane, chosen, (begun, reach), tone, _label(names[name], count)))
-        begun, reach, tone, longest, name, count = (
-            start,
-            start + length,
-            this_tone,
-            this_longest,
-            this_name,
-            number,
-        )
-    if reach >= 0:
-        found.append(_bar(lane, chosen, (begun, reach), tone, _label(names[name], count)))
-    return found
+    rows = zip(*(one.tolist() for one in _cells(spans, chosen, most)), strict=True)
+    return _together(rows, lambda begun, reach, start, end: start == reach, lane, chosen, names)
 
 
-def _cells(spans: Spans, chosen: Window, most: int) -> _Cells:
+def _cells(spans: Spans, chosen: Window, most: int) -> tuple[Ints, ...]:
+    """Of each cell with something in it: start, end of the time covered, tone, the name and length
+    of the longest span of that tone, and how many spans begin there.
+    """
     number = max(1, min(most, chosen.end - chosen.start))
     edges = np.linspace(chosen.start, chosen.end, number + 1).astype(np.int64)
     low, high = edges[:-1], edges[1:]
@@ -180,14 +166,8 @@ def _cells(spans: Spans, chosen: Window, most: int) -> _Cells:
         all_of_them.holds(low), low, np.clip(all_of_them.start[following], low, high - 1)
     )
     begun = np.bincount(cell, minlength=number)
-    return _Cells(
-        first[filled],
-        covered[filled],
-        tone_of[filled],
-        name[filled],
-        longest[filled],
-        begun[filled],
-    )
+    columns = (first, first + covered, tone_of, name, longest, begun)
+    return tuple(column[filled] for column in columns)
 
 
 def _chosen(score: Ints) -> Ints:

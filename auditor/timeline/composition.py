@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from auditor.timeline.copies import Copies
+from auditor.timeline.idle import profilers_own
 from auditor.timeline.intervals import Intervals, union
-from auditor.timeline.naming import is_step, mask
-from auditor.timeline.phases import LoaderWaits
+from auditor.timeline.phases import LoaderWaits, loading, that_count
 from auditor.timeline.steps import Steps
 from auditor.timeline.trace import Flags, Ints, Trace
 from auditor.timeline.tree import CallTree
@@ -20,9 +20,6 @@ STRETCH_NS = 1_000_000
 """Shorter gaps between events are Python's ordinary pace from one operator to the next (tens of
 us), not a residual.
 """
-
-OVERHEAD = "overhead"
-"""Category of the profiler's own spans."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ def composition(
     """
     to_device, beside_those = _copying(trace, made.work[made.to_device])
     to_host, beside_these = _copying(trace, made.work[made.to_host])
-    loading = _spans(trace.operators.start, trace.operators.end, _waiting(trace, loader, thread))
+    waiting = loading(trace, loader, thread)
     unknown = _unknown(trace, tree, steps, busy)
     longest = int(np.argmax(unknown.end - unknown.start)) if len(unknown.start) else -1
     return Composition(
@@ -88,8 +85,8 @@ def composition(
         to_host=to_host.covered(steps.start, steps.end),
         to_host_alone=_without(to_host, beside_these, steps),
         to_host_slow=_by_step(made.step, np.where(made.to_host, slow, 0), steps),
-        loader=loading.covered(steps.start, steps.end),
-        loader_alone=_without(loading, busy, steps),
+        loader=waiting.covered(steps.start, steps.end),
+        loader_alone=_without(waiting, busy, steps),
         unknown=unknown.covered(steps.start, steps.end),
         longest_unknown=(int(unknown.start[longest]), int(unknown.end[longest]))
         if longest >= 0
@@ -115,11 +112,6 @@ def _spans(start: Ints, end: Ints, rows: Ints | Flags) -> Intervals:
     return union(start[rows], end[rows])
 
 
-def _waiting(trace: Trace, loader: LoaderWaits | None, thread: int) -> Ints:
-    rows = loader.rows if loader is not None else np.empty(0, np.int64)
-    return rows if thread < 0 else rows[trace.operators.thread[rows] == thread]
-
-
 def _without(one: Intervals, other: Intervals, steps: Steps) -> Ints:
     """Time of each step that one covers and the other does not."""
     alone: Ints = one.covered(steps.start, steps.end) - one.within(other).covered(
@@ -129,24 +121,12 @@ def _without(one: Intervals, other: Intervals, steps: Steps) -> Ints:
 
 
 def _unknown(trace: Trace, tree: CallTree, steps: Steps, busy: Intervals) -> Intervals:
-    """Long stretches inside steps without any event. Marks of steps, and annotations of the user's,
-    say nothing by themselves.
-    """
-    phase = mask(
-        trace.names,
-        trace.operators.name,
-        lambda name: name.startswith(("Optimizer.", "enumerate(DataLoader)")),
-    )
-    step = mask(trace.names, trace.operators.name, is_step)  # an operator among others before 2022
-    counts = (~trace.operators.annotation | phase) & ~step
-    own = np.flatnonzero(
-        mask(trace.names, trace.others.category, lambda category: category == OVERHEAD)
-    )
+    """Long stretches inside steps without any event."""
     edges = np.array([steps.start.min(initial=0), steps.end.max(initial=0)])
     known = [  # one table after the other: a trace has millions of events, and few stretches
-        *_outermost(tree, counts),
+        *_outermost(tree, that_count(trace)),
         busy,
-        union(trace.others.start[own], trace.others.end[own]),
+        profilers_own(trace),
         Intervals(edges, edges),
     ]
     all_known = union(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from auditor.timeline.intervals import Intervals, groups, union
 from auditor.timeline.trace import KERNEL, MEMCPY, MEMSET, Ints, Trace
@@ -106,6 +108,14 @@ def _use(trace: Trace, device: int, rows: Ints) -> DeviceUse:
         median_kernel_ns=int(durations[len(durations) // 2]) if len(durations) else 0,
         short_kernels=int(np.searchsorted(durations, SHORT_KERNEL_NS)),
         kernel_ns=int(durations.sum()),
+    )
+
+
+def ns_by_name(trace: Trace, rows: Ints) -> NDArray[Any]:
+    """Time of these rows of :class:`Work`, by the code of their name."""
+    work = trace.work
+    return np.bincount(
+        work.name[rows], weights=work.end[rows] - work.start[rows], minlength=len(trace.names)
     )
 
 

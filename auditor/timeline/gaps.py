@@ -10,11 +10,8 @@ import numpy as np
 
 from auditor.timeline.bars import Window
 from auditor.timeline.idle import (
-    DEVICE,
-    DRIVER,
     HOST,
     INPUT,
-    LAUNCHING,
     LONG_GAP_NS,
     PROFILER,
     UNKNOWN,
@@ -24,15 +21,12 @@ from auditor.timeline.idle import (
 from auditor.timeline.intervals import Intervals, union, without
 from auditor.timeline.picture import LOADER, outermost, phases
 from auditor.timeline.timeline import Timeline
-from auditor.timeline.trace import Ints
 
 LEAST = 0.05
 """Share of the step below which a gap has no weight."""
 
 NOTHING = 0.95
 """Share from which a gap of the host says only that the trace shows next to nothing of the step."""
-
-CAUSES = (INPUT, WAIT, DRIVER, PROFILER, LAUNCHING, HOST, DEVICE, UNKNOWN)
 
 
 @dataclass(frozen=True)
@@ -66,35 +60,19 @@ def costliest_gap(line: Timeline, chosen: Window) -> StepGap | None:
 
 def _of_device(line: Timeline, found: Idle, chosen: Window) -> StepGap | None:
     low, high = np.maximum(found.start, chosen.start), np.minimum(found.end, chosen.end)
-    cause = _causes(found)
-    explained = ~np.isin(cause, [CAUSES.index(PROFILER), CAUSES.index(UNKNOWN)])
+    causes = list(found.parts)
+    most = np.stack(list(found.parts.values())).argmax(axis=0)  # who has the greater part of each
+    explained = ~np.isin(most, [causes.index(PROFILER), causes.index(UNKNOWN)])
     length = np.where(explained, high - low, 0)
     if not len(length) or length.max() <= 0:
         return None
     row = int(length.argmax())
-    start, end, why = int(low[row]), int(high[row]), CAUSES[cause[row]]
+    start, end, why = int(low[row]), int(high[row]), causes[most[row]]
     wait = _wait_of(line, found, row) if why == WAIT else -1
     call = int(found.call[row])
     thread = int(line.trace.calls.thread[call]) if call >= 0 else line.main_thread
     doing = line.host_in(start, min(end, start + int(found.dry[row])), thread)
     return StepGap(start, end, why, line.devices[0].device, wait, doing if why == HOST else "")
-
-
-def _causes(found: Idle) -> Ints:
-    """For each gap the index in :data:`CAUSES` of whoever has the greater part of it."""
-    known, long, none = found.call >= 0, found.dry >= LONG_GAP_NS, np.zeros_like(found.host)
-    parts = {
-        INPUT: found.input,
-        WAIT: found.wait,
-        DRIVER: found.driver,
-        PROFILER: found.profiler,
-        LAUNCHING: np.where(known & ~long, found.host, none),
-        HOST: np.where(known & long, found.host, none),
-        DEVICE: found.queued,
-        UNKNOWN: np.where(known, none, found.host),
-    }
-    result: Ints = np.stack([parts[cause] for cause in CAUSES]).argmax(axis=0)
-    return result
 
 
 def _wait_of(line: Timeline, found: Idle, row: int) -> int:

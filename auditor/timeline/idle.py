@@ -11,7 +11,7 @@ import numpy as np
 from auditor.timeline.device import DeviceUse, Launches
 from auditor.timeline.intervals import Intervals, union
 from auditor.timeline.naming import is_step, mask
-from auditor.timeline.phases import LoaderWaits
+from auditor.timeline.phases import LoaderWaits, loading
 from auditor.timeline.pricing import call_prices
 from auditor.timeline.steps import Steps
 from auditor.timeline.trace import KERNEL, Ints, Trace
@@ -66,19 +66,24 @@ class Idle:
         """All idle time."""
         return int((self.end - self.start).sum())
 
+    @property
+    def parts(self) -> dict[str, Ints]:
+        """By who could have filled it the part of each gap; they add up to it."""
+        long, known, none = self.dry >= LONG_GAP_NS, self.call >= 0, np.zeros_like(self.host)
+        return {
+            INPUT: self.input,
+            WAIT: self.wait,
+            DRIVER: self.driver,
+            PROFILER: self.profiler,
+            LAUNCHING: np.where(known & ~long, self.host, none),
+            HOST: np.where(known & long, self.host, none),
+            DEVICE: self.queued,
+            UNKNOWN: np.where(known, none, self.host),
+        }
+
     def by_cause(self) -> dict[str, int]:
         """Idle time by who could have filled it; adds up to :attr:`total`."""
-        long, known = self.dry >= LONG_GAP_NS, self.call >= 0
-        return {
-            INPUT: int(self.input.sum()),
-            WAIT: int(self.wait.sum()),
-            DRIVER: int(self.driver.sum()),
-            PROFILER: int(self.profiler.sum()),
-            LAUNCHING: int(self.host[known & ~long].sum()),
-            HOST: int(self.host[known & long].sum()),
-            DEVICE: int(self.queued.sum()),
-            UNKNOWN: int(self.host[~known].sum()),
-        }
+        return {cause: int(part.sum()) for cause, part in self.parts.items()}
 
     def of_host(self) -> Ints:
         """Rows of long gaps that neither the input nor a wait explains for the greater part, the
@@ -112,16 +117,16 @@ def idle(
     gaps = _outside(use.busy).within(windows)
     loader, waits, calls = host
     length = gaps.end - gaps.start
-    loading = _loading(trace, loader).covered(gaps.start, gaps.end)
+    waited = loading(trace, loader).covered(gaps.start, gaps.end)
     ends, won = _gap_of(gaps, waits.end), waits.prices.won_back
-    waiting, of_waits = _shared_out(_Claims(ends, won), length - loading)
-    left = length - loading - waiting
+    waiting, of_waits = _shared_out(_Claims(ends, won), length - waited)
+    left = length - waited - waiting
     claims, whose = _driver_claims(
         trace, gaps, calls, call_prices(trace, joined, used, steps, calls)
     )
     driver, of_claims = _shared_out(claims, left)
     left = left - driver
-    profiler = np.minimum(_profilers_own(trace).covered(gaps.start, gaps.end), left)
+    profiler = np.minimum(profilers_own(trace).covered(gaps.start, gaps.end), left)
     left = left - profiler
     call = _next_launch(trace, use, joined, gaps)
     dry = length.copy()
@@ -133,7 +138,7 @@ def idle(
         windows,
         gaps.start,
         gaps.end,
-        loading,
+        waited,
         waiting,
         driver,
         profiler,
@@ -202,12 +207,7 @@ def _outside(busy: Intervals) -> Intervals:
     return Intervals(np.concatenate(([low], busy.end)), np.concatenate((busy.start, [high])))
 
 
-def _loading(trace: Trace, loader: LoaderWaits | None) -> Intervals:
-    rows = loader.rows if loader is not None else np.empty(0, np.int64)
-    return union(trace.operators.start[rows], trace.operators.end[rows])
-
-
-def _profilers_own(trace: Trace) -> Intervals:
+def profilers_own(trace: Trace) -> Intervals:
     """Time that the profiler spent on itself, as far as it says so (buffers of CUPTI)."""
     own = mask(trace.names, trace.others.category, lambda category: category.lower() == "overhead")
     return union(trace.others.start[own], trace.others.end[own])

@@ -84,3 +84,8 @@ def is_step(name: str) -> bool:
     exports.
     """
     return name.startswith(STEP_MARK)
+
+
+def is_loading(name: str) -> bool:
+    """``enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__``: a wait for a batch."""
+    return name.startswith("enumerate") and "DataLoader" in name

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from auditor.timeline.naming import is_launch, mask
+from auditor.timeline.naming import is_launch, is_loading, mask
 from auditor.timeline.operands import shapes
 from auditor.timeline.trace import Codes, Flags, Ints, Trace
 from auditor.timeline.tree import CallTree
@@ -85,9 +85,7 @@ class Siblings:
 def siblings(trace: Trace, tree: CallTree) -> Siblings:
     """The operators of a trace by parent."""
     spans = trace.operators
-    loader = mask(
-        trace.names, tree.name, lambda name: name.startswith("enumerate") and "DataLoader" in name
-    )
+    loader = mask(trace.names, tree.name, is_loading)
     rows = np.flatnonzero(~spans.annotation)
     if loader.any():
         rows = rows[tree.nearest(rows, loader) < 0]

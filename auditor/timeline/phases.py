@@ -9,10 +9,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from auditor.timeline.intervals import Intervals, union
-from auditor.timeline.naming import ALLOCATOR, is_launch, mask, plain
+from auditor.timeline.naming import ALLOCATOR, is_launch, is_loading, is_step, mask, plain
 from auditor.timeline.steps import Steps
-from auditor.timeline.trace import Ints, Trace
+from auditor.timeline.trace import Flags, Ints, Trace
 from auditor.timeline.tree import CallTree
+
+
+def that_count(trace: Trace) -> Flags:
+    """Which operators are operators, or a phase: marks of steps (operators among others before
+    2022), and the user's own annotations, say nothing by themselves.
+    """
+    spans = trace.operators
+    phase = mask(
+        trace.names,
+        spans.name,
+        lambda name: name.startswith(("Optimizer.", "enumerate(DataLoader)")),
+    )
+    found: Flags = (~spans.annotation | phase) & ~mask(trace.names, spans.name, is_step)
+    return found
 
 
 @dataclass(frozen=True)
@@ -34,13 +48,7 @@ def loader_waits(trace: Trace, steps: Steps, busy: Intervals) -> LoaderWaits | N
     worked.
     """
     spans = trace.operators
-    rows = np.flatnonzero(
-        mask(
-            trace.names,
-            spans.name,
-            lambda name: name.startswith("enumerate") and "DataLoader" in name,
-        )
-    )
+    rows = np.flatnonzero(mask(trace.names, spans.name, is_loading))
     if not len(rows):
         return None
     covered = union(spans.start[rows], spans.end[rows])
@@ -53,6 +61,14 @@ def loader_waits(trace: Trace, steps: Steps, busy: Intervals) -> LoaderWaits | N
         per_step_ns=covered.covered(steps.start, steps.end),
         device_idle_ns=inside.length - inside.overlap(busy),
     )
+
+
+def loading(trace: Trace, loader: LoaderWaits | None, thread: int = -1) -> Intervals:
+    """The time in which the loop had no batch; of one ``thread`` alone unless that is -1."""
+    spans = trace.operators
+    rows = loader.rows if loader is not None else np.empty(0, np.int64)
+    rows = rows if thread < 0 else rows[spans.thread[rows] == thread]
+    return union(spans.start[rows], spans.end[rows])
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from auditor.model.charts import Bar, Lanes, Tone
 from auditor.timeline.bars import Spans, Window, bars
 from auditor.timeline.device import DeviceUse
 from auditor.timeline.intervals import union
-from auditor.timeline.naming import BACKWARD_MARK, is_communication, is_step, mask
+from auditor.timeline.naming import BACKWARD_MARK, is_communication, mask
+from auditor.timeline.phases import that_count
 from auditor.timeline.steps import Steps
 from auditor.timeline.timeline import Timeline
 from auditor.timeline.trace import KERNEL, Codes, Flags, Ints
@@ -175,19 +176,10 @@ def _streams(line: Timeline, use: DeviceUse, tone: Ints, chosen: Window) -> Iter
 
 
 def outermost(line: Timeline) -> Ints:
-    """Rows of operators and phases that lie in no other; marks of steps and the user's own
-    annotations do not count.
-    """
-    spans, tree = line.trace.operators, line.tree
-    phase = mask(
-        line.trace.names,
-        spans.name,
-        lambda name: name.startswith(("Optimizer.", "enumerate(DataLoader)")),
-    )
+    """Rows of operators and phases that lie in no other."""
+    tree = line.tree
     wanted = np.zeros(len(tree.name), np.bool_)
-    wanted[: tree.operators] = (~spans.annotation | phase) & ~mask(
-        line.trace.names, spans.name, is_step
-    )
+    wanted[: tree.operators] = that_count(line.trace)
     rows = np.flatnonzero(wanted)
     result: Ints = rows[tree.nearest(rows, wanted) < 0]
     return result

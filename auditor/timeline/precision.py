@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from auditor.timeline.device import DeviceUse
+from auditor.timeline.device import DeviceUse, ns_by_name
 from auditor.timeline.trace import KERNEL, Ints, Trace
 from auditor.timeline.tree import CallTree
 
@@ -89,9 +89,7 @@ def products(trace: Trace, use: DeviceUse) -> tuple[Products, ...]:
     """Products of a device by arithmetic, the longest first."""
     work = trace.work
     rows = use.rows[work.kind[use.rows] == KERNEL]
-    time = np.bincount(
-        work.name[rows], weights=work.end[rows] - work.start[rows], minlength=len(trace.names)
-    )
+    time = ns_by_name(trace, rows)
     number = np.bincount(work.name[rows], minlength=len(trace.names))
     by_class: dict[str, list[int]] = {}
     for code in np.flatnonzero(number).tolist():
@@ -129,9 +127,7 @@ def matmul_ns(trace: Trace, use: DeviceUse, tree: CallTree, launcher: Ints) -> d
     rows = use.rows[
         (work.kind[use.rows] == KERNEL) & (row >= 0) & matmul[tree.name[np.maximum(row, 0)]]
     ]
-    time = np.bincount(
-        work.name[rows], weights=work.end[rows] - work.start[rows], minlength=len(trace.names)
-    )
+    time = ns_by_name(trace, rows)
     found: dict[str, int] = {}
     for code in np.flatnonzero(time).tolist():
         if (kind := arithmetic(trace.names[code])) is not None:

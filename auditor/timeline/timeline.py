@@ -33,6 +33,7 @@ from auditor.timeline.phases import (
     OptimizerUse,
     allocator_calls,
     loader_waits,
+    loading,
     optimizer_use,
 )
 from auditor.timeline.pinned import Pageable, pageable
@@ -219,9 +220,7 @@ class Timeline:
     def _costs(self) -> Costs:
         spans = self.trace.operators
         none = np.empty(0, np.int64)
-        rows = self.loader.rows if self.loader is not None else none
-        rows = rows[spans.thread[rows] == self.main_thread]
-        loading = union(spans.start[rows], spans.end[rows])
+        waited = loading(self.trace, self.loader, self.main_thread)
         stepping = self.optimizer.rows if self.optimizer is not None else none
         begin = dry = none
         if self.idle is not None:
@@ -232,8 +231,8 @@ class Timeline:
             self.waits,
             self.copies,
             self.pageable,
-            loading=loading,
-            host_gaps=without(union(begin, begin + dry), loading),
+            loading=waited,
+            host_gaps=without(union(begin, begin + dry), waited),
             optimizer=union(spans.start[stepping], spans.end[stepping]),
             thread=self.main_thread,
         )

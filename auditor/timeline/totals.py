@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from auditor.timeline.device import DeviceUse, Launches
-from auditor.timeline.intervals import Intervals, groups, union
+from auditor.timeline.intervals import Intervals, groups, union, without
 from auditor.timeline.naming import is_communication, mask
 from auditor.timeline.operands import is_half, shapes, types
 from auditor.timeline.steps import Steps
@@ -147,18 +147,8 @@ def communication(trace: Trace, use: DeviceUse) -> Communication | None:
     compute = union(work.start[other], work.end[other])
     names = Counter(_SIGNATURE.split(trace.names[code])[0] for code in work.name[rows].tolist())
     return Communication(
-        use.device, rows, busy, _without(busy, compute), dict(names.most_common()), compute.length
+        use.device, rows, busy, without(busy, compute), dict(names.most_common()), compute.length
     )
-
-
-def _without(these: Intervals, others: Intervals) -> Intervals:
-    """What ``these`` cover and ``others`` do not."""
-    if not len(others.start):
-        return these
-    low, high = min(these.start[0], others.start[0]), max(these.end[-1], others.end[-1])
-    free = Intervals(np.concatenate(([low], others.end)), np.concatenate((others.start, [high])))
-    solid = free.end > free.start
-    return these.within(Intervals(free.start[solid], free.end[solid]))
 
 
 TENSOR_CORE_MULTIPLE = 8

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from auditor.capture import held_eager
-from auditor.capture.held_eager import FREE_SHARE, LEAST, PATIENCE, HeldEager
+from auditor.capture import passes
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
+from auditor.capture.passes import FREE_SHARE, LEAST, PATIENCE, HeldEager
 from auditor.capture.probes.compile.compiles import EagerHeldProbe
 from auditor.judging import catalogue, engine
 from tests.capture.compiled_programs import model, whole_step
@@ -88,7 +88,7 @@ def test_compiled_functions_run_eagerly_in_it_and_are_compiled_once(make, tmp_pa
 
 def test_only_that_pass_ends_early(tmp_path, monkeypatch):
     fresh()
-    monkeypatch.setattr(held_eager, "PATIENCE", 0.0)
+    monkeypatch.setattr(passes, "PATIENCE", 0.0)
     roots = [Path(__file__)]
     recording = record(
         tmp_path, lambda: model("eager"), PARTS, roots=roots, steps=LEAST + 2, device="cpu"

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from auditor.capture import session as session_module
-from auditor.capture.held_eager import HeldEager
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.user_frames import Frames
+from auditor.capture.passes import HeldEager
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.numerics.debug_modes import DebugModesProbe
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe

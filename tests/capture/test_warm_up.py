@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from auditor.capture.warm_up import CALM, MOST_MORE
+from auditor.capture.passes import CALM, MOST_MORE
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import Recording

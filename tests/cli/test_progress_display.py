@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from auditor import amounts
-from auditor.capture.progress_pipe import ProgressPipe
+from auditor.capture.process import ProgressPipe
 from auditor.cli import progress_display as shown
 from auditor.runs import progress
 

@@ -18,13 +18,12 @@ from types import SimpleNamespace
 import pytest
 
 from auditor.capture.instruments.kept_open import KeptOpen
-from auditor.capture.progress_pipe import ProgressPipe
+from auditor.capture.process import ProgressPipe
 from auditor.capture.target.signal_handlers import ChildSignal, undisturbed
 from auditor.capture.target.tracebacks import words
 from auditor.cli import out_folder
-from auditor.cli.deferred_signals import Ending
 from auditor.cli.main import main as command
-from auditor.cli.usage import AuditGroup
+from auditor.cli.usage import AuditGroup, Ending
 from auditor.errors import WORDS_LIMIT, AuditProblem, fault, plain, traceback_of, words_of
 from auditor.judging import engine
 from auditor.judging.engine import INTERRUPTED

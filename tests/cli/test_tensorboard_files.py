@@ -17,7 +17,6 @@ OPTIONS = {
     "fail_on": None,
     "formats": (),
     "quiet": True,
-    "debug": False,
 }
 
 

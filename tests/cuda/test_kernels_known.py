@@ -11,8 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from auditor.extensions.nulldevice.environment import MAGIC, packed, read_kernels
-from auditor.extensions.nulldevice.fatbinaries import Kernel, UnreadBinary, cubins
+from auditor.extensions.nulldevice.environment import (
+    MAGIC,
+    Kernel,
+    UnreadBinary,
+    cubins,
+    packed,
+    read_kernels,
+)
 
 SITE = Path(torch.__file__).parent.parent
 LIBRARIES = sorted(SITE.glob("torch/lib/libtorch_cuda*.so"))

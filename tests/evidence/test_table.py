@@ -108,7 +108,6 @@ def test_a_whole_analyze_builds_no_table_twice(tmp_path, counted, monkeypatch):
         "fail_on": None,
         "formats": (),
         "quiet": True,
-        "debug": False,
     }
     assert analyze.analyze(paths=(str(folder),), out=str(tmp_path / "out"), **options) == 0
     report = json.loads((tmp_path / "out" / "report.json").read_text())

@@ -216,7 +216,7 @@ def test_sources_are_those_that_ran(tmp_path: Path) -> None:
         folder.mkdir()
         (folder / "a.py").write_text(text)
     (copied / "gone.py").write_text("GONE = 1\n")
-    ran = Copied(str(copied), str(original), str(tmp_path), str(tmp_path)).ran
+    ran = Copied(str(copied), str(original), str(tmp_path), str(tmp_path)).moved
     files = [str(original / "a.py"), str(original / "gone.py")]
     stored = store_sources(tmp_path / "recording", str(original), iter(files), ran)
     assert list(stored) == ["a.py", "gone.py"]

@@ -18,32 +18,21 @@ T = TypeVar("T")
 
 
 class DataParallelModules(Generic[T]):
-    """Follows them from :meth:`install` to :meth:`uninstall`, and keeps none alive.
+    """Follows them from :meth:`install` on, and keeps none alive.
 
     ``note`` makes what a probe keeps of a module, from its number, in the order in which modules
-    were wrapped, and its line: a number in ``sites``, None where it is not known. ``missed`` hears
-    of our errors, which the program does not.
+    were wrapped, and its line: a number in ``sites``, None where it is not known.
     """
 
-    def __init__(
-        self,
-        frames: Frames,
-        note: Callable[[int, int | None], T],
-        missed: Callable[[Exception], None],
-    ) -> None:
+    def __init__(self, frames: Frames, note: Callable[[int, int | None], T]) -> None:
         self._frames = frames
         self._note = note
-        self._patches = Patches(missed)
         self._count = 0
         self.each: weakref.WeakKeyDictionary[Any, T] = weakref.WeakKeyDictionary()
 
-    def install(self) -> None:
-        """Watch the constructor."""
-        self._patches.around(DistributedDataParallel, "__init__", after=self._made)
-
-    def uninstall(self) -> None:
-        """Put it back."""
-        self._patches.undo()
+    def install(self, patches: Patches) -> None:
+        """Watch the constructor, until these are undone."""
+        patches.around(DistributedDataParallel, "__init__", after=self._made)
 
     def _made(self, _: None, module: Any, *args: Any, **kwargs: Any) -> None:
         if self._count < MOST:

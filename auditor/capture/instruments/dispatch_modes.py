@@ -16,12 +16,10 @@ def run_compiled_code_eagerly(patches: Patches) -> None:
     """Until ``patches`` are undone: inside compiled code no operator can be seen; eagerly the same
     ones can.
     """
-    set_stance = getattr(torch.compiler, "set_stance", None)
-    if set_stance is None or not has_dynamo():
-        return
-    stance = set_stance("force_eager")
-    stance.__enter__()
-    patches.on_undo(lambda: stance.__exit__(None, None, None))
+    if has_dynamo():
+        stance = torch.compiler.set_stance("force_eager")
+        stance.__enter__()
+        patches.on_undo(lambda: stance.__exit__(None, None, None))
 
 
 def run_operator(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:

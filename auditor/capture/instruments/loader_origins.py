@@ -14,18 +14,17 @@ from auditor.capture.instruments.user_frames import Frames
 
 
 class LoaderOrigins:
-    """Remembers it from :meth:`install` to :meth:`uninstall`, and keeps no loader alive. A loader
+    """Remembers it from :meth:`install` on, and keeps no loader alive. A loader
     that a framework builds from the user's, with its settings, is of the user's line.
     """
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
-        self._patches = Patches()
         self._made_at: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary()
         self._made_by_user: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    def install(self) -> None:
-        """Watch the constructor."""
+    def install(self, patches: Patches) -> None:
+        """Watch the constructor, until these are undone."""
         make_loader = DataLoader.__init__
 
         @functools.wraps(make_loader)
@@ -33,11 +32,7 @@ class LoaderOrigins:
             make_loader(loader, *args, **kwargs)
             self._note(loader)
 
-        self._patches.attribute(DataLoader, "__init__", loader_init)
-
-    def uninstall(self) -> None:
-        """Put it back."""
-        self._patches.undo()
+        patches.attribute(DataLoader, "__init__", loader_init)
 
     def of(self, loader: Any) -> int | None:
         """The line: a number in ``sites``; None where it is not known."""

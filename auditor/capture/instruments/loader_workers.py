@@ -172,17 +172,14 @@ def _stack_here() -> tuple[Frame, ...]:
     found: list[Frame] = []
     while frame is not None and len(found) < DEEPEST:
         code = frame.f_code
-        name = getattr(code, "co_qualname", code.co_name)
-        found.append((code.co_filename, line_of(frame), name))
+        found.append((code.co_filename, line_of(frame), code.co_qualname))
         frame = frame.f_back
     return tuple(found)
 
 
 def frames_of(stack: Stack) -> list[Frame]:
     """A stack as it can be written down."""
-    return [
-        (code.co_filename, line, getattr(code, "co_qualname", code.co_name)) for code, line in stack
-    ]
+    return [(code.co_filename, line, code.co_qualname) for code, line in stack]
 
 
 def told(folder: Path) -> Iterator[tuple[int, float, int, list[Frame]]]:

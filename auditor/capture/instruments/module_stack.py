@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -108,13 +108,23 @@ def qualified_names() -> dict[int, str]:
     """Names of all living modules by ``id``, as the largest module that holds each calls it. Slow:
     asks all live objects.
     """
-    best: dict[int, tuple[int, str]] = {}
+    return {
+        number: name
+        for number, (_, name) in by_largest(lambda root: list(root.named_modules())).items()
+    }
+
+
+def by_largest(
+    named_in: Callable[[torch.nn.Module], Sequence[tuple[str, Any]]],
+) -> dict[int, tuple[torch.nn.Module, str]]:
+    """What modules hold, by ``id``: the one with most of it that holds each, and its name there."""
+    best: dict[int, tuple[int, torch.nn.Module, str]] = {}
     for root in live_modules():
         try:
-            named = list(root.named_modules())
+            named = named_in(root)
         except Exception:  # a module of the user's that is not whole yet, or answers in its own way
             continue
-        for name, module in named:
-            if len(named) > best.get(id(module), (0, ""))[0]:
-                best[id(module)] = len(named), name
-    return {number: name for number, (_, name) in best.items()}
+        for name, held in named:
+            if id(held) not in best or len(named) > best[id(held)][0]:
+                best[id(held)] = len(named), root, name
+    return {number: found[1:] for number, found in best.items()}

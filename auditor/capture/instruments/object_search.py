@@ -75,7 +75,6 @@ _SNAPSHOT_METHODS = frozenset({"_getframe", "currentframe", "save_hyperparameter
 """The same as attributes of a module or object."""
 _READER_MODULES = frozenset({"inspect", "builtins"})
 """Modules whose attributes they are."""
-_CO_OPTIMIZED = 1
 
 
 def _has_graph(tensor: torch.Tensor) -> bool:
@@ -135,7 +134,7 @@ class ObjectSearch:
 
     def _frame(self, frame: FrameType) -> None:
         code = frame.f_code
-        if self._frames.is_user(code.co_filename) and code.co_flags & _CO_OPTIMIZED:
+        if self._frames.is_user(code.co_filename) and code.co_flags & inspect.CO_OPTIMIZED:
             place = Place(code.co_filename, qualified_name(code), code.co_firstlineno, "")
             for name, value in frame_locals(frame).items():
                 self._look(value, replace(place, name=name), 0)
@@ -295,7 +294,7 @@ def _inside_function(function: FunctionType, name: str) -> Place:
 
 def qualified_name(code: CodeType) -> str:
     """Of a function, without ``<locals>``."""
-    return str(getattr(code, "co_qualname", code.co_name)).replace("<locals>.", "")
+    return code.co_qualname.replace("<locals>.", "")
 
 
 _NEWEST: dict[type, Callable[[Any], list[Any]]] = {

@@ -255,7 +255,7 @@ class Frames:
             more.update(span)
         if via is not None:
             more["via"] = self.library_name(via)
-        name = getattr(code, "co_qualname", code.co_name).replace("<locals>.", "")
+        name = code.co_qualname.replace("<locals>.", "")
         number = self._writer.site(source_path(code.co_filename), line, name, **more)
         self.places[number] = code, line
         return number

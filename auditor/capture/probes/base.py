@@ -159,7 +159,7 @@ class Probe:
         self._missed = False
         self._patches = Patches(self.missed)
         self._always = Patches(self.missed)
-        self._thread = 0
+        self._thread = threading.get_ident()
 
     def missed(self, error: Exception) -> None:
         """A hook of this probe raised ``error`` in the user's program, so what it saw is in no row:
@@ -187,7 +187,7 @@ class Probe:
             self.context.writer.touch(part)
         own = type(self)
         if (own.backward_begins, own.backward_ends) != (Probe.backward_begins, Probe.backward_ends):
-            self.watch_backward()
+            self.watch_backward(self._patches)
 
     def step_begin(self) -> None:
         """A step is about to begin (outside its timed region), on this thread."""
@@ -214,9 +214,9 @@ class Probe:
 
     # -- the door of the autograd engine -----------------------------------------------------------
 
-    def watch_backward(self) -> None:
-        """Be told of backwards until ``stop``."""
-        self._patches.on_undo(lambda: BACKWARD_HOOKS.remove(self))
+    def watch_backward(self, patches: Patches) -> None:
+        """Be told of backwards until these are undone."""
+        patches.on_undo(lambda: BACKWARD_HOOKS.remove(self))
         BACKWARD_HOOKS.add(self)
 
     def backward_begins(self, call: Backward) -> None:

@@ -73,24 +73,20 @@ class RehearsalProbe(Probe, Listener):
     # -- the shadow --------------------------------------------------------------------------------
 
     def install(self) -> None:
-        """Play a GPU from now on."""
         self._always.on_undo(self._shadow.stop)
         self._shadow.start()
 
     def start(self) -> None:
-        """Write down what crosses."""
         for part in (READS, COPIES, USE, OPERATORS, ORDER):
             self.context.writer.touch(part)
         self.watches_operators = True
         self._log = ReadLog(self.context, on_cuda=True)
 
     def step_begin(self) -> None:
-        """Note the thread that the step runs in."""
         if self._log is not None:
             self._log.begin()
 
     def step_end(self) -> None:
-        """Write the step's rows."""
         if self._log is None:
             return
         self._log.write()
@@ -105,7 +101,6 @@ class RehearsalProbe(Probe, Listener):
         self._used = self._shadow.operators
 
     def stop(self) -> None:
-        """Write down no more."""
         self.watches_operators = False
         if self._log is not None:
             self.step_end()
@@ -115,7 +110,6 @@ class RehearsalProbe(Probe, Listener):
     # -- what crosses ------------------------------------------------------------------------------
 
     def crossing(self, crossing: Crossing) -> None:
-        """Host and device met, somewhere below the user's line."""
         log = self._log
         if log is None or log.idle():
             return
@@ -147,15 +141,12 @@ class RehearsalProbe(Probe, Listener):
             self._operators.note(ran)
 
     def allocated(self, storage_id: int, nbytes: int) -> None:
-        """A storage appeared on the device."""
         self._held.allocated(storage_id, nbytes)
 
     def freed(self, storage_id: int) -> None:
-        """A storage is gone."""
         self._held.freed(storage_id)
 
     def workspace(self, nbytes: int, *, kept: bool) -> None:
-        """Torch took a workspace for matrix products."""
         self._held.workspace(nbytes, kept=kept)
 
     def noted(self, operator: str, said: str) -> None:

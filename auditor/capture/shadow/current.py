@@ -40,7 +40,6 @@ class Here(threading.local):
 
 
 HERE = Here()
-_ROOM = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class Current:

@@ -7,7 +7,7 @@ import importlib
 import sys
 import types
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 
@@ -78,7 +78,7 @@ class ShadowDevice:
         """Bytes of the storages on the device, where the listener tracks memory."""
         return self._current.live_bytes
 
-    def start(self) -> ShadowDevice:
+    def start(self) -> Self:
         """Play; RuntimeError where a real GPU is, another shadow plays, or torch lacks what a
         shadow is made of.
         """
@@ -124,7 +124,7 @@ class ShadowDevice:
         """
         self._patches.undo()
 
-    def __enter__(self) -> ShadowDevice:  # noqa: PYI034 - Self is Python 3.11
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
@@ -206,17 +206,13 @@ def _entered(original: Callable[..., Any], hooks: Any) -> Any:
     cross unseen: each hook runs as if it stood outside.
     """
     pack, unpack = hooks.pack_hook, hooks.unpack_hook
-    if _is_ours(pack):
+    if str(getattr(pack, "__module__", "")).startswith("auditor."):
         return original(hooks)
     hooks.pack_hook, hooks.unpack_hook = _outside(pack), _outside(unpack)
     try:
         return original(hooks)
     finally:
         hooks.pack_hook, hooks.unpack_hook = pack, unpack
-
-
-def _is_ours(hook: Any) -> bool:
-    return str(getattr(hook, "__module__", "")).startswith("auditor.")
 
 
 def _outside(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:

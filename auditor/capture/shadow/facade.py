@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd import profiler
 
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private import cuda, training
-from auditor.capture.shadow import memory, profiling, streams
+from auditor.capture.instruments.torch_private.training import ProfilerState
+from auditor.capture.shadow import memory, streams
 from auditor.capture.shadow.crossing import GpuModel
 from auditor.capture.shadow.current import CUDA, Current, must_be_the_process, tell
 from auditor.capture.shadow.factories import legacy_new
@@ -77,7 +79,7 @@ def install(patches: Patches, playing: Current) -> None:
     for dtype, name in LEGACY_TYPES.items():
         patches.attribute(torch.cuda, f"{name}Tensor", _legacy_type(name, dtype))
     _install_internals(patches)
-    profiling.install(patches)
+    _install_profilers(patches)
     _put(
         patches,
         torch.backends.cudnn,
@@ -280,3 +282,32 @@ def _plain_constructor() -> None:
     """``torch.Tensor(...)`` is torch's own again."""
     if "__new__" in vars(torch.Tensor):
         del torch.Tensor.__new__
+
+
+# -- profiling -------------------------------------------------------------------------------------
+# The user's own profilers on the shadow device: they see the host; what they would ask of a GPU is
+# left out.
+
+
+def _install_profilers(patches: Patches) -> None:
+    """Without CUDA's own tracer torch marks each operator by device events, which a build for the
+    CPU answers by a warning each.
+    """
+    make: Any = profiler.profile.__init__
+    make_nvtx: Any = profiler.emit_nvtx.__init__
+
+    def init(self: Any, enabled: bool = True, **given: Any) -> None:
+        on_cuda = given.get("use_device") == "cuda" or given.get("use_cuda", False)
+        make(self, enabled, **{**given, "use_cpu": True} if on_cuda else given)
+        if (
+            enabled
+            and ProfilerState is not None
+            and self.profiler_kind == ProfilerState.KINETO_GPU_FALLBACK
+        ):
+            self.profiler_kind = ProfilerState.KINETO
+
+    def init_nvtx(self: Any, enabled: bool = True, *given: Any, **named: Any) -> None:
+        make_nvtx(self, False, *given, **named)
+
+    patches.attribute(profiler.profile, "__init__", init)
+    patches.attribute(profiler.emit_nvtx, "__init__", init_nvtx)

@@ -73,16 +73,16 @@ def _methods() -> dict[str, Callable[..., Any] | property]:
     def is_pinned_(self: Tensor, device: Any = None) -> bool:
         return is_pinned(self)
 
-    plain: dict[str, tuple[Any, Any]] = {
-        "to": (to, to_),
-        "cuda": (Tensor.cuda, cuda_),
-        "type": (kind, type_),
+    made = {
+        "to": to_,
+        "cuda": cuda_,
+        "type": type_,
+        "pin_memory": pin_memory_,
+        "is_pinned": is_pinned_,
     }
     methods: dict[str, Callable[..., Any] | property] = {
-        name: functools.wraps(old)(new) for name, (old, new) in plain.items()
+        name: functools.wraps(getattr(Tensor, name))(method) for name, method in made.items()
     }
-    methods["pin_memory"] = functools.wraps(Tensor.pin_memory)(pin_memory_)
-    methods["is_pinned"] = functools.wraps(Tensor.is_pinned)(is_pinned_)
     methods["data"] = _data()
     return methods
 

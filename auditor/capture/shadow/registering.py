@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import torch
-
-_ALLOWED: Final[dict[str, Any]] = (
-    {"allow_override": True}
-    if "allow_override" in inspect.signature(torch.library.Library.impl).parameters
-    else {}
-)
-"""torch 2.6 does not know the flag, and lets a kernel of its own be overridden without."""
 
 
 def overload(name: str) -> Any:
@@ -32,4 +24,4 @@ def register(
     """Let ``kernel`` be what ``aten::name`` does at ``key``, until the library is destroyed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a kernel is overridden is the point
-        library.impl(name, kernel, key, with_keyset=with_keyset, **_ALLOWED)
+        library.impl(name, kernel, key, with_keyset=with_keyset, allow_override=True)

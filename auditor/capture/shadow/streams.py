@@ -7,7 +7,7 @@ from __future__ import annotations
 import threading
 import time
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -58,7 +58,7 @@ class Stream:
         """False: graphs are not captured here."""
         return False
 
-    def __enter__(self) -> Stream:  # noqa: PYI034 - Self is Python 3.11
+    def __enter__(self) -> Self:
         _LOCAL.streams.append(self)
         return self
 

@@ -82,19 +82,16 @@ it.
 
 def enter(copied: Copied, spared: str) -> None:
     """Import from the copy, and shelter the original from this process; ``spared`` is a folder of
-    the auditor's own.
+    the auditor's own. An environment inside the project stays where it is.
     """
-    sys.path[:] = [moved(entry, copied.original, copied.folder) for entry in sys.path]
+    sys.path[:] = [moved(each, copied) for each in sys.path]
     WriteGuard(copied, spared).install()
 
 
-def moved(entry: str, original: str, folder: str) -> str:
-    """An entry of ``sys.path`` below ``original`` as it is in the copy; an environment inside the
-    project stays where it is.
-    """
-    below = entry == original or entry.startswith(original.rstrip(os.sep) + os.sep)
+def moved(entry: str, copied: Copied) -> str:
+    """An entry of ``sys.path`` as it is in the copy."""
     installed = "site-packages" in entry or entry.startswith(sys.prefix + os.sep)
-    return folder + entry[len(original.rstrip(os.sep)) :] if below and not installed else entry
+    return entry if installed else copied.moved(entry)
 
 
 class WriteGuard:
@@ -283,7 +280,7 @@ def _words(command: Any) -> Iterator[str]:
 
 
 def _database(name: Any) -> Any:
-    """The file that SQLite opens; its name may be a URI, and Python 3.10 tells it as bytes."""
+    """The file that SQLite opens; its name may be a URI."""
     text = os.fsdecode(name) if isinstance(name, (str, bytes, os.PathLike)) else ""
     return unquote(urlsplit(text).path) if text.startswith("file:") else name
 

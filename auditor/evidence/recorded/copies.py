@@ -15,7 +15,7 @@ from auditor.evidence.recorded.batches import Batches, Loader
 from auditor.evidence.recorded.machine import Device, device_of
 from auditor.evidence.recorded.step_pattern import StepPattern, counted_pattern
 from auditor.evidence.recorded.steps import Steps
-from auditor.evidence.source.files import Source, Span, name_of, span_of
+from auditor.evidence.source.files import Source, Span, name_of, span_at, span_of
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.model.devices import device_named
@@ -68,7 +68,7 @@ class Copy:
     a call.
     """
     span: Span | None = None
-    """Where that call stands; None where Python does not say (3.10)."""
+    """Where that call stands; None where Python does not say (``-X no_debug_ranges``)."""
 
 
 @dataclass(frozen=True)
@@ -280,8 +280,8 @@ def _before(node: ast.expr | None) -> ast.Call | None:
 
 
 def _node(source: Source, site: Site, where: SiteRow) -> ast.expr | None:
-    if where.col is None or where.end_col is None:
+    span = span_at(where)
+    if span is None:
         moving = (call for call in source.calls_at(site) if name_of(call.func) in ("to", "cuda"))
         return next(moving, None)  # type() may change nothing but the type
-    first = where.first_line or where.line
-    return source.node_at(site.file, Span(first, where.end_line or first, where.col, where.end_col))
+    return source.node_at(site.file, span)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -40,11 +40,9 @@ class RanOperators(Table):
         if not steps:
             raise NotLooked("no operator ran on the rehearsed device")
         counts: Counter[int] = Counter()
-        described: dict[int, OperatorRow] = {}
         for row in rows:
             counts[row.id] += row.n
-            if row.name:
-                described.setdefault(row.id, row)
+        described = _described(rows)
         use = evidence.rows(DeviceUseRow)
         return cls(
             steps,
@@ -79,13 +77,9 @@ class OrderedOperators(Table):
         rows = rows_of(evidence, OperatorOrderRow)
         if not rows:
             raise NotLooked("no operator ran on the rehearsed device")
-        described: dict[int, OperatorRow] = {}
-        for row in rows_of(evidence, OperatorRow):
-            if row.name:
-                described.setdefault(row.id, row)
         site = evidence.recording.site
         return cls(
-            described,
+            _described(rows_of(evidence, OperatorRow)),
             tuple(
                 tuple(
                     (number, site(at) if at >= 0 else None)
@@ -95,3 +89,12 @@ class OrderedOperators(Table):
             ),
             not any(row.cut for row in rows),
         )
+
+
+def _described(rows: Iterable[OperatorRow]) -> dict[int, OperatorRow]:
+    """Calls by their number, as their first row describes them."""
+    described: dict[int, OperatorRow] = {}
+    for row in rows:
+        if row.name:
+            described.setdefault(row.id, row)
+    return described

@@ -15,13 +15,12 @@ from auditor import amounts
 from auditor.evidence.recorded.machine import Device, device_of
 from auditor.evidence.recorded.step_pattern import StepPattern, counted_pattern
 from auditor.evidence.recorded.steps import Steps
-from auditor.evidence.source.files import Source, Span
+from auditor.evidence.source.files import Source, Span, span_at
 from auditor.evidence.source.read_purpose import Act, Expression, act_of, framework_of, library_of
 from auditor.evidence.source.statements import Statements, shorten
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import FoundAt, Site
 from auditor.model.devices import DeviceInfo, device_named
-from auditor.recordings.schema.run import SiteRow
 from auditor.recordings.schema.sync import ReadRow
 
 LEADS: tuple[Act, ...] = ("branch", "scalar", "transfer", "shape")
@@ -359,7 +358,7 @@ def _origin(rows: Iterable[tuple[Made, ReadRow]]) -> dict[ExpressionKey, tuple[i
 
 def _expression(evidence: Evidence, source: Source, at: int, kind: str) -> Made:
     where, site = evidence.recording.site_row(at), evidence.recording.site(at)
-    span = _span(where)
+    span = span_at(where)
     expression = Expression(
         opcode=where.opcode or "",
         via=where.via or "",
@@ -384,10 +383,3 @@ def _read(row: ReadRow, site: Site, expression: Expression, act: Act) -> Read:
         lib=row.lib,
         expression=expression,
     )
-
-
-def _span(where: SiteRow) -> Span | None:
-    if where.col is None or where.end_col is None:
-        return None
-    first = where.first_line or where.line
-    return Span(first, where.end_line or first, where.col, where.end_col)

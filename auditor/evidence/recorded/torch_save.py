@@ -97,7 +97,10 @@ class Saves(Table):
 
     def lines(self) -> Iterator[SavingLine]:
         """Lines that save, by file and line."""
-        for site, saves in groupby(sorted(self.each, key=_place), key=lambda save: save.site):
+        for site, saves in groupby(
+            sorted(self.each, key=lambda save: (save.site.file, save.site.line)),
+            key=lambda save: save.site,
+        ):
             yield SavingLine(site, tuple(saves), self.steps)
 
 
@@ -116,7 +119,3 @@ def call_in_loop(evidence: Evidence, calls: Sequence[Site]) -> Site | None:
         return calls[0] if calls else None
     source = evidence.get(Source)
     return next((call for call in reversed(calls) if loop_around(source, call) is not None), None)
-
-
-def _place(save: Save) -> tuple[str, int]:
-    return save.site.file, save.site.line

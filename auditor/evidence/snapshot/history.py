@@ -5,7 +5,7 @@ from the state that it ends in.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import pairwise
@@ -235,13 +235,19 @@ def _backwards(trace: Sequence[Event], segments: Sequence[Event], history: Histo
     return columns
 
 
-def live_at_end(segments: Sequence[Event], *, pending: bool = True) -> dict[int, int]:
-    """Sizes of the live blocks in a snapshot's segments, by address."""
-    found = {}
+def blocks_of(segments: Iterable[Event]) -> Iterator[tuple[int, Event]]:
+    """The blocks of segments, each with its address: older snapshots do not write it."""
     for segment in segments:
         address = int(segment.get("address", 0))
         for block in segment["blocks"]:
-            if block["state"] == "active_allocated" or (pending and block["state"] != "inactive"):
-                found[address] = int(block["size"])
+            yield address, block
             address += int(block["size"])
-    return found
+
+
+def live_at_end(segments: Sequence[Event], *, pending: bool = True) -> dict[int, int]:
+    """Sizes of the live blocks in a snapshot's segments, by address."""
+    return {
+        address: int(block["size"])
+        for address, block in blocks_of(segments)
+        if block["state"] == "active_allocated" or (pending and block["state"] != "inactive")
+    }

@@ -14,7 +14,7 @@ from typing import Any
 from auditor import amounts
 from auditor.allocator import AllocatorSettings
 from auditor.evidence.snapshot.file import Event, SnapshotData
-from auditor.evidence.snapshot.history import live_at_end
+from auditor.evidence.snapshot.history import blocks_of, live_at_end
 from auditor.evidence.snapshot.segments import Origins
 from auditor.model import Site
 
@@ -128,18 +128,13 @@ def _put_back(held: dict[int, int], address: int, size: int) -> None:
 
 def _frames_at_end(segments: Sequence[Event]) -> dict[int, Frames]:
     """Stacks of the live blocks: torch before 2.1 keeps them in the block's ``history``."""
-    found = {}
-    for segment in segments:
-        address = int(segment.get("address", 0))
-        for block in segment["blocks"]:
-            if block["state"] != "inactive":
-                found[address] = (
-                    block.get("frames")
-                    or next((h.get("frames") for h in block.get("history") or ()), None)
-                    or ()
-                )
-            address += int(block["size"])
-    return found
+    return {
+        address: block.get("frames")
+        or next((h.get("frames") for h in block.get("history") or ()), None)
+        or ()
+        for address, block in blocks_of(segments)
+        if block["state"] != "inactive"
+    }
 
 
 def placed(site: Site) -> str:

@@ -234,7 +234,7 @@ def _origin(
     ((where, node, value),) = places
     further = (
         _origin(source, configs, where, node, value, steps=steps - 1)
-        if value is not None and _is_name(value)
+        if value is not None and last_key(value)
         else (None, None)
     )
     return further if further[0] is not None else (source.site_of(where, node), value)
@@ -248,10 +248,6 @@ def _sole_name(written: ast.expr) -> ast.expr | None:
     parts = {part for node in inside for part in nodes_in(node, ast.AST) if part is not node}
     whole = the_only(node for node in inside if node not in parts)
     return whole if whole is not None and last_key(whole) else None
-
-
-def _is_name(value: ast.expr) -> bool:
-    return bool(last_key(value))
 
 
 Place = tuple[str, "ast.stmt | ast.expr", "ast.expr | None"]

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
+from auditor.recordings.schema.run import SiteRow
 from auditor.recordings.sources import decode_source
 from auditor.syntax.config_files import suffix_of
 from auditor.syntax.index import (
@@ -57,6 +58,14 @@ choice, or who makes it.
 
 N = TypeVar("N", bound=ast.AST)
 T = TypeVar("T")
+
+
+def span_at(where: SiteRow) -> Span | None:
+    """Where the expression of a recorded place stands; None where Python does not say."""
+    if where.col is None or where.end_col is None:
+        return None
+    first = where.first_line or where.line
+    return Span(first, where.end_line or first, where.col, where.end_col)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ SHAPES = frozenset(
     }
 )
 
-# Names of CPython's instructions that ask an object for its truth, 3.10 to 3.13 (which compares and
+# Names of CPython's instructions that ask an object for its truth, 3.11 to 3.13 (which compares and
 # asks in one: a comparison of tensors by itself reads nothing).
 TRUTH_OPCODES = ("POP_JUMP", "JUMP_IF_", "UNARY_NOT", "TO_BOOL", "CONTAINS_OP", "COMPARE_OP")
 # Builtins that ask their arguments, or comparisons of them, for their truth.
@@ -92,7 +92,7 @@ def _asks_truth(expression: Expression, site: Site, source: Source) -> bool:
 
 
 def _line_asks_truth(site: Site, source: Source) -> bool:
-    """Without the expression's place (Python 3.10): a truth test or call on the line, and no
+    """Without the expression's place (``-X no_debug_ranges``): a truth test or call on the line, and no
     explicit scalar read.
     """
     called = {name_of(call.func) for call in source.calls_at(site)}

@@ -132,15 +132,14 @@ def _queue(line: Timeline) -> QueueUse | None:
 def _kernels(line: Timeline, steps: int) -> tuple[KernelUse, ...]:
     import numpy as np
 
+    from auditor.timeline.device import ns_by_name
     from auditor.timeline.trace import KERNEL
 
     assert line.idle is not None
     use, work, names = line.devices[0], line.trace.work, line.trace.names
     rows = _inside(line, use.rows[work.kind[use.rows] == KERNEL])
     calls = np.bincount(work.name[rows], minlength=len(names))
-    ns = np.bincount(
-        work.name[rows], weights=work.end[rows] - work.start[rows], minlength=len(names)
-    )
+    ns = ns_by_name(line.trace, rows)
     costliest = sorted(np.flatnonzero(calls).tolist(), key=lambda code: (-ns[code], names[code]))[
         :KERNELS
     ]

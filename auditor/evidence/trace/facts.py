@@ -63,6 +63,18 @@ def timed_timeline(evidence: Evidence) -> Timeline:
     return line
 
 
+def need_a_device(*, shown: bool, missing: bool) -> None:
+    """Raises :class:`NotLooked` where a trace shows no GPU, or lists one and holds none of its
+    work (``missing``).
+    """
+    if missing:
+        raise NotLooked(
+            "the trace lists a GPU and holds none of its work (the profiler could not record it)"
+        )
+    if not shown:
+        raise NotLooked("the trace shows no GPU")
+
+
 def gpu_timeline(evidence: Evidence) -> Timeline:
     """The same. Raises :class:`NotLooked` as well where the trace shows no GPU at work."""
     line = timed_timeline(evidence)

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from auditor import amounts
 from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.table import Evidence, Table
-from auditor.evidence.trace.facts import timeline_of
+from auditor.evidence.trace.facts import need_a_device, timeline_of
 from auditor.model import Site
-from auditor.rule import NotLooked
 
 if TYPE_CHECKING:
     from auditor.timeline import Timeline
@@ -174,13 +173,7 @@ class TraceWaits(Table):
         waits.
         """
         line = timeline_of(evidence)
-        if line.device_missing:
-            raise NotLooked(
-                "the trace lists a GPU and holds none of its work (the profiler could not record "
-                "it)"
-            )
-        if not line.devices:
-            raise NotLooked("the trace shows no GPU")
+        need_a_device(shown=bool(line.devices), missing=line.device_missing)
         steps = line.steps
         timed = not line.trace.info.null_device
         return cls(

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from auditor import amounts
 from auditor.evidence.table import Evidence, Table
-from auditor.evidence.trace.facts import timed_timeline
-from auditor.rule import NotLooked
+from auditor.evidence.trace.facts import need_a_device, timed_timeline
 
 if TYPE_CHECKING:
     from auditor.timeline import Timeline
@@ -86,13 +85,8 @@ class DeviceIdle(Table):
         """From the trace. Raises :class:`NotLooked` where it shows no work of a device."""
         line = timed_timeline(evidence)
         found = line.idle
-        if line.device_missing:
-            raise NotLooked(
-                "the trace lists a GPU and holds none of its work (the profiler could not record "
-                "it)"
-            )
-        if found is None:
-            raise NotLooked("the trace shows no GPU")
+        need_a_device(shown=found is not None, missing=line.device_missing)
+        assert found is not None
         return _table(line, found)
 
     @property

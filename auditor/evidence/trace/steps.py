@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from auditor import amounts
 from auditor.evidence.recorded.step_pattern import FEWEST_STEPS
 from auditor.evidence.table import Evidence, Table
-from auditor.evidence.trace.facts import timed_timeline
+from auditor.evidence.trace.facts import need_a_device, timed_timeline
 from auditor.model import Site
 from auditor.rule import NotLooked
 
@@ -133,13 +133,7 @@ class TraceSteps(Table):
 
     def need_a_device(self) -> None:
         """Raises :class:`NotLooked` where the trace shows no device's work."""
-        if self.device_missing:
-            raise NotLooked(
-                "the trace lists a GPU and holds none of its work (the profiler could not record "
-                "it)"
-            )
-        if not self.device:
-            raise NotLooked("the trace shows no GPU")
+        need_a_device(shown=self.device, missing=self.device_missing)
 
     def share(self, part: str) -> float:
         """Share of all steps' time that a field of :class:`TraceStep` takes."""

@@ -176,7 +176,8 @@ LOSSES: Mapping[tuple[str, str], tuple[str, str]] = {
 def doubled_activation(source: Source) -> Iterator[Proof]:
     """TRAIN002, in one expression."""
     for call in source.index.of(ast.Call):
-        given = call.args[0] if call.args else _keyword(call, "input")
+        named = (each.value for each in call.keywords if each.arg == "input")
+        given = call.args[0] if call.args else next(named, None)
         if not isinstance(given, ast.Call):
             continue
         for (function, module), (wrong, why) in LOSSES.items():
@@ -197,10 +198,6 @@ def _loss(source: Source, call: ast.Call, function: str, module: str) -> str:
 def _is_activation(source: Source, call: ast.Call, name: str) -> bool:
     rooms = ("torch", "torch.nn.functional", "torch.special")
     return source.path(call.func) in {f"{room}.{name}" for room in rooms}
-
-
-def _keyword(call: ast.Call, name: str) -> ast.expr | None:
-    return next((each.value for each in call.keywords if each.arg == name), None)
 
 
 LOOKS: tuple[Callable[[Source], Iterator[Proof]], ...] = (

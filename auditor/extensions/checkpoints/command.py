@@ -48,7 +48,6 @@ def checkpoint(
     as_json: bool,
     out: str | None,
     allow_broken_rules: bool = False,
-    debug: bool,
 ) -> int:
     """Scan and judge; returns the exit code."""
     choice = rule_selection.choose((), (), allow_broken_rules=allow_broken_rules, any_family=True)

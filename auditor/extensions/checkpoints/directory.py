@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from struct import Struct
+from struct import Struct, unpack_from
 from typing import IO
 
 from auditor.extensions.checkpoints.contents import Malformed
@@ -154,16 +154,8 @@ def _entries(raw: bytes, count: int) -> list[_Entry]:
     for _ in range(count):
         if at + ENTRY.size > len(raw):
             raise Malformed("its directory is damaged: it is shorter than it says")
-        fields = ENTRY.unpack_from(raw, at)
-        magic, flags, method, crc, packed, full = (
-            fields[0],
-            fields[3],
-            fields[4],
-            fields[7],
-            fields[8],
-            fields[9],
-        )
-        name, extra, comment, disk, offset = *fields[10:13], fields[13], fields[16]
+        magic, _, _, flags, method, _, _, crc, packed, full, *rest = ENTRY.unpack_from(raw, at)
+        name, extra, comment, disk, _, _, offset = rest
         at += ENTRY.size
         if magic != ENTRY_MAGIC or disk or at + name + extra + comment > len(raw):
             raise Malformed("its directory is damaged")
@@ -181,10 +173,7 @@ def _sizes(extra: bytes, full: int, packed: int, offset: int) -> tuple[int, int,
     """Size, packed size and offset, each from the extra field where it does not fit 32 bits."""
     wide, at = b"", 0
     while at + 4 <= len(extra):
-        tag, length = (
-            int.from_bytes(extra[at : at + 2], "little"),
-            int.from_bytes(extra[at + 2 : at + 4], "little"),
-        )
+        tag, length = unpack_from("<2H", extra, at)
         if tag == EXTRA64:
             wide = extra[at + 4 : at + 4 + length]
             break

@@ -8,7 +8,7 @@ from typing import IO, Any
 from auditor.extensions.checkpoints import pickles
 from auditor.extensions.checkpoints.container import Container
 from auditor.extensions.checkpoints.contents import BYTES, Malformed, Storage
-from auditor.extensions.checkpoints.indexed import NESTED
+from auditor.extensions.checkpoints.tensors import NESTED
 
 MAGIC, VERSION = 0x1950A86A20F9469CFC6C, 1001
 """The first two pickles of the file: torch.serialization.MAGIC_NUMBER and PROTOCOL_VERSION."""
@@ -108,31 +108,17 @@ def _places(
     """Where each storage begins, and its bytes. What lies behind a wrong number cannot be found."""
     places: dict[str, tuple[int, int]] = {}
     for number, key in enumerate(keys):
-        storage = storages.get(key)
+        storage, which = storages.get(key), f"storage {number + 1} of {len(keys)}"
         if storage is None or key in places:
-            return places, [
-                (
-                    f"storage {number + 1} of {len(keys)} is one that no tensor has: torch does "
-                    "not load it"
-                )
-            ]
+            return places, [f"{which} is one that no tensor has: torch does not load it"]
         file.seek(at)
         elements = int.from_bytes(file.read(COUNT), "little", signed=True)
         length = elements * BYTES.get(storage.dtype, 1)
         if elements < 0 or at + COUNT + length > size:
-            return places, [
-                (
-                    f"it ends in storage {number + 1} of {len(keys)}: it was cut off or not "
-                    "written to its end"
-                )
-            ]
+            return places, [f"it ends in {which}: it was cut off or not written to its end"]
         if elements != storage.numel:
-            return places, [
-                (
-                    f"storage {number + 1} of {len(keys)} has {elements} elements, and its tensors "
-                    f"need {storage.numel}"
-                )
-            ]
+            said = f"{which} has {elements} elements, and its tensors need {storage.numel}"
+            return places, [said]
         places[key] = at + COUNT, length
         at += COUNT + length
     return places, [f"{size - at} bytes at its end belong to no storage"] if at != size else []

@@ -109,10 +109,6 @@ def _decimal(machine: Machine) -> None:
     machine.push({b"00": False, b"01": True}[line] if line in (b"00", b"01") else int(line))
 
 
-def _decimal_long(machine: Machine) -> None:
-    machine.push(int(machine.line().removesuffix(b"L")))
-
-
 def _quoted(machine: Machine) -> None:
     line = machine.line()
     if len(line) < 2 or line[:1] != line[-1:] or line[:1] not in (b"'", b'"'):
@@ -236,10 +232,6 @@ def _build(machine: Machine) -> None:
     machine.state(machine.top(), state)
 
 
-def _persistent(machine: Machine) -> None:
-    machine.push(machine.storage(machine.pop()))
-
-
 def _frame(machine: Machine) -> None:
     if machine.number(_U8) > len(machine.data) - machine.at:
         raise Short
@@ -262,7 +254,7 @@ TABLE: dict[int, Operation] = {
     pickle.NEWTRUE[0]: _constant(True),
     pickle.NEWFALSE[0]: _constant(False),
     pickle.INT[0]: _decimal,
-    pickle.LONG[0]: _decimal_long,
+    pickle.LONG[0]: lambda machine: machine.push(int(machine.line().removesuffix(b"L"))),
     pickle.FLOAT[0]: lambda machine: machine.push(float(machine.line())),
     pickle.STRING[0]: _quoted,
     pickle.UNICODE[0]: lambda machine: machine.push(machine.line().decode("raw-unicode-escape")),
@@ -314,7 +306,7 @@ TABLE: dict[int, Operation] = {
     pickle.INST[0]: _instance,
     pickle.OBJ[0]: _object,
     pickle.BUILD[0]: _build,
-    pickle.BINPERSID[0]: _persistent,
+    pickle.BINPERSID[0]: lambda machine: machine.push(machine.storage(machine.pop())),
 }
 """What each opcode does. Left out: EXT1, EXT2, EXT4 (names that only the loading process knows),
 PERSID, and buffers.

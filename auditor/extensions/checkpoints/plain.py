@@ -79,7 +79,7 @@ class Fixed(Made):
 
 
 def _deque(values: Any = (), most: Any = None) -> Made:
-    demand(isinstance(values, (list, tuple)) and (most is None or _count(most)))
+    demand(isinstance(values, (list, tuple)) and (most is None or described.is_count(most)))
     return Queue("collections.deque", list(values))
 
 
@@ -88,10 +88,6 @@ class Queue(Fixed):
 
     __slots__ = ()
     hashable = False
-
-
-def _count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 1 << 63
 
 
 def _bytes(text: Any, encoding: Any) -> bytes:

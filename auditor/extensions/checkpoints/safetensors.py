@@ -47,7 +47,7 @@ than six.
 """
 
 
-def looks_like(head: bytes, size: int) -> bool:
+def looks_like(head: bytes) -> bool:
     """True if the file begins as the format does: the header's length, then an opening brace, if
     need be behind space.
     """

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 import msgspec
 
 from auditor.evidence.scans import Format, OptimizerFacts, Scan, SchedulerFacts, Tally, TensorFacts
-from auditor.extensions.checkpoints import keys, legacy, safetensors, structure, values, zipped
+from auditor.extensions.checkpoints import legacy, safetensors, structure, values, zipped
 from auditor.extensions.checkpoints.container import Container
 from auditor.extensions.checkpoints.contents import (
     BYTES,
@@ -96,7 +96,7 @@ def _format(file: IO[bytes], size: int) -> Format:
     if head.startswith(ZIP_MAGIC):
         return "torch zip"
     # before pickles: the length of one header in 32 begins as they do
-    if safetensors.looks_like(head, size):
+    if safetensors.looks_like(head):
         return "safetensors"
     if head.startswith(PICKLE_MAGIC):
         return "torch legacy"
@@ -226,7 +226,7 @@ def _swapped(container: Container, stored: Stored) -> bool:
     return container.big_endian and stored.storage.raw is None
 
 
-def _tally(container: Container, path: keys.Path, stored: Stored) -> Tally | None:
+def _tally(container: Container, path: structure.Path, stored: Stored) -> Tally | None:
     try:
         return values.tally(
             stored, _reader(container, stored), big_endian=_swapped(container, stored)

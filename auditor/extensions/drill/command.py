@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from auditor.cli import console, progress_display
-from auditor.cli.main import EXIT_FOUND, EXIT_TARGET
+from auditor.cli.main import EXIT_FOUND
 from auditor.errors import AuditProblem
 from auditor.extensions.drill import report, runs
 from auditor.runs import target as targets
@@ -32,7 +32,6 @@ def drill(
     device: Device,
     timeout: float | None,
     quiet: bool,
-    debug: bool,
     args: tuple[str, ...],
 ) -> int:
     """Drill a target; returns the exit code."""
@@ -52,9 +51,6 @@ def drill(
     try:
         with progress_display.working("drill", lambda: str(counted), quiet=quiet):
             found = report.judged(order, runs.run(order, say, counted))
-    except runs.TargetFailed as failure:
-        console.say(f"audit: {failure}", err=True)
-        return EXIT_TARGET
     except AuditProblem:
         if ours:
             shutil.rmtree(folder, ignore_errors=True)

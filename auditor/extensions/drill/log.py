@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -151,13 +150,8 @@ def first_difference(one: Log, other: Log, before: int) -> int | None:
     None if they do not.
     """
     steps = sorted(step for step in one.ends.keys() & other.ends.keys() if step < before)
-    return next(
-        (step for step in steps if _state(one.ends[step]) != _state(other.ends[step])), None
-    )
-
-
-def _state(end: DrillEndRow) -> tuple[str, str]:
-    return end.weights, end.state
+    ends = ((step, one.ends[step], other.ends[step]) for step in steps)
+    return next((step for step, a, b in ends if (a.weights, a.state) != (b.weights, b.state)), None)
 
 
 def of_kind(events: Iterable[DrillRow], kind: type[Event]) -> tuple[Event, ...]:
@@ -174,8 +168,3 @@ def listed(names: list[str], most: int = 3) -> str:
     """The first names, and how many more."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
-
-
-def finite(value: float) -> bool:
-    """Neither NaN nor infinite."""
-    return math.isfinite(value)

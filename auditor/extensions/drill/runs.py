@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from auditor.errors import AuditProblem, TargetProblem
+from auditor.errors import AuditProblem, TargetFailed, TargetProblem
 from auditor.extensions.drill.log import Log, count
 from auditor.recordings.folder import Recording
 from auditor.runs import child_process
@@ -25,10 +25,6 @@ RESTARTED_STEPS = 3
 """Steps of the restart after a kill: the first says where it went on."""
 
 Say = Callable[[str], None]
-
-
-class TargetFailed(Exception):
-    """The target failed on its own: without the fault, or before it. The message is one sentence."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -10,7 +11,6 @@ from auditor.extensions.drill.log import (
     Observation,
     bad,
     count,
-    finite,
     good,
     listed,
     note,
@@ -71,9 +71,9 @@ def _losses(log: Log, step: int) -> Iterator[Observation]:
     here = [loss for number, loss in known if number == step]
     if log.injected is not None and log.injected.where == "gradient":
         return
-    if here and not finite(here[0]):
+    if here and not math.isfinite(here[0]):
         yield note(f"The loss of step {step} was {here[0]}, and backward ran on it.")
-    elif here and all(finite(loss) for loss in losses):
+    elif here and all(map(math.isfinite, losses)):
         yield note(
             f"It reached no loss: that of step {step} was {here[0]:.6g}. What follows says little "
             "about a guard."

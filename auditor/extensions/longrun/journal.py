@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from auditor.cli.out_folder import locked, numbered
 from auditor.errors import AuditProblem
 
 NAME = "watch.jsonl"
@@ -44,7 +45,7 @@ class Journal:
             raise AuditProblem(
                 f"{self.folder} cannot be written: {error.strerror}", "choose another out="
             ) from None
-        if not _locked(self._lock):
+        if not locked(self._lock):
             self.close()
             raise AuditProblem(
                 f"another process is watching into {self.folder}", "choose another out="
@@ -77,10 +78,7 @@ class Journal:
         free = shutil.disk_usage(self.folder).free
         if free < ROOM:
             raise AuditProblem(f"the disk of {self.folder} has less than 1 GiB left")
-        label = f"{datetime.now().strftime('%Y%m%d-%H%M%S')}-step{step}"
-        found, number = self.folder / LOOKS / label, 2
-        while found.exists():
-            found, number = self.folder / LOOKS / f"{label}-{number}", number + 1
+        found = numbered(self.folder / LOOKS / f"{datetime.now():%Y%m%d-%H%M%S}-step{step}")
         found.mkdir(parents=True)
         return found
 
@@ -94,20 +92,3 @@ class Journal:
             )
             for each in ours[: max(0, len(ours) - self._keep)]:
                 shutil.rmtree(each, ignore_errors=True)
-
-
-def _locked(number: int) -> bool:
-    """Whether the lock is ours now; it ends with the process, and one that the file system does
-    not know refuses nobody.
-    """
-    try:
-        import fcntl
-    except ImportError:  # not POSIX
-        return True
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass
-    return True

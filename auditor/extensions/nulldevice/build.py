@@ -18,7 +18,7 @@ from pathlib import Path
 
 from auditor.errors import AuditProblem
 from auditor.extensions.nulldevice import answers, callbacks
-from auditor.extensions.nulldevice.found import CudaBuild, driver_functions, needed, tool
+from auditor.extensions.nulldevice.found import CudaBuild, driver_functions, needed, symbols, tool
 from auditor.runs.null_variables import LIBRARY
 from auditor.user_cache import user_cache
 
@@ -179,24 +179,14 @@ class _Compiler:
         return made
 
 
-def _defined(objects: list[Path]) -> set[str]:
-    done = subprocess.run(
-        [tool("nm", "llvm-nm"), "--defined-only", "-g", *map(str, objects)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return {line.split()[-1] for line in done.stdout.splitlines() if len(line.split()) == 3}
-
-
 def _build(build: CudaBuild, made: Path, scratch: Path) -> None:
     compiler = _Compiler(build, scratch)
     names, functions = needed(build)
     functions |= driver_functions(build)
     objects = compiler.objects(sorted(SOURCES.glob("*.c")))
-    written = _defined(objects)
+    written = set(symbols(objects, "-g", "--defined-only"))
     answered, unread = _answers(compiler, build, functions - written, scratch)
-    generated = _defined(answered)
+    generated = set(symbols(answered, "-g", "--defined-only"))
     stubs = sorted(functions - written - generated)
     listed = "".join(f'"{name}", ' for name in sorted(names))
     (scratch / "names.c").write_text(f"const char *const null_names[] = {{{listed}0}};\n")

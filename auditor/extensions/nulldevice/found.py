@@ -164,9 +164,10 @@ def lacking() -> AuditProblem | None:
     return None
 
 
-def _nm(option: str, files: list[Path]) -> list[str]:
+def symbols(files: list[Path], *options: str) -> list[str]:
+    """Names of the functions in binaries, without their versions, by options of nm(1)."""
     done = subprocess.run(
-        [tool("nm", "llvm-nm"), "-D", option, *map(str, files)],
+        [tool("nm", "llvm-nm"), *options, *map(str, files)],
         capture_output=True,
         text=True,
         check=False,
@@ -185,18 +186,15 @@ def needed(build: CudaBuild) -> tuple[set[str], set[str]]:
     libraries = libraries_beside(build)
     functions = {
         name
-        for name in _nm("--defined-only", libraries) + _nm("--undefined-only", list(build.binaries))
+        for name in symbols(libraries, "-D", "--defined-only")
+        + symbols(list(build.binaries), "-D", "--undefined-only")
         if OURS.match(name)
     }
     names = {library.name for library in libraries} | set(ALWAYS)
     for binary in build.binaries:
         names |= {name for name in _dynamic(binary) if REPLACED.match(name)}
-    own = set(
-        _nm(
-            "--defined-only", [binary for binary in build.binaries if binary.name.startswith("lib")]
-        )
-    )
-    return names, functions - own
+    own = [binary for binary in build.binaries if binary.name.startswith("lib")]
+    return names, functions - set(symbols(own, "-D", "--defined-only"))
 
 
 def _dynamic(binary: Path) -> list[str]:

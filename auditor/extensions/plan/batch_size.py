@@ -61,7 +61,8 @@ class BatchSetting:
         """Why the re-run ``other`` did not have the batch that it was to have; empty if it had."""
         if self.loaders:
             return _of_loaders(self.size, base, other, batch)
-        if any(_scaled(old, new, self.size, batch) for old, new in _pairs(base, other)):
+        pairs = zip(base.shapes, other.shapes, strict=False)
+        if any(_scaled(old, new, self.size, batch) for old, new in pairs):
             return ""
         return (
             f"{self.said} was changed to {batch}, and nothing that the model is given became "
@@ -81,10 +82,6 @@ def _of_loaders(size: int, base: Measured, other: Measured, batch: int) -> str:
         few = f" (it has {samples:,})" if samples is not None and samples < batch else ""
         return f"the loader gives no batches of {batch}{few}"
     return ""
-
-
-def _pairs(base: Measured, other: Measured) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    return zip(base.shapes, other.shapes, strict=False)
 
 
 def _scaled(old: tuple[int, ...], new: tuple[int, ...], size: int, batch: int) -> bool:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from auditor import amounts
 from auditor.cli import console, progress_display
-from auditor.cli.usage import EXIT_INTERRUPTED, EXIT_TARGET
-from auditor.errors import AuditProblem
+from auditor.cli.usage import EXIT_INTERRUPTED
+from auditor.errors import AuditProblem, TargetFailed
 from auditor.extensions.plan.planning import Planning
 from auditor.extensions.plan.reruns import Failed, Reruns
 from auditor.extensions.plan.result import Largest, PlanResult, PlanRow
@@ -186,7 +186,6 @@ def run(
     form: str,
     out: str | None,
     quiet: bool,
-    debug: bool,
     args: tuple[str, ...],
 ) -> int:
     """Plan a target; returns the exit code."""
@@ -206,8 +205,7 @@ def run(
     except Failed as problem:
         if problem.ours:
             raise AuditProblem(f"nothing can be planned: {problem}") from None
-        console.say(f"audit: nothing can be planned: {problem}", err=True)
-        return EXIT_TARGET
+        raise TargetFailed(f"nothing can be planned: {problem}") from None
     _deliver(result, form, out)
     if played == "rehearse" and not quiet:
         _advise()

@@ -110,7 +110,7 @@ def measured(recording: Recording, seconds: float) -> Measured:
         blocks=blocks,
         blocks_at=_site(recording, None if blocks is None else blocks.at),
         optimizers=optimizers,
-        optimizer_at=next(iter(_sites(recording, optimizers)), None),
+        optimizer_at=_site(recording, next((r.at for r in optimizers if r.at is not None), None)),
         changed=frozenset(row.name for row in recording.rows(PlannedChangeRow) if row.n),
         loaders=tuple(_loaders(recording)),
         sized=tuple(_sized(recording)),
@@ -173,10 +173,6 @@ def _shapes(inputs: Sequence[PlannedInputRow]) -> tuple[tuple[int, ...], ...]:
 
 def _site(recording: Recording, number: int | None) -> Site | None:
     return None if number is None else recording.site(number)
-
-
-def _sites(recording: Recording, rows: Sequence[PlannedOptimizerRow]) -> Iterator[Site]:
-    return (recording.site(row.at) for row in rows if row.at is not None)
 
 
 def _sized(recording: Recording) -> Iterator[str]:

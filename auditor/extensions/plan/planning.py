@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import psutil
 
-from auditor.extensions.plan import batch_size, changes, sharding
+from auditor.extensions.plan import batch_size, changes
 from auditor.extensions.plan.changes import Option
 from auditor.extensions.plan.fitting import MemoryModel, Point, fits, rounded, usable_bytes
 from auditor.extensions.plan.measured import Measured
@@ -101,7 +101,8 @@ class Planning:
                 f"sizes depend on values at {', '.join(base.sized[:3])}: on the null device these "
                 "are zeros; --device rehearse has them"
             )
-        options = list(changes.options(base, _allocator()))
+        allocator = ",".join(os.environ.get(name, "") for name in ALLOCATOR)
+        options = list(changes.options(base, allocator))
         applying = sum(not each.why for each in options)
         self._expected = self.reruns.n + applying + (2 + 2 * applying) * len(self.gpus)
         self._say_left_out(options, base)
@@ -225,7 +226,7 @@ class Planning:
     def _shard(self, base: Measured) -> None:
         if self.world is None:
             return
-        stages = sharding.stages(base, self.world)
+        stages = changes.stages(base, self.world)
         if not stages:
             self.notes.append("no ZeRO row: what the peak is for is not known")
         share = base.reserved / base.allocated if base.allocated else 1.0
@@ -339,10 +340,6 @@ def _place(row: PlanRow) -> int:
     """Of a row in the table: larger batches stand below the program as it is."""
     first = AS_IT_IS, changes.EPOCH
     return first.index(row.name) if row.name in first else 2 + (not row.name.startswith(MULTIPLE))
-
-
-def _allocator() -> str:
-    return ",".join(os.environ.get(name, "") for name in ALLOCATOR)
 
 
 # -- largest ---------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from auditor.runs import child_process
 from auditor.runs.finalize import raised
 from auditor.runs.plan import Change, Device, Plan, PlayedGpu
 from auditor.runs.progress import Progress, silent
-from auditor.runs.project_copy import ProjectCopy, reached
+from auditor.runs.project_copy import sheltered
 
 PARTS = ("planned", "loaders", "batches")
 
@@ -106,18 +106,16 @@ class Reruns:
 
     def _recorded(self, wanted: Wanted, folder: Path) -> Recording:
         plan, files = self._planned(wanted, folder)
-        copy = ProjectCopy(Path.cwd(), files, apart=folder)
-        with copy:
+        with sheltered(plan, files) as (apart, reached):
             try:
                 recording = child_process.record_once(
-                    copy.plan(plan), self.deadline, self.progress, lambda text: None
+                    apart, self.deadline, self.progress, lambda text: None
                 )
             except TargetProblem as problem:
                 if self.n == 1:
                     raise
                 raise Failed(problem.message) from None
-        if copy.changed:
-            self.warnings[reached(copy.changed)] = None
+        self.warnings.update(dict.fromkeys(reached))
         return recording
 
     def _planned(self, wanted: Wanted, folder: Path) -> tuple[Plan, Mapping[str, bytes]]:

@@ -27,12 +27,12 @@ from auditor.recordings.folder import UnreadableRecording
 from auditor.runs import target as targets
 
 JUDGING = {
-    *("select", "ignore", "allow_broken_rules", "quiet", "debug"),
+    *("select", "ignore", "allow_broken_rules", "quiet"),
     *("fail_on", "formats", "baseline", "update_baseline", "interactive_figures"),
 }
 """Options of ``audit run`` for the judging, which is done here."""
 
-VERIFYING = {"on", "on_python", "budget", "quiet", "debug"}
+VERIFYING = {"on", "on_python", "budget", "quiet"}
 """Options of ``audit run --verify`` that ``audit verify`` has, too."""
 
 NOT_THERE = {
@@ -96,7 +96,6 @@ def verify(
     unsafe: bool,
     budget: float,
     quiet: bool,
-    debug: bool,
 ) -> int:
     """Run the target of a report again on ``on``, write what was measured into the report; returns
     the exit code.

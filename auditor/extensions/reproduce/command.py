@@ -6,7 +6,7 @@ import json
 import time
 
 from auditor.cli import console, progress_display
-from auditor.cli.main import EXIT_FOUND, EXIT_TARGET
+from auditor.cli.main import EXIT_FOUND
 from auditor.extensions.reproduce import result, runs
 from auditor.runs.plan import Device
 
@@ -20,7 +20,6 @@ def reproduce(
     against: str,
     form: str,
     quiet: bool,
-    debug: bool,
     args: tuple[str, ...],
 ) -> int:
     """Compare two runs of a target; returns the exit code."""
@@ -28,12 +27,8 @@ def reproduce(
     order = runs.Order(target, args, steps, device, deadline, against)
     say = (lambda text: None) if quiet else (lambda text: console.say(f"{text} ...", err=True))
     counted = progress_display.Steps()
-    try:
-        with progress_display.working("reproduce", lambda: str(counted), quiet=quiet):
-            outcome = runs.Runs(order, say, counted).outcome()
-    except runs.TargetFailed as failure:
-        console.say(f"audit: {failure}", err=True)
-        return EXIT_TARGET
+    with progress_display.working("reproduce", lambda: str(counted), quiet=quiet):
+        outcome = runs.Runs(order, say, counted).outcome()
     if form == "json":
         console.hand_over(json.dumps(result.content(order, outcome), indent=2), form="json")
     else:

@@ -4,14 +4,15 @@ or a weight.
 
 from __future__ import annotations
 
+import ast
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
 from typing import TypeVar
 
-from auditor.extensions.reproduce.places import BLAMED, lines_to_blame
 from auditor.model import Site
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema.reproduce import (
@@ -21,6 +22,7 @@ from auditor.recordings.schema.reproduce import (
     ReproduceSourceRow,
     ReproduceValuesRow,
 )
+from auditor.syntax.index import index_of, name_of, nodes_in, targets_of
 
 Key = tuple[str, int, str, str, int, int]
 """Pass, step, name, file, line, and the how manieth such row."""
@@ -35,7 +37,7 @@ R = TypeVar("R", ReproduceOperatorRow, ReproduceOutcomeRow)
 class Log:
     """What one run did, as its recording has it; that may go afterwards."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, *, blames: bool = True) -> None:
         rows = [row.read_from(recording) for row in recording.rows(ReproduceRow)]
         for row in rows:  # the folder goes
             row.site_of(getattr(row, "at", None))
@@ -44,8 +46,9 @@ class Log:
         self.sources = [row for row in rows if isinstance(row, ReproduceSourceRow)]
         self.values = next((row for row in rows if isinstance(row, ReproduceValuesRow)), None)
         self._outcomes = [row for row in rows if isinstance(row, ReproduceOutcomeRow)]
-        self.to_blame = {cause: _to_blame(recording, cause) for cause in BLAMED}
-        """Lines of the program's files that may be to blame, by cause."""
+        causes = BLAMED if blames else ()
+        self.to_blame = {cause: _to_blame(recording, cause) for cause in causes}
+        """Lines of the program's files that may be to blame, by cause; none of runs but the first."""
 
     @cached_property
     def keys(self) -> dict[int, Key]:
@@ -286,3 +289,78 @@ def ulps(one: Log, other: Log) -> int:
             exponent = math.frexp(max(abs(a), abs(b)))[1]
             most = max(most, abs(a - b) / math.ldexp(1.0, exponent - DIGITS[mine.dtype]))
     return math.ceil(most)
+
+
+# -- lines that may be to blame --------------------------------------------------------------------
+# Lines of the program's own text that may be to blame where no operator can say so: where sets are
+# put in an order, hashes or addresses taken, generators made without a seed.
+
+
+NO_ORDER = frozenset(
+    "sorted len set frozenset min max any all isinstance type bool update union add discard".split()
+)
+"""Calls that ask nothing of the order of a set."""
+
+SET_METHODS = frozenset("union intersection difference symmetric_difference copy".split())
+
+GENERATORS = {
+    "numpy": ("default_rng",),
+    "system": ("Random", "RandomState", "default_rng", "uuid4", "urandom"),
+}
+"""Calls that, without arguments, differ from run to run; by cause."""
+
+
+BLAMED = ("hash", *GENERATORS)
+"""The causes that have such lines."""
+
+
+def lines_to_blame(text: str, cause: str) -> list[int]:
+    """Lines of a file, in order; ``hash`` also stands for addresses. Empty for text that is no
+    Python, and for other causes.
+    """
+    tree = index_of(text).tree
+    if tree is None:
+        return []
+    if cause == "hash":
+        return sorted(set(_orders(tree)) or set(_sets(tree)))
+    calls = (call for call in nodes_in(tree, ast.Call) if not call.args and not call.keywords)
+    return sorted(
+        {call.lineno for call in calls if name_of(call.func) in GENERATORS.get(cause, ())}
+    )
+
+
+def _orders(tree: ast.Module) -> Iterator[int]:
+    """Where a set becomes a sequence, or a hash or an address a number."""
+    named = {
+        name_of(target)
+        for given in nodes_in(tree, ast.Assign, ast.AnnAssign)
+        if given.value is not None and _is_set(given.value, frozenset())
+        for target in targets_of(given)
+    } - {""}
+    for call in nodes_in(tree, ast.Call):
+        if isinstance(call.func, ast.Name) and call.func.id in ("hash", "id"):
+            yield call.lineno
+        elif name_of(call.func) not in NO_ORDER:
+            yield from (each.lineno for each in call.args if _is_set(each, named))
+    for loop in nodes_in(tree, ast.For, ast.comprehension):
+        if _is_set(loop.iter, named):
+            yield loop.iter.lineno
+
+
+def _sets(tree: ast.Module) -> Iterator[int]:
+    for node in nodes_in(tree, ast.expr):
+        if _is_set(node, frozenset()):
+            yield node.lineno
+
+
+def _is_set(node: ast.expr, named: frozenset[str] | set[str]) -> bool:
+    """A set, by how it is written; ``named`` are variables and attributes that hold one."""
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in SET_METHODS:
+            return _is_set(node.func.value, named)
+        return isinstance(node.func, ast.Name) and node.func.id in ("set", "frozenset")
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr | ast.BitAnd | ast.Sub):
+        return _is_set(node.left, named) or _is_set(node.right, named)
+    if isinstance(node, ast.Name | ast.Attribute):
+        return name_of(node) in named
+    return isinstance(node, ast.Set | ast.SetComp)

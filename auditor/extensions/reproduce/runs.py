@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from auditor.errors import AuditProblem, TargetProblem
-from auditor.extensions.reproduce import revision
+from auditor.errors import AuditProblem, TargetFailed, TargetProblem
 from auditor.extensions.reproduce.comparing import (
     BEYOND_ALL,
     Difference,
@@ -21,11 +20,12 @@ from auditor.extensions.reproduce.comparing import (
     seeded_otherwise,
     suspects,
 )
+from auditor.git import git
 from auditor.recordings.folder import Recording
 from auditor.runs import child_process
 from auditor.runs.plan import Device, Plan
 from auditor.runs.progress import Progress
-from auditor.runs.project_copy import NOTHING, ProjectCopy, reached
+from auditor.runs.project_copy import NOTHING, sheltered
 from auditor.runs.repeat import HELD, Repeat
 from auditor.runs.target import parse
 
@@ -34,10 +34,6 @@ PARTS = ("reproduce",)
 HASH_SEED = "PYTHONHASHSEED"
 
 Say = Callable[[str], None]
-
-
-class TargetFailed(Exception):
-    """The target failed on its own. The message is one sentence."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +147,7 @@ class Runs:
         part, each once more, since a version that differs from itself cannot be compared.
         """
         against, order = self._order.against, self._order
-        files, said = revision.files_of(against, str(Path.cwd()))
+        files, said = files_of(against, str(Path.cwd()))
         if said:
             self._warnings[said] = None
         versions = {"the working directory": NOTHING, against: files}
@@ -225,25 +221,24 @@ class Runs:
         variables = {} if _hash_seed_is_set() else {HASH_SEED: hash_seed}
         steps = max(1, order.steps - order.offset)
         with tempfile.TemporaryDirectory(prefix="audit-reproduce-") as folder:
-            with ProjectCopy(Path.cwd(), files) as where:
-                plan = Plan(
-                    order.target,
-                    order.args,
-                    steps,
-                    0,
-                    order.device,
-                    str(Path(folder).resolve() / "recording"),
-                    PARTS,
-                    purpose=repeat,
-                    variables=variables,
-                )
+            plan = Plan(
+                order.target,
+                order.args,
+                steps,
+                0,
+                order.device,
+                str(Path(folder).resolve() / "recording"),
+                PARTS,
+                purpose=repeat,
+                variables=variables,
+            )
+            with sheltered(plan, files) as (apart, reached):
                 recording = child_process.record_once(
-                    where.plan(plan), order.deadline, self._progress, lambda text: None
+                    apart, order.deadline, self._progress, lambda text: None
                 )
+                log = Log(recording, blames=not self._made)
                 self._made += 1
-                log = Log(recording)
-            if where.changed:
-                self._warnings[reached(where.changed)] = None
+            self._warnings.update(dict.fromkeys(reached))
         self._require(recording)
         return log
 
@@ -272,3 +267,53 @@ def _is_later(again: Difference | None, found: Difference) -> bool:
 
 def _hash_seed_is_set() -> bool:
     return os.environ.get(HASH_SEED, "random") != "random"
+
+
+# -- the project as it was in a commit -------------------------------------------------------------
+
+
+def files_of(revision: str, folder: str) -> tuple[dict[str, bytes | None], str]:
+    """The files of ``folder`` that git follows and that were otherwise in this commit, by their paths
+    below it: as they were there, None where there was none. And a sentence on what lies outside of
+    ``folder`` and is taken as it is now; empty where nothing does.
+
+    Raises :class:`AuditProblem` where there is no such commit, or nothing has changed since.
+    """
+    named = None if revision.startswith("-") else git(folder, "rev-parse", f"{revision}^{{commit}}")
+    if not named:
+        where = "" if git(folder, "rev-parse", "--git-dir") else " (it is in no git repository)"
+        raise AuditProblem(
+            f"--against {revision}: git knows no such commit here{where}",
+            "name a commit, a branch or a tag: --against HEAD~1",
+        )
+    commit = named.decode().strip()
+    changed = _changed(folder, commit, "--relative")
+    elsewhere = len(_changed(folder, commit)) - len(changed)
+    if not changed:
+        raise AuditProblem(
+            f"--against {revision}: no file of this directory has changed since",
+            "name an earlier commit: --against HEAD~1",
+        )
+    files = {
+        path: None if status == "A" else _git(folder, "cat-file", "blob", f"{commit}:./{path}")
+        for path, status in changed.items()
+    }
+    many = f"{elsewhere:,} file{'s' * (elsewhere != 1)}"
+    said = f"{many} outside of this directory changed as well, and are taken as they are now"
+    return files, said if elsewhere else ""
+
+
+def _changed(folder: str, commit: str, *options: str) -> dict[str, str]:
+    """Git's letter for what became of each file since."""
+    words = ("diff", "--name-status", "-z", "--no-renames", "--no-ext-diff")
+    told = _git(folder, *words, "--ignore-submodules=all", *options, commit, "--").split(b"\0")
+    pairs = zip(told[::2], told[1::2], strict=False)  # an empty one ends them
+    return {os.fsdecode(path): os.fsdecode(status) for status, path in pairs}
+
+
+def _git(folder: str, *words: str) -> bytes:
+    """Raises :class:`AuditProblem` where git refuses, or takes too long."""
+    told = git(folder, *words)
+    if told is None:
+        raise AuditProblem(f"git {words[0]} failed in {folder}, or took too long", "try it there")
+    return told

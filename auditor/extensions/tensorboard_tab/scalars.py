@@ -59,14 +59,11 @@ def _lines(report: Report, reads: Iterable[tuple[int, int]], loud_from: int) -> 
     for series in report.series:
         points = [(x, y) for x, y in _scaled(series) if math.isfinite(y) and abs(x) <= LAST]
         if points:
-            yield f"{_kind(series)}/{_label(series)}", points
+            kind = "memory" if series.unit == "bytes" else "step time"
+            yield f"{kind}/{_label(series)}", points
     syncs = [(loud_from + step, reads) for step, reads in _syncs(reads)]
     if syncs:
         yield "host syncs/reads of tensors each step, diagnostic pass", syncs
-
-
-def _kind(series: Series) -> str:
-    return "memory" if series.unit == "bytes" else "step time"
 
 
 def _label(series: Series) -> str:

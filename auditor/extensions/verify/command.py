@@ -26,9 +26,7 @@ from auditor.recordings.folder import Recording
 from auditor.runs.project_copy import reached
 
 
-def run(
-    *, report: str, select: tuple[str, ...], unsafe: bool, budget: float, quiet: bool, debug: bool
-) -> int:
+def run(*, report: str, select: tuple[str, ...], unsafe: bool, budget: float, quiet: bool) -> int:
     """Verify the patches of a report, rewrite its folder, print what came out; returns the exit
     code.
     """
@@ -105,7 +103,10 @@ def verified(
     """
     recording = evidence.recording
     require_unchanged(recording)
-    asked, say = _asked(report, evidence, select, unsafe=unsafe), _silent if quiet else _say
+    asked, say = (
+        _asked(report, evidence, select, unsafe=unsafe),
+        (lambda text: None) if quiet else _say,
+    )
     if not asked.patches and not asked.searches:
         for note in asked.notes:
             say(note)
@@ -192,7 +193,3 @@ def _counted(laboratory: Laboratory, budget: float) -> str:
 
 def _say(text: str) -> None:
     console.say(f"verify: {text}", err=True)
-
-
-def _silent(text: str) -> None:
-    """Nothing is shown."""

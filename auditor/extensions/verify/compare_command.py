@@ -33,9 +33,7 @@ TOLD = 0.02
 """Share of the step time from which it is said that waiting for the processor was taken off."""
 
 
-def run(
-    *, before: str, after: str, max_regression: float | None, as_json: bool, debug: bool
-) -> int:
+def run(*, before: str, after: str, max_regression: float | None, as_json: bool) -> int:
     """Print what changed; returns 1 where a regression by more than the share ``max_regression`` is
     proven.
 

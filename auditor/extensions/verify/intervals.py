@@ -8,7 +8,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, fmean, median
+from statistics import NormalDist, fmean, median, stdev
 
 from auditor.batch_means import BUSY, RUN_TO_RUN, student_t
 from auditor.evidence.recorded.steps import Steps, queued_share
@@ -76,9 +76,7 @@ class Interval:
         return self.low > 1.0 or self.high < 1.0
 
 
-def of_pairs(
-    before: Sequence[float], after: Sequence[float], *, confidence: float = PAIRS_CONFIDENCE
-) -> Interval | None:
+def of_pairs(before: Sequence[float], after: Sequence[float]) -> Interval | None:
     """Interval of the typical ratio of runs that were made in pairs; None for fewer than
     ``LEAST_PAIRS``.
 
@@ -91,21 +89,18 @@ def of_pairs(
     if n < LEAST_PAIRS:
         return None
     middle = fmean(logs)
-    spread = _spread(logs)
     draw = random.Random(n)  # noqa: S311 - a bootstrap, repeatable on purpose
     drawn = sorted(fmean(draw.choices(logs, k=n)) for _ in range(RESAMPLES))
-    tail = (1 - confidence) / 2
-    stretch = student_t(confidence, n - 1) / NormalDist().inv_cdf(1 - tail) * math.sqrt(n / (n - 1))
+    tail, expanded = (1 - PAIRS_CONFIDENCE) / 2, student_t(PAIRS_CONFIDENCE, n - 1)
+    stretch = expanded / NormalDist().inv_cdf(1 - tail) * math.sqrt(n / (n - 1))
     # with few pairs the bootstrap's own tails are cut off
-    least = student_t(confidence, n - 1) * spread / math.sqrt(n)
+    least = expanded * stdev(logs) / math.sqrt(n)
     below = max(stretch * (middle - _quantile(drawn, tail)), least)
     above = max(stretch * (_quantile(drawn, 1 - tail) - middle), least)
     return Interval(math.exp(middle), math.exp(middle - below), math.exp(middle + above))
 
 
-def of_recordings(
-    before: Sequence[Run], after: Sequence[Run], *, confidence: float = CONFIDENCE
-) -> Interval | None:
+def of_recordings(before: Sequence[Run], after: Sequence[Run]) -> Interval | None:
     """Interval of the ratio of median step times of two sides, each one or more runs.
 
     Each draw takes runs again (where there are several), blocks of neighbouring steps within each,
@@ -116,7 +111,7 @@ def of_recordings(
         return None
     draw = random.Random(len(before) + len(after))  # noqa: S311 - a bootstrap, repeatable on purpose
     drawn = sorted(_drawn(after, draw) - _drawn(before, draw) for _ in range(RESAMPLES))
-    tail = (1 - confidence) / 2
+    tail = (1 - CONFIDENCE) / 2
     middle = _middle(after) - _middle(before)
     return Interval(
         math.exp(middle), math.exp(_quantile(drawn, tail)), math.exp(_quantile(drawn, 1 - tail))
@@ -151,11 +146,6 @@ def _blocks(run: Sequence[float], draw: random.Random) -> list[float]:
         start = draw.randrange(len(run))
         steps.extend(run[(start + i) % len(run)] for i in range(length))
     return steps[: len(run)]
-
-
-def _spread(values: Sequence[float]) -> float:
-    middle = fmean(values)
-    return math.sqrt(math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

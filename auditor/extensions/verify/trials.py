@@ -237,7 +237,7 @@ class Laboratory:
             time.monotonic() - began,
             _failure(recording, patience),
             Moves.read(recording) if MOVES in plan.parts else None,
-            _compile_us(recording),
+            sum(row.us for row in recording.rows(CompileRow) if row.what in DONE),
         )
 
 
@@ -295,10 +295,6 @@ def _syncs(recording: Recording, rows: Sequence[StepRow]) -> float | None:
         if row.pass_name == "loud" and not row.lib and row.blocking
     )
     return (reads + sum(row.n for row in copies)) / loud
-
-
-def _compile_us(recording: Recording) -> float:
-    return sum(row.us for row in recording.rows(CompileRow) if row.what in DONE)
 
 
 def _failure(recording: Recording, patience: float) -> str:

@@ -308,7 +308,7 @@ class _Devices:
         def queue(row: int, at: int) -> int:
             place = stream[row]
             before = free[place]
-            begin = at + lag[row] if simple[row] else _earliest(lists, row, at, start, before)
+            begin = at + lag[row] if simple[row] else _earliest(lists, row, start, before)
             if depends[row]:
                 begin = max(begin, *[end[other] + late for other, late in depends[row]])
             begin = max(begin, before + distance[row])
@@ -322,7 +322,7 @@ class _Devices:
         """The host queues one work (row) at a moment; when its launch finds room in the queue."""
 
 
-def _earliest(lists: Lists, row: int, at: int, start: Sequence[int], free: int) -> int:
+def _earliest(lists: Lists, row: int, start: Sequence[int], free: int) -> int:
     """When work begins that has no launch, or keeps its distance from other work of its launch.
     Work without a launch comes after the work before it on its stream, as in the recording.
     """

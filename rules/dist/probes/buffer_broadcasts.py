@@ -51,13 +51,12 @@ class BufferBroadcastsProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._modules = DataParallelModules(context.frames, _Wrapped, self.missed)
+        self._modules = DataParallelModules(context.frames, _Wrapped)
         self._on = False
 
     def install(self) -> None:
         """Remember where each module is wrapped."""
-        self._always.on_undo(self._modules.uninstall)
-        self._modules.install()
+        self._modules.install(self._always)
 
     def start(self) -> None:
         """Read the buffers and count forwards."""

@@ -36,13 +36,12 @@ class NormBatchesProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._wrapped = DataParallelModules(context.frames, lambda _, at: at, self.missed)
+        self._wrapped = DataParallelModules(context.frames, lambda _, at: at)
         self._ran: weakref.WeakKeyDictionary[torch.nn.Module, _Ran] = weakref.WeakKeyDictionary()
 
     def install(self) -> None:
         """Remember where each module is wrapped."""
-        self._always.on_undo(self._wrapped.uninstall)
-        self._wrapped.install()
+        self._wrapped.install(self._always)
 
     def start(self) -> None:
         """Look at what batch norms are given."""

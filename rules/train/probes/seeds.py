@@ -86,8 +86,7 @@ class SeedsProbe(Probe):
 
     def install(self) -> None:
         """Remember where each loader is made."""
-        self._always.on_undo(self._origins.uninstall)
-        self._origins.install()
+        self._origins.install(self._always)
 
     def start(self) -> None:
         """Notice who seeds, and which loaders begin."""

@@ -10,6 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from auditor.capture.instruments import data_parallel_modules
 from auditor.capture.instruments.data_parallel_modules import DataParallelModules
+from auditor.capture.instruments.monkeypatch import Patches
 from tests.capture.drive import Drive, line_of, load
 from tests.echo_group import ranks
 
@@ -22,6 +23,10 @@ def wrap():
 """
 
 
+def _together(number: int, at: int | None) -> tuple[int, int | None]:
+    return number, at
+
+
 @pytest.fixture
 def followed(tmp_path: Path):
     user, lost = load(tmp_path, SOURCE), []
@@ -29,10 +34,10 @@ def followed(tmp_path: Path):
     ranks(2)
     with Drive(tmp_path) as drive:
         frames = drive.context.frames
-        modules = DataParallelModules(frames, lambda number, at: (number, at), lost.append)
-        modules.install()
+        modules, patches = DataParallelModules(frames, _together), Patches(lost.append)
+        modules.install(patches)
         yield user, modules, drive
-        modules.uninstall()
+        patches.undo()
     assert DistributedDataParallel.__init__ is bare
     assert not lost
 

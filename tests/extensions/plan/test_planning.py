@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from auditor.extensions.plan import changes, sharding
+from auditor.extensions.plan import changes
 from auditor.extensions.plan.command import lines
 from auditor.extensions.plan.fitting import usable_bytes
 from auditor.extensions.plan.planning import AS_IT_IS, Planning
@@ -211,9 +211,9 @@ def test_sharding_is_arithmetic_and_marked():
 
 
 def test_without_blocks_there_is_no_third_stage():
-    stages = sharding.stages(measured(8, 500 * MIB, blocks=None), 8)
+    stages = changes.stages(measured(8, 500 * MIB, blocks=None), 8)
     assert [stage.name for stage in stages] == ["ZeRO-1", "ZeRO-2"]
-    assert sharding.stages(measured(8, 500 * MIB, purposes=()), 8) == ()
+    assert changes.stages(measured(8, 500 * MIB, purposes=()), 8) == ()
 
 
 def test_what_does_not_apply_says_why():

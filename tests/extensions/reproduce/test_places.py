@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.extensions.reproduce.places import BLAMED, lines_to_blame
+from auditor.extensions.reproduce.comparing import BLAMED, lines_to_blame
 
 ORDERED = """
 words = {each for each in corpus}

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from auditor.errors import AuditProblem, TargetProblem
-from auditor.extensions.reproduce import result, revision
+from auditor.extensions.reproduce import result, runs
 from auditor.extensions.reproduce.runs import Outcome
 from tests.extensions.reproduce import programs
 from tests.extensions.reproduce.repeating import InForks
@@ -53,7 +53,7 @@ def halved(x: torch.Tensor) -> torch.Tensor:
 @pytest.fixture
 def versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Make, Make], Outcome]:
     """What the runs of a program and of the one before it show."""
-    monkeypatch.setattr(revision, "files_of", lambda name, folder: ({"a.py": b""}, ""))
+    monkeypatch.setattr(runs, "files_of", lambda name, folder: ({"a.py": b""}, ""))
     return lambda now, before: InForks(now, tmp_path, before).outcome()
 
 
@@ -137,7 +137,7 @@ def test_files_are_those_of_the_commit(project: Path) -> None:
     (project / "new.py").write_text("NEW = 1\n")
     (project / "untracked.py").write_text("")
     git(project, "add", "new.py")
-    files, said = revision.files_of("HEAD", str(project))
+    files, said = runs.files_of("HEAD", str(project))
     assert files == {"train.py": b"ONE = 1\n", "lib/gone.py": b"GONE = 1\n", "new.py": None}
     assert said == ""
 
@@ -145,7 +145,7 @@ def test_files_are_those_of_the_commit(project: Path) -> None:
 def test_what_lies_outside_of_the_directory_is_said(project: Path) -> None:
     (project / "train.py").write_text("ONE = 2\n")
     (project.parent / "outside.py").write_text("OUTSIDE = 2\n")
-    files, said = revision.files_of("HEAD", str(project))
+    files, said = runs.files_of("HEAD", str(project))
     assert list(files) == ["train.py"]
     assert said.startswith("1 file outside")
 
@@ -156,7 +156,7 @@ def test_what_lies_outside_of_the_directory_is_said(project: Path) -> None:
 )
 def test_nothing_to_compare_is_one_sentence(project: Path, name: str, why: str) -> None:
     with pytest.raises(AuditProblem, match=why):
-        revision.files_of(name, str(project))
+        runs.files_of(name, str(project))
 
 
 def test_a_git_that_fails_is_no_project_without_changes(
@@ -164,19 +164,19 @@ def test_a_git_that_fails_is_no_project_without_changes(
 ) -> None:
     (project / "train.py").write_text("ONE = 2\n")
     for failing in ("diff", "cat-file"):
-        known = revision.git
+        known = runs.git
         monkeypatch.setattr(
-            revision,
+            runs,
             "git",
             lambda folder, *words, failing=failing: (
                 None if words[0] == failing else known(folder, *words)
             ),
         )
         with pytest.raises(AuditProblem, match=f"git {failing} failed"):
-            revision.files_of("HEAD", str(project))
+            runs.files_of("HEAD", str(project))
         monkeypatch.undo()
 
 
 def test_a_directory_without_a_repository_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(AuditProblem, match="no git repository"):
-        revision.files_of("HEAD", str(tmp_path))
+        runs.files_of("HEAD", str(tmp_path))

@@ -86,7 +86,6 @@ class LoadStateDictProbe(OptimizerProbe):
         )
 
     def install(self) -> None:
-        """Watch ``load_state_dict`` of modules and optimizers, and where optimizers are made."""
         super().install()
         self.context.writer.touch("loads")
         self._always.around(Optimizer, "__init__", before=self._is_made)
@@ -105,7 +104,6 @@ class LoadStateDictProbe(OptimizerProbe):
             self._made[optimizer] = self.context.frames.here()
 
     def uninstall(self) -> None:
-        """Stop watching."""
         super().uninstall()
         self._loaded.clear()
         self._scheduled.clear()

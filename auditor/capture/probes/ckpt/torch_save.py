@@ -35,13 +35,11 @@ class TorchSaveProbe(Probe):
         self._looked: set[int] = set()
 
     def start(self) -> None:
-        """Swap the function."""
         self._looked.clear()
         super().start()
         self._patches.code(cast("FunctionType", torch.save), self._save)
 
     def stop(self) -> None:
-        """Put it back."""
         super().stop()
         self._queue.close()
 

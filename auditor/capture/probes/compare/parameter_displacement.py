@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import torch
@@ -45,7 +46,6 @@ class ParameterDisplacementProbe(OptimizerProbe):
         self._optimizers: dict[int, tuple[Optimizer, dict[tuple[str, int], list[float]]]] = {}
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
-        """Keep where its parameters begin."""
         if id(optimizer) not in self._optimizers and len(self._optimizers) < OPTIMIZERS:
             self._optimizers[id(optimizer)] = optimizer, dict(_sampled(optimizer))
 
@@ -57,7 +57,6 @@ class ParameterDisplacementProbe(OptimizerProbe):
             self._steps += 1
 
     def start(self) -> None:
-        """Begin to count."""
         self._steps = self._steps or 0
 
     def stop(self) -> None:
@@ -77,16 +76,18 @@ class ParameterDisplacementProbe(OptimizerProbe):
 
 def _sampled(optimizer: Optimizer) -> Iterator[tuple[tuple[str, int], list[float]]]:
     """Place and size of its parameters, with some of their values."""
-    number = 0
+    for place, value in islice(_plain_parameters(optimizer), PARAMETERS):
+        yield (place, value.numel()), _values(value)
+
+
+def _plain_parameters(optimizer: Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
+    """Place and values of its parameters. Of a sharded one each process has a part, and an operator
+    on it may talk to the others.
+    """
     for g, group in enumerate(groups_of(optimizer)):
         for p, parameter in enumerate(group["params"]):
-            number += 1
-            if (
-                number <= PARAMETERS
-                and not parameter.is_sparse
-                and not hasattr(parameter, "placements")
-            ):
-                yield (f"group {g}, parameter {p}", parameter.numel()), _values(parameter.detach())
+            if not parameter.is_sparse and not hasattr(parameter, "placements"):
+                yield f"group {g}, parameter {p}", parameter.detach()
 
 
 def _values(value: torch.Tensor) -> list[float]:
@@ -144,23 +145,20 @@ class TrainingResultsProbe(OptimizerProbe):
         return "loud" if self.context.device.simulated else "quiet"
 
     def start(self) -> None:
-        """Watch the door of the autograd engine."""
         if self.context.pass_name in ("warmup", self._last):
             super().start()
 
     def stop(self) -> None:
-        """Leave the door and write what was seen."""
         super().stop()
         losses, self._losses = self._losses, []
         for step, loss in losses:
-            self.context.add(LossRow(step=step, value=_hex(loss), dtype=str(loss.dtype)))
+            self.context.add(LossRow(step=step, value=float(loss).hex(), dtype=str(loss.dtype)))
         if self.context.pass_name == self._last:
             for row in self._parameters():
                 self.context.add(row)
             self._optimizers.clear()
 
     def backward_begins(self, call: Backward) -> None:
-        """Copy the losses."""
         if call.nested or self._kept >= LOSSES or capturing():
             return
         for output in call.tensors:
@@ -169,22 +167,13 @@ class TrainingResultsProbe(OptimizerProbe):
 
     def _parameters(self) -> Iterator[ParameterRow]:
         for number, optimizer in enumerate(self._optimizers.values()):
-            for g, group in enumerate(optimizer.param_groups):
-                for p, parameter in enumerate(group["params"]):
-                    # of a sharded parameter each process has a part, and an operator on it may talk
-                    # to the others
-                    if not parameter.is_sparse and not hasattr(parameter, "placements"):
-                        place = f"optimizer {number}, group {g}, parameter {p}"
-                        value = parameter.detach()
-                        yield ParameterRow(place=place, value=_norm(value), bits=_bits(value))
+            for place, value in _plain_parameters(optimizer):
+                where = f"optimizer {number}, {place}"
+                yield ParameterRow(place=where, value=_norm(value), bits=_bits(value))
 
 
 def _scalar(value: torch.Tensor) -> torch.Tensor:
     return value.clone() if value.numel() == 1 else value.sum(dtype=torch.float64)
-
-
-def _hex(value: torch.Tensor) -> str:
-    return float(value).hex()
 
 
 def _norm(value: torch.Tensor) -> str:

@@ -22,7 +22,7 @@ from torch.optim.optimizer import Optimizer
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sampler
 
-from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
+from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.autograd import running_backward
 from auditor.capture.probes.base import Context, Probe
@@ -74,7 +74,6 @@ class PlannedChangeProbe(Probe):
         super().__init__(context)
         self._change = context.change or Change()
         self._depth = 0
-        self._thread = threading.get_ident()
         self._autocast: Any = None
         self._inputs: list[PlannedInputRow] = []
         self._seen: weakref.WeakSet[nn.Module] = weakref.WeakSet()
@@ -91,7 +90,6 @@ class PlannedChangeProbe(Probe):
     # -- a run -------------------------------------------------------------------------------------
 
     def install(self) -> None:
-        """Change loaders, calls of modules and optimizers from now on."""
         self._always.attribute(nn.Module, "__call__", self._around(nn.Module.__call__))
         for kind, takes in optimizer_classes():
             given = {key: on for key, on in self._change.optimizer.items() if key in takes}
@@ -99,27 +97,20 @@ class PlannedChangeProbe(Probe):
                 self._always.attribute(kind, "__init__", self._making(kind, given))
         if self._change.loaders:
             self._loaders.install(self._always)
-        BACKWARD_HOOKS.add(self)
-
-    def uninstall(self) -> None:
-        """Put all back."""
-        self._leave_autocast()
-        BACKWARD_HOOKS.remove(self)
-        super().uninstall()
+        self._always.on_undo(self._leave_autocast)
+        self.watch_backward(self._always)
 
     def start(self) -> None:
         """Write from now on; backwards are told of all along."""
         self.context.writer.touch(PART)
 
     def step_begin(self) -> None:
-        """It was given nothing yet."""
         super().step_begin()
         self._inputs.clear()
         if self._change.largest and self._largest is None and self.context.pass_name == "loud":
             self._largest = LargestBatches(self.context, self._always)
 
     def step_end(self) -> None:
-        """Write what the step was given, and what is new."""
         self._leave_autocast()
         for row in self._inputs:
             self.context.add(row)

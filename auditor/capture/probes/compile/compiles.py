@@ -46,7 +46,6 @@ class CompilesProbe(Probe):
         self._stacks: list[tuple[CompileRow, list[dict[str, str]]]] = []
 
     def install(self) -> None:
-        """Hear the compiler from the start."""
         COMPILED_CODE.listeners.append(self._heard)
         self._always.on_undo(lambda: COMPILED_CODE.listeners.remove(self._heard))
 
@@ -226,6 +225,5 @@ class EagerHeldProbe(Probe):
     always = True
 
     def start(self) -> None:
-        """Hold it off."""
         held = torch.compiler.set_stance("force_eager")
         self._patches.on_undo(lambda: held.__exit__(None, None, None))

@@ -67,28 +67,23 @@ class RegionsProbe(Probe):
         self._running = False
 
     def install(self) -> None:
-        """See what is given to the compiler."""
         self._always.around(torch, "compile", before=self._begins, after=self._made)
 
     def uninstall(self) -> None:
-        """See nothing more."""
         super().uninstall()
         self._regions.clear()
 
     def start(self) -> None:
-        """Nothing has run in this pass."""
         super().start()
         self._unsure, self._running = False, True
         for region in self._regions:
             region.steps, region.written = 0, _written(region.module())
 
     def step_begin(self) -> None:
-        """Nothing has run in this step."""
         self._look()
         COMPILED_CODE.ran.clear()
 
     def step_end(self) -> None:
-        """Which of them ran in it."""
         self._unsure |= bool(self._regions) and forced_to() != "default"
         for region in self._regions:
             region.steps += self._ran(region)

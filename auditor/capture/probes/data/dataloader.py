@@ -162,11 +162,9 @@ class DataLoaderProbe(Probe):
     # -- who made what: from the start, cheap ------------------------------------------------------
 
     def install(self) -> None:
-        """Remember where each DataLoader is made and which iterator belongs to which."""
         if LoaderIterator is None:
             raise Missing("torch.utils.data.dataloader._BaseDataLoaderIter")
-        self._always.on_undo(self._origins.uninstall)
-        self._origins.install()
+        self._origins.install(self._always)
         self._always.on_undo(self._stacks.uninstall)
         self._always.around(LoaderIterator, "__init__", before=self._note_iterator)
 
@@ -205,7 +203,6 @@ class DataLoaderProbe(Probe):
                 self._patch_fetch(fetcher)
 
     def stop(self) -> None:
-        """Put everything back."""
         super().stop()
         self._queue.close()
         self._workers.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import threading
 import weakref
 from typing import Any
 
@@ -12,7 +11,6 @@ import torch
 import torch.distributed as dist
 
 from auditor.capture.instruments.loader_origins import LoaderOrigins
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.plain_tensor import content
 from auditor.capture.instruments.torch_private.data import LoaderIterator
 from auditor.capture.instruments.torch_private.look_up import Missing
@@ -38,22 +36,18 @@ class BatchDigestsProbe(Probe):
         self._step: dict[int | None, tuple[int | None, list[bytes]]] = {}
 
     def install(self) -> None:
-        """Remember where each loader is made and which iterator belongs to which."""
         if LoaderIterator is None:
             raise Missing("torch.utils.data.dataloader._BaseDataLoaderIter")
-        self._always.on_undo(self._origins.uninstall)
-        self._origins.install()
+        self._origins.install(self._always)
         self._always.around(LoaderIterator, "__init__", before=self._iterated)
 
     def start(self) -> None:
-        """Look at batches, where there are several ranks."""
         super().start()
         self._step.clear()
         if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
             self._patches.around(LoaderIterator, "__next__", after=self._gave)
 
     def step_end(self) -> None:
-        """Write the step's rows."""
         for loader_at, (at, digests) in self._step.items():
             self.context.add(
                 BatchDigestRow(

@@ -7,13 +7,11 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.plain_tensor import bytes_of, tensors_in
 from auditor.capture.instruments.torch_private.distributed import group_of_name
 from auditor.capture.probes.base import Context
@@ -66,10 +64,12 @@ KINDS = {
 
 AT_ONCE, FUNCTIONAL, WAIT = "c10d", "_c10d_functional", "wait_tensor"
 
-ASYNC = tuple("""
+ASYNC = tuple(
+    """
     all_reduce broadcast reduce all_gather all_gather_into_tensor gather scatter reduce_scatter
     reduce_scatter_tensor all_to_all all_to_all_single isend irecv
-    """.split())
+    """.split()
+)
 """Functions whose result can be waited for later (a ``Work``)."""
 
 GIVEN = ("input", "inputs", "input_tensor", "input_tensors", "input_list")
@@ -95,7 +95,6 @@ class TrafficWatch(Subscriber):
         self._awaited: dict[int, tuple[CommunicationRow, int]] = {}
 
     def wants(self, operator: Operator) -> bool:
-        """Collectives, and what computes something."""
         collective = operator.namespace in (AT_ONCE, FUNCTIONAL)
         return collective or not any(each.alias_info for each in operator.schema.returns)
 
@@ -114,7 +113,6 @@ class TrafficWatch(Subscriber):
         return (space, KINDS[name], given) if name in KINDS else None
 
     def after(self, call: Call, noted: Any) -> None:
-        """Write the row."""
         (space, what, given), result = noted, call.result
         at = self._here()
         if at is None:
@@ -184,8 +182,7 @@ class CommunicationProbe(OperatorProbe):
         self._watch: TrafficWatch | None = None
         self._works: weakref.WeakKeyDictionary[Any, tuple[CommunicationRow, int]]
         self._works = weakref.WeakKeyDictionary()
-        self._waits = Patches(self.missed)
-        self._thread = self._logged = 0
+        self._logged = 0
         self._inside = False
 
     def start(self) -> None:
@@ -193,6 +190,7 @@ class CommunicationProbe(OperatorProbe):
 
     def step_begin(self) -> None:
         """Watch the first steps of the pass, where there are several ranks."""
+        super().step_begin()
         null = self.context.device.null
         if self.context.pass_name != ("loud" if null else "numbers"):
             return
@@ -201,24 +199,21 @@ class CommunicationProbe(OperatorProbe):
             return
         if dist.get_world_size() > 1:
             self.context.writer.touch(self.parts[0])
-            self._thread = threading.get_ident()
             super().start()
 
     def watch(self) -> None:
-        """Until the step ends."""
         self._watch = TrafficWatch(self.fail, self._here)
         self._works.clear()
         for name in ASYNC:
             for owner in (dist, dist.distributed_c10d):
                 if name in vars(owner):
-                    self._waits.attribute(owner, name, self._followed(vars(owner)[name]))
+                    self._patches.attribute(owner, name, self._followed(vars(owner)[name]))
         for kind in (dist.Work, *dist.Work.__subclasses__()):
             if "wait" in vars(kind):
-                self._waits.around(kind, "wait", before=self._wait)
+                self._patches.around(kind, "wait", before=self._wait)
         self.enter(self._watch)
 
     def step_end(self) -> None:
-        """Write the step's rows."""
         watch = self._watch
         self.stop()
         for number, row in enumerate(watch.rows if watch is not None else ()):
@@ -228,8 +223,6 @@ class CommunicationProbe(OperatorProbe):
                 self.context.add(row)
 
     def stop(self) -> None:
-        """Leave the watch."""
-        self._waits.undo()
         super().stop()
         self._watch = None
 

@@ -9,14 +9,14 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import Optimizer
 
-from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward, Walk
+from auditor.capture.instruments.autograd_graph import Backward, Walk
 from auditor.capture.instruments.data_parallel_modules import DataParallelModules
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.compiler import COMPILED_BACKWARD
 from auditor.capture.instruments.torch_private.training import sends_in_graph
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, tensors_of
 from auditor.recordings.schema.dist import DataParallelRow, GradientSyncRow
+
 
 @dataclass
 class _Wrapped:
@@ -61,17 +61,14 @@ class DataParallelProbe(OptimizerProbe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._modules = DataParallelModules(context.frames, _Wrapped, self.missed)
+        self._modules = DataParallelModules(context.frames, _Wrapped)
         self._on = False
 
     def install(self) -> None:
-        """Remember where each module is wrapped."""
         super().install()
-        self._always.on_undo(self._modules.uninstall)
-        self._modules.install()
+        self._modules.install(self._always)
 
     def start(self) -> None:
-        """Watch forwards, backwards and gradients that are cleared."""
         super().start()
         for one in self._modules.each.values():
             one.clear()
@@ -83,7 +80,6 @@ class DataParallelProbe(OptimizerProbe):
         self._on = True
 
     def stop(self) -> None:
-        """Put everything back."""
         self._on = False
         super().stop()
 
@@ -117,7 +113,6 @@ class DataParallelProbe(OptimizerProbe):
                 self._kept_apart(one, call.walked)
 
     def backward_lost(self, error: Exception) -> None:
-        """The door let go of us."""
         self.missed(error)
 
     def _averaged(self, one: _Wrapped, walked: Walk) -> None:
@@ -148,7 +143,6 @@ class DataParallelProbe(OptimizerProbe):
             one.clear()
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
-        """Write what was averaged for this step."""
         if not self._on or not self._modules.each:
             return
         for module, one in self._with(frozenset(map(id, tensors_of(optimizer)))):

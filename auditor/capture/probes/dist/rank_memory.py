@@ -34,7 +34,6 @@ class RankMemoryProbe(OptimizerProbe):
         self._on = False
 
     def start(self) -> None:
-        """Look at each step of an optimizer, where there are several ranks and a device."""
         several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
         self._on = several and self.context.device.native
         self._states.clear()
@@ -50,7 +49,6 @@ class RankMemoryProbe(OptimizerProbe):
         _keep(self._states, optimizer, on_device(_state_tensors(optimizer)))
 
     def stop(self) -> None:
-        """Write the row."""
         if not self._on:
             return
         self._on = False

@@ -8,7 +8,6 @@ from typing import Any
 from torch.utils.data import DataLoader, DistributedSampler
 
 from auditor.capture.instruments.loader_origins import LoaderOrigins
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.graph.call_paths import path_of
 from auditor.recordings.schema.dist import SamplerEpochRow
@@ -29,13 +28,10 @@ class SamplerEpochsProbe(Probe):
         )
 
     def install(self) -> None:
-        """Remember where each sampler and loader is made."""
         self._always.around(DistributedSampler, "__init__", after=self._made)
-        self._always.on_undo(self._origins.uninstall)
-        self._origins.install()
+        self._origins.install(self._always)
 
     def start(self) -> None:
-        """Notice each epoch that begins."""
         super().start()
         self._patches.around(DataLoader, "__iter__", before=self._begins)
 

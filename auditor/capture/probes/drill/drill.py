@@ -100,7 +100,6 @@ class DrillProbe(Probe):
         self._files.install(self._always)
 
     def start(self) -> None:
-        """Watch loaders, modules, backward and GradScaler."""
         super().start()
         self._patch_loader()
         self._patch_scaler()
@@ -119,14 +118,12 @@ class DrillProbe(Probe):
         self._injector.step_end()
 
     def step_begin(self) -> None:
-        """Arm the injector where it is time to."""
         self._begun = True
         self._depth = 0
         if self.context.drill is not None and self.context.drill.what:
             self._injector.step_begin(self.context.step, self._training.parameters, self._fed)
 
     def step_end(self) -> None:
-        """What the step left."""
         self._begun = False
         self._injector.step_end()
         self._state(DrillEndRow)
@@ -216,7 +213,6 @@ class DrillProbe(Probe):
         self._depth -= 1
 
     def backward_begins(self, call: Backward) -> None:
-        """Which loss, and what the gradients held before."""
         if call.nested:
             return
         gradients = self._training.gradients()

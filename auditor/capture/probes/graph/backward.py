@@ -24,11 +24,6 @@ from auditor.recordings.schema.graph import BackwardRow, ReusedRow
 # Which names does the call that a frame is in give its arguments? Read from the bytecode, as the
 # line runs.
 
-_CALLS_WITH_NAMES = frozenset({"CALL_FUNCTION_KW", "CALL_KW"})
-"""Calls that take the names from the constant loaded right before them (3.10, and 3.13 on); before
-others stands KW_NAMES.
-"""
-
 
 def keywords_given(frame: FrameType) -> tuple[str, ...]:
     """Names of the keywords as written in the call that ``frame`` waits for; none of those in
@@ -47,9 +42,9 @@ def _keywords(code: CodeType, lasti: int) -> tuple[str, ...]:
     if len(run) < 2 or "CALL" not in run[-1].opname:
         return ()
     call, names = run[-1], run[-2]
-    if names.opname != "KW_NAMES" and not (
-        call.opname in _CALLS_WITH_NAMES and names.opname == "LOAD_CONST"
-    ):
+    # from 3.13 on the names are a constant loaded right before
+    loaded = call.opname == "CALL_KW" and names.opname == "LOAD_CONST"
+    if names.opname != "KW_NAMES" and not loaded:
         return ()
     return tuple(code.co_consts[names.arg or 0])  # argval is not filled in by 3.11
 
@@ -121,7 +116,6 @@ class BackwardProbe(Probe):
         self._unknown: set[int] = set()
 
     def start(self) -> None:
-        """Watch the door."""
         self._rows.clear()
         self._reused.clear()
         super().start()
@@ -149,7 +143,6 @@ class BackwardProbe(Probe):
                 self._differentiated[made.at, by] += 1
 
     def backward_ends(self, call: Backward) -> None:
-        """Count the call; where the user asked to keep its graph, mark it."""
         if call.nested or not self.context.in_step:
             return
         at = self.context.frames.here()
@@ -169,7 +162,6 @@ class BackwardProbe(Probe):
                 self._held[at] = saved_bytes(call.walked)
 
     def step_end(self) -> None:
-        """Write the step's rows."""
         for (at, retain, create, anomaly), (n, us) in self._rows.items():
             followed = create and at not in self._unknown
             row = BackwardRow(

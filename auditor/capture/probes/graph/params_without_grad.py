@@ -73,7 +73,6 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         """The line that switched gradients off last."""
 
     def start(self) -> None:
-        """Begin to look."""
         self._watched.clear()
         self._watching = True
 

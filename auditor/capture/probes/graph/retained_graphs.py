@@ -95,7 +95,6 @@ class RetainedGraphsProbe(Probe):
         self._live: weakref.WeakSet[_Born] = weakref.WeakSet()
 
     def start(self) -> None:
-        """Watch which held graphs are walked again."""
         super().start()
         self._reach.adopt()
 
@@ -114,7 +113,6 @@ class RetainedGraphsProbe(Probe):
                     born.held_bytes = 0
 
     def step_end(self) -> None:
-        """Take the census and write a row for each root."""
         try:
             held = self._reach.tensors(self.context.target, sys._getframe(1))
         except RuntimeError:  # another thread changed a container meanwhile

@@ -47,13 +47,11 @@ class AllocationOwnersProbe(OptimizerProbe):
             super().install()
 
     def start(self) -> None:
-        """Begin to look."""
         if self.context.device.shadow or self.context.history:  # allocations are recorded then
             super().start()
             self._watching = True
 
     def stop(self) -> None:
-        """Look no more."""
         self._watching = False
 
     def step_begin(self) -> None:
@@ -62,7 +60,6 @@ class AllocationOwnersProbe(OptimizerProbe):
             self.context.add(OwnerRow(what="step", time_us=now_us(), addresses=[]))
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
-        """Write where parameters and gradients are."""
         if not self._watching:
             return
         with contextlib.suppress(Exception):  # the groups are the user's
@@ -71,7 +68,6 @@ class AllocationOwnersProbe(OptimizerProbe):
             self._write(GRADIENT, [each.grad for each in parameters if each.grad is not None])
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
-        """Write where its state is."""
         if not self._watching:
             return
         with contextlib.suppress(Exception):  # the same

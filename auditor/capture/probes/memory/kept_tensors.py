@@ -51,13 +51,11 @@ class KeptTensorsProbe(Probe):
         self._devices: dict[Place, list[str]] = {}
 
     def start(self) -> None:
-        """Look into the objects that are there."""
         super().start()
         self._seen = []
         self._reach.adopt()
 
     def step_end(self) -> None:
-        """Count what each variable holds."""
         try:
             held = self._reach.tensors(self.context.target, sys._getframe(1))
         except RuntimeError:  # another thread changed a container meanwhile
@@ -73,7 +71,6 @@ class KeptTensorsProbe(Probe):
         }
 
     def stop(self) -> None:
-        """Write what has grown."""
         seen, self._seen = self._seen, []
         grown = list(self._devices)[:ROOTS] if len(seen) > 1 else []
         keys = self._keys(grown, sys._getframe(1)) if grown else {}

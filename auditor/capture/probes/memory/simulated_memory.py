@@ -5,7 +5,6 @@ allocator.
 from __future__ import annotations
 
 import os
-import pickle
 import sys
 from collections import deque
 from pathlib import Path
@@ -15,7 +14,7 @@ import torch
 
 from auditor.allocator import AllocatorSettings, CachingAllocator, OutOfMemory
 from auditor.capture.instruments.user_frames import Frames
-from auditor.capture.probes.memory.snapshot import OOM_SNAPSHOT, SNAPSHOT
+from auditor.capture.probes.memory.snapshot import OOM_SNAPSHOT, SNAPSHOT, write_whole
 from auditor.capture.shadow.streams import current_stream
 from auditor.recordings.schema.run import Counters
 
@@ -150,15 +149,8 @@ class RehearsedMemory:
         return self.allocator.snapshot()
 
     def dump(self, name: str = SNAPSHOT) -> None:
-        """Write a snapshot in torch's own schema, whole or not at all."""
-        path = self._folder / name
-        temporary = path.with_name(path.name + ".new")
-        try:
-            with temporary.open("wb") as file:
-                pickle.dump(self.snapshot(), file)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        """Write a snapshot in torch's own schema."""
+        write_whole(self._folder / name, self.snapshot())
 
     def _stack(self) -> Stack:
         """The user's frames, innermost first; one object for each distinct stack."""

@@ -79,14 +79,17 @@ def record_from_the_start(warn: Callable[[str], None]) -> None:
 
 
 def dump(path: Path, spelled: Spelled | None = None) -> None:
-    """Write the allocator's state, whole or not at all; plain containers only, so that it can be
-    read without trusting it.
+    """Write the allocator's state; plain containers only, so that it can be read without trusting
+    it.
 
     Files stand in it as ``spelled`` says.
     """
     state = cuda.take_snapshot()
-    if spelled is not None:
-        state = _with_files(state, spelled)
+    write_whole(path, state if spelled is None else _with_files(state, spelled))
+
+
+def write_whole(path: Path, state: Any) -> None:
+    """Write a snapshot whole, or not at all."""
     temporary = path.with_name(path.name + ".new")
     try:
         with temporary.open("wb") as file:
@@ -148,13 +151,8 @@ def is_oom(error: BaseException) -> bool:
     """True for the allocator's error and for the host's: ``torch.OutOfMemoryError``,
     ``MemoryError``.
     """
-    kinds: list[Any] = [MemoryError]
-    kinds.extend(
-        kind
-        for kind in (getattr(torch, "OutOfMemoryError", None), torch.cuda.OutOfMemoryError)
-        if kind is not None
-    )
-    return isinstance(error, tuple(kinds)) or any(words in words_of(error) for words in _OOM_WORDS)
+    known = isinstance(error, (MemoryError, torch.OutOfMemoryError))
+    return known or any(words in words_of(error) for words in _OOM_WORDS)
 
 
 _OOM_WORDS = ("can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")

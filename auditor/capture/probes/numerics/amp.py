@@ -113,7 +113,6 @@ class AmpProbe(OptimizerProbe):
         self._stepped: PerOptimizer[list[int]] = PerOptimizer(OPTIMIZERS)
 
     def start(self) -> None:
-        """Watch autocast, GradScaler, clipping and the door of backward."""
         super().start()
         self._patches.around(autocast, "__enter__", before=self._entered)
         self._patches.around(GradScaler, "__init__", after=self._made)
@@ -125,7 +124,7 @@ class AmpProbe(OptimizerProbe):
         self._step, self._watching = _Step(), True
         for name in BY_HAND:
             self._patch_in_place(name)
-        watch_clipping(self._patches, self._clips)
+        watch_clipping(self._patches, lambda parameters, _: self._note_clipping(parameters))
         watch_clipping_by_value(self._patches, self._clips_by_value)
 
     def stop(self) -> None:
@@ -144,7 +143,6 @@ class AmpProbe(OptimizerProbe):
         self._intervals.clear()
 
     def step_end(self) -> None:
-        """Write the step's rows."""
         self._write_early(self.context.step)
         for (at, what, dtype), n in self._events.items():
             self.context.add(AmpRow(at=at, what=what, dtype=dtype, n=n))
@@ -191,9 +189,6 @@ class AmpProbe(OptimizerProbe):
 
     def _reads_scale(self, *_: Any) -> None:
         self._step.scale_read = True
-
-    def _clips(self, parameters: Sequence[torch.Tensor], norm: torch.Tensor) -> None:
-        self._note_clipping(parameters)
 
     def _note_clipping(self, parameters: Sequence[torch.Tensor]) -> None:
         at = self.context.frames.here() if self.context.in_step else None

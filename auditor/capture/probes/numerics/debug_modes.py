@@ -73,7 +73,6 @@ class DebugModesProbe(Probe):
             self._own = before
 
     def install(self) -> None:
-        """Remember who switches anomaly mode on; notice profilers."""
         detect, switch = anomaly_mode.detect_anomaly, anomaly_mode.set_detect_anomaly
         self._always.around(detect, "__enter__", before=lambda mode: self._switched(mode, on=True))
         self._always.around(detect, "__exit__", before=self._switched_back)
@@ -92,7 +91,6 @@ class DebugModesProbe(Probe):
             self._hold_off()
 
     def step_end(self) -> None:
-        """Write the step's rows."""
         for at, n in self._anomaly.items():
             self.context.add(ModeRow(what="anomaly", at=at, n=n))
         for at, n in self._profilers.items():
@@ -103,7 +101,6 @@ class DebugModesProbe(Probe):
     # -- anomaly mode ------------------------------------------------------------------------------
 
     def backward_begins(self, call: Backward) -> None:
-        """Count it if anomaly mode is on."""
         if _anomaly_on() and self.context.in_step and not call.nested and not compiler_traces():
             self.anomaly_seen = True
             self._anomaly[self._site] += 1

@@ -160,7 +160,6 @@ class LoopTimesProbe(Probe):
         """With the lines in them that were found."""
 
     def start(self) -> None:
-        """Find the loops around the lines."""
         super().start()
         self._loops = {}
         for numbers in sorted(self.context.loops):
@@ -182,12 +181,10 @@ class LoopTimesProbe(Probe):
         return next((each for each in self._loops if each.is_like(made)), made)
 
     def step_begin(self) -> None:
-        """Time the step."""
         if self._clock is not None:
             self._clock.begin()
 
     def step_end(self) -> None:
-        """Write what its loops took."""
         if self._clock is None:
             return
         self._clock.end()
@@ -197,7 +194,6 @@ class LoopTimesProbe(Probe):
                 self.context.add(LoopTimeRow(at=number, us=us))
 
     def stop(self) -> None:
-        """Trace no more."""
         clock, self._clock = self._clock, None
         if clock is not None:
             clock.end()

@@ -14,7 +14,7 @@ import torch
 from torch import optim
 from torch.optim.optimizer import Optimizer
 
-from auditor.capture.instruments.module_stack import live_modules
+from auditor.capture.instruments.module_stack import by_largest, live_modules
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.torch_private.tensors import flatten, norms, stored_values
 from auditor.capture.instruments.torch_private.training import BatchNorm
@@ -139,7 +139,6 @@ class NonfiniteProbe(Probe):
         self._norms_told = False
 
     def install(self) -> None:
-        """Notice which optimizers step."""
         self._always.on_undo(self._stepped.uninstall)
         self._stepped.install()
 
@@ -158,9 +157,6 @@ class NonfiniteProbe(Probe):
         )
 
     def step_end(self) -> None:
-        """Look at the parameters and gradients of the optimizers that stepped, where it is time
-        to.
-        """
         if self._due():
             self._look()
         else:
@@ -332,13 +328,9 @@ def homes_of(parameters: Iterable[torch.Tensor]) -> dict[int, str]:
     module's parameter.
     """
     wanted = {id(parameter) for parameter in parameters}
-    best: dict[int, tuple[int, str]] = {}
-    for module in live_modules():
-        try:
-            named = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-        except Exception:  # a module of the user's that is not whole yet, or answers in its own way
-            continue
-        for name, parameter in named.items():
-            if id(parameter) in wanted and len(named) > best.get(id(parameter), (0, ""))[0]:
-                best[id(parameter)] = len(named), f"{type(module).__name__}.{name}"
-    return {number: name for number, (_, name) in best.items()}
+    found = by_largest(lambda root: [*root.named_parameters(), *root.named_buffers()])
+    return {
+        number: f"{type(root).__name__}.{name}"
+        for number, (root, name) in found.items()
+        if number in wanted
+    }

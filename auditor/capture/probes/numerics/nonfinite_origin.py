@@ -149,11 +149,9 @@ class NonfiniteOriginProbe(Probe):
         self._errors = 0
 
     def install(self) -> None:
-        """Notice which optimizers step."""
         self._stepped.install()
 
     def uninstall(self) -> None:
-        """Stop noticing."""
         self._stepped.uninstall()
 
     def start(self) -> None:
@@ -171,7 +169,6 @@ class NonfiniteOriginProbe(Probe):
                 self._log.note_batch(tensor, dataset.__name__)
 
     def step_begin(self) -> None:
-        """Watch the step if it is one of those."""
         self._stepped.take()
         if self.context.step in self.context.watched and not self._done:
             try:
@@ -181,7 +178,6 @@ class NonfiniteOriginProbe(Probe):
                 raise
 
     def step_end(self) -> None:
-        """Leave the watch, and see what reached a gradient or a parameter."""
         stepped = self._stepped.take()
         self._patches.undo()
         self._log.prune()

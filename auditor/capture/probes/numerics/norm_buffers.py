@@ -48,14 +48,12 @@ class NormBuffersProbe(Probe):
         self._told = False
 
     def start(self) -> None:
-        """Notice which of these modules run, and from where."""
         if BatchNorm is None:
             return  # the part stays missing: nobody takes it for clean
         super().start()
         self._patches.around(BatchNorm, "forward", before=self._runs)
 
     def stop(self) -> None:
-        """Put the method back."""
         super().stop()
         self._ran.clear()
 
@@ -67,7 +65,6 @@ class NormBuffersProbe(Probe):
             self._ran[module] = at
 
     def step_end(self) -> None:
-        """Look at the buffers of those that ran."""
         for module, at in list(self._ran.items()) if not self._told else ():
             bad = [each for each in statistics_of([module]) if not finite(each[1])]
             if bad:

@@ -79,7 +79,6 @@ class OpRangesWatch(Subscriber):
     # -- one call ----------------------------------------------------------------------------------
 
     def wants(self, operator: Operator) -> bool:
-        """All that compute."""
         return not operator.view
 
     def before(self, call: Call) -> tuple[list[Trail], Trail | None]:
@@ -213,8 +212,7 @@ class OpRangesProbe(OperatorProbe):
         self._losses: list[tuple[int, torch.Tensor]] = []
 
     def watch(self) -> None:
-        """Follow operators, and the backward."""
-        self.watch_backward()
+        self.watch_backward(self._patches)
         watch = OpRangesWatch(self._log, self.here, lambda: self.context.step, self.fail)
         self._poles = watch.poles
         self.enter(watch)

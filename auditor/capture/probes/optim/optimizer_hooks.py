@@ -178,7 +178,6 @@ class OptimizerProbe(Probe):
         )
 
     def install(self) -> None:
-        """Notice steps."""
         self._always.on_undo(self._told.uninstall)
         self._told.install()
 

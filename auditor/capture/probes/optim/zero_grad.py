@@ -14,12 +14,12 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.autograd_graph import Backward
-from auditor.capture.instruments.torch_private.tensors import key_of
+from auditor.capture.instruments.storages import storage_key
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
 from auditor.recordings.schema.optim import ZeroGradRow
 
-Key = tuple[int, int]
+Key = tuple[int | None, int]
 """Storage and number of elements: ``grad.data`` has those of ``grad``, one row of it has not."""
 
 
@@ -49,7 +49,6 @@ class ZeroFilledGradsProbe(OptimizerProbe):
         self._fills: dict[int, _Fills] = {}
 
     def start(self) -> None:
-        """Watch the method and the door."""
         super().start()
         original = torch.Tensor.zero_
 
@@ -63,15 +62,14 @@ class ZeroFilledGradsProbe(OptimizerProbe):
             begin = perf_counter()
             result = original(tensor)
             us = (perf_counter() - begin) * 1e6
-            key = _key(tensor)
+            key = storage_key(tensor)
             if key is not None:
-                self._filled[key] = self.context.frames.number(frame), us
+                self._filled[key, tensor.numel()] = self.context.frames.number(frame), us
             return result
 
         self._patches.attribute(torch.Tensor, "zero_", zero_)
 
     def stop(self) -> None:
-        """Put the method back."""
         super().stop()
         self._filled.clear()
         self._fills.clear()
@@ -86,33 +84,22 @@ class ZeroFilledGradsProbe(OptimizerProbe):
             return
         for node in call.walked.leaves:
             grad = node.variable.grad
-            key = _key(grad) if grad is not None else None
+            key = None if grad is None else (storage_key(grad), grad.numel())
             if key in self._filled:
                 at, us = self._filled.pop(key)
                 fills = self._fills.setdefault(at, _Fills())
                 fills.n, fills.us = fills.n + 1, fills.us + us
-
-    def backward_ends(self, call: Backward) -> None:
-        """Nothing more to learn."""
 
     def backward_lost(self, error: Exception) -> None:
         """Without the door nothing is said."""
         self._filled.clear()
 
     def step_end(self) -> None:
-        """Write the step's rows."""
         for at, fills in self._fills.items():
             self.context.add(
                 ZeroGradRow(at=at, set_to_none=False, n=fills.n, us=fills.us, owner="Tensor")
             )
         self._fills.clear()
-
-
-def _key(tensor: torch.Tensor) -> Key | None:
-    try:
-        return int(key_of(tensor.untyped_storage())), tensor.numel()
-    except (NotImplementedError, RuntimeError):  # sparse and wrapped tensors own no plain storage
-        return None
 
 
 class ZeroGradProbe(Probe):
@@ -134,14 +121,12 @@ class ZeroGradProbe(Probe):
         self._rows: dict[tuple[int, bool, str], list[float]] = {}
 
     def start(self) -> None:
-        """Replace the two methods."""
         self._rows.clear()
         super().start()
         self._patch(torch.optim.Optimizer, "Optimizer")
         self._patch(torch.nn.Module, "Module")
 
     def step_end(self) -> None:
-        """Write the step's rows."""
         for (at, set_to_none, owner), (n, us) in self._rows.items():
             self.context.add(
                 ZeroGradRow(at=at, set_to_none=set_to_none, n=int(n), us=us, owner=owner)

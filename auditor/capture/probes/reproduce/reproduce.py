@@ -13,10 +13,9 @@ from typing import Any
 import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
-from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
+from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.instruments.dispatch_modes import run_compiled_code_eagerly
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.plain_tensor import bytes_of
 from auditor.capture.instruments.random_states import random_states
 from auditor.capture.instruments.storages import Storages, storage_bytes
@@ -66,8 +65,6 @@ class ReproduceProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._always = Patches(self.missed)
-        self._patches = Patches()
         self.keep = (context.repeat or Repeat()).keep
         self.made: Storages[int] = Storages()
         """Which operator wrote last into each storage."""
@@ -78,7 +75,6 @@ class ReproduceProbe(Probe):
         self._noted = 0
         self._drawn: dict[str, int] = {}
         self._begun = False
-        self._thread = threading.get_ident()
         self._process = os.getpid()
 
     # -- its life ----------------------------------------------------------------------------------
@@ -92,12 +88,7 @@ class ReproduceProbe(Probe):
         self._always.on_undo(register_optimizer_step_post_hook(self._stepped).remove)
         if LoaderIterator is not None:
             self._always.around(LoaderIterator, "__next__", after=self._batch)
-        BACKWARD_HOOKS.add(self)
-
-    def uninstall(self) -> None:
-        """Put all back."""
-        BACKWARD_HOOKS.remove(self)
-        self._always.undo()
+        self.watch_backward(self._always)
 
     def start(self) -> None:
         """Steps begin; compiled code runs eagerly, so that its operators are seen."""
@@ -187,7 +178,6 @@ class ReproduceProbe(Probe):
         self.add(row)
 
     def backward_begins(self, call: Backward) -> None:
-        """The loss is known."""
         if not (call.nested or self.elsewhere):
             self._outcome("loss", call.tensors)
 
@@ -211,7 +201,6 @@ class Watch(Subscriber):
         self._probe = probe
 
     def wants(self, operator: Operator) -> bool:
-        """All that compute something."""
         return not operator.view and operator.name not in ("set", "resize")
 
     def before(self, call: Call) -> Any:
@@ -233,7 +222,6 @@ class Watch(Subscriber):
         return inputs, kind, state, given
 
     def after(self, call: Call, noted: Any) -> None:
-        """What it gave."""
         probe, operator = self._probe, call.operator
         if operator.name.startswith(("empty", "new_empty")):
             for each in call.made:
@@ -295,11 +283,10 @@ def _values(tensor: torch.Tensor, given: str) -> ReproduceValuesRow:
 
 def _numbers(value: Any) -> str:
     text = _spelled(value)
-    return text if len(text) <= TEXT else f"{text[:TEXT]}... {digest([_bytes(text)])}"
-
-
-def _bytes(text: str) -> torch.Tensor:
-    return torch.frombuffer(bytearray(text.encode("utf-8", "replace")), dtype=torch.uint8)
+    if len(text) <= TEXT:
+        return text
+    whole = torch.frombuffer(bytearray(text.encode("utf-8", "replace")), dtype=torch.uint8)
+    return f"{text[:TEXT]}... {digest([whole])}"
 
 
 def _spelled(value: Any) -> str:

@@ -125,7 +125,8 @@ def _key(ran: Ran) -> tuple[Any, ...]:
             alike = given[place][0] is first
             key += (len(one), first.dtype, alike, first.shape, _elements(one))
         else:
-            key.append(_hashable(one) if _valued(name) else None)
+            value = tuple(one) if kind is list else one
+            key.append(value if _valued(name) else None)
     if not in_place:
         for made in (result,) if isinstance(result, _Tensor) else _tensors(result):
             key += (made.shape, made.dtype)
@@ -143,10 +144,6 @@ def _elements(tensors: list[Any]) -> int:
 @cache
 def _valued(name: str) -> bool:
     return any(part in name for part in _VALUED)
-
-
-def _hashable(value: Any) -> Any:
-    return tuple(value) if type(value) is list else value
 
 
 def _tensors(result: Any) -> list[torch.Tensor]:

@@ -36,7 +36,6 @@ class StorageSyncsProbe(Probe):
         self._rows: dict[tuple[int, str, tuple[int, ...]], list[float]] = {}
 
     def start(self) -> None:
-        """Replace the functions."""
         self._rows.clear()
         super().start()
         for name in SYNCS:
@@ -51,12 +50,10 @@ class StorageSyncsProbe(Probe):
                 )
 
     def stop(self) -> None:
-        """Put them back."""
         super().stop()
         self._queue.close()
 
     def step_end(self) -> None:
-        """Write the step's rows."""
         for (at, name, stack), (n, us) in self._rows.items():
             self.context.add(SyncedRow(at=at, name=name, n=int(n), us=us, stack=list(stack)))
         self._rows.clear()

@@ -44,7 +44,6 @@ class ForwardWatch(Subscriber):
     graphs = 0
 
     def before(self, call: Call) -> None:
-        """One more operator."""
         self.operators += 1
         self.graphs += call.graph
 
@@ -76,10 +75,10 @@ class TrainingProbe(OperatorProbe):
         self._live = False
 
     def install(self) -> None:
-        """Listen for signs of training."""
         self._live = True
+        self._always.on_undo(self._told.uninstall)
         self._told.install()
-        BACKWARD_HOOKS.add(self)
+        self.watch_backward(self._always)
 
     def start(self) -> None:
         """Where no sign was seen in the warm-up, remember how the parameters are now."""
@@ -90,14 +89,12 @@ class TrainingProbe(OperatorProbe):
                 self._before.append(_remembered(each))
 
     def step_begin(self) -> None:
-        """Watch the operators of a warm-up step, if it is time to."""
         context = self.context
         known = self._watched >= WATCHED and self._counts["operators"]
         if context.pass_name == "warmup" and context.step >= FIRST and not self._sign and not known:
             super().start()
 
     def watch(self) -> None:
-        """Count operators until the step ends."""
         self._watch = ForwardWatch(self.fail)
         self.enter(self._watch)
 
@@ -109,7 +106,6 @@ class TrainingProbe(OperatorProbe):
             BACKWARD_HOOKS.remove(self)
 
     def stop(self) -> None:
-        """Leave the watch."""
         super().stop()
         watch, self._watch = self._watch, None
         if watch is not None:
@@ -118,10 +114,8 @@ class TrainingProbe(OperatorProbe):
             self._counts["graphs"] += watch.graphs
 
     def uninstall(self) -> None:
-        """Write what was seen, and listen no more."""
         live, self._live = self._live, False
-        self._told.uninstall()
-        BACKWARD_HOOKS.remove(self)
+        super().uninstall()
         if live:
             self._look_again()
             self.context.add(
@@ -145,7 +139,6 @@ class TrainingProbe(OperatorProbe):
                 self._sign = "unknown"
 
     def backward_begins(self, call: Backward) -> None:
-        """The engine runs."""
         self._saw("backward")
 
     def _saw(self, sign: str) -> None:

@@ -107,7 +107,6 @@ class CourseProbe(OperatorProbe):
         super().__init__(context)
         self._step = _Step()
         self._work: dict[int | None, _Work] = {}
-        self._thread = 0
         self._native_thread = 0
         self._mark = 0
         self._answers: dict[int, dict[tuple[str, int], deque[str]]] | None = None
@@ -142,14 +141,13 @@ class CourseProbe(OperatorProbe):
     # -- steps -------------------------------------------------------------------------------------
 
     def step_begin(self) -> None:
-        """Note the thread that the step runs in."""
+        super().step_begin()
         self._step, self._work = _Step(), {}
-        self._thread, self._native_thread = threading.get_ident(), threading.get_native_id()
+        self._native_thread = threading.get_native_id()
         if self.context.device.null:
             self._mark = null_device.mark()
 
     def step_end(self) -> None:
-        """Write the step's rows."""
         step = self._step
         if self.context.device.null:
             self.between()
@@ -273,7 +271,6 @@ class _Watch(Subscriber):
         self._probe = probe
 
     def before(self, call: Call) -> tuple[int, int] | None:
-        """What was asked of the device until now."""
         on_device = any(each.device.type == "cuda" for each in call.given)
         return (self._probe.between(), _launches()) if on_device else None
 

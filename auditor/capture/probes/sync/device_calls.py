@@ -56,11 +56,9 @@ class DeviceCallsProbe(Probe):
         self._rows: dict[tuple[int, str], list[float]] = {}
 
     def start(self) -> None:
-        """Swap the functions."""
         self._rows.clear()
         super().start()
-        # the latter since 2.6, its memory functions since 2.9
-        for module in (torch.cuda, getattr(torch, "accelerator", None)):
+        for module in (torch.cuda, torch.accelerator):  # the latter's memory functions since 2.9
             for name in (*CUDA_CALLS, *ALIASES):
                 function = getattr(module, name, None)
                 if isinstance(function, types.FunctionType) and not function.__code__.co_freevars:
@@ -70,12 +68,10 @@ class DeviceCallsProbe(Probe):
             self._replace_synchronize(getattr(torch.cuda, name), f"{name}.synchronize")
 
     def stop(self) -> None:
-        """Put them back."""
         super().stop()
         self._queue.close()
 
     def step_end(self) -> None:
-        """Write the step's rows."""
         for (at, name), (n, us) in self._rows.items():
             self.context.add(CallRow(at=at, name=name, n=int(n), us=us))
         self._rows.clear()

@@ -5,11 +5,10 @@ memory, and whether the host waits.
 from __future__ import annotations
 
 import ast
-import linecache
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FrameType
@@ -22,6 +21,7 @@ from auditor.capture.instruments.torch_private.tensors import base_of
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.sync.copies_log import PART, CopyLog, loader_of, mark_batch
 from auditor.capture.probes.sync.reads_log import ReadLog
+from auditor.capture.probes.sync.reads_source import Position, nodes_of, position
 
 INDICES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
 """What a tensor that indexes another holds."""
@@ -56,7 +56,6 @@ class DeviceCopiesProbe(Probe):
         self._places: ReadLog | None = None
 
     def start(self) -> None:
-        """Override the kernel, and mark the loaders' batches."""
         self.stop()
         device = self.context.device
         get_kernel = getattr(torch.library, "get_kernel", None)
@@ -120,12 +119,10 @@ class DeviceCopiesProbe(Probe):
         )
 
     def step_begin(self) -> None:
-        """Note the thread that the step runs in."""
         if self._places is not None:
             self._places.begin()
 
     def step_end(self) -> None:
-        """Write the step's rows."""
         if self._log is not None:
             self._log.write()
 
@@ -162,9 +159,6 @@ MAKERS = frozenset({"tensor", "as_tensor", "asarray", "new_tensor", "scalar_tens
 
 _COMPUTED = (ast.BinOp, ast.UnaryOp)
 _NUMBERS = (int, float, complex)
-
-Position = tuple[int, int, int, int]
-"""First and last line, first and last column."""
 
 
 @dataclass(frozen=True)
@@ -224,17 +218,15 @@ def _is(node: ast.expr, frame: FrameType, kinds: tuple[type, ...]) -> bool:
     if isinstance(node, _COMPUTED):
         parts = [node.operand] if isinstance(node, ast.UnaryOp) else [node.left, node.right]
         return all(_is(part, frame, kinds) for part in parts)
-    return isinstance(node, ast.Name) and isinstance(_value(node.id, frame), kinds)
-
-
-def _value(name: str, frame: FrameType) -> Any:
-    return frame.f_locals.get(name, frame.f_globals.get(name))
+    if not isinstance(node, ast.Name):
+        return False
+    return isinstance(frame.f_locals.get(node.id, frame.f_globals.get(node.id)), kinds)
 
 
 @lru_cache(maxsize=4096)
 def _expression(code: CodeType, lasti: int, line: int) -> Expression | None:
     known = _expressions(code.co_filename)
-    at = _position(code, lasti)
+    at = position(code, lasti)
     if at is not None:
         return known.get(at)
     here = [each for (first, last, _, _), each in known.items() if first <= line <= last]
@@ -246,22 +238,10 @@ def _plain(found: Expression) -> bool:
     return isinstance(found.node, ast.Subscript) or _data_of(found.node) is not None
 
 
-def _position(code: CodeType, lasti: int) -> Position | None:
-    positions: Iterable[Any] = code.co_positions()
-    for index, (line, end_line, column, end_column) in enumerate(positions):
-        if index == lasti // 2:
-            return None if None in (line, column) else (line, end_line, column, end_column)
-    return None
-
-
 @lru_cache(maxsize=256)
 def _expressions(file: str) -> dict[Position, Expression]:
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError, RecursionError):
-        return {}
     found: dict[Position, Expression] = {}
-    for node in ast.walk(tree):
+    for node in nodes_of(file):
         if isinstance(node, (ast.Call, ast.Subscript)):
             found.setdefault(_place(node), Expression(node))
         elif isinstance(node, ast.Assign):

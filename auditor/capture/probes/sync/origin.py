@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import torch
-import torch.optim.optimizer as optimizers
 from torch.nn.modules import module as modules
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 
-from auditor.capture.instruments.dispatch_modes import leave_function, run_compiled_code_eagerly
+from auditor.capture.instruments.dispatch_modes import leave_function
 from auditor.capture.instruments.module_stack import keep_hooks
 from auditor.capture.instruments.monkeypatch import LOOKING
 from auditor.capture.instruments.plain_tensor import tensors
@@ -23,12 +23,12 @@ from auditor.capture.instruments.torch_private.dispatch import (
     made_on_default_device,
 )
 from auditor.capture.instruments.torch_private.training import own_buffers, own_parameters
-from auditor.capture.probes.base import Context, Probe
-from auditor.capture.probes.operator_stream import Call, Subscriber, subscribe
+from auditor.capture.probes.base import Context
+from auditor.capture.probes.operator_probe import OperatorProbe
+from auditor.capture.probes.operator_stream import Call, Subscriber
 from auditor.capture.probes.sync.origin_marks import DERIVED, HOST, HOST_DEVICE, Origins, activate
 from auditor.capture.probes.sync.reads_source import says_cpu
 from auditor.capture.probes.sync.reads_stack import Stack
-from auditor.errors import fault
 
 # -- origin modes ----------------------------------------------------------------------------------
 # What the origin pass watches: births of tensors (a function mode), and what is computed from what
@@ -131,12 +131,10 @@ class Propagation(Subscriber):
         return derived, around
 
     def after(self, call: Call, noted: tuple[bool, list[torch.Tensor] | None]) -> None:
-        """Mark what it made."""
         derived, self._origins.computing = noted
         self._spread(call, derived=derived)
 
     def raised(self, noted: tuple[bool, list[torch.Tensor] | None]) -> None:
-        """It computes no more."""
         self._origins.computing = noted[1]
 
     def _spread(self, call: Call, *, derived: bool) -> None:
@@ -177,7 +175,7 @@ class Propagation(Subscriber):
 # -- origin ----------------------------------------------------------------------------------------
 
 
-class OriginProbe(Probe):
+class OriginProbe(OperatorProbe):
     """Runs beside :class:`auditor.capture.probes.sync.reads.ReadsProbe` in the ``origin`` pass;
     gives its rows the field ``derived``.
 
@@ -188,40 +186,23 @@ class OriginProbe(Probe):
 
     name = "origin"
     parts = ("reads",)
-    watches_operators = True
     passes = frozenset({"origin"})
     after = ("reads",)  # over whose kernels the modes are entered
+    unseen = "the origin of some values is unknown"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.origins = Origins()
-        self.errors = 0
 
-    def start(self) -> None:
-        """Enter the modes in the calling thread, which must be the one that runs the step."""
-        self.stop()
-        try:
-            self._watch()
-        except BaseException:
-            self.stop()
-            raise
-
-    def _watch(self) -> None:
+    def watch(self) -> None:
         self.origins = Origins()
         self._patches.on_undo(activate(self.origins))
         keep_hooks(self._patches, modules.register_module_forward_pre_hook(self._module_called))
-        self._watch_optimizers()
-        run_compiled_code_eagerly(self._patches)
+        self._patches.on_undo(register_optimizer_step_pre_hook(self._optimizer_steps).remove)
         births = Births(self.origins, Stack(self.context.frames), self.fail)
         births.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
         self._patches.on_undo(lambda: leave_function(births))
-        watch = Propagation(self.origins, self.fail)
-        self._patches.on_undo(subscribe(self.context, watch))
-
-    def _watch_optimizers(self) -> None:
-        register = getattr(optimizers, "register_optimizer_step_pre_hook", None)
-        if register is not None:
-            self._patches.on_undo(register(self._optimizer_steps).remove)
+        self.enter(Propagation(self.origins, self.fail))
 
     def _module_called(self, module: torch.nn.Module, args: Any) -> None:
         try:
@@ -241,13 +222,5 @@ class OriginProbe(Probe):
         except Exception as error:
             self.fail(error)
 
-    def fail(self, error: Exception) -> None:
-        """Count one of our own errors; warn about the first."""
-        self.errors += 1
-        if self.errors == 1:
-            self.context.lapse(self.name, self.parts, error)
-            self.context.warn(f"the origin of some values is unknown: {fault(error)}")
-
     def step_end(self) -> None:
-        """Forget storages that are gone."""
         self.origins.prune()

@@ -70,12 +70,10 @@ class ReadsProbe(Probe):
             watch_reads(log, self._patches)
 
     def step_begin(self) -> None:
-        """Note the thread that the step runs in."""
         if self._log is not None:
             self._log.begin()
 
     def step_end(self) -> None:
-        """Write the step's rows."""
         if self._log is not None:
             self._log.write()
 

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from time import perf_counter
 from types import CodeType, FrameType
@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from auditor.capture.instruments.plain_tensor import tensors
 from auditor.capture.instruments.weakrefs import alive
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.sync import origin_marks
@@ -112,7 +113,7 @@ class ReadLog:
         """
         ended = perf_counter()
         try:
-            self._note(kind, tuple(_tensors(subjects)), started, ended, sys._getframe(1))
+            self._note(kind, tuple(tensors(subjects)), started, ended, sys._getframe(1))
         except Exception as error:  # the user's step goes on whatever we got wrong
             self.fail(error)
 
@@ -199,14 +200,6 @@ class ReadLog:
         for count in self._counts.values():
             if count.n:
                 self.context.add(count.row())
-
-
-def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from (item for item in value if isinstance(item, torch.Tensor))
 
 
 def _has_grad(subjects: tuple[torch.Tensor, ...], user: FrameType, start: FrameType) -> bool:

@@ -7,7 +7,12 @@ from __future__ import annotations
 import ast
 import linecache
 from functools import lru_cache
+from itertools import islice
 from types import CodeType, FrameType
+from typing import cast
+
+Position = tuple[int, int, int, int]
+"""First and last line, first and last column."""
 
 
 def statement(file: str, line: int) -> tuple[int, int]:
@@ -20,7 +25,7 @@ def statement(file: str, line: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=256)
 def _statements(file: str) -> tuple[tuple[int, int], ...]:
-    return tuple(_extent(node) for node in _nodes(file) if isinstance(node, ast.stmt))
+    return tuple(_extent(node) for node in nodes_of(file) if isinstance(node, ast.stmt))
 
 
 def _extent(node: ast.stmt) -> tuple[int, int]:
@@ -38,40 +43,37 @@ def says_cpu(frame: FrameType) -> bool:
 
 @lru_cache(maxsize=4096)
 def _says_cpu(code: CodeType, lasti: int, line: int) -> bool:
-    end = _call_end(code, lasti)
-    for call in _nodes(code.co_filename):
+    at = position(code, lasti)
+    for call in nodes_of(code.co_filename):
         if not isinstance(call, ast.Call):
             continue
-        if end is None:
+        if at is None:
             here = call.lineno <= line <= (call.end_lineno or call.lineno)
         else:
             # no two calls end at the same bracket
-            here = (call.end_lineno, call.end_col_offset) == end
+            here = (call.end_lineno, call.end_col_offset) == (at[1], at[3])
         if here and _names_cpu(call):
             return True
     return False
 
 
-def _call_end(code: CodeType, lasti: int) -> tuple[int, int] | None:
-    """Where the expression of an instruction ends; None where Python does not know it (before
-    3.11).
+def position(code: CodeType, lasti: int) -> Position | None:
+    """That of an instruction's expression; None where Python does not know it
+    (``python -X no_debug_ranges``).
     """
-    positions = getattr(code, "co_positions", None)
-    if positions is None:
-        return None
-    for index, (_, end_line, _, end_column) in enumerate(positions()):
-        if index == lasti // 2:
-            return None if end_line is None or end_column is None else (end_line, end_column)
-    return None
+    found = next(islice(code.co_positions(), lasti // 2, None), (None,) * 4)
+    return None if None in found else cast("Position", found)
 
 
 @lru_cache(maxsize=256)
-def _nodes(file: str) -> tuple[ast.AST, ...]:
+def nodes_of(file: str) -> tuple[ast.AST, ...]:
+    """The statements, calls and subscripts of a file; none where it cannot be parsed."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError, RecursionError):
         return ()
-    return tuple(node for node in ast.walk(tree) if isinstance(node, (ast.Call, ast.stmt)))
+    kinds = (ast.Call, ast.Subscript, ast.stmt)
+    return tuple(node for node in ast.walk(tree) if isinstance(node, kinds))
 
 
 def _names_cpu(call: ast.Call) -> bool:

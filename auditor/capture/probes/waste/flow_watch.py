@@ -95,8 +95,7 @@ class Stacks:
         if self._frames.is_user(code.co_filename):
             return "user"
         if code.co_filename.endswith(_EVAL_FRAME):
-            name = getattr(code, "co_qualname", code.co_name)
-            return "" if name.startswith("DisableContext") else "compiled"
+            return "" if code.co_qualname.startswith("DisableContext") else "compiled"
         return "sending" if _SENDING in code.co_filename else ""
 
 
@@ -159,7 +158,6 @@ class FlowWatch(Subscriber):
     # -- one call ----------------------------------------------------------------------------------
 
     def wants(self, operator: Operator) -> bool:
-        """All that compute, and what the host makes."""
         known = self._operators[operator] = FlowOperator(operator)
         return known.fresh or not known.view
 
@@ -181,7 +179,6 @@ class FlowWatch(Subscriber):
         return operator, written, inputs, recipe
 
     def after(self, call: Call, noted: Any) -> None:
-        """Note the call and what it made."""
         operator, written, inputs, recipe = noted
         given = call.given
         if operator.fresh:

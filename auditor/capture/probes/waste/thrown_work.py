@@ -77,12 +77,10 @@ class ThrownWorkProbe(OperatorProbe):
         self._told = OptimizerSteps(after=self.guarded(self._optimizer_stepped))
 
     def install(self) -> None:
-        """Notice steps."""
         self._always.on_undo(self._told.uninstall)
         self._told.install()
 
     def watch(self) -> None:
-        """Follow values."""
         self._gradients, self._calls, self._open, self._steps = [], 0, 0, 0
         self._stepped = False
         self._kinds, self._known = [], 0
@@ -100,7 +98,7 @@ class ThrownWorkProbe(OperatorProbe):
         self._watch = FlowWatch(self.context, buffers, self.fail)
         self._watch_addresses()
         self._watch_threads()
-        self.watch_backward()
+        self.watch_backward(self._patches)
         self.enter(self._watch)
 
     def _optimizer_stepped(self, optimizer: torch.optim.Optimizer) -> None:

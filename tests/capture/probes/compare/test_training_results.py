@@ -127,12 +127,12 @@ def test_every_kind_of_backward_counts_and_the_door_is_left(tmp_path: Path) -> N
     ],
 )
 def test_imports_from_the_project_come_from_the_copy(entry: str, after: str) -> None:
-    assert moved(entry, "/home/me/project", "/tmp/copy") == after
+    assert moved(entry, Copied("/tmp/copy", "/home/me/project", "/tmp", "/tmp/kept")) == after
 
 
 def test_the_running_environment_stays_where_it_is() -> None:
     inside = f"{sys.prefix}/lib/something"
-    assert moved(inside, sys.prefix, "/tmp/copy") == inside
+    assert moved(inside, Copied("/tmp/copy", sys.prefix, "/tmp", "/tmp/kept")) == inside
 
 
 def test_a_trial_crosses_the_process_seam() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from torch.nn.parallel import DistributedDataParallel
-
 from auditor.rules.dist.probes import buffer_broadcasts
 from auditor.rules.dist.probes.buffer_broadcasts import BufferBroadcastsProbe
+from torch.nn.parallel import DistributedDataParallel
+
 from tests.capture.drive import Drive, line_of, load
 from tests.echo_group import ranks
 

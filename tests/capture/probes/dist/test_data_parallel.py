@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+from auditor.rules.dist.probes.collectives import AT_ONCE, FUNCTIONS, CollectivesProbe
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 
 from auditor.capture.instruments.torch_private.data import LoaderIterator
 from auditor.capture.probes.dist.batch_digests import BatchDigestsProbe
-from auditor.rules.dist.probes.collectives import AT_ONCE, FUNCTIONS, CollectivesProbe
 from auditor.capture.probes.dist.data_parallel import DataParallelProbe, least_buckets
 from auditor.capture.probes.dist.sampler_epochs import SamplerEpochsProbe
 from tests.capture.drive import Drive, line_of, load
@@ -177,7 +177,10 @@ def test_equal_batches_have_equal_digests(tmp_path: Path) -> None:
     assert [row["step"] for row in rows] == [0, 0, 0, 1, 1, 1]
     assert rows[0]["loader_at_line"] == line_of(user, "loader")
     assert {row["ranks"] for row in rows} == {2}
-    first, second = [row.get("digest", "") for row in rows[:3]], [row.get("digest", "") for row in rows[3:]]
+    first, second = (
+        [row.get("digest", "") for row in rows[:3]],
+        [row.get("digest", "") for row in rows[3:]],
+    )
     assert first[0] == first[1] != second[0] == second[1]
     assert (first[2], second[2]) == ("", "")
     assert [vars(iterator)[name] for name in ("__init__", "__next__")] == before

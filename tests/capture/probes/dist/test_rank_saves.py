@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-
-from auditor.capture.probes.ckpt.torch_save import TorchSaveProbe
 from auditor.rules.dist.probes import rank_saves
 from auditor.rules.dist.probes.rank_saves import RankSavesProbe
+
+from auditor.capture.probes.ckpt.torch_save import TorchSaveProbe
 from tests.capture.drive import Drive, line_of, load
 from tests.echo_group import as_rank
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-
 from auditor.rules.dist.probes.rank_saves import digest_of, several_here
+
 from tests.echo_group import as_rank
 
 ONES = {"a": [torch.ones(3)], "b": {"c": torch.ones(2, 2)}}

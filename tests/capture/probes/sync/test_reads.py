@@ -245,7 +245,7 @@ def step():
 def test_to_without_column_numbers_goes_by_the_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reads_source, "_call_end", lambda code, lasti: None)  # Python 3.10
+    monkeypatch.setattr(reads_source, "position", lambda code, lasti: None)
     source = (
         "device = torch.device('cpu')\nx = torch.ones(3)\ndef step():\n    x.to(device)\n    "
         "x.to('cpu')\n    x.to(device, torch.float64)\n"
