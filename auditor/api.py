@@ -243,7 +243,7 @@ def watch(
     optimizer stepped.
 
     With ``every`` it is a run of days (docs/watch.md): a clock and counters, and a look at
-    ``steps`` steps (20) every so many steps, on demand, or when step time, memory or the logged
+    ``steps`` steps (20) every N steps, on demand, or when step time, memory or the logged
     loss depart from their course. The last ``keep`` reports are in ``out`` (``audits/watch``).
     ``budget`` is the share of the time that looks may add. ``log_to`` gets the numbers: a function
     ``(name, value, step)``, a ``SummaryWriter``, ``"wandb"`` or ``"mlflow"``.

@@ -61,7 +61,7 @@ def begun_for_each_batch(
         return None
     return Slow(
         site,
-        f"an iterator is made anew here for each batch, which {costs}",
+        f"a new iterator is made here for each batch, which {costs}",
         "Make one iterator before the steps (`batches = iter(loader)`), take `next(batches)` here, "
         "and make another one only when it raises StopIteration.",
         "iterator",

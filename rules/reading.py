@@ -193,7 +193,7 @@ class ReadingRule(Rule):
 
 
 def patch_of(source: Source, place: Place) -> Edit | None:
-    """Log every so many steps, or sum on the device; None where the line does something else with
+    """Log every N steps, or sum on the device; None where the line does something else with
     the value. A line that runs several times in a step is in a loop of its own, which no counter of
     the steps is for.
     """

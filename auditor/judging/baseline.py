@@ -28,7 +28,7 @@ WORDS = 4096
 TEXT = 120
 """Characters of a finding's line that are written, for people."""
 
-REWRITE = "--update-baseline writes it anew"
+REWRITE = "--update-baseline writes it again"
 _INSTALLED = re.compile(r".*/(?:site|dist)-packages/")
 _FIELDS = ("code", "target", "file", "text")
 

@@ -42,7 +42,7 @@ def logging_statement(module: Module, edit: Edit) -> ast.Expr:
 
 
 def throttle(module: Module, statements: Mapping[ast.Expr, int]) -> Iterator[Change]:
-    """The changes that let each statement run on every so many steps. Raises :class:`Refused` if
+    """The changes that let each statement run on every N steps. Raises :class:`Refused` if
     nothing can count them.
     """
     numbered: dict[ast.For, str] = {}

@@ -138,7 +138,7 @@ class OldMixedPrecisionApi(Rule):
             for site in sites:
                 said = f"torch.cuda.amp.{name} is deprecated: it is {new} now"
                 text = (
-                    f"Write {new}, with the same arguments behind the device, and import it from "
+                    f"Write {new}, with the same arguments after the device, and import it from "
                     "torch.amp."
                 )
                 reason = "the old class is the new one with its device set to cuda"

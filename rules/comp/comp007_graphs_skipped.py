@@ -41,7 +41,7 @@ KINDS: dict[str, tuple[str, str, str]] = {
     ),
     "recorded": (
         "re-recording limit",
-        "it was recorded anew too often",
+        "it was recorded again too often",
         "Hand in the same tensors on each step: copy new values into them (x.copy_(new)).",
     ),
 }

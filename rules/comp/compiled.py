@@ -82,7 +82,7 @@ def _remedy(argument: str, method: bool) -> Remedy:
         )
     name = argument if argument.isidentifier() else "model"
     return Remedy(
-        f"Write {name} = torch.compile({name}) before anybody else gets the module; or compile "
+        f"Write {name} = torch.compile({name}) before anything else gets the module; or compile "
         f"in place, {name}.compile(), if its class is your own: everybody who holds it runs it."
     )
 

@@ -65,7 +65,7 @@ def advice(guard: str) -> str:
     if "'lr'" in guard:
         return "Make the learning rate a tensor: lr=torch.tensor(1e-3)."
     return (
-        "Keep what changes on each step out of the compiled function, or hand it in as a tensor: "
+        "Keep what changes on each step out of the compiled function, or pass it as a tensor: "
         "a Python value that the function reads is part of what it was compiled for."
     )
 
@@ -91,7 +91,7 @@ class RecompilesAgainAndAgain(Rule):
             as_long = as_long_as(each.us, steps)
             yield Finding(
                 each.site,
-                f"{named(each)} was compiled anew on {amounts.count(each.steps, 'step')}, since "
+                f"{named(each)} was recompiled on {amounts.count(each.steps, 'step')}, since "
                 f"{because(each)}: {amounts.duration(each.us)} of compilation"
                 + (f", {as_long}" if as_long else ""),
                 facts=(

@@ -51,7 +51,7 @@ class StepWaitsForInput(Rule):
         0.2, "Share of the timing pass's time spent waiting from which it is a warning."
     )
     restarted: float = knob(
-        0.1, "The same share, where most of it is starting the workers anew for each short epoch."
+        0.1, "The same share, where most of it is restarting the workers for each short epoch."
     )
     severe: float = knob(
         0.4, "Share of the timing pass's time spent waiting from which it is an error."
@@ -161,7 +161,7 @@ class StepWaitsForInput(Rule):
             if why is None and self._often(starts, batches):
                 why = started_for_each_epoch(loader, starts, self.restarts)
                 every = f"every {starts.batches_each:.3g} batches"
-                said = f"the workers of this loader are started and ended anew {every}"
+                said = f"the workers of this loader are restarted {every}"
                 each_us = median(starts.each_us)
             if why is None or not loader.workers or each_us < self.least_us:
                 continue

@@ -131,7 +131,7 @@ class SameBatchesOnAllRanks(Rule):
     severity = Severity.ERROR
     since = "0.1"
     advice = (
-        "Give the loader sampler=DistributedSampler(dataset) in the place of shuffle=True, and "
+        "Give the loader sampler=DistributedSampler(dataset) instead of shuffle=True, and "
         "call sampler.set_epoch(epoch) at the beginning of each epoch; an IterableDataset takes "
         "its own share by torch.distributed.get_rank()."
     )

@@ -110,7 +110,7 @@ def _over_one_part(calls: Calls) -> Calls:
 
 
 REMEDIES = {
-    "growing": "Detach what is handed on before the next backward "
+    "growing": "Detach what is passed on before the next backward "
     "(state = state.detach()), and drop retain_graph: that is truncated backpropagation. Where "
     "gradients shall flow through all parts, add the losses up and call backward once, after the "
     "last.",

@@ -144,7 +144,7 @@ class HostLeavesDeviceIdle(Rule):
     since = "0.1"
     advice = (
         "Move what the host does there out of the step: into loader workers, onto the device, "
-        "or to every so many steps."
+        "or to every N steps."
     )
 
     share: float = knob(0.1, "Share of the steps' time in such gaps from which it is reported.")

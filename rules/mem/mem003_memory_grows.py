@@ -23,7 +23,7 @@ MIB = 2**20
 
 NEVER_AGAIN = {
     "tensors": "its keys are tensors, which are compared by identity, so none is found again",
-    "shuffled": "its keys are the same numbers put together anew each time, and none came twice",
+    "shuffled": "its keys are the same numbers put together again each time, and none came twice",
 }
 """By ``Keeper.keys``."""
 
@@ -233,7 +233,7 @@ def _kept_by(each: Keeper) -> _Line:
     trend = Trend(tuple(float(nbytes) for nbytes in each.nbytes))
     end = "" if each.bounded else ", and nothing cuts it"
     if each.joined:
-        said = f": {each.joined} is put behind itself here on each step{end}"
+        said = f": {each.joined} is appended to itself here on each step{end}"
         return _Line(each.site, said, each.joined, not each.bounded, trend, each.bounded)
     said = f": {each.name} holds more tensors after each step, put there by this line{end}"
     said += f" ({NEVER_AGAIN[each.keys]})" if each.keys in NEVER_AGAIN else ""
@@ -271,7 +271,7 @@ def _line(
         found = each.accumulated
         least = 0.0 if found is not None and found.unbounded else floor
         if found is not None and rate(each.held, least, 0.0) is not None:
-            said = f": {found.name} is put behind itself here on each step"
+            said = f": {found.name} is appended to itself here on each step"
             if found.unbounded:
                 said += ", and nothing cuts it"
             return _Line(each.site, said, found.name, found.unbounded, each.held)

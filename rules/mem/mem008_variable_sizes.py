@@ -86,7 +86,7 @@ class VaryingSizesReallocate(Rule):
             yield Finding(
                 line.site,
                 f"{len(line.new)} sizes from {amounts.size(line.new[0])} to "
-                f"{amounts.size(line.new[-1])} were allocated anew here while "
+                f"{amounts.size(line.new[-1])} were newly allocated here while "
                 f"shorter blocks lay free: the allocator holds {amounts.size(wasted)} more than "
                 "the tensors needed more",
                 lost_bytes=wasted,

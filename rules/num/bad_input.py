@@ -120,7 +120,7 @@ def _spoiled(found: NormBufferRow) -> Finding:
         "forward that changed it, and every evaluation from now on is not finite",
         steps=1,
         remedy=_remedy(
-            "Look at isfinite(batch) before the forward; make the statistics anew. ", found.site
+            "Look at isfinite(batch) before the forward; compute the statistics again. ", found.site
         ),
     )
 

@@ -52,7 +52,7 @@ class ClipReadsGradientNorm(ReadingRule):
 
 def _unchecked(site: Site | None, call: str, asked: CallArgument) -> Remedy:
     """Of the call on the line that is given ``error_if_nonfinite`` as ``asked``."""
-    look = "look at the norms that it returns every so many steps."
+    look = "look at the norms that it returns every N steps."
     # a library clips on the line's behalf, and asks for the check
     if site is None or not call:
         return Remedy(
@@ -87,7 +87,7 @@ class ClippingMisplaced(Rule):
                 continue
             told.add(line.site)  # of a line with several optimizers the first
             why = (
-                "no gradient was there yet, and the backward ran behind it"
+                "no gradient was there yet, and the backward ran after it"
                 if line.absent
                 else "the optimizer had stepped with these gradients already, and the next backward "
                 "ran behind it"

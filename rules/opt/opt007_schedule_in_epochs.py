@@ -19,8 +19,8 @@ MOST_OF_THEM = 0.8
 
 
 EACH_BATCH = Remedy(
-    "Step it once an epoch, behind the loop over the batches; or make it for batches: epochs * "
-    "len(loader) in the place of the number of epochs."
+    "Step it once an epoch, after the loop over the batches; or make it for batches: epochs * "
+    "len(loader) instead of the number of epochs."
 )
 
 
@@ -34,7 +34,7 @@ class ScheduleInEpochs(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
-    advice = "Call its step() behind the optimizer's, with each batch."
+    advice = "Call its step() after the optimizer's, with each batch."
 
     swings: float = knob(
         2.0, "Swings so far or in an epoch, and epochs of a schedule, that it takes."

@@ -199,7 +199,7 @@ class BlockingCopyEveryStep(CopyRule):
             return Remedy(
                 "Make the index a tensor on the device before its first use "
                 "(torch.as_tensor(index, device=...)): an array or a "
-                "tensor of the host is copied anew at each line that indexes with it."
+                "tensor of the host is copied again at each line that indexes with it."
             )
         if made:
             where = ", ".join(f"torch.{name}" for name in _names(made))
@@ -309,7 +309,7 @@ class ConstantSentEveryStep(CopyRule):
                 f"{ONCE}; a scalar that changes can be made with torch.full((), value, "
                 "device=...), which copies nothing."
                 if place.written
-                else f"{ONCE}, where its values stay the same. Values that come anew (an "
+                else f"{ONCE}, where its values stay the same. Values that are new on each step (an "
                 "environment's observation) must be copied, but need not be waited for: send "
                 "several together, from pinned memory with non_blocking=True."
             )

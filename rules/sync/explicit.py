@@ -57,7 +57,7 @@ class ExplicitSynchronize(Rule):
     def detect(self, calls: DeviceCalls, machine: Machine, source: Source) -> Iterator[Finding]:
         seen = [site for site in calls.sites(WAITS) if site.pattern.usual(self.share)]
         if not seen:
-            machine.nothing_seen_without_cuda("calls behind a check for a GPU did not happen")
+            machine.nothing_seen_without_cuda("calls after a check for a GPU did not happen")
         for site in seen:
             waits = (
                 "the host waits for the GPU"
@@ -164,7 +164,7 @@ class AllocatorCallEveryStep(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
-    advice = "Move it out of the step: once after the warm-up, or every so many steps."
+    advice = "Move it out of the step: once after the warm-up, or every N steps."
     edits = (
         Permit(
             "drop_statement",
@@ -202,7 +202,7 @@ class AllocatorCallEveryStep(Rule):
             site for site in self._costly(calls, steps, machine) if site.pattern.usual(self.share)
         ]
         if not seen:
-            machine.nothing_seen_without_cuda("calls behind a check for a GPU did not happen")
+            machine.nothing_seen_without_cuda("calls after a check for a GPU did not happen")
         for site in seen:
             priced = machine.cuda or site.name in COLLECTIONS
             price = (

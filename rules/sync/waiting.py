@@ -67,7 +67,7 @@ class ScalarReadEveryStep(ReadingRule):
     advice = (
         "Keep the value on the device: add loss.detach() to a running tensor, or collect "
         "several and read them with one "
-        "torch.stack(...).tolist(), and read only every so many steps."
+        "torch.stack(...).tolist(), and read only every N steps."
     )
 
     def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
@@ -109,7 +109,7 @@ class BranchOnTensor(ReadingRule):
     advice = (
         "Keep the decision on the device: torch.where, torch.minimum or a multiplication by "
         "the condition; "
-        "for a guard, collect the condition in a tensor and look at it every so many steps."
+        "for a guard, collect the condition in a tensor and look at it every N steps."
     )
 
     def detect(self, reads: Reads) -> Iterator[Finding]:
@@ -137,7 +137,7 @@ class CopyToHostEveryStep(ReadingRule):
     edits = LOGS_OR_SUMS
     leads = 2
     advice = (
-        "Collect on the device and copy once every so many steps; or copy into pinned memory "
+        "Collect on the device and copy once every N steps; or copy into pinned memory "
         "with non_blocking=True and read it a step later."
     )
 
@@ -192,7 +192,7 @@ class StepBoundByCopiesToHost(TransferRule):
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Reduce on the device and copy the result, or copy every so many steps; what must go "
+        "Reduce on the device and copy the result, or copy every N steps; what must go "
         "to the host goes into pinned "
         "memory with non_blocking=True, on a side stream while the next kernels run."
     )

@@ -59,7 +59,7 @@ class SortedByClass(Rule):
             per_step=1.0,
             facts=(("classes of a batch, at most", str(-(-classes // length) + 1)),),
             remedy=Remedy(
-                "Draw the order anew in each epoch: shuffle=True.", () if edit is None else (edit,)
+                "Draw a new order in each epoch: shuffle=True.", () if edit is None else (edit,)
             ),
         )
 

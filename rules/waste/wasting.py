@@ -224,7 +224,7 @@ class RebuiltEachStep(WasteRule):
                 thrown,
                 each,
                 machine,
-                f"the same {amounts.size(each.nbytes)} are built anew on each step, from nothing "
+                f"the same {amounts.size(each.nbytes)} are rebuilt on each step, from nothing "
                 f"that changes: {worth(each)}",
                 facts=also(each.others),
             )

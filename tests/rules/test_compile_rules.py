@@ -99,7 +99,7 @@ def test_two_steps_of_one_guard_are_needed(steps, n):
 def test_a_recompilation_names_guard_and_time():
     (found,) = told(RecompilesAgainAndAgain(), (), [AGAIN])
     assert found.message == (
-        "`forward` was compiled anew on 2 steps, since what is read here changes "
+        "`forward` was recompiled on 2 steps, since what is read here changes "
         "(`self.phase == '3'`): 2 s of compilation"
     )
 
@@ -180,7 +180,7 @@ def test_five_steps_on_each_side_of_the_limit_are_enough():
     [
         ("tensor 'x' size mismatch at index 1", False, "it is given here", "mark_dynamic"),
         ("self.param_groups[0]['lr'] == 0.1", False, "it is given here", "lr=torch.tensor"),
-        ("self.phase == '3'", True, "is read here", "hand it in as a tensor"),
+        ("self.phase == '3'", True, "is read here", "pass it as a tensor"),
     ],
 )
 def test_what_to_do_follows_from_the_guard(guard, own, said, remedy):

@@ -883,7 +883,7 @@ def test_what_is_put_behind_itself_is_named_though_other_memory_comes_and_goes(
     (finding,) = mem003(device=NOISY, growing=(bank,), machine=machine)
     assert finding.site == LINE
     assert finding.lost_bytes == MIB // 4
-    assert "bank is put behind itself here on each step" in finding.message
+    assert "bank is appended to itself here on each step" in finding.message
     assert ("nothing cuts it" in finding.message) is unbounded
     assert finding.severity == severity
     assert "ring buffer" in MemoryGrowsEveryStep().remedy(finding).text

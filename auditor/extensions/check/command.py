@@ -127,7 +127,7 @@ HOUSEKEEPING = {
     "torch.cuda.empty_cache": "gives the allocator's free memory back to the driver, which has to "
     "be asked for it again",
     "torch.cuda.ipc_collect": "waits for all kernels and asks the driver",
-    "torch.cuda.reset_peak_memory_stats": "starts the counters anew, which then never show the peak "
+    "torch.cuda.reset_peak_memory_stats": "restarts the counters, which then never show the peak "
     "of the run",
 }
 

@@ -211,5 +211,5 @@ def _located(file: IO[bytes], entry: _Entry, end: int) -> Record:
         raise Malformed(f"the header of {shown} contradicts the directory")
     start = entry.offset + HEADER.size + name + extra
     if start + entry.size > end:
-        raise Malformed(f"{shown} ends behind the end of the file")
+        raise Malformed(f"{shown} ends past the end of the file")
     return Record(entry.name, start, entry.size, entry.crc)

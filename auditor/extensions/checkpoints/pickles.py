@@ -180,7 +180,7 @@ def _persistent(pid: Any, form: Form) -> Any:
     if not isinstance(view, tuple) or len(view) != 3 or not all(map(described.is_count, view[1:])):
         raise Malformed("a storage is described wrongly")
     if view[1] + view[2] > numel:
-        raise Malformed("a storage ends behind the one that it is part of")
+        raise Malformed("a storage ends past the one that it is part of")
     return Storage(str(key), dtype, numel, view[1], view[2])
 
 

@@ -144,7 +144,7 @@ def _tensor(name: str, entry: Any, held: int) -> tuple[Stored, tuple[int, int]]:
         raise Malformed("ends before it begins")
     if end > held:
         raise Malformed(
-            f"ends {end - held} bytes behind the end of the file: it was cut off or not written to "
+            f"ends {end - held} bytes past the end of the file: it was cut off or not written to "
             "its end"
         )
     if numel * width != end - first:

@@ -50,7 +50,7 @@ def open_zip(file: IO[bytes], size: int) -> Container:
     wrong = (
         "the checksum of data.pkl is wrong: which tensors there are cannot be trusted"
         if pickled in bad
-        else "there are bytes behind its pickle, which torch.save never writes"
+        else "there are bytes after its pickle, which torch.save never writes"
     )
     if pickled in bad or loaded.end != pickled.start + pickled.size:
         problem = Malformed(wrong)

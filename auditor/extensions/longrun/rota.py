@@ -1,4 +1,4 @@
-"""When there is a look: every so many steps, when somebody asks, when the run departs from its
+"""When there is a look: every N steps, when somebody asks, when the run departs from its
 course. Never so often that looking slows training.
 """
 

@@ -132,7 +132,7 @@ class Pages:
     def _report(self, name: str) -> Reply:
         path = self._run(name).page()
         if path is None:
-            raise NotThere("this run has no report.html: audit analyze writes it anew")
+            raise NotThere("this run has no report.html: audit analyze writes it again")
         # A report may come from a stranger: it runs in a sandbox without an origin, and only
         # scripts that its own policy names by their hash run at all. (The frame's sandbox attribute
         # says the same; this also holds where it is opened alone.)

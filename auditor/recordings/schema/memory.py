@@ -47,6 +47,6 @@ class KeptRow(PassRow, kw_only=True):
         str,
         doc(
             "of a dictionary whose keys never come again: `tensors`, or `shuffled` for tuples of "
-            "the same numbers, put together anew each time"
+            "the same numbers, put together again each time"
         ),
     ] = older("")

@@ -52,7 +52,7 @@ LEFT = {
     + "        if i % 100 == 0:\n            pass\n        else:\n            print(total)\n",
     "shown every second step": LOOP.format("loss.item()")
     + "        if i % 2 == 0:\n            print(total)\n",
-    "shown every so many steps, which are few": "every = 1\n"
+    "shown every N steps, which are few": "every = 1\n"
     + LOOP.format("loss.item()")
     + "        if i % every == 0:\n            print(total)\n",
     "shown by a function of its own": LOOP.replace(
