@@ -28,6 +28,10 @@ ALONE = "loader_alone_us"
 STAY = (
     "the workers keep their copies of the dataset and their random state from one epoch to the next"
 )
+OPEN_FILE = (
+    "the data set keeps a file open, whose position worker processes would share: open it in each "
+    "of them first, when the first sample is asked for"
+)
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,7 @@ class StepWaitsForInput(Rule):
             facts=(*waiting.facts, *(why.facts if why is not None else ())),
             remedy=self._remedy(
                 why,
+                loader,
                 _workers(loader, machine.cpus),
                 given(
                     source, configs, loader.made_at, "DataLoader", "num_workers", ran=loader.workers
@@ -275,14 +280,23 @@ class StepWaitsForInput(Rule):
         return Severity.ERROR if share >= self.severe else None
 
     def _remedy(
-        self, why: Slow | None, workers: int, number: CallArgument, persistent: CallArgument
+        self,
+        why: Slow | None,
+        loader: Loader,
+        workers: int,
+        number: CallArgument,
+        persistent: CallArgument,
     ) -> Remedy:
         """``workers`` are those worth trying (0: none); the loader is given the others now."""
         if why is not None and why.kind == "iterator":
             return Remedy(why.advice)
         if why is not None and why.kind == "epoch":
             return persistent.remedy(why.advice, "True", reason=STAY)
-        beside = self._beside(workers, number, persistent)
+        beside = (
+            Remedy(self.advice, refused=OPEN_FILE)
+            if loader.open_file
+            else self._beside(workers, number, persistent)
+        )
         if why is None or not why.advice:
             return beside
         return replace(beside, text=f"{why.advice} Or else: {beside.text}")
@@ -344,11 +358,12 @@ def _places(why: Slow | None, loader: Site | None) -> tuple[FoundAt, ...]:
 
 
 def _workers(loader: Loader, cpus: int) -> int:
-    """Workers worth trying; 0 where more would not help, or would repeat the data (an iterable
-    dataset), or has no line.
+    """Workers worth trying; 0 where more would not help, or would repeat or tear the data (an
+    iterable dataset, an open file), or has no line.
     """
     wanted = (
         loader.workers == 0
+        and not loader.open_file
         and loader.length is not None
         and loader.made_at is not None
         and cpus > 1

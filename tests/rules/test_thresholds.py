@@ -430,6 +430,7 @@ def test_workers_are_proposed_only_where_they_would_help():
     assert edits() == [("num_workers", "4", False), ("persistent_workers", "True", False)]
     assert edits(cpus=2)[0][1] == "2"
     assert edits(cpus=1) == edits(workers=2) == edits(length=None) == edits(made_at=None) == []
+    assert edits(open_file=True) == []
 
 
 def test_without_a_loader_or_steps_input_is_not_judged():

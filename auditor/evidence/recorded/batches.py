@@ -53,6 +53,7 @@ class Loader:
     persistent: bool | None = None
     samples: int | None = None
     sorted_classes: int | None = None
+    open_file: bool = False  # kept by its dataset
     """Classes that come one after the other in each epoch; None where they do not."""
 
 
@@ -458,6 +459,7 @@ def _loader(evidence: Evidence, source: Source, row: LoaderRow) -> Loader:
         persistent=row.persistent,
         samples=row.samples,
         sorted_classes=row.sorted_classes,
+        open_file=row.open_file,
     )
 
 

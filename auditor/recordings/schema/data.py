@@ -43,6 +43,7 @@ class LoaderRow(Row, kw_only=True):
         int | None,
         doc("classes of its dataset, which come one after the other in each epoch; null: no"),
     ] = older(None)
+    open_file: Annotated[bool, doc("its dataset keeps a file open")] = older(value=False)
     iter_at: Annotated[
         int | None, doc("where the first step of it made an iterator, if it did")
     ] = None

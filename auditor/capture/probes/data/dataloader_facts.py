@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import io
 import types
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -47,6 +48,7 @@ class LoaderFacts:
     length: int | None
     samples: int | None
     sorted_classes: int | None = None
+    open_file: bool = False
 
     def row(self, loader: int, at: int | None) -> LoaderRow:
         """As the part ``loaders`` holds it, with the dataset's place in the source."""
@@ -72,6 +74,7 @@ def describe_loader(loader: Any, made_at: int | None) -> LoaderFacts:
         _length(loader),
         _samples(loader),
         sorted_classes(loader),
+        keeps_open_file(loader.dataset),
     )
 
 
@@ -96,6 +99,22 @@ def dataset_class(dataset: Any) -> type:
     while isinstance(dataset, Subset):
         dataset = dataset.dataset
     return type(dataset)
+
+
+FILES = (io.FileIO, io.BufferedReader, io.BufferedRandom, io.TextIOWrapper)
+
+
+def keeps_open_file(dataset: Any) -> bool:
+    """Whether an attribute of it is an open file: worker processes would share its position, and
+    tear what they read.
+    """
+    while isinstance(dataset, Subset):
+        dataset = dataset.dataset
+    held = getattr(dataset, "__dict__", None) or {}
+    return any(
+        (isinstance(each, FILES) and not each.closed) or type(each).__module__.startswith("h5py.")
+        for each in held.values()
+    )
 
 
 def _length(loader: Any) -> int | None:

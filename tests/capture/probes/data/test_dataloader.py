@@ -5,10 +5,11 @@ import threading
 import time
 import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Subset
 from torch.utils.data._utils import fetch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
@@ -118,6 +119,21 @@ def test_devices_say_whether_the_dataset_or_the_collate_function_put_the_batch_t
     assert loaders[0]["collate_file"] is loaders[0]["collate_line"] is None, (
         "a library's definition is no place to change"
     )
+
+
+def test_a_dataset_that_keeps_a_file_open_is_told(tmp_path: Path) -> None:
+    class Lines(list[float]):
+        file: Any = None
+
+    plain, opened, over = Lines([1.0]), Lines([1.0]), Lines([1.0])
+    with (tmp_path / "lines.txt").open("w") as opened.file:
+        over.file = (tmp_path / "lines.txt").open()
+        over.file.close()
+        told = [
+            describe_loader(DataLoader(each), None).open_file
+            for each in (plain, opened, Subset(opened, [0]), over)
+        ]
+    assert told == [False, True, True, False]
 
 
 def test_default_device_is_told(tmp_path: Path) -> None:
@@ -335,7 +351,7 @@ def test_a_loader_from_before_the_recorder(tmp_path: Path) -> None:
 
 
 FRAMEWORK = """
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Subset
 
 class Shard(DataLoader):
     def __init__(self, dataset, **given):
