@@ -427,7 +427,7 @@ def test_facts_of_a_break_without_a_code():
 def test_advice_by_the_guard(guard, word):
     (found,) = told(RecompilesAgainAndAgain(), (), [replace(AGAIN, guard=guard, function="")])
     assert word in RecompilesAgainAndAgain().remedy(found).text
-    assert found.message.startswith("a compiled function was compiled anew")
+    assert found.message.startswith("a compiled function was recompiled")
 
 
 SKIP = Skip(SITE, "mutated inputs (1 instances)", 2, own=True)

@@ -322,7 +322,7 @@ def test_workers_started_anew_are_a_note_where_others_may_have_had_the_processor
     found = list(ask(rule, table, Machine(), source, Loading(source, {})))
     assert [(one.severity, one.site) for one in found] == [(Severity.NOTE, MADE)] * notes
     for one in found:
-        assert one.lost_us_per_step is None and "anew every 4 batches" in one.message
+        assert one.lost_us_per_step is None and "restarted every 4 batches" in one.message
         assert "persistent_workers=True" in rule.remedy(one).text
 
 

@@ -156,7 +156,7 @@ def test_sizes_that_vary(change, found):
     findings = list(ask(VaryingSizesReallocate(), replace(GROWTH, **change), VaryingSizes(), CUDA))
     assert bool(findings) is found
     if found:
-        assert findings[0].message.startswith("3 sizes from 20 MiB to 40 MiB were allocated anew")
+        assert findings[0].message.startswith("3 sizes from 20 MiB to 40 MiB were newly allocated")
         assert findings[0].message.endswith("256 MiB more than the tensors needed more")
         assert findings[0].lost_bytes == 256 * MIB
         assert findings[0].facts[2] == ("sizes before", "3, up to 12 MiB")
