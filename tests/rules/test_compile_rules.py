@@ -421,7 +421,7 @@ def test_facts_of_a_break_without_a_code():
         ("stride of x", "mark_dynamic"),
         ("size mismatch", "mark_dynamic"),
         ("g['lr']", "lr=torch.tensor"),
-        ("x.sizes", "hand it in"),
+        ("x.sizes", "pass it as"),
     ],
 )
 def test_advice_by_the_guard(guard, word):

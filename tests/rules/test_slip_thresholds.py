@@ -423,7 +423,7 @@ def test_opt006_wants_a_share_of_the_steps_and_so_many(steps, n, absent, found):
     for finding in findings:
         assert ("no gradient was there yet" in finding.message) == absent
         assert (finding.steps, finding.per_step) == (n, n / steps)
-        assert ("behind the backward" in rule.remedy(finding).text) == absent
+        assert ("after the backward" in rule.remedy(finding).text) == absent
     other = ClippingRow(at=0, optimizer="SGD", steps=steps, n=n, absent=absent)
     assert len(list(ask(rule, rows(line, other, sites=(SITE,))))) == found, "a line is told once"
 
