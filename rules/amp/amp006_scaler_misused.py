@@ -150,7 +150,7 @@ REMEDIES = {
     "steps, and belongs in the checkpoint.",
     "interval": "Leave growth_interval at its default of 2000 (smaller where a run is short).",
     "again": "Step once for each backward: leave the second step out, with its update().",
-    "update": "Call scaler.update() once at the end of each step, behind the step() of all "
+    "update": "Call scaler.update() once at the end of each step, after the step() of all "
     "optimizers.",
     "skipped": "Find what overflows (audit run names the line where "
     "non-finite values reach the weights), or use bfloat16.",

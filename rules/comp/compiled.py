@@ -245,7 +245,7 @@ class GradientsAtOnce(Rule):
     advice = (
         "Let compiled code of the module run for the first time beneath the forward of DDP, "
         "which is compiled in one graph for each bucket: no trial call before it is wrapped, or "
-        "torch.compiler.reset() behind that; and leave torch._dynamo.config.optimize_ddp on."
+        "torch.compiler.reset() after that; and leave torch._dynamo.config.optimize_ddp on."
     )
 
     least: int = knob(5, "Steps of an optimizer whose backward passes must have been like this.")

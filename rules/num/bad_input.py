@@ -116,7 +116,7 @@ def _spoiled(found: NormBufferRow) -> Finding:
     return Finding(
         found.site,
         f"{found.buffer} of a {found.owner} that runs here holds {value} by step {found.step} of "
-        "the diagnostic pass, and the weights are finite: what guards them comes behind the "
+        "the diagnostic pass, and the weights are finite: what guards them comes after the "
         "forward that changed it, and every evaluation from now on is not finite",
         steps=1,
         remedy=_remedy(

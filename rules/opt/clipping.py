@@ -90,7 +90,7 @@ class ClippingMisplaced(Rule):
                 "no gradient was there yet, and the backward ran after it"
                 if line.absent
                 else "the optimizer had stepped with these gradients already, and the next backward "
-                "ran behind it"
+                "ran after it"
             )
             yield Finding(
                 line.site,
@@ -99,7 +99,7 @@ class ClippingMisplaced(Rule):
                 steps=line.n,
                 per_step=line.n / line.steps,
                 remedy=Remedy(
-                    f"Move it {'behind the backward' if line.absent else 'before the step'}: "
+                    f"Move it {'after the backward' if line.absent else 'before the step'}: "
                     "backward(), then clip, then step(); with a GradScaler "
                     "scaler.unscale_(optimizer) comes before the clip."
                 ),

@@ -76,7 +76,7 @@ class SchedulerRow(PassRow, kw_only=True):
 
     at: At
     name: Annotated[str, doc("its class")]
-    calls: Annotated[int, doc("of its `step()`, behind the optimizer's first")]
+    calls: Annotated[int, doc("of its `step()`, after the optimizer's first")]
     steps: Annotated[int, doc("steps of its optimizer between the first and the last of them")]
     in_pass: Annotated[int, doc("steps of its optimizer in the pass")]
     apart: Annotated[int, doc("the fewest of these steps between two calls")]

@@ -179,7 +179,7 @@ class CopiedUnread(WasteRule):
         for each in thrown.of("copy"):
             share, at = each.nbytes / max(1, thrown.copied), each.site
             # a library that moves whole batches has readers of its own, on some steps
-            moved_here = source.moves_at(at.file, at.line)
+            moved_here = at.file not in source.texts or source.moves_at(at.file, at.line)
             if share < self.share or not moved_here:
                 continue
             sometimes = read_on_some_steps(source, at)

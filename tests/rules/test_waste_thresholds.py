@@ -63,13 +63,34 @@ def test_results_of_little_work_are_a_note(operators: float, of: float, op: str,
 
 @pytest.mark.parametrize(("nbytes", "n"), [(4, 0), (5, 1)])
 def test_copies(nbytes: int, n: int) -> None:
-    found = CopiedUnread().detect(table("copy", nbytes=nbytes), Machine("rehearsal"))
+    found = CopiedUnread().detect(table("copy", nbytes=nbytes), Machine("rehearsal"), Source())
     assert len(list(found)) == n
+
+
+@pytest.mark.parametrize(
+    ("line", "branch", "severities"),
+    [
+        ("w = w.to(device)", "if done % 10 == 0:", [Severity.NOTE]),
+        ("w = w.to(device)", "if done > 10:", [Severity.NOTE]),
+        ("w = w.to(device)", "if self.logs():", [Severity.NOTE]),
+        ("w = w.to(device)", "if number:", [Severity.NOTE]),
+        ("w = w.to(device)", "if self.weighted:", [None]),
+        ("w = w.to(device)", "if isinstance(model, Net):", [None]),
+        ("v = w.to(device)", "if done % 10 == 0:", [None]),
+        ("w = trainer.fit(model)", "if self.weighted:", []),
+    ],
+)
+def test_copies_that_a_branch_reads_or_a_library_makes(
+    line: str, branch: str, severities: list[Severity | None]
+) -> None:
+    text = f"def step():\n  for number in it:\n    {line}\n    {branch}\n      log(w)\n"
+    found = CopiedUnread().detect(table("copy"), Machine("rehearsal"), Source({"train.py": text}))
+    assert [each.severity for each in found] == severities
 
 
 def test_copies_are_not_looked_for_on_a_cpu() -> None:
     with pytest.raises(NotLooked):
-        list(CopiedUnread().detect(table("copy"), Machine()))
+        list(CopiedUnread().detect(table("copy"), Machine(), Source()))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +176,7 @@ def test_a_line_behind_an_innocent_one_is_told(rule: Any, what: str, innocent: A
     (guilty,) = table(what, products=1).found
     (other,) = table(what, **innocent).found
     mixed = ThrownWork((other, guilty, other, guilty), copied=100)
-    more = (Source(),) if what == "result" else ()
+    more = (Source(),) if what in ("result", "copy") else ()
     assert len(list(rule.detect(mixed, Machine("rehearsal"), *more))) == 2
 
 
@@ -202,9 +223,9 @@ def test_further_lines_are_a_fact_and_may_be_handed_on() -> None:
 
 def test_a_copy_of_nothing_has_no_share() -> None:
     (one,) = table("copy", nbytes=1).found
-    assert len(list(CopiedUnread().detect(ThrownWork((one,)), Machine("cuda")))) == 1
+    assert len(list(CopiedUnread().detect(ThrownWork((one,)), Machine("cuda"), Source()))) == 1
     half = ThrownWork((replace(one, nbytes=1),), copied=2)
-    (found,) = CopiedUnread().detect(half, Machine("cuda"))
+    (found,) = CopiedUnread().detect(half, Machine("cuda"), Source())
     assert "50% of what is moved" in found.message
 
 
