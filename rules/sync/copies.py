@@ -269,8 +269,8 @@ class TensorMadeOnHostThenMoved(CopyRule):
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Make it where it is used: pass device= to the function that makes it. Random numbers then "
-        "come from the device's generator and differ."
+        "Make it where it is used: pass device= to the function that makes it. Random numbers, if it "
+        "draws any, then come from the device's generator and differ."
     )
     edits = (ON_DEVICE,)
     leads = 4

@@ -67,7 +67,8 @@ class ScalarReadEveryStep(ReadingRule):
     advice = (
         "Keep the value on the device: add loss.detach() to a running tensor, or collect "
         "several and read them with one "
-        "torch.stack(...).tolist(), and read only every N steps."
+        "torch.stack(...).tolist(), and read only every N steps. What a computation needs (a bound, "
+        "a divisor) can stay a tensor."
     )
 
     def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:

@@ -51,6 +51,13 @@ def _own_lines(node: ast.stmt) -> range:
     return range(first, last + 1)
 
 
+CLOSES = {"(": ")", "[": "]", "{": "}"}
+
+
 def shorten(text: str) -> str:
-    """The text, cut to what fits into a message."""
+    """The text, cut to what fits into a message; of a line that goes on in the next one, what closes
+    it is added.
+    """
+    if text[-1:] in CLOSES:
+        text = f"{text}...{CLOSES[text[-1]]}"
     return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 3] + "..."

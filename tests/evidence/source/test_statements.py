@@ -64,3 +64,4 @@ def test_texts_are_cut_to_sixty_characters():
     assert LONGEST_TEXT == 60
     assert shorten("x" * 60) == "x" * 60
     assert shorten("x" * 61) == "x" * 57 + "..."
+    assert shorten("trainer.fit(") == "trainer.fit(...)" and shorten("rows = [") == "rows = [...]"
