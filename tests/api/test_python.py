@@ -160,10 +160,10 @@ def test_a_block_without_a_step_is_told():
 def test_a_fault_of_ours_ends_no_loop(monkeypatch):
     _, step = training()
 
-    def broken(self):
+    def broken(self, target):
         raise KeyError("ours")
 
-    monkeypatch.setattr(here.Here, "_stepped", broken)
+    monkeypatch.setattr(here.Here, "_next_step", broken)
     with pytest.raises(AuditProblem, match="no optimizer stepped"):
         with auditor.watch(select="NUM"):
             step()
