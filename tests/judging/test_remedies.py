@@ -300,7 +300,7 @@ def test_an_index_of_the_hosts_has_advice_of_its_own(copy, said, advice):
     ("written", "said", "advice"),
     [
         (True, "Python numbers (16 B) are sent", "torch.full"),
-        (False, "numbers (16 B) made on the host are sent", "come anew"),
+        (False, "numbers (16 B) made on the host are sent", "are new on each step"),
     ],
 )
 def test_numbers_whose_origin_does_not_show_are_not_called_pythons(written, said, advice):

@@ -406,7 +406,7 @@ def _in_worker(evidence: Evidence, source: Source, loaders: tuple[Loader, ...]) 
 
 def _copied_at(evidence: Evidence, loaders: tuple[Loader, ...]) -> Site | None:
     copied: Counter[int] = Counter()
-    for row in rows_of(evidence, CopyRow):
+    for row in rows_of(evidence, CopyRow) if evidence.has("copies") else ():
         if row.pass_name == "loud" and row.lib == "loader":
             copied[row.at] += row.bytes
     found = [evidence.recording.site(at) for at, _ in copied.most_common(1)]
