@@ -90,6 +90,7 @@ class PaddingComputed(Rule):
             f"{amounts.percent(saved)} fewer",
             steps=steps,
             per_step=len(texts) / steps,
+            # another width is another graph, and another order another training
             severity=None if fixed and source.first_call("compile") is None else Severity.NOTE,
             facts=(
                 ("positions that are padding", amounts.percent(padding)),

@@ -156,10 +156,6 @@ class ResultUnread(WasteRule):
         return bool(operators) and each.operators >= enough and each.op not in WRITES
 
 
-MOVE_LESS = "Move only what the step reads, and leave the rest on the host."
-MOVE_LATER = "Move it inside the branch that reads it."
-
-
 @dataclass(frozen=True)
 class CopiedUnread(WasteRule):
     """Something is moved to the device and nothing reads it there."""
@@ -168,6 +164,7 @@ class CopiedUnread(WasteRule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    advice = "Move only what the step reads, and leave the rest on the host."
 
     share: float = knob(
         0.05, "Share of the bytes that a step copies to the device from which it is reported."
@@ -189,7 +186,7 @@ class CopiedUnread(WasteRule):
                 f"{SOMETIMES * sometimes}: {amounts.size(each.nbytes)} per step, "
                 f"{amounts.percent(share)} of what is moved",
                 severity=Severity.NOTE if sometimes else None,
-                remedy=Remedy(MOVE_LATER if sometimes else MOVE_LESS),
+                remedy=Remedy("Move it inside the branch that reads it.") if sometimes else None,
                 steps=each.steps,
                 per_step=each.operators,
                 facts=(("bytes per step", amounts.size(each.nbytes)),),

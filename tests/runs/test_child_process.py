@@ -5,11 +5,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from auditor.runs import child_process
+from auditor.runs.plan import Plan
 from auditor.runs.progress import Pace, silent
 
 STUCK = """
@@ -36,3 +39,32 @@ def test_a_process_that_does_not_end_is_asked_once_where_it_is(monkeypatch, aske
             child.ask_for_stacks()
         child.end(signal.SIGINT)
         assert stuck.stdout.read() == "asked\n"
+
+
+class Shown:
+    """Progress that remembers which runs there were."""
+
+    def __init__(self) -> None:
+        self.stages: list[str] = []
+
+    def __call__(self, name: str, done: int, steps: int) -> None: ...
+
+    def outline(self, passes: list[tuple[str, int]]) -> None: ...
+
+    def stage(self, name: str) -> None:
+        self.stages.append(name)
+
+
+@pytest.mark.parametrize(("exhausted", "stages"), [(True, ["again"]), (False, [])])
+def test_a_target_that_ends_early_begins_a_stage(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, exhausted: bool, stages: list[str]
+) -> None:
+    ended = SimpleNamespace(folder=tmp_path, manifest={"exhausted": exhausted})
+    monkeypatch.setattr(child_process, "record_once", lambda *_: ended)
+    monkeypatch.setattr(child_process, "record_apart", lambda *_: ended)
+    monkeypatch.setattr(child_process, "counted", lambda _: {"quiet": 16})
+    monkeypatch.setattr(child_process, "add_warning", lambda *_: None)
+    plan = Plan("train.py", (), 50, 5, "auto", str(tmp_path), ())
+    shown = Shown()
+    child_process.record(plan, None, shown, print)
+    assert shown.stages == stages

@@ -53,8 +53,8 @@ class Loader:
     persistent: bool | None = None
     samples: int | None = None
     sorted_classes: int | None = None
-    open_file: bool = False  # kept by its dataset
     """Classes that come one after the other in each epoch; None where they do not."""
+    open_file: bool = False  # kept by its dataset
 
 
 @dataclass(frozen=True)

@@ -96,9 +96,13 @@ def describe_iterator(iterator: Any) -> LoaderFacts:
 
 def dataset_class(dataset: Any) -> type:
     """Its class; of a subset that of the whole."""
+    return type(_whole(dataset))
+
+
+def _whole(dataset: Any) -> Any:
     while isinstance(dataset, Subset):
         dataset = dataset.dataset
-    return type(dataset)
+    return dataset
 
 
 FILES = (io.FileIO, io.BufferedReader, io.BufferedRandom, io.TextIOWrapper)
@@ -108,9 +112,7 @@ def keeps_open_file(dataset: Any) -> bool:
     """Whether an attribute of it is an open file: worker processes would share its position, and
     tear what they read.
     """
-    while isinstance(dataset, Subset):
-        dataset = dataset.dataset
-    held = getattr(dataset, "__dict__", None) or {}
+    held = getattr(_whole(dataset), "__dict__", None) or {}
     return any(
         (isinstance(each, FILES) and not each.closed) or type(each).__module__.startswith("h5py.")
         for each in held.values()
