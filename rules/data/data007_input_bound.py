@@ -292,19 +292,17 @@ class StepWaitsForInput(Rule):
             return Remedy(why.advice)
         if why is not None and why.kind == "epoch":
             return persistent.remedy(why.advice, "True", reason=STAY)
-        beside = (
-            Remedy(self.advice, refused=OPEN_FILE)
-            if loader.open_file
-            else self._beside(workers, number, persistent)
-        )
+        beside = self._beside(loader, workers, number, persistent)
         if why is None or not why.advice:
             return beside
         return replace(beside, text=f"{why.advice} Or else: {beside.text}")
 
-    def _beside(self, workers: int, number: CallArgument, persistent: CallArgument) -> Remedy:
+    def _beside(
+        self, loader: Loader, workers: int, number: CallArgument, persistent: CallArgument
+    ) -> Remedy:
         """Loading in more workers."""
         if not workers:
-            return Remedy(self.advice)
+            return Remedy(self.advice, refused=OPEN_FILE if loader.open_file else None)
         reason = (
             "dataset and collate function run in worker processes: they must be picklable, and "
             "draw other random numbers"

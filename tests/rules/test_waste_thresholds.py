@@ -76,6 +76,9 @@ def test_copies(nbytes: int, n: int) -> None:
         ("w = w.to(device)", "if number:", [Severity.NOTE]),
         ("w = w.to(device)", "if self.weighted:", [None]),
         ("w = w.to(device)", "if isinstance(model, Net):", [None]),
+        ("w = w.to(device)", "if turns:", [Severity.NOTE]),
+        ("if turns: w = w.to(device)", "log(w) if turns else 0", [None]),
+        ("if turns: w = w.to(device); log(w)", "if self.weighted:", [None]),
         ("v = w.to(device)", "if done % 10 == 0:", [None]),
         ("w = trainer.fit(model)", "if self.weighted:", []),
     ],
@@ -83,7 +86,10 @@ def test_copies(nbytes: int, n: int) -> None:
 def test_copies_that_a_branch_reads_or_a_library_makes(
     line: str, branch: str, severities: list[Severity | None]
 ) -> None:
-    text = f"def step():\n  for number in it:\n    {line}\n    {branch}\n      log(w)\n"
+    read = "log(w)" if branch.endswith(":") else "0"
+    below = "      " if branch.endswith(":") else "    "
+    text = f"def step():\n  for number in it:\n    {line}\n    {branch}\n{below}{read}\n"
+    text += "    turns += 1\n"
     found = CopiedUnread().detect(table("copy"), Machine("rehearsal"), Source({"train.py": text}))
     assert [each.severity for each in found] == severities
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +29,8 @@ while True:
 @pytest.mark.parametrize("asked_before", [True, False])
 def test_a_process_that_does_not_end_is_asked_once_where_it_is(monkeypatch, asked_before):
     monkeypatch.setattr(child_process, "GRACE_S", 0.1)
+    sleep = time.sleep  # a busy machine answers late
+    monkeypatch.setattr(child_process.time, "sleep", lambda seconds: sleep(10 * seconds))
     child: Any = object.__new__(child_process.Child)
     child._asked, child._pace = False, Pace(silent)
     with subprocess.Popen(
@@ -68,3 +71,14 @@ def test_a_target_that_ends_early_begins_a_stage(
     shown = Shown()
     child_process.record(plan, None, shown, print)
     assert shown.stages == stages
+
+
+def test_what_was_killed_with_the_target_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    child: Any = object.__new__(child_process.Child)
+    idle = SimpleNamespace(join=lambda timeout: None)
+    child._keeper, child._threads, child.left = SimpleNamespace(release=print), [idle, idle], []
+    child._orphans = SimpleNamespace(left=lambda *given: asked.append(given) or [], close=print)
+    child.process = SimpleNamespace(pid=2**22 + 1)  # beyond all of Linux
+    child.leave()
+    assert asked == [(child_process.RUNNING, child.process.pid)]

@@ -125,15 +125,16 @@ def test_a_dataset_that_keeps_a_file_open_is_told(tmp_path: Path) -> None:
     class Lines(list[float]):
         file: Any = None
 
-    plain, opened, over = Lines([1.0]), Lines([1.0]), Lines([1.0])
+    plain, opened, over, hdf5 = (Lines([1.0]) for _ in range(4))
+    hdf5.file = type("File", (), {"__module__": "h5py._hl.files"})()
     with (tmp_path / "lines.txt").open("w") as opened.file:
         over.file = (tmp_path / "lines.txt").open()
         over.file.close()
         told = [
             describe_loader(DataLoader(each), None).open_file
-            for each in (plain, opened, Subset(opened, [0]), over)
+            for each in (plain, opened, Subset(opened, [0]), over, hdf5)
         ]
-    assert told == [False, True, True, False]
+    assert told == [False, True, True, False, True]
 
 
 def test_default_device_is_told(tmp_path: Path) -> None:
