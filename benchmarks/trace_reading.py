@@ -114,13 +114,11 @@ def ours_read_only(path: Path) -> int:
 
 def ours_tree_only(path: Path) -> tuple[int, float]:
     """Only the time of the call tree counts: (rows, CPU seconds)."""
-    from auditor.timeline import read
-    from auditor.timeline.tree import call_tree
+    from auditor.timeline import Timeline
 
-    trace = read(path)
+    line = Timeline.of(path)
     begin = time.process_time()
-    tree = call_tree(trace.operators, trace.calls)
-    return len(tree.parent), time.process_time() - begin
+    return len(line.tree.parent), time.process_time() - begin
 
 
 def json_columns(path: Path) -> int:

@@ -81,9 +81,13 @@ class Timeline:
         return steps(self.trace)
 
     @cached_property
+    def _step_marks(self) -> Ints:
+        return np.flatnonzero(mask(self.trace.names, self.trace.operators.name, is_step))
+
+    @cached_property
     def tree(self) -> CallTree:
         """Which span ran inside which on the host."""
-        return call_tree(self.trace.operators, self.trace.calls)
+        return call_tree(self.trace.operators, self.trace.calls, self._step_marks)
 
     @cached_property
     def launches(self) -> Launches:
@@ -310,8 +314,7 @@ class Timeline:
     @cached_property
     def step_thread(self) -> int:
         """The host thread that marks the steps, -1 where the profiler did not mark them."""
-        spans = self.trace.operators
-        threads = spans.thread[mask(self.trace.names, spans.name, is_step)]
+        threads = self.trace.operators.thread[self._step_marks]
         return int(np.bincount(threads).argmax()) if len(threads) else -1
 
     @cached_property

@@ -103,8 +103,11 @@ class CallTree:
         return np.concatenate((own, calls.end - calls.start))
 
 
-def call_tree(operators: Operators, calls: Calls) -> CallTree:
-    """The forest of a trace."""
+def call_tree(operators: Operators, calls: Calls, marks: Ints) -> CallTree:
+    """The forest of a trace. ``marks`` are the rows of step marks (``ProfilerStep#7``): a script's
+    step ends in a hook of its optimizer, so the next one's mark begins inside ``Optimizer.step``,
+    which it outlasts and does not belong to. A mark has no parent.
+    """
     start = np.concatenate((operators.start, calls.start))
     end = np.concatenate((operators.end, calls.end))
     parent = np.full(len(start), -1, np.int32)
@@ -118,6 +121,7 @@ def call_tree(operators: Operators, calls: Calls) -> CallTree:
             by_stack += 1
         child = np.flatnonzero(above >= 0)
         parent[order[child]] = order[above[child]]
+    parent[marks] = -1
     names = np.concatenate((operators.name, calls.name))
     return CallTree(names, parent, len(operators.start), by_stack, (operators, calls))
 

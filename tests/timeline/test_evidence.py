@@ -137,7 +137,7 @@ def test_the_tree_by_levels_equals_the_tree_span_by_span(spans):
         thread[count:],
         np.zeros(len(spans) - count, np.int64),
     )
-    tree = call_tree(operators, calls)
+    tree = call_tree(operators, calls, np.empty(0, np.int64))
     leaf = np.arange(len(spans)) >= count
     for one in set(thread.tolist()):
         rows = np.flatnonzero(thread == one)
@@ -158,7 +158,7 @@ def test_operators_nested_thousands_deep_have_their_ancestors(wanted_each):
         level, 3 * depth - level, rest[0], thread, np.zeros(len(level), bool), *rest
     )
     tree = call_tree(
-        operators, Calls(none, none, none.astype(np.int32), none.astype(np.int32), none)
+        operators, Calls(none, none, none.astype(np.int32), none.astype(np.int32), none), none
     )
     wanted = level % wanted_each == wanted_each // 2
     nearest = np.where(level > 0, level - 1, -1)

@@ -130,6 +130,45 @@ def test_every_moment_of_a_step_is_in_one_part(line):
     assert device == {"kernels": 300.0, "copies and memsets": 2.0, "device idle": 698.0}
 
 
+@pytest.mark.parametrize("begins", [960.0, 940.0], ids=["callable", "script"])
+def test_all_steps_of_a_script_are_drawn_and_counted(line, begins):
+    """A script's step ends in a hook of its optimizer: the next mark begins inside
+    ``Optimizer.step``, which outlasts the mark before. The same work has the same numbers."""
+    work = [
+        event
+        for number in range(6)
+        for event in step(number, 1000.0 * number)[1:-1]
+        + [note("Optimizer.step#AdamW.step", 1000.0 * number + 800.0, 160.0)]
+    ]
+    marks = [note(f"ProfilerStep#{n}", 1000.0 * n + begins, 999.0) for n in range(5)]
+    drawn = line([*work, *marks])
+
+    assert drawn.steps.count == 5
+    shares = {
+        TONES[bar.tone].name: round(bar.length / 999, 2)
+        for bar in step_parts(drawn).bars
+        if bar.lane == 0
+    }
+    assert shares == {
+        "waiting for the loader": 0.1,
+        "host waits for the device": 0.1,
+        "optimizer": 0.16,
+        "backward": 0.2,
+        "forward and other operators": 0.2,
+        "Python, and what the trace does not show": 0.24,
+    }
+    assert [int(ns) for ns in drawn.composition.loader] == [100_000] * 5
+    assert [int(ns) for ns in drawn.composition.unknown] == [0] * 5
+    assert not (drawn.waits.optimizer >= 0).any()  # item() waits outside the optimizer
+    assert drawn.optimizer.operators == {}
+    timeline = step_timeline(drawn)
+    assert {"main thread", "loader", "host waits"} <= {
+        timeline.lanes[bar.lane] for bar in timeline.bars
+    }
+    main = [bar.label for bar in lane(timeline, "main thread")]
+    assert {"aten::linear", "aten::item"} <= set(main)
+
+
 def test_the_slowest_step_stands_beside_the_mean_where_it_stands_out(line):
     chart = step_parts(line([*step(0, 0.0), *step(1, 2000.0), *step(2, 4000.0, length=1800.0)]))
     assert chart.lanes == ("mean: host", "mean: device", "slowest: host", "slowest: device")
