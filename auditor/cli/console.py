@@ -15,11 +15,16 @@ from typing import TextIO
 from auditor.errors import AuditProblem
 from auditor.judging import catalogue
 
+UNWRITTEN: list[str] = []
+"""Why stdout took nothing more, empty while it does."""
+
 
 def say(line: str, *, err: bool = False) -> None:
     r"""Write one line: line feeds in it are shown as ``\n``, control characters as escapes.
 
-    Where the stream is gone (a closed pipe, a full disk) nothing happens: results are in files.
+    A stream that is gone stops nothing: results are in files. What of stdout could not be written
+    is :data:`UNWRITTEN`, and the command then ends with exit code 2; a reader that went away
+    (``| head``) has what it wanted.
     """
     text = catalogue.reports("text")
     _write(text.inert(text.visible(line).replace("\n", "\\n")) + "\n", err=err)
@@ -60,9 +65,9 @@ def hand_over(data: str | bytes, *, form: str = "") -> None:
             buffer.write(raw)
         sys.stdout.flush()
     except BrokenPipeError:
-        _to_nowhere(sys.stdout)
+        to_nowhere(sys.stdout)
     except (OSError, ValueError) as error:
-        _to_nowhere(sys.stdout)
+        to_nowhere(sys.stdout)
         raise AuditProblem(
             f"stdout cannot be written: {getattr(error, 'strerror', None) or error}"
         ) from None
@@ -99,11 +104,15 @@ def _write(text: str, *, err: bool) -> None:
     try:
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
         stream.flush()
-    except (OSError, ValueError):
-        _to_nowhere(stream)
+    except BrokenPipeError:
+        to_nowhere(stream)
+    except (OSError, ValueError) as error:
+        to_nowhere(stream)
+        if not err:
+            UNWRITTEN.append(getattr(error, "strerror", None) or str(error))
 
 
-def _to_nowhere(stream: TextIO) -> None:
+def to_nowhere(stream: TextIO) -> None:
     """What is still buffered would be tried again as the interpreter ends, which would then report
     that as its own failure.
     """

@@ -91,14 +91,26 @@ class AuditGroup(click.Group):
             from auditor.cli import console
 
             console.secure_streams()
-        return super().main(*args, **kwargs)
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as error:  # a page of help that stdout did not take
+            from auditor.cli import console
+
+            console.to_nowhere(sys.stdout)
+            sys.exit(say_problem(error))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
         try:
             # what would end us leaves a report on what was recorded, as Ctrl-C does
             with handled(STOPPING, signal.default_int_handler, _is_heard):
-                return super().invoke(ctx)
+                result = super().invoke(ctx)
+                _need_stdout()
+                return result
+        except SystemExit as end:
+            if not end.code:
+                _need_stdout()
+            raise
         except click.MissingParameter as missing:
             name = missing.param.name if missing.param is not None else None
             raise click.UsageError(
@@ -130,6 +142,16 @@ class AuditGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """In the order in which they are used."""
         return list(self.commands)
+
+
+def _need_stdout() -> None:
+    """End with exit code 2 where a part of the result could not be written to stdout."""
+    console = sys.modules.get("auditor.cli.console")  # not imported: nothing was written
+    if console is not None and console.UNWRITTEN:
+        reason = console.UNWRITTEN.pop()
+        console.UNWRITTEN.clear()
+        console.say(f"audit: stdout cannot be written: {reason}", err=True)
+        sys.exit(EXIT_IMPOSSIBLE)
 
 
 def say_problem(error: Exception) -> int:

@@ -98,3 +98,28 @@ with open({str(tmp_path / "report")!r}, 'w') as file:
     done = run(code, closed)
     assert done.returncode == 0
     assert (tmp_path / "report").read_text() == "kept"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("words", ["rules", "explain SYNC001", "--help", "rules --json"])
+def test_a_result_that_stdout_does_not_take_is_no_success(words: str) -> None:
+    command = f'"$0" -m auditor {words} > /dev/full'
+    done = subprocess.run(
+        ["bash", "-c", command, sys.executable],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "No space left on device" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_reader_that_went_away_has_what_it_wanted() -> None:
+    command = 'set -o pipefail; "$0" -m auditor rules | head -1'
+    done = subprocess.run(
+        ["bash", "-c", command, sys.executable], cwd=ROOT, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0 and done.stderr == ""

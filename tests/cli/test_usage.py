@@ -241,7 +241,7 @@ def test_times_may_have_units(word, seconds):
 
 
 def test_a_port_in_use_is_said(folder, monkeypatch, tmp_path):
-    (tmp_path / "report.json").write_text("{}")
+    (tmp_path / "report.json").write_text('{"schema": "audit-report/1"}')
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

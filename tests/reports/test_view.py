@@ -22,7 +22,9 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import pytest
+from click.testing import CliRunner
 
+from auditor.cli.main import main
 from auditor.extensions.tensorboard_tab import command as view
 from auditor.extensions.tensorboard_tab import pages as catapult
 from auditor.extensions.tensorboard_tab import pages as slices
@@ -57,9 +59,18 @@ def ask(
 
 
 def test_runs_are_found_at_and_below_the_folder(folder: Path) -> None:
-    assert [run.name for run in runs_in(folder)] == ["deep/two", "one"]
+    for newest, names in (("one", ["one", "deep/two"]), ("deep/two", ["deep/two", "one"])):
+        for name in names:
+            os.utime(folder / name / "report.json", (2e9, 2e9 + (name == newest)))
+        assert [run.name for run in runs_in(folder)] == names
     assert [run.name for run in runs_in(folder / "one")] == ["one"]
     assert runs_in(folder / "one" / "recording") == ()
+
+
+def test_another_tools_report_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_text('{"tests": 3}')
+    done = CliRunner().invoke(main, ["view", str(tmp_path), "--no-browser"])
+    assert done.exit_code == 2 and "no run of audit" in done.output
 
 
 def test_a_link_out_of_the_folder_is_not_followed(folder: Path, tmp_path: Path) -> None:
@@ -101,7 +112,8 @@ def test_the_list_of_runs_says_what_they_found(folder: Path) -> None:
     (folder / "broken").mkdir()
     (folder / "broken" / "report.json").write_text("{")
     _, _, body = ask(Pages(folder), "runs")
-    broken, two, one = json.loads(body)["runs"]
+    told = {run["name"]: run for run in json.loads(body)["runs"]}
+    broken, two, one = told["broken"], told["deep/two"], told["one"]
     assert (one["name"], one["trace"], two["trace"]) == ("one", True, False)
     assert one["said"].startswith("verified: 8.63 ms per step came back")
     assert broken["problem"].startswith("report.json cannot be read: this is not a report")
@@ -111,7 +123,8 @@ def test_the_list_says_first_how_a_run_ended(folder: Path) -> None:
     file = folder / "one" / "report.json"
     report = json.loads(file.read_text())
     file.write_text(json.dumps(report | {"run": report["run"] | {"outcome": "timeout"}}))
-    two, one = json.loads(ask(Pages(folder), "runs")[2])["runs"]
+    told = {run["name"]: run for run in json.loads(ask(Pages(folder), "runs")[2])["runs"]}
+    two, one = told["deep/two"], told["one"]
     assert one["said"].startswith(f"{one['outcome']}. ") and one["outcome"] != two["outcome"]
     assert two["said"].startswith("verified: ")
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from auditor import __version__, amounts
 from auditor.cli import console
-from auditor.cli.usage import EXIT_FOUND
+from auditor.cli.usage import EXIT_FOUND, EXIT_IMPOSSIBLE
 from auditor.errors import AuditProblem
 from auditor.model import Finding, PeakBytes, Report, Run, Severity, Site, Verdict, finding_key
 from auditor.recordings.sources import decode_source
@@ -227,15 +227,17 @@ def check(
 ) -> int:
     """Look at the files; returns the exit code."""
     found: list[tuple[str, Proof, str]] = []
+    unread = 0
     paths = list(_python(files))
     for path in paths:
         text = _read(path)
         try:
             proven = proofs(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            console.say(
-                f"audit: {path} is not looked at: {type(error).__name__}: {error}", err=True
-            )
+            unread += 1
+            where = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+            reason = getattr(error, "msg", None) or str(error) or type(error).__name__
+            console.say(f"audit: {path} is not Python{where}: {reason}", err=True)
             continue
         lines = text.split("\n")
         found += (
@@ -250,15 +252,17 @@ def check(
         for file, each, _ in found:
             place = f"{file}:{each.line}:{each.column}"
             console.say(f"{place}: {each.code} {each.severity.value}: {each.message}")
-        said = f"{amounts.count(len(found), 'finding')} in {amounts.count(len(paths), 'file')}"
-        console.say(f"{said}; {REST}", err=True)
+        counted = amounts.count(len(paths) - unread, "file")
+        console.say(f"{amounts.count(len(found), 'finding')} in {counted}; {REST}", err=True)
     least = Severity(fail_on).rank if fail_on != "never" else -1
-    return EXIT_FOUND if any(each.severity.rank <= least for _, each, _ in found) else 0
+    if any(each.severity.rank <= least for _, each, _ in found):
+        return EXIT_FOUND
+    return EXIT_IMPOSSIBLE if unread else 0
 
 
 def _python(files: Iterable[str]) -> Iterator[Path]:
-    """The Python files among these, and those below folders. Raises :class:`AuditProblem` for what
-    is not there.
+    """These files, and the Python files below folders. Raises :class:`AuditProblem` for what is not
+    there, and for notebooks.
     """
     for file in files:
         path = Path(file)
@@ -266,7 +270,12 @@ def _python(files: Iterable[str]) -> Iterator[Path]:
             yield from sorted(each for each in path.rglob("*.py") if each.is_file())
         elif not path.exists():
             raise AuditProblem(f"there is no file {file}")
-        elif path.suffix == ".py":
+        elif path.suffix == ".ipynb":
+            raise AuditProblem(
+                f"{path} is a notebook, and audit check reads Python files",
+                f"jupyter nbconvert --to script {path}",
+            )
+        else:
             yield path
 
 

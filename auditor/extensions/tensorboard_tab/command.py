@@ -47,16 +47,25 @@ def _folder(path: Path) -> Path:
         )
     if path.name == "recording" and (path / MANIFEST).is_file():
         path = path.parent
-    if runs_in(path):
+    runs = runs_in(path)
+    if any((run.folder / "recording").is_dir() or _is_ours(run.report()) for run in runs):
         return path.resolve()
     if (path / "recording" / MANIFEST).is_file():
         raise AuditProblem(
             f"{path} holds a recording but no report", f"audit analyze {path} writes it"
         )
     raise AuditProblem(
-        f"{path} holds no run of audit (no report.json)",
+        f"{path} holds no run of audit ({'report.json is not of audit' if runs else 'no report.json'})",
         "give the folder that audit run wrote, or one of several runs",
     )
+
+
+def _is_ours(report: Path | None) -> bool:
+    """Whether a file begins as our reports do; other tools write a ``report.json``, too."""
+    if report is None:
+        return False
+    with report.open("rb") as file:
+        return b'"audit-report/' in file.read(4096)
 
 
 def _has_screen() -> bool:

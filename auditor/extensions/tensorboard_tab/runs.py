@@ -65,8 +65,16 @@ class Run:
 
 
 def runs_in(root: Path) -> tuple[Run, ...]:
-    """The runs at and below ``root``, by name."""
-    return tuple(sorted(_found(root), key=lambda run: run.name))
+    """The runs at and below ``root``, the newest report first."""
+    return tuple(sorted(_found(root), key=lambda run: (-_written(run.folder / REPORT), run.name)))
+
+
+def _written(report: Path) -> float:
+    """When, in seconds; of a link, when that was made: what it leads to may lie anywhere."""
+    try:
+        return report.lstat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _found(root: Path) -> Iterator[Run]:

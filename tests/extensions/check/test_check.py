@@ -174,8 +174,27 @@ def test_a_folder_is_all_of_its_python(file, tmp_path):
     (tmp_path / "data.txt").write_text("torch.compile(m)")
     (tmp_path / "broken.py").write_text("def f(:")
     done = check(str(tmp_path))
-    assert done.exit_code == 0 and len(done.stdout.splitlines()) == 2
-    assert "broken.py is not looked at: SyntaxError" in done.stderr
+    assert done.exit_code == 2 and len(done.stdout.splitlines()) == 2
+    assert "broken.py is not Python, line 1" in done.stderr
+    assert "2 findings in 1 file" in done.stderr
+    assert check(str(tmp_path), "--fail-on", "warning").exit_code == 1
+
+
+@pytest.mark.parametrize("text", ["def f(:", "x = 1\x00", "print 'two'"])
+def test_a_file_that_is_no_python_is_no_clean_file(tmp_path, text):
+    (tmp_path / "old.py").write_text(text)
+    done = check(str(tmp_path / "old.py"))
+    assert done.exit_code == 2 and "0 findings in 0 files" in done.stderr
+
+
+def test_a_file_named_by_hand_is_looked_at_whatever_its_name(file, tmp_path):
+    script = tmp_path / "train"
+    script.write_text(file.read_text())
+    assert len(check(str(script)).stdout.splitlines()) == 2
+    notebook = tmp_path / "train.ipynb"
+    notebook.write_text("{}")
+    done = check(str(notebook))
+    assert done.exit_code == 2 and "nbconvert" in done.output
 
 
 def test_a_file_that_is_not_there_is_one_sentence(tmp_path):
