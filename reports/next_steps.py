@@ -112,8 +112,13 @@ def _commands(report: Report) -> Iterator[Command]:
         others = amounts.count(len(patches) - safe, "patch", "patches")
         yield Command("fix", "--unsafe", f"prints also {others} that may change what is trained")
     if patches and _can_be_verified(report):
-        there = "--on HOST" if RECORDED_ON in report.environment else ""
-        yield Command("verify", there, "runs the target again with each patch and measures it")
+        options = [
+            *(["--unsafe"] if not safe else []),
+            *(["--on HOST"] if RECORDED_ON in report.environment else []),
+        ]
+        yield Command(
+            "verify", " ".join(options), "runs the target again with each patch and measures it"
+        )
 
 
 def _can_be_verified(report: Report) -> bool:

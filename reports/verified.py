@@ -25,6 +25,8 @@ _WORDS = {
     "broken": "Not good: left out of fixes.patch",
     "inconclusive": "Inconclusive: too few runs to tell",
 }
+NOISY = 2.0
+"""Where unpatched runs may differ by more than this factor, the interval says nothing."""
 _UNTIMED = "Checked in the rehearsal: the result, not the time"
 
 
@@ -111,8 +113,16 @@ def nothing_proven(report: Report) -> str:
     ):
         return ""
     runs = amounts.count(verification.runs, "run")
-    if any(each.status == "inconclusive" for each in tried):
-        return f"re-run: {runs} were too few to confirm it; give audit verify a larger --budget"
+    codes = dict.fromkeys(
+        f.code for f in report.findings if f.verified and f.verified.status == "inconclusive"
+    )
+    if codes:
+        patches = f"the patch{'es' * (len(codes) > 1)} for {text.one_line(', '.join(codes), 400)}"
+        helps = "help" if len(codes) > 1 else "helps"
+        return (
+            f"re-run: {runs} do not tell yet whether {patches} {helps}; give audit verify a larger "
+            "--budget"
+        )
     return (
         f"re-run: no patch is proven to be better, by {runs}"
         if any(each.ratio is not None for each in tried)
@@ -169,6 +179,8 @@ def method(verification: Verification) -> Iterator[str]:
         yield (
             f"noise floor: the step time of unpatched runs over unpatched runs is {low:.3f} to "
             f"{high:.3f} (99% interval)"
+            if 1 / NOISY <= low <= high <= NOISY
+            else "too noisy here to tell: the step times of unpatched runs differ too much"
         )
     for note in verification.notes:
         yield text.one_line(note, NOTE_LIMIT)

@@ -79,13 +79,20 @@ class CopyRule(Rule):
         return next((move.said for move in moves if move.written), "")
 
     @staticmethod
-    def without_waiting(moves: Iterable[CallArgument]) -> Iterator[Edit]:
-        """``non_blocking=True`` for each call that moves a batch in pinned memory."""
+    def without_waiting(
+        moves: Iterable[CallArgument], places: Iterable[CopySite]
+    ) -> Iterator[Edit]:
+        """``non_blocking=True`` for each call that moves a batch in pinned memory, at these
+        places.
+        """
+        safe = not any(copy.rewritten for place in places for copy in place.copies)
         reason = (
-            "the device runs the copy before the kernels that need it; the batch's pinned memory "
-            "is not written again"
+            "the device runs the copy before the kernels that need it; no step wrote to the batch "
+            "on the host after it was copied"
+            if safe
+            else "the host may write to the batch while it is still being copied"
         )
-        edits = (edit for move in moves for edit in move.edits("True", safe=True, reason=reason))
+        edits = (edit for move in moves for edit in move.edits("True", safe=safe, reason=reason))
         yield from dict.fromkeys(edits)
 
     @staticmethod

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from auditor.evidence.recorded.reads import Place, Reads
-from auditor.evidence.source.files import Source
+from auditor.evidence.source.files import Source, name_of
 from auditor.evidence.source.running_sums import summed_read
 from auditor.evidence.source.statements import shorten
 from auditor.evidence.source.values_read import keeps_its_value, values_at
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
-from auditor.syntax.index import Index, called_in, grouped
+from auditor.syntax.index import Index, called_in, grouped, nodes_in
 
 # -- callers ---------------------------------------------------------------------------------------
 # Who calls a helper of the program's.
@@ -200,13 +200,26 @@ def patch_of(source: Source, place: Place) -> Edit | None:
     site, once = place.site, all(read.n == 1 for read in place.reads)
     logs = source.logs_at(site) if once else None
     if logs is not None:
-        shown = logs != "file"
-        reason = THROTTLED if shown else WRITTEN
-        return Edit(site, "throttle", value=str(LOG_EVERY), safe=shown, reason=reason)
+        own = _own_function(source, site)
+        reason = THROTTLED if logs != "file" else WRITTEN
+        reason = f"`{own}` is the program's own, and may do more than read" if own else reason
+        safe = logs != "file" and not own
+        return Edit(site, "throttle", value=str(LOG_EVERY), safe=safe, reason=reason)
     summed = summed_read(source, site, within=not once)
     if summed is None:
         return None
     return Edit(site, "rename_call", "item", value="detach()", reason=SUMMED, span=summed)
+
+
+def _own_function(source: Source, site: Site) -> str:
+    """A function or property of the program's that the statement on a line may run; empty if none."""
+    statements = [*source.index(site.file).on(site.line, ast.stmt)][-1:]
+    used = [
+        *(name_of(call.func) for call in nodes_in(statements, ast.Call)),
+        *(each.attr for each in nodes_in(statements, ast.Attribute)),
+    ]
+    own = {function.name for _, function in source.functions}
+    return next((name for name in used if name in own), "")
 
 
 Home = tuple[str, ast.AST | None]

@@ -25,6 +25,8 @@ def require_exists(path: Path, give: str) -> None:
         raise AuditProblem(
             f"{path} does not exist", f"did you mean {path.parent / near[0]}?" if near else give
         )
+    if not (path.is_file() or path.is_dir()):
+        raise AuditProblem(f"{path} is neither a file nor a folder", give)
     if path.is_file() and not path.stat().st_size:
         raise AuditProblem(f"{path} is empty: what wrote it did not finish", give)
 
@@ -35,6 +37,8 @@ def report_of(path: Path) -> Report:
     """
     require_exists(path, GIVE)
     file = path / REPORT if path.is_dir() else path
+    if file.exists():
+        require_exists(file, GIVE)
     try:
         loaded: Report = catalogue.reports("as_json").read(file)
     except OSError as error:

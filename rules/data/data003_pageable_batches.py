@@ -105,7 +105,8 @@ class LoaderWithoutPinnedMemory(CopyRule):
             return Remedy(text + pinned.advice, refused=pinned.refused)
         edits = pinned.edits("True", safe=True, reason=PINNED)
         if edits:
-            unwaited = self.without_waiting(move for each in moves.values() for move in each)
+            each_move = (move for each in moves.values() for move in each)
+            unwaited = self.without_waiting(each_move, own)
             edits = tuple(dict.fromkeys((*edits, *unwaited)))
         return Remedy(text + pinned.advice, edits, refused=pinned.refused)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from auditor.evidence.recorded.retained_graphs import RetainedGraphs, Root, each_line_once
 from auditor.evidence.source.files import Source, name_of, the_only
 from auditor.evidence.source.statements import shorten
+from auditor.evidence.source.stored_reads import gradient_read
 from auditor.model import Edit, Finding, FoundAt, Remedy, Severity, Site
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
@@ -88,12 +89,20 @@ def _remedy(root: Root, source: Source) -> Remedy:
             "What is stored holds tensors: store only those that are needed, each without its "
             "graph (.detach())."
         )
-    reason = (
-        "a later backward walks the kept graph: gradients change"
-        if root.walked
-        else "no backward walks the kept graph"
-    )
-    return Remedy(text, (Edit(root.site, "detach", safe=not root.walked, reason=reason),))
+    cut = _needed(root, root.site, source)
+    reason = cut or "no backward walks the kept graph, and nothing reads it with its gradient"
+    return Remedy(text, (Edit(root.site, "detach", safe=not cut, reason=reason),))
+
+
+def _needed(root: Root, site: Site, source: Source) -> str:
+    """Why the kept graph may be needed; empty where it was seen that it is not."""
+    if root.walked:
+        return "a later backward walks the kept graph: gradients change"
+    read = gradient_read(source, site, watched=not root.read_back)
+    if read is None:
+        return ""
+    where = "this line" if read.line == site.line else f"line {read.line}, `{shorten(read.text)}`,"
+    return f"{where} may read what is stored with its gradient: gradients change"
 
 
 def _kept_for(root: Root, backward: Backward) -> Site | None:

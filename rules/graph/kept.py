@@ -10,11 +10,12 @@ from auditor.evidence.grouping import together
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
-from auditor.evidence.source.files import Source
+from auditor.evidence.source.files import Source, lines_of, name_of
 from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import ANY, Permit
 from auditor.rule import Rule, knob
+from auditor.syntax.index import owner_of
 
 from .backward import Backward
 from .rows import CycleRow
@@ -53,7 +54,7 @@ class RetainedGraphNeverNeeded(Rule):
                 lost_bytes=held,
                 basis="none" if held is None else "estimated",
                 facts=kept.facts,
-                remedy=_without_retain(kept.site, call, asked),
+                remedy=_without_retain(kept.site, call, asked, _not_run(backward, source)),
             )
 
         for made in backward.never_differentiated():
@@ -72,17 +73,34 @@ class RetainedGraphNeverNeeded(Rule):
             )
 
 
-def _without_retain(site: Site, call: str, asked: CallArgument) -> Remedy:
-    """``call`` is given ``retain_graph`` as ``asked``."""
+def _without_retain(site: Site, call: str, asked: CallArgument, unseen: Site | None) -> Remedy:
+    """``call`` is given ``retain_graph`` as ``asked``; ``unseen`` is a backward that did not run."""
     text = "Drop retain_graph: each forward builds its own graph, and one backward walks it once."
     if asked.written:
         reason = "an expression decides: a step not audited may need it"
         return asked.remedy(text, "False", reason=reason)
     if not call:
         return Remedy(text)
-    reason = "no backward walked a kept graph in any audited step"
+    reason = "no backward walked a kept graph in any audited step, and each that is written ran"
+    if unseen is not None:
+        reason = f"the backward of line {unseen.line} did not run, and may need the kept graph"
+    safe = unseen is None
     return Remedy(
-        text, (Edit(site, "drop_keyword", call, "retain_graph", safe=True, reason=reason),)
+        text, (Edit(site, "drop_keyword", call, "retain_graph", safe=safe, reason=reason),)
+    )
+
+
+def _not_run(backward: Backward, source: Source) -> Site | None:
+    """A backward in the recorded files that no watched step ran."""
+    ran = {call.site.place for call in backward.calls}
+    return next(
+        (
+            source.site_of(file, call)
+            for file, call in source.calls_of("backward", "grad")
+            if (name_of(call.func) == "backward" or owner_of(call).endswith("autograd"))
+            and not any((file, line) in ran for line in lines_of(call))
+        ),
+        None,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from auditor.permit import ANY, Permit
 from auditor.recordings.schema.numerics import ModeRow
 from auditor.recordings.schema.sync import ReadRow
 from auditor.rule import Rule, knob
+from auditor.syntax.index import names_in
 
 from ..pricing import between
 
@@ -71,13 +73,23 @@ class AnomalyModeLeftOn(Rule):
 def _remedy(site: Site | None, asked: CallArgument | None, source: Source) -> Remedy:
     """Of the call on the line that switches it on, or of what that is ``asked``."""
     text = "Leave anomaly mode off; turn it on for the one step that is to be explained."
-    reason = "it only checks and reports: gradients are the same without it"
+    safe = not any(map(_takes_its_error, (each for _, each in source.every(ast.ExceptHandler))))
+    reason = (
+        "it only checks and reports: gradients are the same without it"
+        if safe
+        else "an `except` of the program may be there for the error that it raises"
+    )
     if asked is not None:
-        return asked.remedy(text, "False", safe=True, reason=reason)
+        return asked.remedy(text, "False", safe=safe, reason=reason)
     call = "" if site is None else source.called(site, "set_detect_anomaly", "detect_anomaly")
     if site is None or not call:
         return Remedy(text)
-    return Remedy(text, (Edit(site, "rename_call", call, value=OFF, safe=True, reason=reason),))
+    return Remedy(text, (Edit(site, "rename_call", call, value=OFF, safe=safe, reason=reason),))
+
+
+def _takes_its_error(handler: ast.ExceptHandler) -> bool:
+    caught = {"BaseException"} if handler.type is None else names_in(handler.type)
+    return not caught.isdisjoint({"BaseException", "Exception", "RuntimeError"})
 
 
 def _gain(price: Estimate | None, steps: Steps) -> str:

@@ -263,11 +263,15 @@ class AllocatorCallEveryStep(Rule):
 
 def _dropped(called: CallSite, source: Source) -> Iterator[Edit]:
     """Where the call is a statement of its own."""
-    call, safe = called.name.rpartition(".")[2], called.name.startswith("reset_")
+    call = called.name.rpartition(".")[2]
+    resets = call.startswith("reset_")
+    safe = resets and next(source.calls_of(*QUERIES), None) is None
     if source.stands_alone(called.site, call):
         reason = (
-            "it only resets counters"
+            "it only resets counters, which nothing in the program reads"
             if safe
+            else "the counters that it resets are read"
+            if resets
             else "a run close to its limit may lean on the memory that this frees"
         )
         yield Edit(called.site, "drop_statement", call=call, safe=safe, reason=reason)

@@ -4,6 +4,7 @@ never a traceback.
 
 from __future__ import annotations
 
+import os
 import shlex
 import socket
 
@@ -130,6 +131,7 @@ REPLIES = {
     "fix": "give report.json, or the folder that audit run wrote",
     "fix nowhere": "nowhere does not exist give report.json or the folder that audit run wrote",
     "fix done/reprot.html": "did you mean done/report.html?",
+    "fix pipe": "pipe is neither a file nor a folder give report.json",
     "fix empty.json": "empty.json is empty: what wrote it did not finish give report.json",
     "fix x.json": "this is not a report: it names no schema",
     "fix done/report.html": "give report.json beside it: done/report.json",
@@ -184,6 +186,7 @@ def folder(tmp_path_factory):
     (made / "notes.txt").write_text("hello")
     (made / "x.json").write_text("{}")
     (made / "empty.json").touch()
+    os.mkfifo(made / "pipe")
     (made / "empty.pickle").touch()
     (made / "text.pickle").write_text("hello")
     (made / "model.pt").write_bytes(b"PK")

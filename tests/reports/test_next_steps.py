@@ -97,7 +97,7 @@ def test_what_ran_on_another_machine_is_verified_there():
         (None, []),
         (WORDS, []),
         (SAFE, ["audit fix F", "audit fix F --apply", "audit verify F"]),
-        (UNSAFE, ["audit fix F --unsafe", "audit verify F"]),
+        (UNSAFE, ["audit fix F --unsafe", "audit verify F --unsafe"]),
     ],
     ids=["nothing", "words", "safe", "unsafe"],
 )

@@ -35,7 +35,7 @@ NUMBERS = (
 KEPT = pytest.StashKey[dict[str, list[dict[str, Any]]]]()
 LIVE = (
     *("test_rules.py", "test_said.py", "test_compile_patches.py", "test_moved_waits.py"),
-    "test_train_patched.py",
+    *("test_train_patched.py", "test_safe_patches.py"),
 )
 """Tests that run programs, whose times differ, or have their own file."""
 

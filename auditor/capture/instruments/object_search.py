@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from auditor.capture.instruments.autograd_graph import node_of
+from auditor.capture.instruments.autograd_graph import Node, node_of
 from auditor.capture.instruments.live_objects import instances_of_user
 from auditor.capture.instruments.torch_private.training import own_buffers, own_children
 from auditor.capture.instruments.user_frames import Frames
@@ -96,6 +96,7 @@ class ObjectSearch:
         self._seen: set[int] = set()
         self._left = 0
         self._tensors = 0
+        self._each_place = False
         self._found: dict[int, tuple[Trail, list[torch.Tensor]]] = {}
 
     def adopt(self) -> None:
@@ -129,6 +130,22 @@ class ObjectSearch:
             found.setdefault(spelled(trail), []).extend(tensors)
         self._found, self._seen = {}, set()
         return found
+
+    def stored(self, nodes: set[Node], target: Any, frame: FrameType | None) -> set[Node]:
+        """Those of these nodes whose tensors lie in a container or an attribute now, whatever
+        variables have them besides; all of them where not everything could be looked at.
+        """
+        wanted, self._wanted = self._wanted, lambda tensor: node_of(tensor) in nodes
+        self._each_place = True
+        try:
+            held = self.tensors(target, frame)
+        except RuntimeError:  # another thread changed a container meanwhile
+            return nodes
+        finally:
+            self._wanted, self._each_place = wanted, False
+        if self._left <= 0:
+            return nodes
+        return {node_of(each) for place, found in held.items() if place.path for each in found}
 
     # -- where to begin ----------------------------------------------------------------------------
 
@@ -195,7 +212,7 @@ class ObjectSearch:
             return
         self._left -= 1
         if issubclass(kind, torch.Tensor):
-            if id(value) not in self._seen and self._wanted(value):
+            if (self._each_place or id(value) not in self._seen) and self._wanted(value):
                 self._seen.add(id(value))
                 self._found.setdefault(id(trail), (trail, []))[1].append(value)
                 self._tensors += 1
@@ -227,13 +244,14 @@ class ObjectSearch:
     def _container(self, value: Any, base: Any, trail: Trail, depth: int) -> None:
         length = base.__len__(value)
         known, looked_at = self._dull.get(id(value), (-1, 0))
-        if known == length and self._census - looked_at < LOOK_AGAIN:
+        dull = known == length and self._census - looked_at < LOOK_AGAIN
+        if dull and not self._each_place:
             return
         before, inner = self._tensors, (trail, None, "")
         for item in _NEWEST[base](value):
             if type(item) not in _ATOMS:
                 self._look(item, inner, depth + 1)
-        if length >= LARGE and self._tensors == before:
+        if length >= LARGE and self._tensors == before and not self._each_place:
             self._dull[id(value)] = length, self._census
 
     def _function(self, function: FunctionType, depth: int) -> None:

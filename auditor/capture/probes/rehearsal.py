@@ -15,7 +15,7 @@ from auditor.capture.probes.memory.simulated_memory import RehearsedMemory
 from auditor.capture.probes.step.operator_log import COMPILER, ORDER, OperatorLog, tf32
 from auditor.capture.probes.step.operator_log import PART as OPERATORS
 from auditor.capture.probes.sync.copies_log import PART as COPIES
-from auditor.capture.probes.sync.copies_log import CopyLog, loader_of, mark_batch
+from auditor.capture.probes.sync.copies_log import CopyLog, mark_batch
 from auditor.capture.probes.sync.reads_log import PART as READS
 from auditor.capture.probes.sync.reads_log import ReadLog
 from auditor.capture.shadow import MODELS, Crossing, GpuModel, Listener, ShadowDevice
@@ -132,7 +132,7 @@ class RehearsalProbe(Probe, Listener):
             blocking=crossing.blocking,
             constant=crossing.constant,
             index=crossing.operator == HOST_INDEX,
-            loader=None if crossing.subject is None else loader_of(crossing.subject),
+            subject=crossing.subject,
         )
 
     def operator(self, ran: Ran) -> None:

@@ -58,6 +58,8 @@ class Copy:
     pinned: bool = False
     blocking: bool = True
     loader: int | None = None
+    rewritten: bool = False
+    """The host wrote to the batch later in the step, or nobody looked."""
     index: bool = False
     """The host's tensor or array indexes one that lies on the device."""
     via: str = ""
@@ -228,6 +230,7 @@ def _copy(evidence: Evidence, source: Source, row: CopyRow) -> Copy:
         pinned=row.pinned,
         blocking=row.blocking,
         loader=row.loader,
+        rewritten=row.rewritten,
         index=row.index,
         via=where.via or "",
         call=name_of(node.func) if isinstance(node, ast.Call) else "",

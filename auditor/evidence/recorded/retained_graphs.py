@@ -35,6 +35,7 @@ class Holding:
     nodes: int = 0
     held_bytes: int | None = None
     walked: bool = False
+    read_back: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,11 @@ class Root:
     def walked(self) -> bool:
         """True if a later backward went through a carried graph: the training depends on it."""
         return any(holding.walked for holding in self.holdings)
+
+    @property
+    def read_back(self) -> bool:
+        """True unless it was seen that no backward walks what it holds once that is stored."""
+        return any(holding.read_back for holding in self.holdings)
 
     @property
     def oldest(self) -> int:
@@ -260,4 +266,5 @@ def _holding(row: GraphRow) -> Holding:
         nodes=row.nodes,
         held_bytes=row.held_bytes,
         walked=row.walked,
+        read_back=row.read_back,
     )

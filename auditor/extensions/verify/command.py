@@ -18,11 +18,12 @@ from auditor.extensions.verify.accumulation_uses import Unclear
 from auditor.extensions.verify.arms import Candidate, candidates, require_unchanged
 from auditor.extensions.verify.experiment import Experiment
 from auditor.extensions.verify.intervals import LEAST_PAIRS
-from auditor.extensions.verify.trials import SLOW_SECONDS, Budget, Laboratory
+from auditor.extensions.verify.trials import SLOW_SECONDS, Budget, Laboratory, files_read
 from auditor.judging import build_report, catalogue, config, guard
 from auditor.model import Report
 from auditor.model.verification import Proposal
 from auditor.recordings.folder import Recording
+from auditor.runs.plan import NULL_RUN, REHEARSAL
 from auditor.runs.project_copy import reached
 
 
@@ -178,8 +179,16 @@ def _asked(report: Report, evidence: Evidence, select: Collection[str], *, unsaf
             notes = (f"{micro_batches.TITLE}: not tried; {reason}",)
     if compiling.selected(select):
         searches.append(compiling.search_for(evidence))
+    found = candidates(report, evidence.recording, select, unsafe=unsafe)
+    runs = (evidence, evidence.inside(REHEARSAL), evidence.inside(NULL_RUN))
+    read = frozenset[str]().union(*(files_read(run.recording) for run in runs if run is not None))
+    notes += tuple(
+        f"{each.name}: not tried; the target reads no {', '.join(sorted(each.paths - read))}"
+        for each in found
+        if not each.paths <= read
+    )
     return _Asked(
-        candidates(report, evidence.recording, select, unsafe=unsafe),
+        tuple(each for each in found if each.paths <= read),
         tuple(search for search in searches if search is not None),
         notes,
     )

@@ -325,8 +325,8 @@ class Experiment:
             if arm.unloaded:
                 paths = ", ".join(arm.candidate.paths)
                 yield (
-                    f"{arm.candidate.name}: not verified, since the target does not import {paths} "
-                    "from its folder"
+                    f"{arm.candidate.name}: not verified, since the target reads no {paths} of the "
+                    "copy that it runs in"
                 )
         if not self.repeatable:
             yield (

@@ -34,6 +34,7 @@ from auditor.runs import child_process
 from auditor.runs.plan import REHEARSAL, REHEARSED_STEPS, Device, Plan, Trial
 from auditor.runs.progress import silent
 from auditor.runs.project_copy import ProjectCopy
+from auditor.syntax.config_files import suffix_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -69,7 +70,7 @@ FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 class Measured:
     """What one run gave. Times in us, ``seconds`` is how long all of it took.
 
-    ``loaded`` are the files that it imported, relative to the copy if they lie in it. ``failed``
+    ``loaded`` are the files that it imported or read, relative to the copy if they lie in it. ``failed``
     says in a sentence why it did not reach its end; empty if it did. ``compile_us`` is the time of
     all compilations, where the run was :class:`Compiling`.
     """
@@ -231,14 +232,21 @@ class Laboratory:
                 default=None,
             ),
             _syncs(recording, rows),
-            frozenset(
-                recording.relative(file) for file in recording.manifest.get("target_files", ())
-            ),
+            files_read(recording),
             time.monotonic() - began,
             _failure(recording, patience),
             Moves.read(recording) if MOVES in plan.parts else None,
             sum(row.us for row in recording.rows(CompileRow) if row.what in DONE),
         )
+
+
+def files_read(recording: Recording) -> frozenset[str]:
+    """Files of the project that a run imported, or opened as its configuration: what a shell script
+    says is settled before.
+    """
+    manifest = recording.manifest
+    files = (*manifest.get("target_files", ()), *manifest.get("configs", ()))
+    return frozenset(recording.relative(file) for file in files if suffix_of(file) != ".sh")
 
 
 def _took(evidence: Evidence) -> float:

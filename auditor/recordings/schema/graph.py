@@ -82,6 +82,13 @@ class GraphRow(PassRow, kw_only=True):
     walked: Annotated[bool, doc("a later backward walked a carried graph (sticky)")] = older(
         value=False
     )
+    read_back: Annotated[
+        bool,
+        doc(
+            "a backward walked the graph of one of them after it was stored, or of the variable "
+            "itself (sticky)"
+        ),
+    ] = older(value=True)
 
 
 class Parameter(Item, kw_only=True):

@@ -60,6 +60,9 @@ class CopyRow(PassRow, kw_only=True):
     loader: Annotated[int | None, doc("number of the loader whose batch it was, or null")] = older(
         None
     )
+    rewritten: Annotated[
+        bool, doc("a loader's batch was written to on the host after it was copied")
+    ] = older(value=True)
     n: N
     bytes: Annotated[int, doc("of all n")]
 

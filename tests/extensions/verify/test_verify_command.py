@@ -180,6 +180,39 @@ def test_without_a_recording_or_a_patch_there_is_nothing_to_run(project: Path) -
     assert "is not beside it" in audit("verify", "audit", cwd=project, code=2)
 
 
+CONFIGURED = """
+    import torch
+    import yaml
+
+    settings = yaml.safe_load(open("conf.yaml"))
+    model = torch.nn.Linear(8, 8)
+
+    def step():
+        torch.autograd.set_detect_anomaly(settings["debug"])
+        model(torch.ones(4, 8)).square().mean().backward()
+"""
+
+
+def test_a_patch_of_a_configuration_file_is_tried(tmp_path: Path) -> None:
+    (tmp_path / "trainer.py").write_text(textwrap.dedent(CONFIGURED))
+    (tmp_path / "conf.yaml").write_text("debug: true\n")
+    chosen = ("--select", "NUM009", "--steps", "10", "--device", "cpu", "--quiet")
+    how = ("--out", "out", *chosen, "--verify", "--budget", "0")
+    audit("run", "trainer:step", *how, cwd=tmp_path)
+    finding = by_code(tmp_path / "out")["NUM009"]
+    assert "conf.yaml" in finding["remedy"]["diff"]
+    assert finding["verified"]["same_result"] is True
+
+
+def test_what_no_run_reads_is_known_before_one(project: Path) -> None:
+    manifest = project / "audit" / "recording" / "manifest.json"
+    told = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({**told, "target_files": []}))
+    said = audit("verify", "audit", "--budget", "0", cwd=project)
+    assert "NUM009 trainer.py:5: not tried; the target reads no trainer.py" in said
+    assert "nothing to verify" in said and "round 1" not in said
+
+
 @pytest.mark.slow
 def test_the_whole_loop_on_the_broken_example(tmp_path: Path) -> None:
     """Audit, verify, apply, audit again: each safe patch keeps the result, and its rule has nothing

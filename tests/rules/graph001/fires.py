@@ -166,3 +166,105 @@ def average_of_weights_written_in_place_in_a_loop():
         average.update()
 
     return step
+
+
+def last_item_read_by_the_forward():
+    states = []
+    layer, head = nn.Linear(8, 8), nn.Linear(8, 1)
+    optimizer = torch.optim.SGD([*layer.parameters(), *head.parameters()], lr=0.1)
+
+    def step():
+        states.append(layer(torch.ones(4, 8)).relu())  # GRAPH001
+        loss = head(states[-1]).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def history_read_by_the_forward_that_fills_it():
+    class Remembering(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.head, self.remembered = nn.Linear(8, 8), nn.Linear(8, 1), []
+
+        def forward(self, x):
+            self.remembered.append(self.layer(x).relu())  # GRAPH001
+            return self.head(self.remembered[-1])
+
+    model = Remembering()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def losses_whose_last_runs_the_backward():
+    model, kept_losses = nn.Linear(8, 1), []
+
+    def step():
+        kept_losses.append(model(torch.ones(4, 8)).square().mean())  # GRAPH001
+        model.zero_grad()
+        kept_losses[-1].backward()
+
+    return step
+
+
+def penalty_of_what_a_hook_keeps():
+    hooked, layer, head = [], nn.Linear(8, 8), nn.Linear(8, 1)
+
+    def keep(module, inputs, output):
+        hooked.append(output)  # GRAPH001
+
+    layer.register_forward_hook(keep)
+
+    def step():
+        loss = head(layer(torch.ones(4, 8)).relu()).square().mean()
+        (loss + 0.1 * hooked[-1].abs().mean()).backward()
+
+    return step
+
+
+def newest_by_another_name():
+    layer, head, seen = nn.Linear(8, 8), nn.Linear(8, 1), {"hidden": []}
+
+    def newest(held):
+        return held[-1]
+
+    def step():
+        seen["hidden"].append(layer(torch.ones(4, 8)))  # GRAPH001
+        head(newest(seen["hidden"])).square().mean().backward()
+
+    return step
+
+
+def losses_kept_before_the_backward():
+    model, curve = nn.Linear(8, 1), []
+
+    def step():
+        loss = model(torch.ones(4, 8)).square().mean()
+        curve.append(loss)  # GRAPH001
+        loss.backward()
+        if len(curve) % 1000 == 0:
+            mean = sum(curve) / len(curve)
+            print(f"{mean:.3f}")
+
+    return step
+
+
+def all_losses_in_one_backward_now_and_then():
+    model, waiting = nn.Linear(8, 1), []
+
+    def step():
+        waiting.append(model(torch.ones(4, 8)).square().mean())  # GRAPH001
+        if len(waiting) == 50:
+            together = torch.stack(waiting).mean()
+            together.backward()
+            waiting.clear()
+
+    return step

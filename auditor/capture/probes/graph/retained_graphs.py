@@ -29,6 +29,9 @@ from auditor.recordings.schema.graph import GraphRow
 _MARK = "audit.born"
 """Key in a node's metadata: since when a tensor of the user's has held it."""
 
+_WALKED = "audit.walked"
+"""The same: a backward walked it, and whether it was stored by then."""
+
 ROOTS = 64
 """Roots written in one step at most."""
 
@@ -39,6 +42,7 @@ class _Root:
 
     found: Found
     walked: bool = False
+    read_back: bool = False
     told: bool = False
     """``walked`` is in a row already."""
 
@@ -111,6 +115,13 @@ class RetainedGraphsProbe(Probe):
                 born.root.walked = True
                 if not call.keep_graph:
                     born.held_bytes = 0
+        self._note_walked(set(call.walked.nodes))
+
+    def _note_walked(self, nodes: set[Node]) -> None:
+        """What is stored before the backward that walks it may be what that begins at."""
+        stored = self._reach.stored(nodes, self.context.target, sys._getframe(2))
+        for node in nodes:
+            node.metadata[_WALKED] = node in stored or node.metadata.get(_WALKED, False)
 
     def step_end(self) -> None:
         try:
@@ -140,7 +151,9 @@ class RetainedGraphsProbe(Probe):
         for node in (node_of(tensor) for tensor in tensors):
             if node is None:
                 continue
-            mark = node.metadata.get(_MARK)
+            mark, stored = node.metadata.get(_MARK), node.metadata.get(_WALKED)
+            if stored or (stored is not None and not root.found.path):
+                root.read_back = True
             if mark is None:
                 mark = node.metadata[_MARK] = self._first_sight(node, root, tally.visited)
                 self._live.add(mark)
@@ -174,6 +187,7 @@ class RetainedGraphsProbe(Probe):
             if CAN_WEIGH
             else None,
             walked=root.walked,
+            read_back=root.read_back,
         )
         self.context.add(row)
 

@@ -4,10 +4,11 @@ step ends.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import torch
 
+from auditor.capture.instruments.torch_private.tensors import version_of
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.sync.reads_stack import Place
 from auditor.capture.shadow.storages import storages
@@ -24,6 +25,8 @@ class _Copied:
 
     n: int = 0
     bytes: int = 0
+    batches: list[tuple[torch.Tensor, int]] = field(default_factory=list)
+    """Those of loaders, each with its version when it was copied; held until the step ends."""
 
 
 @dataclass(frozen=True)
@@ -57,22 +60,28 @@ class CopyLog:
         blocking: bool,
         constant: bool,
         index: bool,
-        loader: int | None,
+        subject: torch.Tensor | None,
     ) -> None:
-        """Count a copy of ``nbytes`` at ``place``."""
+        """Count a copy of ``nbytes`` of the ``subject`` at ``place``."""
+        loader = None if subject is None else loader_of(subject)
         at = self._context.frames.number(place.frame, place.via)
         lib = "loader" if place.loader else ""
         kind = CopyKind(at, lib, pinned, blocking, constant, index, loader)
         copied = self._copies.setdefault(kind, _Copied())
         copied.n += 1
         copied.bytes += nbytes
+        if subject is not None and loader is not None:
+            copied.batches.append((subject, version_of(subject)))
 
     def write(self) -> None:
         """Write what the step copied, and begin again."""
         for kind, copied in self._copies.items():
             if copied.n:
-                self._context.add(CopyRow(**asdict(kind), n=copied.n, bytes=copied.bytes))
+                row = CopyRow(**asdict(kind), n=copied.n, bytes=copied.bytes)
+                row.rewritten = any(version_of(each) != was for each, was in copied.batches)
+                self._context.add(row)
             copied.n = copied.bytes = 0
+            copied.batches.clear()
 
 
 def mark_batch(tensor: torch.Tensor, loader: int) -> None:

@@ -19,7 +19,7 @@ import torch
 from auditor.capture.instruments.torch_private.dispatch import destroy
 from auditor.capture.instruments.torch_private.tensors import base_of
 from auditor.capture.probes.base import Context, Probe
-from auditor.capture.probes.sync.copies_log import PART, CopyLog, loader_of, mark_batch
+from auditor.capture.probes.sync.copies_log import PART, CopyLog, mark_batch
 from auditor.capture.probes.sync.reads_log import ReadLog
 from auditor.capture.probes.sync.reads_source import Position, nodes_of, position
 
@@ -115,7 +115,7 @@ class DeviceCopiesProbe(Probe):
             blocking=not non_blocking,
             constant=own and made is not None and of_numbers(made, place.frame, index=index),
             index=index,
-            loader=loader_of(source),
+            subject=source,
         )
 
     def step_begin(self) -> None:
