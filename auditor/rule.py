@@ -56,8 +56,9 @@ class Rule:
     rehearsed: ClassVar[bool] = False
     """True if a run on a CPU cannot decide this rule and a rehearsal of the GPU path can."""
     everywhere: ClassVar[bool] = False
-    """True of a rehearsed rule if what a run on a CPU finds is true of the GPU path too (a NaN that
-    is not half precision's): then the rehearsal only decides where the CPU found nothing."""
+    """True of a rehearsed rule if what a run on a CPU finds is true of the GPU path too (a schedule
+    in epochs, a NaN that is not half precision's): a rehearsal, which has fewer steps, adds lines
+    and takes none back."""
     native: ClassVar[bool] = False
     """True if torch's own code for the device, run on the null device, tells it better than the
     shadow: the real allocator's bytes and history."""

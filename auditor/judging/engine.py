@@ -183,9 +183,11 @@ def _ask(
     if evidence.recording.device.shadow:
         return _ask_simulated(rule, evidence, null, knobs)
     on_cpu, found_on_cpu = _ask_one(rule, evidence, knobs)
-    if rehearsed is None or not rule.rehearsed or (rule.everywhere and found_on_cpu):
+    if rehearsed is None or not rule.rehearsed:
         return on_cpu, found_on_cpu
     verdict, found = _ask_simulated(rule, rehearsed, null, knobs)
+    if rule.everywhere and found_on_cpu:
+        return on_cpu, _on_both(found_on_cpu, found)
     if on_cpu.status == "failed":
         return on_cpu, found
     if verdict.status == "skipped" and on_cpu.status != "skipped":
@@ -205,6 +207,25 @@ def _ask(
     if verdict.status == "failed":
         return verdict, found
     return (replace(verdict, status="found", reason="") if found else verdict), found
+
+
+def _on_both(on_cpu: list[Finding], on_gpu: Iterable[Finding]) -> list[Finding]:
+    """What the CPU found, and of the GPU path what is at other lines, or more severe there. What has
+    no line there may be the same thing.
+    """
+    severities = {each.site: each.severity for each in on_cpu}
+    added = [
+        each
+        for each in on_gpu
+        if each.site is not None
+        and (each.site not in severities or _rank(each.severity) < _rank(severities[each.site]))
+    ]
+    replaced = {each.site for each in added}
+    return [*(each for each in on_cpu if each.site not in replaced), *added]
+
+
+def _rank(severity: Severity | None) -> int:
+    return len(Severity) if severity is None else severity.rank
 
 
 def _placed(found: list[Finding], host: Finding) -> list[Finding]:

@@ -124,6 +124,7 @@ class OldMixedPrecisionApi(Rule):
     severity = Severity.NOTE
     since = "0.1"
     rehearsed = True
+    everywhere = True
     edits = (
         Permit(
             "modernize_amp", tuple(f"torch.cuda.amp.{name}" for name, _ in NEW.values()), safe=True

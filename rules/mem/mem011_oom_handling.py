@@ -47,6 +47,7 @@ class OutOfMemoryHandledWrongly(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    everywhere = True
     advice = (
         "In except only set a flag. After the block: zero_grad(), then a fresh forward and "
         "backward, with a smaller batch in "

@@ -181,6 +181,7 @@ class HooksPileUp(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    everywhere = True
     advice = (
         "Register it once, before the loop; or keep the handle and remove it in the same step: "
         "`with module.register_forward_hook(hook):` does."

@@ -39,6 +39,7 @@ class UnstableFormula(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    everywhere = True
     edits = (STABLE_FORM, EPSILON_IN_ROOT)
 
     share: float = knob(

@@ -76,6 +76,7 @@ class ClippingMisplaced(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    everywhere = True
 
     share: float = knob(0.5, "Share of the optimizer's steps from which it is reported.")
     fewest: int = knob(3, "Steps below which nothing is reported.")

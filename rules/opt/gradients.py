@@ -106,6 +106,7 @@ class GradientsPileUp(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    everywhere = True
     edits = (Permit("insert_before", value=r"[\w.]+\.zero_grad\(\)", made=_clearing),)
 
     fewest: int = knob(

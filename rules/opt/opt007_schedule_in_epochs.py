@@ -34,6 +34,7 @@ class ScheduleInEpochs(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    everywhere = True
     advice = "Call its step() after the optimizer's, with each batch."
 
     swings: float = knob(

@@ -1,5 +1,5 @@
-"""A rule of values: what the CPU finds is true on the GPU's path too, which is asked where it finds
-nothing.
+"""Rules whose finding on the CPU is true on the GPU's path too: a rehearsal adds lines of its own and
+takes none back.
 """
 
 from __future__ import annotations
@@ -55,3 +55,55 @@ def test_a_rehearsal_in_which_no_optimizer_stepped_leaves_the_cpus_word(tmp_path
     made(tmp_path / "r" / "rehearsal", "rehearse", None, looked=False)
     judged = engine.judge(Evidence(Recording(tmp_path / "r")), (RULE,))
     assert judged.verdicts[0].status == "clean"
+
+
+PARTS = {
+    "OPT007": "schedulers",
+    "OPT006": "clippings",
+    "OPT005": "uncleared",
+    "MEM017": "kept_hooks",
+}
+ONE_CYCLE = {
+    "name": "OneCycleLR",
+    "calls": 2,
+    "steps": 60,
+    "in_pass": 20,
+    "apart": 20,
+    "epoch": 3,
+    "epoch_of": 20,
+}
+CLIPPED = {"optimizer": "SGD", "steps": 12, "n": 12, "absent": True}
+HOOK = {"way": "register_hook", "owner": "Tensor", "added": 12, "n": 12, "steps": 12}
+PILED = {"backward_at": None, "optimizer": "SGD", "steps": 12, "piled": 11}
+
+
+def lines(folder, device: str, code: str, row: dict, numbers: list[int]) -> None:
+    """A recording that has the row, of those that the rule reads, at these lines of a file."""
+    part = PARTS[code]
+    writer = RecordingWriter(folder)
+    for step in range(12):
+        writer.add_fields("steps", {"pass": "loud", "step": step, "us": 1000.0})
+    for each in engine.parts_of([catalogue.rule(code)]):
+        writer.touch(each)
+    for line in numbers:
+        at = writer.site("train.py", line, "main")
+        writer.add_fields(part, {"pass": "loud", "step": 11, "at": at, **row})
+    writer.close()
+    facts = {"schema": SCHEMA, "cwd": str(folder), "device": device, "outcome": "completed"}
+    write_manifest(folder, {**facts, "sources": {}, "environment": {}})
+
+
+@pytest.mark.parametrize(
+    ("code", "row"),
+    [("OPT007", ONE_CYCLE), ("OPT006", CLIPPED), ("OPT005", PILED), ("MEM017", HOOK)],
+)
+@pytest.mark.parametrize(
+    ("cpu", "gpu", "said"),
+    [([5], [], {5}), ([], [7], {7}), ([5], [7], {5, 7}), ([5], [5], {5}), ([], [], set())],
+)
+def test_lines_that_no_device_decides_are_told_of_both(tmp_path, code, row, cpu, gpu, said):
+    lines(tmp_path / "r", "cpu", code, row, cpu)
+    lines(tmp_path / "r" / "rehearsal", "rehearse", code, row, gpu)
+    judged = engine.judge(Evidence(Recording(tmp_path / "r")), (catalogue.rule(code),))
+    assert sorted(each.site.line for each in judged.findings) == sorted(said)
+    assert judged.verdicts[0].status == ("found" if said else "clean")

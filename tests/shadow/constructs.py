@@ -513,4 +513,57 @@ def shapes(lab):
 def on_the_host(lab):
     lab.host.sum().item(); lab.host.tolist(); lab.host.numpy(); lab.host[lab.host > 0]; lab.host.nonzero(); repr(lab.host)
 
+# ---- numbers that are device tensors: torch/csrc/utils/python_arg_parser.cpp reads them by item()
+
+def full_of_a_device_number(lab):
+    torch.full((3,), lab.s, device="cuda")  #: item
+    torch.full((3,), fill_value=lab.s, device="cuda")  #: item
+    torch.full_like(lab.host, lab.s, device="cuda")  #: item
+    torch.full_like(lab.x, lab.s)  #: item
+    lab.x.new_full((2,), lab.s, device="cuda")  #: item
+
+def sizes_from_a_device_number(lab):
+    n = lab.v[3]
+    torch.zeros(n, 3, device="cuda")  #: item
+    torch.ones((n, 3), device="cuda")  #: item
+    torch.zeros(size=(n, n), device="cuda")  #: item x2
+    torch.rand(n, device="cuda"); torch.empty(2)  #: item
+    torch.randint(0, n, (3,), device="cuda")  #: item
+    torch.eye(n, device="cuda")  #: item
+    torch.randperm(n, device="cuda")  #: item
+    lab.x.new_zeros((n, 2), device="cuda")  #: item
+
+def ranges_to_a_device_number(lab):
+    torch.arange(lab.v[3], device="cuda")  #: item
+    torch.linspace(0, lab.s, 4, device="cuda")  #: item
+    torch.logspace(lab.s, lab.s, 4, device="cuda")  #: item x2
+    torch.hann_window(lab.v[3], device="cuda")  #: item
+
+def host_tensors_of_a_device_number(lab):
+    assert torch.arange(lab.v[3]).device.type == "cpu"  #: item
+    assert torch.full((2,), lab.s, device="cpu").device.type == "cpu"  #: item
+    assert torch.zeros(lab.v[3], pin_memory=True).is_pinned()  #: item
+
+def on_the_default_device_of_a_number(lab):
+    n = lab.v[3]
+    with torch.device("cuda"):
+        torch.zeros(n, 2)  #: item
+        torch.full((2,), lab.s)  #: item
+
+def one_hot_of_a_device_number(lab):
+    torch.nn.functional.one_hot(lab.v, lab.v[5] + 1)  #: item
+
+def like_a_device_number(lab):  # data, not a number
+    torch.zeros_like(lab.s, device="cuda"); torch.full_like(lab.s, 2.0); lab.s.new_ones((2,)); torch.zeros_like(input=lab.s, device="cuda")
+    torch.normal(lab.s, 1.0)
+    torch.tensor(lab.s, device="cuda"); torch.clamp(lab.x, min=lab.s)
+
+def one_that_has_a_graph_is_refused(lab):
+    try:
+        torch.full((2,), lab.loss, device="cuda")
+    except TypeError:
+        pass
+    else:
+        raise AssertionError("torch refuses it")
+
 SNIPPETS = [value for value in list(globals().values()) if callable(value) and getattr(value, "__module__", "") == __name__ and not isinstance(value, type)]

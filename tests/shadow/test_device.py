@@ -159,6 +159,34 @@ def test_the_null_devices_models_are_played(known):
         )
 
 
+def test_libraries_read_a_cuda_version_and_it_is_put_back():
+    before = torch.version.cuda
+    with shadow_cuda(Listener()):
+        assert int(torch.version.cuda.partition(".")[0]) >= 11
+    assert torch.version.cuda == before
+
+
+class ReadLater:
+    """No tensor; torch asks it for one, as it does lazily loaded checkpoints."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return func(*(one.tensor if isinstance(one, cls) else one for one in args), **kwargs or {})
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_objects_that_stand_for_tensors_are_asked(device):
+    with shadow_cuda(Listener()):
+        weight = torch.nn.Parameter(torch.zeros(3, device="cuda"))
+        with torch.no_grad():
+            weight.copy_(ReadLater(torch.ones(3, device=device)))
+        assert weight.device.type == "cuda" and weight.tolist() == [1.0] * 3
+        assert (weight + ReadLater(torch.ones(3, device="cuda"))).device.type == "cuda"
+
+
 def test_identity_of_a_tensor():
     with shadow_cuda():
         x = torch.ones(2, device="cuda")

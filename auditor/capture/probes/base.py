@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
+from auditor.capture.instruments.freed_memory import FreedMemory
 from auditor.capture.instruments.monkeypatch import Patches, guarded
 from auditor.capture.instruments.user_frames import Frames
 from auditor.errors import fault
@@ -53,6 +54,8 @@ class Context:
     """True while the history of allocations is recorded for us."""
     stream: OperatorStream | None = None
     """The operators that run, once a probe has asked for them."""
+    freed: FreedMemory = field(default_factory=FreedMemory)
+    """Gives memory back that instruments left free between the program's tensors."""
     target: Any = None
     """The callable, generator or module that is audited: probes that look for holders start
     there.

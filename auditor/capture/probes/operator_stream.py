@@ -295,6 +295,7 @@ class OperatorStream(DispatchMode):
                 _after(waiting, call)
             finally:
                 LOOKING.depth -= 1
+        self._context.freed.look()
         return call.result
 
     def _ask(self, func: Any) -> Asked:

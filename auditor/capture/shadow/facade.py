@@ -29,6 +29,12 @@ others keep the latter.
 """
 
 
+CUDA_VERSION = "12.8"
+"""What torch says that it is built for where it is built for no CUDA: as most of its builds since
+2.7.
+"""
+
+
 class Properties:
     """What ``get_device_properties`` says of a card."""
 
@@ -74,6 +80,8 @@ def install(patches: Patches, playing: Current) -> None:
         patches.attribute(torch, name, getattr(streams, name))
     for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
         patches.attribute(torch.cuda.nvtx, name, _says(0))
+    if torch.version.cuda is None:  # libraries ask it for what the card can do
+        patches.attribute(torch.version, "cuda", CUDA_VERSION)
     patches.attribute(torch, "Generator", streams.Generator)
     patches.attribute(torch.cuda, "default_generators", (torch.default_generator,))
     for dtype, name in LEGACY_TYPES.items():

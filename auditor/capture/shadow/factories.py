@@ -47,7 +47,7 @@ def install(patches: Patches) -> None:
     # filled now: it holds torch's own functions, and is kept
     constructors = made_on_default_device()
     names = {name for name in dir(torch) if _is_one_of(getattr(torch, name), constructors)}
-    for name in sorted(names - {*DATA}):
+    for name in sorted(names - {*DATA, *LIKE}):
         patches.attribute(torch, name, _factory(getattr(torch, name), by_default=True))
     for name in LIKE:
         patches.attribute(torch, name, _factory(getattr(torch, name), by_default=False))
@@ -69,6 +69,8 @@ def _is_one_of(value: Any, constructors: set[Any]) -> bool:
 
 
 def _factory(original: Callable[..., Any], *, by_default: bool) -> Callable[..., Any]:
+    """``by_default``: of numbers, on the default device; else like the tensor that is given."""
+
     @functools.wraps(original)
     def factory(*args: Any, **kwargs: Any) -> Any:
         said = kwargs.get("device")
@@ -76,7 +78,12 @@ def _factory(original: Callable[..., Any], *, by_default: bool) -> Callable[...,
         if device is None and not kwargs.get("pin_memory"):
             if by_default:
                 _check_generator(kwargs.get("generator"), "cpu")
-            return original(*args, **kwargs)
+            given = [one for one in (*args, *kwargs.values()) if isinstance(one, ShadowTensor)]
+            if not by_default or any(one.dim() for one in given):
+                return original(*args, **kwargs)
+            return original(*map(_number, args), **_numbers(kwargs))
+        like = 0 if by_default or original.__name__ == "normal" else 1
+        args, kwargs = (*args[:like], *map(_number, args[like:])), _numbers(kwargs)
         if on_cuda(device):
             return _on_device(original, args, kwargs)
         return _on_host(original, args, kwargs)
@@ -112,6 +119,22 @@ def _on_host(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
 
 def _inner(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(value._inner if isinstance(value, ShadowTensor) else value for value in values)
+
+
+def _number(value: Any) -> Any:
+    """Where torch wants a number (the value of ``full``, the end of ``arange``, a size) it reads a
+    0-dim tensor (python_arg_parser.cpp, RangeFactories.cpp: item()); one with a graph it refuses.
+    """
+    if isinstance(value, (tuple, list)) and any(isinstance(one, ShadowTensor) for one in value):
+        return [_number(one) for one in value]
+    if not isinstance(value, ShadowTensor) or value.dim():
+        return value
+    return value._inner.detach().requires_grad_() if value.requires_grad else value.item()
+
+
+def _numbers(kwargs: dict[str, Any]) -> dict[str, Any]:
+    tensors = ("input", "self", "out")
+    return {name: one if name in tensors else _number(one) for name, one in kwargs.items()}
 
 
 def _check_generator(generator: Any, wanted: str) -> None:

@@ -300,6 +300,8 @@ def _one_hot(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     none are.
     """
     classes = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
+    if isinstance(classes, ShadowTensor):
+        classes = classes.item()
     if classes == -1:
         tell("item", "aten::one_hot", 8, "d2h")
     with DisableTorchFunctionSubclass():

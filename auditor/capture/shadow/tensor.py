@@ -61,6 +61,8 @@ class ShadowTensor(Tensor):
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if not all(issubclass(each, Tensor) for each in types):
+            return NotImplemented  # theirs is asked, which calls again with tensors
         return Rooms.functions(func, args, kwargs or {})
 
     @classmethod

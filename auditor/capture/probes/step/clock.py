@@ -59,6 +59,7 @@ class Clock:
         if self._on_gc in gc.callbacks:
             gc.callbacks.remove(self._on_gc)
         self._statm.close()
+        self._context.freed.close()
         self._queued.close()
 
     def _on_gc(self, phase: str, info: dict[str, int]) -> None:
@@ -70,6 +71,7 @@ class Clock:
 
     def begin(self) -> None:
         """A step begins now."""
+        self._context.freed.begin(self._context.pass_name)
         self._gc_ns = self._gc_n = 0
         self._compiles = COMPILED_CODE.compiles
         accelerator = self._accelerator
@@ -109,12 +111,14 @@ class Clock:
             compiles=COMPILED_CODE.compiles - self._compiles,
             **counters,
         )
+        self._context.freed.look()
         self._context.add(row)
 
     def settle(self) -> None:
         """End of a pass: read the device's events (waiting for the last of them) and write what
         they say.
         """
+        self._context.freed.look()
         if not self._write_times(wait=True):
             self._context.warn(
                 "the device did not tell the time of every step: where it is missing, the host's "

@@ -1,0 +1,72 @@
+"""Free memory between the program's tensors goes back to the system while instruments run.
+
+What they keep of each operator (a profiler's event, a node of the flow of values: some hundred
+bytes) takes its place in a block that a large tensor has left; the next tensor of that size no
+longer fits there, and the heap grows by one. Nothing of it is in use, but a step with many large
+temporaries is soon several times as large as it was (benchmarks/pass_memory.py).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+
+from auditor.capture.instruments.kept_open import KeptOpen
+
+PLAIN = ("warmup", "quiet", "anomaly_off", "eager_held", "compiled_again")
+"""Passes whose steps are timed as they are: their peak is the program's own."""
+
+SHARE, MORE = 1.15, 64 << 20
+"""How much larger than that peak the process may be before what is free is given back."""
+
+_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+
+
+class FreedMemory:
+    """Looked at between operators and between steps of passes with instruments."""
+
+    def __init__(self) -> None:
+        self._statm = KeptOpen("/proc/self/statm")
+        self._trim = _trimmer()
+        self._most: float | None = None
+        """Resident bytes beyond which is given back; None: nobody said yet."""
+
+    def begin(self, pass_name: str) -> None:
+        """A step of this pass begins."""
+        if pass_name not in PLAIN and self._most is None:
+            self._most = SHARE * _peak() + MORE
+
+    def look(self) -> None:
+        """Give back what is free, if the process has become larger than it may."""
+        if self._most is None or self._trim is None or self._resident() <= self._most:
+            return
+        self._trim(0)
+        self._most = max(self._most, 1.1 * self._resident())  # what stays is in use
+
+    def _resident(self) -> int:
+        words = self._statm.words()
+        return int(words[1]) * _PAGE if len(words) > 1 else 0
+
+    def close(self) -> None:
+        """Close what is open. May be called twice."""
+        self._statm.close()
+
+
+def _trimmer() -> Callable[[int], int] | None:
+    """Glibc's ``malloc_trim``, which gives back whole pages inside the heap as well; others have
+    none.
+    """
+    try:
+        return ctypes.CDLL(None).malloc_trim  # type: ignore[no-any-return]
+    except (AttributeError, OSError, TypeError):
+        return None
+
+
+def _peak() -> int:
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:
+            sizes = dict(line.split(":", 1) for line in status)
+        return int(sizes["VmHWM"].split()[0]) << 10
+    except (OSError, KeyError, ValueError):
+        return 1 << 62

@@ -1,0 +1,58 @@
+"""Memory that is free between tensors is given back; what is in use stays."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from auditor.capture.instruments import freed_memory
+from auditor.capture.instruments.freed_memory import FreedMemory
+
+MIB = 1 << 20
+
+pytestmark = pytest.mark.skipif(
+    freed_memory._trimmer() is None, reason="this C library gives nothing back"
+)
+
+
+def resident() -> int:
+    return FreedMemory()._resident()
+
+
+def scattered(kept: list[object], n: int = 60) -> None:
+    """Tensors of 4 MiB that are gone, each with something small of ours in its place."""
+    held = [torch.ones(MIB) for _ in range(4)]
+    for turn in range(n):
+        held[turn % 4] = torch.ones(MIB + turn * 64)
+        kept.append(StorageWeakRef(held[turn % 4].untyped_storage()))
+
+
+def test_what_instruments_left_free_goes_back(monkeypatch):
+    monkeypatch.setattr(freed_memory, "_peak", lambda: resident())
+    monkeypatch.setattr(freed_memory, "MORE", 0)
+    monkeypatch.setattr(freed_memory, "SHARE", 1.0)
+    freed, kept = FreedMemory(), []
+    freed.begin("numbers")
+    before = resident()
+    for _ in range(4):
+        scattered(kept)
+        freed.look()
+        assert resident() < before + 48 * MIB
+    freed.close()
+
+
+@pytest.mark.parametrize(("passes", "asked"), [(["warmup", "quiet"], 0), (["quiet", "numbers"], 1)])
+def test_passes_that_are_timed_as_they_are_keep_theirs(monkeypatch, passes, asked):
+    asked_for = []
+    monkeypatch.setattr(freed_memory, "_trimmer", lambda: asked_for.append)
+    monkeypatch.setattr(freed_memory, "_peak", lambda: 0)
+    monkeypatch.setattr(freed_memory, "MORE", 1)
+    freed = FreedMemory()
+    for each in passes:
+        freed.begin(each)
+        freed.look()
+    assert len(asked_for) == asked
+    freed.look()
+    assert len(asked_for) == asked, "what stayed is in use: it is not asked for again"
+    freed.close()
