@@ -20,7 +20,11 @@ class AuditProblem(Exception):
 
 
 class TargetProblem(AuditProblem):
-    """The target cannot be run: not found, not importable, not callable without arguments."""
+    """The target cannot be run: not found, not importable, not callable without arguments.
+    ``raised``: its own code raised before the first step; exit code 3.
+    """
+
+    raised = False
 
 
 class TargetFailed(Exception):

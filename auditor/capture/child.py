@@ -403,7 +403,12 @@ class Recorder:
 
     def not_run(self, problem: TargetProblem) -> None:
         """Write down that nothing could be recorded, and why."""
-        self.error = {"problem": problem.message, "hint": problem.hint, "detail": problem.detail}
+        self.error = {
+            "problem": problem.message,
+            "hint": problem.hint,
+            "detail": problem.detail,
+            "raised": problem.raised,
+        }
         self.outcome = "not run"
         self.save()
 

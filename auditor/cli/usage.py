@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from auditor.cli import console
-from auditor.errors import AuditProblem, TargetFailed, fault
+from auditor.errors import AuditProblem, TargetFailed, TargetProblem, fault
 
 EXIT_FOUND, EXIT_IMPOSSIBLE, EXIT_TARGET, EXIT_INTERRUPTED = 1, 2, 3, 130
 
@@ -168,7 +168,8 @@ def say_problem(error: Exception) -> int:
     console.say(f"audit: {problem.message}", err=True)
     if problem.hint:
         console.say(f"       {problem.hint}", err=True)
-    return EXIT_TARGET if isinstance(error, TargetFailed) else EXIT_IMPOSSIBLE
+    raised = isinstance(error, TargetFailed) or (isinstance(error, TargetProblem) and error.raised)
+    return EXIT_TARGET if raised else EXIT_IMPOSSIBLE
 
 
 def _told(error: Exception) -> AuditProblem:

@@ -319,15 +319,16 @@ class Child:
         hold the target up.
         """
         assert self.process.stdout is not None
-        while line := self.process.stdout.readline(LINE_LIMIT):
-            if PROFILER_NOISE in line:
-                continue
-            self._output.append(line)
-            self._kept += len(line)
-            while self._kept > OUTPUT_LIMIT and len(self._output) > 1:
-                self._kept -= len(self._output.popleft())
-            with suppress(Exception):
-                self._echo(line.decode("utf-8", "replace"))
+        with self.process.stdout as output:
+            while line := output.readline(LINE_LIMIT):
+                if PROFILER_NOISE in line:
+                    continue
+                self._output.append(line)
+                self._kept += len(line)
+                while self._kept > OUTPUT_LIMIT and len(self._output) > 1:
+                    self._kept -= len(self._output.popleft())
+                with suppress(Exception):
+                    self._echo(line.decode("utf-8", "replace"))
 
     def _read_progress(self, fd: int) -> None:
         with os.fdopen(fd, "rb") as pipe:

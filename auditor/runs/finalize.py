@@ -72,7 +72,10 @@ def seal(plan: Plan, ended: str | int, child: Ended) -> Recording:
         ) from error
     problem = manifest.get("error") or {}
     if manifest["outcome"] == "not run":
-        raise TargetProblem(problem["problem"], problem.get("hint", ""), problem.get("detail", ""))
+        told = (problem["problem"], problem.get("hint", ""), problem.get("detail", ""))
+        not_run = TargetProblem(*told)
+        not_run.raised = problem.get("raised", False)
+        raise not_run
     manifest["passes"] = _passes(folder)
     _settle_outcome(manifest, ended, plan)
     if ended == "timeout":

@@ -268,17 +268,21 @@ def guarded(address: Address, do: Callable[[], Any]) -> Any:
                 f"its own arguments stand after --: {with_dashes(address)}",
             ) from None
         said = fault(error).strip().rstrip(":")
-        raise TargetProblem(
+        problem = TargetProblem(
             f"{name} could not be imported: {said}{where}",
             "run it with python to see it fail alone",
             traceback_of(error),
-        ) from None
+        )
+        problem.raised = not isinstance(error, ImportError | SyntaxError)
+        raise problem from None
 
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def _last_frame(error: BaseException) -> str:
+    if isinstance(error, SyntaxError):  # its own words say where
+        return ""
     frames = [
         f
         for f in traceback.extract_tb(error.__traceback__)
