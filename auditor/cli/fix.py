@@ -82,7 +82,8 @@ def _show(chosen: Iterable[Finding], *, unsafe: bool) -> int:
     remedies = [each.remedy for each in chosen if each.remedy is not None and each.remedy.diff]
     diffs = dict.fromkeys(each.diff for each in remedies if each.safe or unsafe)
     for diff in diffs:
-        console.say(diff or "")
+        for line in (diff or "").rstrip("\n").split("\n"):
+            console.say(line)
     said = "its recording is not beside the report: --apply needs it" if diffs else ""
     console.say(f"audit: {said or _nothing(Standing(Plan((), (), '')), unsafe=unsafe)}", err=True)
     return 0
