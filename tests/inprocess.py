@@ -20,7 +20,6 @@ from auditor.capture.instruments.user_frames import Frames
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.registry import select
 from auditor.capture.session import Session
-from auditor.cli.fix import require_plain_values
 from auditor.evidence.table import Evidence
 from auditor.extensions.checkpoints import settings
 from auditor.extensions.checkpoints.command import CheckpointRecording, asks_for_checkpoints
@@ -240,6 +239,5 @@ def require_own(
     permitted = Permitted(permits, read, () if recording is None else recording.manifest["sources"])
     for finding in back.findings:
         edits = finding.remedy.edits if finding.remedy is not None else ()
-        require_plain_values("report.json", edits)
         for edit in edits:
             permitted.require(finding.codes, edit)

@@ -4,7 +4,6 @@ to undo them.
 
 from __future__ import annotations
 
-import ast
 import os
 import shlex
 from collections.abc import Callable, Iterable
@@ -12,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auditor import patch
-from auditor.cli import console, open_input, write_results
+from auditor.cli import console, open_input, rejudged, write_results
 from auditor.cli.write_results import is_broken
 from auditor.errors import AuditProblem
-from auditor.judging import catalogue, guard
+from auditor.judging import catalogue
 from auditor.model import Edit, Finding, Report
 from auditor.patch import PatchedFile, Plan
+from auditor.recordings.folder import Recording
+from auditor.runs.rank_recordings import RankedRecording, is_ranked
 
 UNDO = "fixes.undo.patch"
 
@@ -29,22 +30,23 @@ def fix(*, report: str, apply: bool, check: bool, select: tuple[str, ...], unsaf
     if apply and check:
         raise AuditProblem("--apply and --check are two different things: give one of them")
     path, root = Path(report), Path.cwd()
-    judged = open_input.report_of(path)
+    told, recording = open_input.report_of(path), _recording(path)
+    if recording is None:
+        if apply or check:
+            raise AuditProblem(
+                f"{report}: the recording that patches are made from is not beside it",
+                "give the folder that audit run wrote, or run audit again",
+            )
+        return _show(_chosen(told, select), unsafe=unsafe)
+    judged = rejudged.judged_again(told, recording)
     chosen = tuple(_chosen(judged, select))
     edits = tuple(_edits(chosen, unsafe=unsafe))
-    require_plain_values(report, edits)
-    recorded = _recorded(path)
-    guard.require_permitted(
-        report, judged, catalogue.rules(), root, recorded or (lambda file: _read(root, file))
-    )
-    mine = tuple(edit for edit in edits if _is_mine(edit.site.file, root))
-    for file in dict.fromkeys(edit.site.file for edit in edits if edit not in mine):
-        console.say(
-            f"audit: not patched: {file} lies outside {root}: PYTHONPATH="
-            f"{shlex.quote(os.path.dirname(file))} before the command says that it is yours",
-            err=True,
-        )
+    mine = tuple(edit for edit in edits if _is_own(edit, root))
     _require_here(path, root, mine)
+
+    def recorded(file: str) -> bytes | None:
+        return recording.original_bytes(file, root)
+
     standing = _standing(judged, mine, recorded, root)
     for reason in dict.fromkeys(standing.refused):
         console.say(f"audit: not patched: {reason}", err=True)
@@ -64,6 +66,45 @@ def fix(*, report: str, apply: bool, check: bool, select: tuple[str, ...], unsaf
         return 0
     _apply(standing, root, (path if path.is_dir() else path.parent) / UNDO)
     return 0
+
+
+def _recording(path: Path) -> Recording | None:
+    """That of one process, or of the ranks of a job."""
+    home = path if path.is_dir() else path.parent
+    for folder in (home, home / open_input.RECORDING):
+        if is_ranked(folder):
+            return RankedRecording(folder)
+    return open_input.recording_of(path)
+
+
+def _show(chosen: Iterable[Finding], *, unsafe: bool) -> int:
+    """The diffs as the report has them, for people."""
+    remedies = [each.remedy for each in chosen if each.remedy is not None and each.remedy.diff]
+    diffs = dict.fromkeys(each.diff for each in remedies if each.safe or unsafe)
+    for diff in diffs:
+        for line in (diff or "").rstrip("\n").split("\n"):
+            console.say(line)
+    said = "its recording is not beside the report: --apply needs it" if diffs else ""
+    console.say(f"audit: {said or _nothing(Standing(Plan((), (), '')), unsafe=unsafe)}", err=True)
+    return 0
+
+
+def _is_own(edit: Edit, root: Path) -> bool:
+    """True for an edit of a source of the user's; else says why it is not made."""
+    file = edit.site.file
+    if not _is_mine(file, root):
+        console.say(
+            f"audit: not patched: {file} lies outside {root}: PYTHONPATH="
+            f"{shlex.quote(os.path.dirname(file))} before the command says that it is yours",
+            err=True,
+        )
+        return False
+    try:
+        patch.require_own_file(root, file, edit.action)
+    except patch.Refused as reason:
+        console.say(f"audit: not patched: {edit.site}: {reason}", err=True)
+        return False
+    return True
 
 
 def _require_here(report: Path, root: Path, edits: Iterable[Edit]) -> None:
@@ -140,21 +181,12 @@ class Standing:
     refused: tuple[str, ...] = ()
 
 
-def _standing(
-    report: Report, edits: tuple[Edit, ...], recorded: Read | None, root: Path
-) -> Standing:
+def _standing(report: Report, edits: tuple[Edit, ...], recorded: Read, root: Path) -> Standing:
     cwd = str(root)
 
     def read(file: str) -> bytes | None:
         return _read(root, file)
 
-    # a report alone: its lines are compared with the file's, that is all there is
-    if recorded is None:
-        plan = patch.plan(edits, read, cwd=cwd)
-        back = tuple((file.path, file.before, file.after) for file in plan.files)
-        return Standing(
-            plan, back, refused=tuple(f"{edit.site}: {reason}" for edit, reason in plan.refused)
-        )
     planned = patch.plan(edits, recorded, cwd=cwd)
     every = tuple(_edits(report.findings, unsafe=True))
     before = dict(_patched_before(every, read, recorded, cwd))
@@ -221,13 +253,6 @@ def _nothing(standing: Standing, *, unsafe: bool) -> str:
     return "nothing to patch" + ("" if unsafe else " (unsafe patches are shown with --unsafe)")
 
 
-def _recorded(path: Path) -> Read | None:
-    recording = open_input.recording_of(path)
-    return (
-        (lambda file: recording.original_bytes(file, Path.cwd())) if recording is not None else None
-    )
-
-
 def _chosen(report: Report, select: tuple[str, ...]) -> Iterable[Finding]:
     """The selected findings, without those whose patch was shown to change the result (``audit
     verify``).
@@ -252,87 +277,6 @@ def _edits(findings: Iterable[Finding], *, unsafe: bool) -> Iterable[Edit]:
         if f.remedy is not None
         for edit in f.remedy.edits
         if edit.safe or unsafe
-    )
-
-
-# -- what a stranger's report may not do -----------------------------------------------------------
-
-
-_REWRITES = frozenset(
-    """
-    nn.functional.logsigmoid log_softmax sqrt add mse_loss l1_loss smooth_l1_loss huber_loss
-    poisson_nll_loss cross_entropy binary_cross_entropy_with_logits
-    """.split()
-)
-"""Functions that rules put in the place of others, or give other arguments, below ``torch`` or of a
-tensor.
-"""
-
-_RESHAPES = frozenset({"squeeze", "unsqueeze"})
-
-
-def require_plain_values(report: str, edits: Iterable[Edit]) -> None:
-    """Raise :class:`AuditProblem` if an edit would write anything but a name, a number or a flag,
-    or a call with such.
-    """
-    for edit in edits:
-        if not _writes_plain_values(edit):
-            raise AuditProblem(
-                f"{report}: {edit.site}: `{edit.value}` is not what a rule would write",
-                "the report was changed",
-            )
-
-
-def _writes_plain_values(edit: Edit) -> bool:
-    if edit.action not in ("set_keyword", "rename_call"):
-        return True
-    try:
-        node: ast.AST = ast.parse(edit.value.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        # the patch refuses it, and says why
-        return True
-    if edit.action == "rename_call" and isinstance(node, ast.Call):
-        return _rewrites(node, "".join(edit.site.text.split()))
-    return _plain(node)
-
-
-def _rewrites(call: ast.Call, text: str) -> bool:
-    """True for a call by a name alone, or by one that rules write, of what is plain or stands on
-    the line already.
-    """
-    given = [*call.args, *(item.value for item in call.keywords)]
-    if isinstance(call.func, ast.Name) and all(map(_plain, given)):
-        return True
-    chained = (
-        isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Call) and not given
-    )
-    if chained and call.func.attr in _REWRITES:  # type: ignore[attr-defined]
-        return _rewrites(call.func.value, text)  # type: ignore[attr-defined]
-    return ast.unparse(call.func) in _REWRITES and all(_stands_in(text, each) for each in given)
-
-
-def _stands_in(text: str, node: ast.expr) -> bool:
-    """True for what the line holds already, cast to float32, with a dimension of 1 more or less, or
-    with a constant added or not.
-    """
-    if _plain(node) or "".join(ast.unparse(node).split()) in text:
-        return True
-    if isinstance(node, ast.BinOp):
-        return isinstance(node.op, ast.Add) and _plain(node.right) and _stands_in(text, node.left)
-    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)) or node.keywords:
-        return False
-    reshaped = node.func.attr in _RESHAPES and len(node.args) == 1 and _plain(node.args[0])
-    cast = node.func.attr == "float" and not node.args
-    return (cast or reshaped) and _stands_in(text, node.func.value)
-
-
-def _plain(node: ast.AST) -> bool:
-    if isinstance(node, ast.UnaryOp):
-        node = node.operand
-    if isinstance(node, ast.Attribute):  # torch.bfloat16
-        return isinstance(node.value, ast.Name) and node.value.id == "torch"
-    return isinstance(node, ast.Name) or (
-        isinstance(node, ast.Constant) and not isinstance(node.value, (str, bytes))
     )
 
 

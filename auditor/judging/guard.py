@@ -1,29 +1,22 @@
-"""What a report may have done: the one gate before anything that it names is patched, printed as a
-patch, or run again.
-
-Reports and recordings may be a stranger's. What passes is what the installed rules could have asked
-for, of the user's own files.
+"""What a rule may have patched, and what a recording may have run again: recordings may be a
+stranger's.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from auditor import patch
 from auditor.errors import AuditProblem
-from auditor.model import Edit, Finding, Report
+from auditor.model import Finding
 from auditor.permit import Permit
 from auditor.recordings.folder import Recording
 from auditor.rule import Rule
 from auditor.runs import target as targets
-
-CHANGED = "the report was changed, or is another version's: make a new one with audit run"
-
-Read = Callable[[str], "bytes | None"]
 
 
 def permits_of(rules: Iterable[type[Rule]]) -> Mapping[str, tuple[Permit, ...]]:
@@ -44,29 +37,6 @@ def without_foreign(finding: Finding, permitted: patch.Permitted) -> Finding:
     except patch.Refused as reason:
         return replace(finding, remedy=replace(remedy, edits=(), diff=None, refused=str(reason)))
     return finding
-
-
-def require_permitted(
-    name: str, report: Report, rules: Iterable[type[Rule]], root: Path, read: Read
-) -> None:
-    """Raise :class:`AuditProblem` if one edit of the report, asked for or not, is none that its
-    rule could have made here.
-
-    ``read`` gives the files as they were audited, ``root`` is the directory that they are patched
-    in.
-    """
-    edits = list(_edits(report))
-    named = [site.file for finding in report.findings if (site := finding.site) is not None]
-    own = patch.OwnFiles(root, (*named, *(_sources(root) if edits else ())))
-    permitted = patch.Permitted(permits_of(rules), read, own.names, own.read)
-    for codes, edit in edits:
-        try:
-            permitted.require(codes, edit)
-            patch.require_own_file(root, edit.site.file, edit.action)
-        except patch.Refused as reason:
-            raise AuditProblem(
-                f"{name}: {_short(str(edit.site))}: {_short(str(reason))}", CHANGED
-            ) from None
 
 
 def require_own_program(recording: Recording) -> None:
@@ -124,36 +94,4 @@ def _file_of(module: str, cwd: str) -> str:
     return found
 
 
-LONGEST = 400
-"""Characters of a report that are quoted: it may hold megabytes of them."""
-
 AGAIN = "audit run TARGET --verify measures the patches of a run of your own"
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
-
-
-def _edits(report: Report) -> Iterator[tuple[tuple[str, ...], Edit]]:
-    for finding in report.findings:
-        if finding.remedy is not None:
-            yield from ((finding.codes, edit) for edit in finding.remedy.edits)
-
-
-def _sources(root: Path) -> Iterator[str]:
-    """Python files of the project, for a setting that another file than the edited one uses; not
-    those of packages and tools.
-    """
-    for folder in (root, *sorted(each for each in root.iterdir() if _is_plain(each))):
-        yield from (
-            str(each.relative_to(root)) for each in sorted(folder.glob("*.py")) if each.is_file()
-        )
-
-
-def _is_plain(path: Path) -> bool:
-    return (
-        path.is_dir()
-        and not path.is_symlink()
-        and not path.name.startswith(".")
-        and not (path / "pyvenv.cfg").exists()
-    )

@@ -12,9 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from auditor.cli.main import main
-from auditor.model import Edit, Finding, PeakBytes, Remedy, Report, Run, Severity, Site
 from auditor.recordings.folder import Recording
-from reports.as_json import Json
 
 MANIFEST = {
     "schema": "audit-recording/1",
@@ -201,167 +199,16 @@ def test_source_that_is_a_link_to_elsewhere_is_not_read(tmp_path):
 
 # -- audit fix -------------------------------------------------------------------------------------
 
-CALL = "torch.cuda.reset_peak_memory_stats()"
-SOURCE = f"import torch\ndef step():\n    {CALL}\n    return 1\n"
-
-
-def report_with(**edit):
-    """A report with one safe edit."""
-    site = Site(edit.pop("file", "a.py"), 3, "step", CALL)
-    wanted = {
-        "action": "drop_statement",
-        "call": "reset_peak_memory_stats",
-        "safe": True,
-        "reason": "r",
-        **edit,
-    }
-    finding = Finding(
-        site,
-        "m",
-        code="SYNC009",
-        name="n",
-        key="k",
-        severity=Severity.NOTE,
-        remedy=Remedy("t", (Edit(site, **wanted),)),
-    )
-    run = Run(
-        target="t",
-        steps=1,
-        warmup=0,
-        world_size=1,
-        device="cpu",
-        outcome="completed",
-        error=None,
-        step_us=None,
-        peak_bytes=PeakBytes(None, None),
-        torch="",
-        python="",
-        recorded_at="",
-    )
-    report = Report(
-        run=run,
-        verdicts=(),
-        findings=(finding,),
-        warnings=(),
-        tool={"name": "x", "version": "1"},
-        environment={},
-        method=(),
-    )
-    return Json().render(report)
-
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A project with one file, and one outside that two links lead to."""
-    (tmp_path / "outside.py").write_text(SOURCE)
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "a.py").write_text(SOURCE)
-    (home / "link.py").symlink_to(tmp_path / "outside.py")
-    (home / "folder").symlink_to(tmp_path)
-    monkeypatch.chdir(home)
-    return home
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 def fix(project, content):
     (project / "report.json").write_bytes(content)
     return CliRunner().invoke(main, ["fix", "report.json", "--apply", "--unsafe"])
-
-
-def test_an_honest_report_patches(project):
-    assert fix(project, report_with()).exit_code == 0
-    assert CALL not in (project / "a.py").read_text()
-
-
-@pytest.mark.parametrize(
-    "file",
-    [
-        "{root}/outside.py",
-        "../outside.py",
-        "b/../../outside.py",
-        "link.py",
-        "folder/outside.py",
-        "/proc/self/mem",
-        "x" * 5000,
-        "a\0.py",
-    ],
-)
-def test_nothing_outside_the_project_is_patched(project, file):
-    result = fix(project, report_with(file=file.format(root=project.parent)))
-    assert isinstance(result.exception, (SystemExit, type(None))) and result.exit_code in (0, 2)
-    assert (project.parent / "outside.py").read_text() == SOURCE
-    assert (project / "a.py").read_text() == SOURCE
-
-
-@pytest.mark.parametrize(
-    "edit",
-    [
-        {"action": "set_keyword", "keyword": "device", "value": "__import__('os').system('true')"},
-        {"action": "set_keyword", "keyword": "device", "value": "'text'"},
-        {"action": "rename_call", "value": "system('true')"},
-        {"action": "rename_call", "value": "f(g())"},
-    ],
-)
-def test_code_that_no_rule_would_write_is_not_written(project, edit):
-    result = fix(project, report_with(**edit))
-    assert result.exit_code == 2 and "is not what a rule would write" in result.output
-    assert (project / "a.py").read_text() == SOURCE
-
-
-@pytest.mark.parametrize(
-    "edit",
-    [
-        {"action": "throttle", "value": "2 or evil()"},
-        {"action": "insert_before", "value": "os.system('true')"},
-        {"action": "insert_before", "value": "evil().unscale_(x)"},
-        {"action": "insert_before", "value": "s.unscale_(x); evil()"},
-        {"action": "insert_after_imports", "value": "torch.load('x')"},
-        {"action": "insert_after_imports", "value": "torch.set_float32_matmul_precision(evil())"},
-        {"action": "modernize_amp", "call": "reset_peak_memory_stats", "value": "evil"},
-        {"action": "make_on_device", "call": "reset_peak_memory_stats", "value": "evil"},
-        {"action": "set_constant", "keyword": "x", "value": "evil()"},
-        {"action": "set_value", "keyword": '["x"]', "value": "1"},
-    ],
-)
-def test_what_a_patch_inserts_is_never_what_a_stranger_wrote(project, edit):
-    assert fix(project, report_with(**edit)).exit_code == 2
-    assert (project / "a.py").read_text() == SOURCE
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "x; rm -rf ~",
-        "$(evil)",
-        "`evil`",
-        "a:1>b",
-        "a:1\nevil",
-        'a:1" evil "',
-        "a:1|evil",
-        "a:1 evil",
-    ],
-)
-def test_a_shell_script_takes_settings_only(project, value):
-    assert script_with(project, value) == script_with(project, "a:1")
-
-
-def script_with(project, value):
-    """A script that sets the allocator's variable to ``a:1``, after a report that wants it to be
-    ``value``.
-    """
-    script = project / "run.sh"
-    script.write_text("#\n#\nexport PYTORCH_CUDA_ALLOC_CONF=a:1\n")
-    report = report_with(
-        file="run.sh", action="set_value", call="", keyword="PYTORCH_CUDA_ALLOC_CONF", value=value
-    )
-    report = report.replace(json.dumps(CALL).encode(), b'""').replace(b'"SYNC009"', b'"MEM009"')
-    assert fix(project, report).exit_code == (0 if value.startswith("expandable") else 2)
-    return script.read_text()
-
-
-def test_an_honest_setting_is_written(project):
-    honest = "expandable_segments:True"
-    assert script_with(project, honest).endswith(f"=a:1,{honest}\n")
 
 
 @pytest.mark.parametrize(
@@ -371,7 +218,6 @@ def test_an_honest_setting_is_written(project):
         b"[]",
         DEEP,
         b'{"schema": "\xff"}',
-        report_with().replace(b'"edits": [', b'"edits": [5,'),
     ],
 )
 def test_what_is_no_report_is_one_sentence(project, content):

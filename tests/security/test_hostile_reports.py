@@ -1,5 +1,5 @@
-"""Reports that somebody wrote by hand: each asks for an edit that no rule would ask for, and
-nothing of it is made or shown.
+"""Reports and recordings of strangers: no edit or diff of a report is ever made, and what rules ask
+for is made in the user's own sources alone.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import pytest
 from auditor.reports import as_json
 from click.testing import CliRunner, Result
 
+from auditor.cli import rejudged
 from auditor.cli.main import main
 from auditor.judging import catalogue
 from auditor.model import Edit, Finding, PeakBytes, Remedy, Report, Run, Severity, Site
@@ -21,48 +22,14 @@ from auditor.recordings.folder import SCHEMA, write_manifest
 from auditor.recordings.sources import store_sources
 
 SOURCE = """\
-import gc
 import os
-import pickle
-import requests
-import subprocess
 import torch
-import torch as th
-from os import system as synchronize
 from torch.utils.data import DataLoader
-from elsewhere import AdamW
-import threading as nn
 
-optimizer = torch.optim.Adam(model.parameters())
 value = os.getenv(command)
 state = torch.load(path, weights_only=True)
-loader = DataLoader(data, batch_size=4, num_workers=cfg.workers)
-reply = requests.get(url, verify=True, allow_redirects=False)
-done = subprocess.run(command, shell=False)
-model.to(device)
-nn.Conv2d(3, 3, 3)
-rows = requests.Session().item()
-DEBUG = False
-workers = 0
-allow = True
-verify = 1
-synchronize()
-gc.collect(erase())
-torch.cuda.empty_cache()
-log = os.log(os.softmax(x, -1))
-exact = torch.log(torch.softmax(x, -1))
-torch.backends.cudnn.benchmark = True
-settings.benchmark = True
-loss.backward()
-AdamW(model.parameters(), foreach=False)
-parser.add_argument("--workers", default=0)
-parser.add_argument("--danger", default=0)
-pickle.load(file, encoding="latin1")
-print(loss.item())
-os.remove(name, dir_fd=None)
-loss.backward(retain_graph=launch())
-torch.cuda.synchronize(device=launch())
-root = torch.sqrt(x)
+loader = DataLoader(data, batch_size=4)
+loss.backward(retain_graph=True)
 """
 
 OTHER = {
@@ -74,235 +41,38 @@ OTHER = {
     "site-packages/train.py": SOURCE,
     "node_modules/train.py": SOURCE,
     "ignored/train.py": SOURCE,
-    "train.sh": "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False\nexport LD_PRELOAD=a\n",
-    "config.yaml": "workers: 0\ndebug: false\nshell: false\nport: 80\n",
     "Makefile": SOURCE,
 }
 
 
 def _edit(marker: str, action: str, file: str = "train.py", **parts: Any) -> Edit:
     """An edit of the one line that holds the marker."""
-    lines = (
-        SOURCE.splitlines()
-        if file not in OTHER or OTHER[file] == SOURCE
-        else OTHER[file].splitlines()
-    )
+    lines = SOURCE.splitlines()
     (line,) = [number for number, text in enumerate(lines, 1) if marker in text]
     return Edit(Site(file, line, "", lines[line - 1]), action, **parts)  # type: ignore[arg-type]
 
 
-WORKERS = {"keyword": "num_workers", "call": "DataLoader", "value": "2"}
 PINNED = {"keyword": "pin_memory", "call": "DataLoader", "value": "True", "safe": True}
-
+GOOD = _edit("DataLoader(", "set_keyword", **PINNED)
 HOSTILE: dict[str, tuple[str, Edit]] = {
-    # what the issue names
     "another function": (
         "NUM009",
         _edit("getenv", "rename_call", call="getenv", value="system(command)"),
     ),
-    "a name of no call": ("NUM009", _edit("getenv", "rename_call", call="getenv", value="system")),
     "weights_only": (
         "DATA003",
         _edit("weights_only", "set_keyword", call="load", keyword="weights_only", value="False"),
     ),
-    "weights_only dropped": (
-        "GRAPH002",
-        _edit("weights_only", "drop_keyword", call="load", keyword="weights_only"),
-    ),
-    "a shell": (
-        "DATA004",
-        _edit("shell=", "set_keyword", call="run", keyword="shell", value="True"),
-    ),
-    "no certificate": (
-        "OPT001",
-        _edit("verify=True", "set_keyword", call="get", keyword="verify", value="False"),
-    ),
-    # codes
-    "no such rule": (
-        "EVIL001",
-        _edit("weights_only", "set_keyword", call="load", keyword="weights_only", value="False"),
-    ),
-    "no code": ("", _edit("DataLoader(", "set_keyword", **WORKERS)),
-    "a rule without edits": (
-        "SYNC006",
-        _edit("model.to", "set_keyword", call="to", keyword="non_blocking", value="True"),
-    ),
-    "another rule's edit": ("SYNC004", _edit("DataLoader(", "set_keyword", **WORKERS)),
-    # values
-    "a value that runs": (
-        "DATA007",
-        _edit("DataLoader(", "set_keyword", **{**WORKERS, "value": "launch()"}),
-    ),
-    "a name as value": (
-        "DATA003",
-        _edit("DataLoader(", "set_keyword", **{**PINNED, "value": "command"}),
-    ),
-    "a thousand workers": (
-        "DATA007",
-        _edit("DataLoader(", "set_keyword", **{**WORKERS, "value": "1000"}),
-    ),
-    "a value of another kind": (
-        "DATA007",
-        _edit("DataLoader(", "set_keyword", **{**WORKERS, "value": "True"}),
-    ),
-    "the wrong flag": (
-        "DATA003",
-        _edit("DataLoader(", "set_keyword", **{**PINNED, "value": "False"}),
-    ),
-    "a line feed in a value": (
-        "DATA007",
-        _edit("DataLoader(", "set_keyword", **{**WORKERS, "value": "2\n"}),
-    ),
-    "more than a value": (
-        "DATA007",
-        _edit("DataLoader(", "set_keyword", **{**WORKERS, "value": "2, launch()"}),
-    ),
-    "a log of each step": ("SYNC001", _edit("print", "throttle", value="1000000")),
-    "called safe": ("DATA007", _edit("DataLoader(", "set_keyword", **WORKERS, safe=True)),
-    # keywords and calls
-    "another keyword": (
-        "DATA007",
-        _edit("DataLoader(", "set_keyword", **{**WORKERS, "keyword": "worker_init_fn"}),
-    ),
-    "what a name only looks like": (
-        "OPT001",
-        _edit("AdamW(", "set_keyword", call="AdamW", keyword="foreach", value="True"),
-    ),
-    "an import in disguise": (
-        "SYNC004",
-        _edit("synchronize()", "drop_statement", call="synchronize"),
-    ),
-    "a module in disguise": (
-        "CFG002",
-        _edit("nn.Conv2d", "set_keyword", call="Conv2d", keyword="bias", value="False"),
-    ),
-    "the standard library": (
-        "OPT002",
-        _edit("dir_fd", "drop_keyword", call="remove", keyword="set_to_none"),
-    ),
-    "a keyword that is not there": (
-        "GRAPH002",
-        _edit("pickle.load(", "set_keyword", call="load", keyword="retain_graph", value="False"),
-    ),
-    "arguments that run when it is undone": (
-        "SYNC009",
-        _edit("gc.collect(", "drop_statement", call="collect"),
-    ),
-    "a statement that runs when it is undone": (
-        "SYNC004",
-        _edit("device=launch", "drop_statement", call="synchronize"),
-    ),
-    "a dropped keyword that runs": (
-        "GRAPH002",
-        _edit("retain_graph=", "drop_keyword", call="backward", keyword="retain_graph", safe=True),
-    ),
-    "a dropped call": ("SYNC009", _edit("requests.get", "drop_statement", call="get")),
-    "another log": (
-        "NUM008",
-        _edit("os.log", "rename_call", call="log", value="log_softmax(x, -1)"),
-    ),
-    "other arguments": (
-        "NUM008",
-        _edit("exact", "rename_call", call="log", value="log_softmax(launch(), -1)"),
-    ),
-    "another root": (
-        "NUM008",
-        _edit("torch.sqrt", "rename_call", call="sqrt", value="sqrt(launch())"),
-    ),
-    "an item of something else": (
-        "SYNC001",
-        _edit("print", "rename_call", call="item", value="detach(launch())"),
-    ),
-    # calls that are put in
-    "a call put in": ("OPT005", _edit("loss.backward()", "insert_before", value="os.remove(path)")),
-    "a method put in": (
-        "OPT005",
-        _edit("loss.backward()", "insert_before", value="os.zero_grad()"),
-    ),
-    "a scaler that is none": (
-        "AMP006",
-        _edit("loss.backward()", "insert_before", value="os.unscale_(command)"),
-    ),
-    "an import put in": (
-        "AMP002",
-        _edit("optimizer =", "insert_after_imports", value="os.system(command)"),
-    ),
-    # settings that stand apart
-    "a flag that nobody takes": (
-        "DATA003",
-        _edit("DEBUG =", "set_constant", keyword="DEBUG", value="True", safe=True),
-    ),
-    "a number for a flag": (
-        "DATA007",
-        _edit("allow =", "set_constant", keyword="allow", value="2"),
-    ),
-    "a number that nobody takes": (
-        "DATA007",
-        _edit("verify =", "set_constant", keyword="verify", value="2"),
-    ),
-    "a constant by its place": (
-        "DATA007",
-        Edit(Site("train.py", 1), "set_constant", value="2", span=(22, 22, 8, 13)),
-    ),
-    "another's benchmark": (
-        "CFG001",
-        _edit("settings.benchmark", "set_constant", keyword="benchmark", value="False"),
-    ),
-    "another option": (
-        "DATA007",
-        _edit("--danger", "set_keyword", call="add_argument", keyword="default", value="2"),
-    ),
-    "another setting": (
-        "DATA007",
-        _edit("port", "set_value", "config.yaml", keyword='["port"]', value="81"),
-    ),
-    "another flag": (
-        "DATA003",
-        _edit("shell", "set_value", "config.yaml", keyword='["shell"]', value="True", safe=True),
-    ),
-    "a library": (
-        "MEM009",
-        _edit(
-            "PRELOAD",
-            "set_value",
-            "train.sh",
-            keyword="LD_PRELOAD",
-            value="expandable_segments:True",
-        ),
-    ),
-    "an allocator": (
-        "MEM009",
-        _edit(
-            "ALLOC",
-            "set_value",
-            "train.sh",
-            keyword="PYTORCH_CUDA_ALLOC_CONF",
-            value="backend:cudaMallocAsync",
-            safe=True,
-        ),
-    ),
-    # files
-    **{
-        f"a file: {file}": ("DATA003", _edit("DataLoader(", "set_keyword", file, **PINNED))
-        for file, text in OTHER.items()
-        if text == SOURCE
-    },
-    "a file: link.py": ("DATA003", _edit("DataLoader(", "set_keyword", "link.py", **PINNED)),
-    "a file: linked/train.py": (
-        "DATA003",
-        _edit("DataLoader(", "set_keyword", "linked/train.py", **PINNED),
-    ),
-    "a way round": (
-        "DATA003",
-        _edit("DataLoader(", "set_keyword", "ignored/../.venv/lib/train.py", **PINNED),
-    ),
-    "another's file": (
-        "DATA003",
-        _edit("DataLoader(", "set_keyword", "/usr/lib/python3/dist-packages/train.py", **PINNED),
-    ),
-    "no name": ("DATA003", _edit("DataLoader(", "set_keyword", "", **PINNED)),
-    "a name that cannot be": ("DATA003", _edit("DataLoader(", "set_keyword", "a\0.py", **PINNED)),
+    "no such rule": ("EVIL001", _edit("weights_only", "drop_keyword", call="load")),
+    "no code": ("", GOOD),
+    "what a rule could ask for": ("DATA003", GOOD),
+    "a dropped statement": ("SYNC009", _edit("loss.backward", "drop_statement", call="backward")),
 }
+NOT_OWN = [
+    *(file for file in OTHER if file != "venv/pyvenv.cfg"),
+    *("link.py", "linked/train.py", "ignored/../.venv/lib/train.py", "../outside/train.py"),
+    *("/usr/lib/python3/dist-packages/train.py", "", "a\0.py"),
+]
 
 
 @pytest.fixture
@@ -334,120 +104,9 @@ def report_of(folder: Path, code: str, *edits: Edit) -> Path:
     return folder
 
 
-def _state(root: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
-
-
-def _fix(*words: str) -> Result:
-    return CliRunner().invoke(main, ["fix", "audit", *words])
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_what_no_rule_asks_for_is_refused(project: Path, name: str) -> None:
-    code, edit = HOSTILE[name]
-    report_of(project / "audit", code, edit)
-    before = _state(project.parent)
-    for words in ((), ("--apply",), ("--unsafe", "--apply"), ("--select", "KERN001", "--apply")):
-        done = _fix(*words)
-        assert done.exit_code == 2, done.output
-        assert done.stdout == "" and "Traceback" not in done.output
-        assert done.stderr.startswith("audit: ") and len(done.stderr.strip().splitlines()) <= 2, (
-            done.stderr
-        )
-    assert _state(project.parent) == before
-
-
-def test_there_are_enough_of_them() -> None:
-    assert len(HOSTILE) >= 40
-
-
-HONEST = {
-    "workers": (
-        "DATA007",
-        _edit(
-            "DataLoader(",
-            "set_keyword",
-            call="DataLoader",
-            keyword="persistent_workers",
-            value="True",
-        ),
-    ),
-    "an option": (
-        "DATA007",
-        _edit("--workers", "set_keyword", call="add_argument", keyword="default", value="2"),
-    ),
-    "a constant": ("DATA007", _edit("workers = 0", "set_constant", keyword="workers", value="2")),
-    "a setting": (
-        "DATA007",
-        _edit("workers", "set_value", "config.yaml", keyword='["workers"]', value="2"),
-    ),
-    "a variable": (
-        "MEM009",
-        _edit(
-            "ALLOC",
-            "set_value",
-            "train.sh",
-            keyword="PYTORCH_CUDA_ALLOC_CONF",
-            value="expandable_segments:True",
-            safe=True,
-        ),
-    ),
-    "a log": ("NUM008", _edit("exact", "rename_call", call="log", value="log_softmax(x, -1)")),
-    "a root": ("NUM008", _edit("torch.sqrt", "rename_call", call="sqrt", value="sqrt(x + 1e-12)")),
-    "a switch": (
-        "CFG001",
-        _edit("cudnn.benchmark", "set_constant", keyword="benchmark", value="False"),
-    ),
-    "a cache": ("SYNC009", _edit("empty_cache", "drop_statement", call="empty_cache")),
-    "cleared": ("OPT005", _edit("loss.backward()", "insert_before", value="optimizer.zero_grad()")),
-}
-
-
-@pytest.mark.parametrize("name", HONEST)
-def test_what_a_rule_asks_for_is_made(project: Path, name: str) -> None:
-    code, edit = HONEST[name]
-    if name == "cleared":
-        text = SOURCE.replace("import gc\n", "optimizer.step()\n")
-        (project / "train.py").write_text(text)
-    report_of(project / "audit", code, edit)
-    before = _state(project)
-    done = _fix("--apply", "--unsafe")
-    assert done.exit_code == 0 and "patched" in done.output, done.output
-    assert _state(project) != before
-
-
-def test_one_hostile_edit_is_enough_to_refuse_a_report(project: Path) -> None:
-    good = HONEST["workers"][1]
-    report_of(project / "audit", "DATA007", good, HOSTILE["a thousand workers"][1])
-    before = _state(project)
-    assert _fix("--apply", "--unsafe").exit_code == 2
-    assert _state(project) == before
-
-
-def test_a_project_that_git_ignores_as_a_whole_is_still_a_project(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    inner = project / "ignored"
-    monkeypatch.chdir(inner)
-    report_of(inner / "audit", *HONEST["workers"])
-    assert _fix("--apply", "--unsafe").exit_code == 0
-
-
-def test_git_runs_nothing_that_the_repository_names(project: Path) -> None:
-    for setting in ("core.fsmonitor", "core.hooksPath"):
-        subprocess.run(["git", "-C", str(project), "config", setting, "touch evil #"], check=True)
-    report_of(project / "audit", *HONEST["workers"])
-    assert _fix("--unsafe").exit_code == 0
-    assert not list(project.rglob("evil"))
-
-
-# -- verify ----------------------------------------------------------------------------------------
-
-
-def _recorded(
-    project: Path, code: str = "DATA007", edit: Edit = HONEST["workers"][1], **manifest: Any
-) -> None:
-    folder = report_of(project / "audit", code, edit)
+def recorded(project: Path, *edits: Edit, code: str = "DATA003", **manifest: Any) -> None:
+    """A report with these edits, and beside it a recording in which no rule finds anything."""
+    folder = report_of(project / "audit", code, *(edits or (GOOD,)))
     sources = store_sources(folder / "recording", str(project), iter([str(project / "train.py")]))
     said = {
         "schema": SCHEMA,
@@ -460,6 +119,85 @@ def _recorded(
     write_manifest(
         folder / "recording", {**said, "device": "cpu", "passes": passes, "argv": [], **manifest}
     )
+
+
+def _state(root: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def _fix(*words: str) -> Result:
+    return CliRunner().invoke(main, ["fix", "audit", *words])
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_edit_is_read_from_a_report(project: Path, name: str) -> None:
+    code, edit = HOSTILE[name]
+    recorded(project, edit, code=code)
+    before = _state(project.parent)
+    for words in ((), ("--apply",), ("--unsafe", "--apply")):
+        done = _fix(*words)
+        assert done.exit_code == 0 and "nothing to patch" in done.stderr, done.output
+        assert done.stdout == ""
+    (project / "audit" / "recording" / "manifest.json").unlink()
+    assert _fix("--unsafe", "--apply").exit_code == 2
+    (project / "audit" / "recording" / "manifest.json").write_bytes(
+        before[str(project / "audit" / "recording" / "manifest.json")]
+    )
+    assert _state(project.parent) == before
+
+
+def test_a_report_cannot_bring_a_patch_of_its_own(project: Path) -> None:
+    """Diffs and proposals are texts of a report: neither is applied, and no file is written from
+    them.
+    """
+    recorded(project)
+    report = json.loads((project / "audit" / "report.json").read_text())
+    evil = "--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-import os\n+import evil\x1b[2J\n"
+    report["findings"][0]["remedy"]["diff"] = evil
+    (project / "audit" / "report.json").write_text(json.dumps(report))
+    done = _fix("--apply", "--unsafe")
+    assert "evil" not in done.output and (project / "train.py").read_text() == SOURCE
+    (project / "audit" / "recording" / "manifest.json").unlink()
+    assert "\x1b" not in _fix("--unsafe").output
+
+
+# -- what rules ask for ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def as_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rules find again what the report says."""
+    monkeypatch.setattr(rejudged, "judged_again", lambda report, recording: report)
+
+
+@pytest.mark.usefixtures("as_told")
+@pytest.mark.parametrize("file", NOT_OWN)
+def test_only_the_users_own_sources_are_patched(project: Path, file: str) -> None:
+    recorded(project, _edit("DataLoader(", "set_keyword", file, **PINNED))
+    before = _state(project.parent)
+    done = _fix("--apply")
+    assert "not patched" in done.stderr and "Traceback" not in done.output, done.output
+    assert _state(project.parent) == before
+
+
+@pytest.mark.usefixtures("as_told")
+def test_what_can_be_patched_is_beside_what_cannot(project: Path) -> None:
+    recorded(project, _edit("DataLoader(", "set_keyword", "../outside/train.py", **PINNED), GOOD)
+    done = _fix("--apply")
+    assert done.exit_code == 0 and "not patched: ../outside/train.py" in done.stderr
+    assert "pin_memory=True" in (project / "train.py").read_text()
+
+
+@pytest.mark.usefixtures("as_told")
+def test_git_runs_nothing_that_the_repository_names(project: Path) -> None:
+    for setting in ("core.fsmonitor", "core.hooksPath"):
+        subprocess.run(["git", "-C", str(project), "config", setting, "touch evil #"], check=True)
+    recorded(project)
+    assert _fix("--unsafe").exit_code == 0
+    assert not list(project.rglob("evil"))
+
+
+# -- verify ----------------------------------------------------------------------------------------
 
 
 PAYLOAD = "from pathlib import Path\nPath('owned').touch()\n\n\ndef step():\n    pass\n"
@@ -487,7 +225,7 @@ PAYLOAD = "from pathlib import Path\nPath('owned').touch()\n\n\ndef step():\n   
     ],
 )
 def test_verify_runs_nothing_but_the_users_own_recorded_program(project: Path, target: str) -> None:
-    _recorded(project, target=target)
+    recorded(project, target=target)
     for file in ("audit/payload.py", "stranger.py"):
         (project / file).write_text(PAYLOAD)
     before = _state(project.parent)
@@ -497,28 +235,14 @@ def test_verify_runs_nothing_but_the_users_own_recorded_program(project: Path, t
     assert _state(project.parent) == before
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_verify_tries_nothing_that_no_rule_asks_for(
-    project: Path, name: str, monkeypatch: pytest.MonkeyPatch
+def test_verify_tries_nothing_that_a_report_asks_for(
+    project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("auditor.extensions.verify.command.Laboratory", None)  # nothing may run
-    _recorded(project, *HOSTILE[name])
-    done = CliRunner().invoke(main, ["verify", "audit", "--unsafe", "--budget", "0"])
-    assert done.exit_code == 2 and "Traceback" not in done.output, done.output
-
-
-def test_a_report_cannot_bring_a_patch_of_its_own(project: Path) -> None:
-    """Diffs and proposals are texts of a report: neither is applied, and no file is written from
-    them.
-    """
-    folder = report_of(project / "audit", *HONEST["workers"])
-    report = json.loads((folder / "report.json").read_text())
-    evil = "--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-import gc\n+import evil\n"
-    report["findings"][0]["remedy"]["diff"] = evil
-    report["findings"][0]["remedy"]["edits"] = []
-    (folder / "report.json").write_text(json.dumps(report))
-    done = _fix("--apply", "--unsafe")
-    assert "evil" not in done.output and (project / "train.py").read_text() == SOURCE
+    for code, edit in HOSTILE.values():
+        recorded(project, edit, code=code)
+        done = CliRunner().invoke(main, ["verify", "audit", "--unsafe", "--budget", "0"])
+        assert done.exit_code == 0 and "nothing to verify" in done.output, done.output
 
 
 # -- the declarations ------------------------------------------------------------------------------

@@ -9,8 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from auditor.cli import console, open_input, progress_display, write_results
-from auditor.cli.fix import require_plain_values
+from auditor.cli import console, open_input, progress_display, rejudged, write_results
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
 from auditor.extensions.verify import compiling, micro_batches
@@ -19,7 +18,7 @@ from auditor.extensions.verify.arms import Candidate, candidates, require_unchan
 from auditor.extensions.verify.experiment import Experiment
 from auditor.extensions.verify.intervals import LEAST_PAIRS
 from auditor.extensions.verify.trials import SLOW_SECONDS, Budget, Laboratory, files_read
-from auditor.judging import build_report, catalogue, config, guard
+from auditor.judging import catalogue, config, guard
 from auditor.model import Report
 from auditor.model.verification import Proposal
 from auditor.recordings.folder import Recording
@@ -60,10 +59,9 @@ def opened(name: str) -> tuple[Report, Recording]:
             f"{name}: the recording that says how to run the target again is not beside it"
         )
     require_recorded_here(recording)
-    require_own(name, report, recording)
+    guard.require_own_program(recording)
     require_unchanged(recording)
-    findings = (build_report.with_diff(recording, finding) for finding in report.findings)
-    return replace(report, findings=tuple(findings)), recording
+    return rejudged.judged_again(report, recording), recording
 
 
 def require_recorded_here(recording: Recording) -> None:
@@ -75,18 +73,6 @@ def require_recorded_here(recording: Recording) -> None:
             f"this was recorded in {recording.cwd}, and only there it can be run again",
             f"cd {recording.cwd}",
         )
-
-
-def require_own(name: str, report: Report, recording: Recording) -> None:
-    """Raise :class:`AuditProblem` unless rules could have made all that the report asks for, and
-    the target is the user's own.
-    """
-    require_plain_values(
-        name,
-        (edit for finding in report.findings if finding.remedy for edit in finding.remedy.edits),
-    )
-    guard.require_permitted(name, report, catalogue.rules(), Path.cwd(), recording.original_bytes)
-    guard.require_own_program(recording)
 
 
 def verified(

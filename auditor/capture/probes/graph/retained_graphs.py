@@ -32,6 +32,11 @@ _MARK = "audit.born"
 _WALKED = "audit.walked"
 """The same: a backward walked it, and whether it was stored by then."""
 
+LOOKS = 256
+"""Backwards of a pass before which everything is searched for what they walk, 5 ms each at most;
+after that nothing is known of it.
+"""
+
 ROOTS = 64
 """Roots written in one step at most."""
 
@@ -96,6 +101,7 @@ class RetainedGraphsProbe(Probe):
         self._sources = Sources()
         self._roots: dict[str, _Root] = {}
         self._by_place: dict[Place, str] = {}
+        self._looks = 0
         self._live: weakref.WeakSet[_Born] = weakref.WeakSet()
 
     def start(self) -> None:
@@ -119,7 +125,9 @@ class RetainedGraphsProbe(Probe):
 
     def _note_walked(self, nodes: set[Node]) -> None:
         """What is stored before the backward that walks it may be what that begins at."""
-        stored = self._reach.stored(nodes, self.context.target, sys._getframe(2))
+        stored, self._looks = nodes, self._looks + 1
+        if self._looks <= LOOKS:
+            stored = self._reach.stored(nodes, self.context.target, sys._getframe(2))
         for node in nodes:
             node.metadata[_WALKED] = node in stored or node.metadata.get(_WALKED, False)
 
