@@ -265,6 +265,37 @@ def test_a_trace_of_long_steps_ends_before_it_takes_too_much_memory(
     )
 
 
+@pytest.mark.parametrize(
+    ("operators", "trained", "passes"),
+    [
+        (0, True, {"warmup": 1, "loud": 1}),
+        (0, False, {"warmup": 2, "loud": 4}),  # it may still collect what it will train on
+        (3, True, {"warmup": 2, "loud": 4}),
+    ],
+)
+def test_a_rehearsal_ends_once_nothing_of_the_training_is_on_the_device(
+    tmp_path: Path, operators: int, trained: bool, passes: dict[str, int]
+) -> None:
+    writer = RecordingWriter(tmp_path)
+    context = Context(writer, Frames(writer), device=SHADOW)
+    context.operators, context.trained = lambda: operators, trained
+    plan = Plan(
+        "test:step",
+        (),
+        steps=4,
+        warmup=2,
+        device="rehearse",
+        folder=str(tmp_path),
+        parts=(),
+        purpose=Passes(trace=0),
+    )
+    session = Session(plan, context, [], lambda name, done, total: None)
+    while not session.done:
+        session.begin()
+        session.end()
+    assert {each.name: each.done for each in session.passes if each.done} == passes
+
+
 class Values(Watching):
     passes = frozenset({"loud", "values"})
 
