@@ -286,10 +286,8 @@ class Session:
         passes = plan.purpose_as(Passes)
         if loud is None or passes is None or passes.loud or self._bound:
             return False
-        planned, loud.steps = (
-            loud.steps,
-            whole_cycles(self._own_us["quiet"], loud.steps, plan.steps),
-        )
+        planned = loud.steps
+        loud.steps = whole_cycles(self._own_us["quiet"], planned, plan.steps)
         if loud.steps > planned:
             self._context.warn(prolonged(loud.steps))
         return loud.steps > planned
@@ -364,8 +362,7 @@ class Session:
         if self._modes is not None and self._modes.user_profiler_seen:
             self._context.warn(
                 "the step runs torch.profiler itself: our own trace was left out (two profilers "
-                "cannot run at once), and "
-                "the step times include the cost of yours"
+                "cannot run at once), and the step times include the cost of yours"
             )
             return False
         return True
@@ -402,6 +399,9 @@ class Session:
             self._pass.steps = self._pass.done
         if name == "loud" and self._may_shorten and self._steady.enough:
             self._pass.shorten()
+        if self._context.unused and name in ("warmup", "loud"):  # one step of each says so
+            self._pass.steps = self._pass.done
+            self._queue = [Pass("loud", 1)] if name == "warmup" else []
         self._end_beyond_share()
 
     @property

@@ -101,7 +101,7 @@ class FirstFindings:
 
 class _Watch:
     """Told of a run's progress as its display is; ``then`` is given the passes to come when the
-    target's first run has done :data:`CAUSES`.
+    target's first run has done :data:`CAUSES`: its rehearsal where there is no other.
     """
 
     def __init__(self, display: Display, then: Callable[[frozenset[str]], None]) -> None:
@@ -111,8 +111,9 @@ class _Watch:
         self._name = ""
 
     def stage(self, name: str) -> None:
-        """Another run begins."""
-        self._then = None
+        """Another run begins: that of a target which could not begin without CUDA is the first."""
+        if name != "rehearsal" or self._name not in ("", "warmup"):
+            self._then = None
         self._display.stage(name)
 
     def outline(self, passes: list[tuple[str, int]]) -> None:

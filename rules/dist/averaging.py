@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from auditor import amounts
-from auditor.evidence.recorded.data_parallel import DataParallel
+from auditor.evidence.recorded.data_parallel import DataParallel, DataParallelModule
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
@@ -128,10 +128,12 @@ class SteppedUnaveraged(Rule):
             sent[row.step] += row.bytes
         most = max(sent.values(), default=0)
         for module in modules.each:
-            least = self.least if module.averaged else self.alone
-            if module.ranks < self.ranks or len(module.apart) < least:
+            if module.ranks < self.ranks or most >= self.sent * module.nbytes:
                 continue
-            if most >= self.sent * module.nbytes:
+            if len(module.bypassed) == module.stepped >= self.alone:
+                yield _bypassed(module)
+            least = self.least if module.averaged else self.alone
+            if len(module.apart) < least:
                 continue
             places = Counter((each.entered_at, each.backward_at) for each in module.apart)
             entered_at, backward_at = places.most_common(1)[0][0]
@@ -158,6 +160,27 @@ class SteppedUnaveraged(Rule):
                 ),
                 places=places_of(entered_at, backward_at),
             )
+
+
+def _bypassed(module: DataParallelModule) -> Finding:
+    """No backward of any step averaged anything."""
+    ((called_at, n),) = Counter(module.bypassed).most_common(1)
+    made = (("wrapped at", str(module.made_at)),) if module.made_at is not None else ()
+    return Finding(
+        called_at,
+        f"the loss comes from a call past the DistributedDataParallel around `{module.what}`, so "
+        f"none of its gradients is averaged: the {module.ranks} ranks step on different gradients",
+        steps=n,
+        per_step=1.0,
+        facts=(
+            ("steps on gradients that are not averaged", f"{module.stepped} of {module.stepped}"),
+            *made,
+        ),
+        remedy=Remedy(
+            "Call the wrapped module: model(x), not model.module(x). A method of the inner module "
+            "belongs into its forward()."
+        ),
+    )
 
 
 CLASS = "DistributedDataParallel"

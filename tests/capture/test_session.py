@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from auditor.capture import session as session_module
+from auditor.capture.instruments import freed_memory
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.user_frames import Frames
@@ -31,7 +32,7 @@ from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_
 from auditor.rule import Rule
 from auditor.runs.plan import PRICED_STEPS, STEADY_STEPS, Fit, Passes, Plan
 
-TOO_MUCH = "the trace holds 2 of 3: more would take too much memory"
+TOO_MUCH = "the trace holds {} of 3: more would take too much memory"
 
 
 class Watching(Probe):
@@ -233,12 +234,13 @@ class AutocastUnused(Rule):
         return iter(())
 
 
-@pytest.mark.parametrize(("per_step", "traced"), [(1, 3), (profiler_trace.FULL_NODES, 2)])
+@pytest.mark.parametrize(("per_step", "traced"), [(1, 3), (1000, 2), (3000, 1)])
 def test_a_trace_of_long_steps_ends_before_it_takes_too_much_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, per_step: int, traced: int
 ) -> None:
     nodes = iter(range(0, 100 * per_step, per_step))
     monkeypatch.setattr(profiler_trace, "next_number", lambda: next(nodes))
+    monkeypatch.setattr(freed_memory, "_peak", lambda: 0)
     writer, warnings, passes = RecordingWriter(tmp_path), [], Counter[str]()
     context = Context(writer, Frames(writer), device=CPU, warn=warnings.append)
     plan = Plan(
@@ -258,7 +260,40 @@ def test_a_trace_of_long_steps_ends_before_it_takes_too_much_memory(
         session.end()
     assert passes == {"quiet": 2, "trace": traced}
     assert (tmp_path / profiler_trace.TRACE).is_file()
-    assert [warning.partition(" that ")[2] for warning in warnings] == [TOO_MUCH] * (traced < 3)
+    assert [warning.partition(" that ")[2] for warning in warnings] == [TOO_MUCH.format(traced)] * (
+        traced < 3
+    )
+
+
+@pytest.mark.parametrize(
+    ("operators", "trained", "passes"),
+    [
+        (0, True, {"warmup": 1, "loud": 1}),
+        (0, False, {"warmup": 2, "loud": 4}),  # it may still collect what it will train on
+        (3, True, {"warmup": 2, "loud": 4}),
+    ],
+)
+def test_a_rehearsal_ends_once_nothing_of_the_training_is_on_the_device(
+    tmp_path: Path, operators: int, trained: bool, passes: dict[str, int]
+) -> None:
+    writer = RecordingWriter(tmp_path)
+    context = Context(writer, Frames(writer), device=SHADOW)
+    context.operators, context.trained = lambda: operators, trained
+    plan = Plan(
+        "test:step",
+        (),
+        steps=4,
+        warmup=2,
+        device="rehearse",
+        folder=str(tmp_path),
+        parts=(),
+        purpose=Passes(trace=0),
+    )
+    session = Session(plan, context, [], lambda name, done, total: None)
+    while not session.done:
+        session.begin()
+        session.end()
+    assert {each.name: each.done for each in session.passes if each.done} == passes
 
 
 class Values(Watching):

@@ -281,9 +281,20 @@ def watched(tmp_path, monkeypatch, calls) -> tuple[list[frozenset[str]], list[ob
         ([("loud", 0, 2), ("loud", 2, 2), ("numbers", 0, 1)], [{"numbers", "origin"}]),
         ([("loud", 2, 2), ("numbers", 0, 1), ("loud", 0, 2), ("origin", 0, 1)], 1),
         ([("quiet", 3, 3), ("loud", 0, 2), ("loud", 2, 2)], []),
-        (["rehearsal", ("loud", 2, 2), ("numbers", 0, 1)], []),
+        ([("quiet", 3, 3), "rehearsal", ("loud", 2, 2), ("numbers", 0, 1)], []),
+        (["second run", ("loud", 2, 2), ("numbers", 0, 1)], []),
+        (["rehearsal", ("loud", 2, 2), ("numbers", 0, 1)], [{"numbers", "origin"}]),
+        ([("warmup", 0, 2), "rehearsal", ("loud", 2, 2), ("numbers", 0, 1)], 1),
     ],
-    ids=["once it is over", "once", "not before", "not of a later run"],
+    ids=[
+        "once it is over",
+        "once",
+        "not before",
+        "not of a later run",
+        "nor of a second one",
+        "of a rehearsal where there is no other run",
+        "where the other ended at its first step",
+    ],
 )
 def test_the_end_of_the_diagnostic_pass_is_announced(tmp_path, monkeypatch, calls, announced):
     parts, told = watched(tmp_path, monkeypatch, calls)

@@ -20,6 +20,9 @@ PLAIN = ("warmup", "quiet", "anomaly_off", "eager_held", "compiled_again")
 SHARE, MORE = 1.15, 64 << 20
 """How much larger than that peak the process may be before what is free is given back."""
 
+ROOM_SHARE, ROOM_MORE = 0.25, 160 << 20
+"""Of that peak, and beside it: what an instrument may hold that the program does not."""
+
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
@@ -31,11 +34,15 @@ class FreedMemory:
         self._trim = _trimmer()
         self._most: float | None = None
         """Resident bytes beyond which is given back; None: nobody said yet."""
+        self.room = float(ROOM_MORE)
+        """Bytes that an instrument may hold at once."""
 
     def begin(self, pass_name: str) -> None:
         """A step of this pass begins."""
         if pass_name not in PLAIN and self._most is None:
-            self._most = SHARE * _peak() + MORE
+            peak = _peak()
+            self._most = SHARE * peak + MORE
+            self.room = ROOM_SHARE * peak + ROOM_MORE
 
     def look(self) -> None:
         """Give back what is free, if the process has become larger than it may."""

@@ -80,6 +80,8 @@ class Context:
     """Counters of the simulated allocator, as the ``steps`` part has them (rehearsal only)."""
     operators: Callable[[], int] | None = None
     """Operators that ran on the shadow device so far (rehearsal only)."""
+    trained: bool = False
+    """A backward or an optimizer's step was seen."""
     reset_peak: Callable[[], None] | None = None
     """Begins the peak among them anew (rehearsal only)."""
     resize: Callable[[int | None], int] | None = None
@@ -103,6 +105,11 @@ class Context:
 
     rows: Counter[tuple[object, ...]] = field(default_factory=Counter)
     """The rows of this step, as they are compared with those of the next one."""
+
+    @property
+    def unused(self) -> bool:
+        """A rehearsed program has trained, and put nothing on the device that it was offered."""
+        return self.trained and self.operators is not None and not self.operators()
 
     def add(self, row: PassRow) -> None:
         """Add a row, stamped with the current pass and, where it names none, the current step."""

@@ -47,6 +47,8 @@ class DataParallelModule:
     """Steps of the optimizer on gradients that are not averaged."""
     stepped: int = 0
     """Steps of the optimizer, averaged or not."""
+    bypassed: tuple[Site, ...] = ()
+    """Steps on gradients of what was called past the wrapper: where that was."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ def _module(
             if each.local and each.local_at is not None
         ),
         len(steps),
+        tuple(site(each.at) for each in steps if each.bypassed and not (each.n or each.local)),
     )
 
 

@@ -66,6 +66,13 @@ class GradientSyncRow(PassRow, kw_only=True):
     entered_at: Annotated[
         int | None, doc("where `no_sync` was called for it: a number in `sites`, or null")
     ] = None
+    bypassed: Annotated[
+        int,
+        doc(
+            "passes that reached its parameters where only modules inside it were called, past its "
+            "own forward; `at` is where the last of these was called if `n` and `local` are 0"
+        ),
+    ] = 0
 
 
 class SamplerEpochRow(PassRow, kw_only=True):

@@ -78,3 +78,43 @@ def the_flag_is_set_by_hand():
         optimizer.zero_grad()
 
     return step
+
+
+def the_wrapper_is_gone_round():
+    model = _module(8, 16, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        loss = model.module(torch.randn(8, 8)).square().mean()  # DIST013
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def a_method_of_the_inner_module():
+    class Scored(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.score = torch.nn.Linear(8, 1)
+
+        def forward(self, x):
+            return self.score(x)
+
+        def loss(self, x):
+            return self.score(x).square().mean()  # DIST013
+
+    ranks()
+    model = DistributedDataParallel(Scored())
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        for _ in range(2):
+            model.module.loss(torch.randn(8, 8)).backward()
+        optimizer.step()
+        with torch.no_grad():
+            model(torch.randn(8, 8))
+
+    return step

@@ -132,3 +132,104 @@ def a_plain_module():
         optimizer.step()
 
     return step
+
+
+def evaluated_past_the_wrapper():
+    model = _module(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.randn(8, 8)).square().mean().backward()
+        optimizer.step()
+        model.module(torch.randn(8, 8)).square().mean().item()
+        with torch.no_grad():
+            model.module(torch.randn(8, 8))
+
+    return step
+
+
+def one_of_two_losses_past_the_wrapper():
+    model = _module(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        loss = model(torch.randn(8, 8)).square().mean()
+        (loss + 0.1 * model.module(torch.randn(8, 8)).abs().mean()).backward()
+        optimizer.step()
+
+    return step
+
+
+def past_the_wrapper_and_averaged_by_hand():
+    model = _module(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        model.module(torch.randn(8, 8)).square().mean().backward()
+        for each in model.parameters():
+            dist.all_reduce(each.grad)
+        optimizer.step()
+
+    return step
+
+
+def a_frozen_part_past_its_wrapper():
+    ranks()
+    encoder, model = _module(8, 8), _module(8, 4)
+    for each in list(encoder.parameters())[:1]:
+        each.requires_grad_(False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        model(encoder.module(torch.randn(8, 8))).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def a_judge_past_its_wrapper():
+    maker, judge = _module(8, 8), _module(8, 1)
+    makes = torch.optim.Adam(maker.parameters(), lr=1e-4)
+    judges = torch.optim.Adam(judge.parameters(), lr=1e-4)
+
+    def step():
+        made = maker(torch.randn(8, 8))
+        makes.zero_grad()
+        (1 - judge.module(made)).square().mean().backward()
+        makes.step()
+        judges.zero_grad()
+        judge(torch.cat([made.detach(), torch.randn(8, 8)])).square().mean().backward()
+        judges.step()
+
+    return step
+
+
+def wrapped_twice_and_called_by_one():
+    outer = _module(8, 4)
+    other = DistributedDataParallel(outer.module)
+    optimizer = torch.optim.SGD(other.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        outer(torch.randn(8, 8)).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def the_graph_of_one_forward_twice():
+    model = _module(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        loss = model(torch.randn(8, 8)).square().mean()
+        loss.backward(retain_graph=True)
+        loss.backward()
+        optimizer.step()
+
+    return step

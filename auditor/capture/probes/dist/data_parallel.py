@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.modules import module as module_hooks
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.autograd_graph import Backward, Walk
 from auditor.capture.instruments.data_parallel_modules import DataParallelModules
+from auditor.capture.instruments.module_stack import keep_hooks
 from auditor.capture.instruments.torch_private.compiler import COMPILED_BACKWARD
 from auditor.capture.instruments.torch_private.training import sends_in_graph
 from auditor.capture.probes.base import Context
@@ -41,10 +43,18 @@ class _Wrapped:
     local_at: int | None = None
     entered_at: int | None = None
     """Where ``no_sync`` was called last."""
+    inside: bool = False
+    """Its own forward runs."""
+    modules: frozenset[int] = frozenset()
+    """Identities of the modules inside."""
+    called_at: int | None = None
+    """Where one of these was called past it, since the last backward."""
+    bypassed: int = 0
+    """Backward passes that reached its parameters though none of its forwards came before."""
 
     def clear(self) -> None:
         """Its gradients are gone."""
-        self.n = self.unused = self.at_once = self.local = 0
+        self.n = self.unused = self.at_once = self.local = self.bypassed = 0
         self.unknown = False
 
 
@@ -52,7 +62,7 @@ class DataParallelProbe(OptimizerProbe):
     """Writes ``data_parallel`` and ``gradient_syncs``.
 
     A forward outside ``no_sync`` prepares an average, and the next backward that reaches the
-    module's parameters makes it.
+    module's parameters makes it. What is called past the wrapper prepares none.
     """
 
     name = "data_parallel"
@@ -72,8 +82,17 @@ class DataParallelProbe(OptimizerProbe):
         super().start()
         for one in self._modules.each.values():
             one.clear()
-            one.forwarded = one.apart = one.told = False
-        self._patches.around(DistributedDataParallel, "forward", before=self._forward)
+            one.forwarded = one.apart = one.told = one.inside = False
+            one.called_at = None
+        for module, one in self._modules.each.items():
+            one.parameters = _trained(module)
+            one.modules = frozenset(map(id, module.module.modules()))
+        if self._modules.each:
+            calls = module_hooks.register_module_forward_pre_hook(self.guarded(self._called))
+            keep_hooks(self._patches, calls)
+        self._patches.around(
+            DistributedDataParallel, "forward", before=self._forward, after=self._forward_ended
+        )
         self._patches.around(DistributedDataParallel, "no_sync", before=self._enters)
         self._patches.around(Optimizer, "zero_grad", after=self._optimizer_cleared)
         self._patches.around(torch.nn.Module, "zero_grad", after=self._module_cleared)
@@ -85,11 +104,25 @@ class DataParallelProbe(OptimizerProbe):
 
     def _forward(self, module: Any, *args: Any, **kwargs: Any) -> None:
         one = self._modules.each.get(module)
-        if one is None or not torch.is_grad_enabled():
+        if one is None:
+            return
+        one.inside = True
+        if not torch.is_grad_enabled():
             return
         one.forwarded |= bool(module.require_backward_grad_sync)
         one.apart = not one.forwarded
-        one.parameters = frozenset(id(each) for each in module.parameters() if each.requires_grad)
+        one.parameters = _trained(module)
+
+    def _forward_ended(self, _: Any, module: Any, *args: Any, **kwargs: Any) -> None:
+        one = self._modules.each.get(module)
+        if one is not None:
+            one.inside = False
+
+    def _called(self, module: Any, args: Any) -> None:
+        for one in self._modules.each.values():
+            past = id(module) in one.modules and one.called_at is None and not one.inside
+            if past and torch.is_grad_enabled():
+                one.called_at = self.context.frames.here()
 
     def _enters(self, module: Any) -> None:
         one = self._modules.each.get(module)
@@ -98,19 +131,22 @@ class DataParallelProbe(OptimizerProbe):
 
     def backward_begins(self, call: Backward) -> None:
         """Its graph is walked now, while it is there."""
-        waiting = (one.forwarded or one.apart for one in self._modules.each.values())
-        if not call.nested and any(waiting):
+        if not call.nested and self._modules.each:
             _ = call.walked
 
     def backward_ends(self, call: Backward) -> None:
         """Count it at every module that it averaged."""
         if call.nested or call.failed or call.inputs:
             return
-        for one in self._modules.each.values():
+        known = tuple(self._modules.each.values())
+        prepared = [one.parameters for one in known if one.forwarded or one.apart]
+        for one in known:
             if one.forwarded:
                 self._averaged(one, call.walked)
             elif one.apart:
                 self._kept_apart(one, call.walked)
+            elif all(map(one.parameters.isdisjoint, prepared)):
+                self._went_past(one, call.walked)
 
     def backward_lost(self, error: Exception) -> None:
         self.missed(error)
@@ -134,6 +170,16 @@ class DataParallelProbe(OptimizerProbe):
         one.local += 1
         one.local_at = self.context.frames.here()
 
+    def _went_past(self, one: _Wrapped, walked: Walk) -> None:
+        """A module that is compiled is not seen to be called."""
+        called_at, one.called_at = one.called_at, None
+        compiled = any(type(node).__name__ == COMPILED_BACKWARD for node in walked.nodes)
+        reached = {id(leaf.variable) for leaf in walked.leaves}
+        if called_at is None or compiled or one.parameters.isdisjoint(reached):
+            return
+        one.bypassed += 1
+        one.last_at = called_at
+
     def _optimizer_cleared(self, _: None, optimizer: Any, *args: Any, **kwargs: Any) -> None:
         for _module, one in self._with(frozenset(map(id, tensors_of(optimizer)))):
             one.clear()
@@ -146,12 +192,13 @@ class DataParallelProbe(OptimizerProbe):
         if not self._on or not self._modules.each:
             return
         for module, one in self._with(frozenset(map(id, tensors_of(optimizer)))):
-            at = one.last_at if one.n else one.local_at
-            if (one.n or one.local) and at is not None:
+            at = one.last_at if one.n or not one.local else one.local_at
+            if (one.n or one.local or one.bypassed) and at is not None:
                 self._tell(module, one)
                 row = GradientSyncRow(
                     number=one.number, at=at, n=one.n, local=one.local, at_once=one.at_once
                 )
+                row.bypassed = one.bypassed
                 row.unused = None if one.unknown else one.unused
                 if one.local:
                     row.local_at, row.entered_at = one.local_at, one.entered_at
@@ -173,6 +220,10 @@ class DataParallelProbe(OptimizerProbe):
         row.find_unused = bool(module.find_unused_parameters)
         row.buckets = 0 if sends_in_graph(module) else least_buckets(module)
         self.context.add(row)
+
+
+def _trained(module: Any) -> frozenset[int]:
+    return frozenset(id(each) for each in module.parameters() if each.requires_grad)
 
 
 def _from_one_graph(walked: Walk, parameters: frozenset[int]) -> bool:

@@ -15,11 +15,12 @@ from auditor.capture.probes.step.accelerators import accelerator_of
 
 TRACE = "trace.json.gz"
 
-FULL_NODES = 30_000
-"""Autograd nodes made while a trace runs, from which the rest of its steps are left out. Measured
-with torch 2.13 on two LSTM cells unrolled under LBFGS: 38,000 nodes and 510,000 operators a step, 2
-GB of host memory and 30 s when the profiler stops. Host memory itself does not tell: a step's own
-comes and goes by more than the profiler's buffers."""
+NODE_BYTES = 60 << 10
+"""What the profiler takes of the host's memory when it stops, for each autograd node that was made
+while it ran: 0.9 to 1.1 GB of 18,000 nodes and 75,000 operators (an LSTM cell, unrolled), 2 GB of
+38,000 nodes (two of them under LBFGS); torch 2.13. Host memory itself does not tell before: a step's
+own comes and goes by more than the profiler's buffers.
+"""
 
 
 class Trace:
@@ -36,12 +37,15 @@ class Trace:
         self._folder = folder
         self._profile: profile | None = None
         self._annotation: Any = None
-        self._before = 0
+        self._before = self._steps = 0
 
     @property
     def full(self) -> bool:
         """What was traced so far will take so much memory that no further step should be."""
-        return self._profile is not None and next_number() - self._before > FULL_NODES
+        if self._profile is None:
+            return False
+        nodes = next_number() - self._before
+        return nodes * (1 + 1 / max(1, self._steps)) * NODE_BYTES > self._context.freed.room
 
     def start(self) -> None:
         """Begin to profile."""
@@ -64,6 +68,7 @@ class Trace:
         if self._annotation is not None:
             self._annotation.__exit__(None, None, None)
             self._annotation = None
+            self._steps += 1
 
     def stop(self) -> None:
         """Stop profiling and write what was traced. May be called twice, and with a step still
@@ -83,6 +88,7 @@ class Trace:
             compress(raw, self._folder / TRACE)
         finally:
             raw.unlink(missing_ok=True)
+            profiler.profiler = None  # else its events stay until Python looks for cycles
 
 
 def compress(raw: Path, packed: Path) -> None:

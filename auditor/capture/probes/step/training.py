@@ -143,6 +143,7 @@ class TrainingProbe(OperatorProbe):
 
     def _saw(self, sign: str) -> None:
         self._sign = self._sign or sign
+        self.context.trained = True
 
     def _changed(self) -> bool:
         """Whether a parameter is not what it was, or a new one took the place of one that is no

@@ -19,8 +19,8 @@ from auditor.capture.probes.operator_stream import Call, Operator, Subscriber
 from auditor.capture.probes.waste.flow import Flow, Held, Node, Path, Value
 from auditor.capture.probes.waste.flow_operators import FlowOperator
 
-MOST_NODES = 400_000
-"""Calls that are remembered: some hundred bytes each."""
+MOST_NODES = 250_000
+"""Calls that are remembered: 0.7 KiB each (benchmarks/pass_memory.py)."""
 
 HOST_BYTES = 1 << 16
 """Of what the host makes (``torch.tensor``) as much is compared."""
