@@ -96,6 +96,46 @@ def test_a_finding_is_at_the_line_of_its_cell(shell):
     assert not any(f.remedy and f.remedy.diff for f in report.findings)
 
 
+MANY = """import torch
+class Trainer:
+    def __init__(self):
+        self.model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 1))
+        self.opt = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        self.losses = []
+        self.rows = []
+    def step(self):
+        x = torch.randn(4, 8)
+        loss = self.model(x).square().mean()
+        self.opt.zero_grad()
+        torch.autograd.set_detect_anomaly(True)
+        loss.backward(retain_graph=True)
+        self.opt.step()
+        self.losses.append(loss)
+        self.rows.append(torch.zeros(300_000))
+        if loss > 0:
+            self.last = loss.item()
+        torch.cuda.empty_cache()
+trainer = Trainer()
+"""
+
+
+def test_every_rule_that_names_a_place_names_the_cells_line(shell):
+    shell.run_cell(MANY, store_history=True)
+    cell = "%%audit --steps 50\nfor i in range(60):\n    trainer.step()\n"
+    with capture_output():
+        report = shell.run_cell(cell, store_history=True).result
+    places = {(each.code, str(each.site)) for each in report.findings}
+    assert places >= {
+        ("NUM009", "In[1]:12"),
+        ("GRAPH002", "In[1]:13"),
+        ("GRAPH001", "In[1]:15"),
+        ("MEM003", "In[1]:16"),
+        ("SYNC002", "In[1]:17"),
+        ("SYNC001", "In[1]:18"),
+        ("SYNC009", "In[1]:19"),
+    }
+
+
 def test_a_step_is_audited_by_its_name_or_as_an_expression(shell):
     report, _ = ran(shell, "%audit --steps 8 --select GRAPH001 step")
     assert codes(report) == {"GRAPH001"}

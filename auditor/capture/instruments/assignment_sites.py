@@ -7,11 +7,12 @@ from __future__ import annotations
 import ast
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from auditor.capture.instruments.variable_paths import Place
+from auditor.capture.instruments.notebook_cells import cells
+from auditor.capture.instruments.variable_paths import NO_FILE, Place
 from auditor.recordings.sources import content_of, decode_source
 from auditor.syntax.index import LOOPS
 
@@ -61,11 +62,11 @@ class Store:
     """It writes into a tensor that is there: ``shadow.lerp_(weight, 0.1)``."""
 
     @property
-    def rank(self) -> tuple[bool, bool, bool, bool, int]:
+    def rank(self) -> tuple[bool, bool, bool, bool]:
         """What is most likely to store a tensor with its graph comes first."""
         set_up = self.function == "<module>" and not self.looped
         first = self.function.endswith("__init__")
-        return (first, self.in_place, not self.grows, set_up, self.line)
+        return (first, self.in_place, not self.grows, set_up)
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,10 @@ def _file_of(owner: type | None) -> str | None:
     return getattr(module, "__file__", None)
 
 
+def _files(place: Place) -> list[str]:
+    return cells() if place.file == NO_FILE else [place.file]
+
+
 class Sources:
     """The user's files, parsed once each. With ``fresh`` also values that have no graph count: ``w
     = torch.rand(3)``.
@@ -104,7 +109,11 @@ class Sources:
         if place.attribute:
             found = self._attribute(place, _file_of(place.owner))
         else:
-            found = self._best(place.file, self._file(place.file).variable(place))
+            found = self._best(
+                (file, store)
+                for file in _files(place)
+                for store in self._file(file).variable(place)
+            )
         if found is None:
             return Found(place.file, place.function, place.name, place.path, None)
         file, store = found
@@ -114,25 +123,18 @@ class Sources:
 
     def _attribute(self, place: Place, owner_file: str | None) -> tuple[str, Store] | None:
         owners = {cls.__name__ for cls in place.owner.__mro__} if place.owner is not None else set()
-        files = [file for file in dict.fromkeys((owner_file, place.file)) if file]
-        for file in files:  # a method of the class itself, before anybody else who reaches in
-            stores = [
-                store
-                for store in self._file(file).attribute(place.attribute)
-                if store.cls in owners
-            ]
-            if stores:
-                return self._best(file, stores)
-        for file in files:
-            stores = self._file(file).attribute(place.attribute)
-            if stores:
-                return self._best(file, stores)
-        return None
+        files = [file for file in dict.fromkeys((owner_file, *_files(place))) if file]
+        stores = [
+            (file, store) for file in files for store in self._file(file).attribute(place.attribute)
+        ]
+        # a method of the class itself, before anybody else who reaches in
+        likely = [each for each in stores if each[1].cls in owners] or stores
+        return self._best(each for each in likely if each[0] == likely[0][0])
 
     @staticmethod
-    def _best(file: str, stores: list[Store]) -> tuple[str, Store] | None:
-        best = min(stores, key=lambda store: store.rank, default=None)
-        return None if best is None else (file, best)
+    def _best(stores: Iterable[tuple[str, Store]]) -> tuple[str, Store] | None:
+        """The likeliest store; of equal ones the first of its file, or that of the latest cell."""
+        return min(stores, key=lambda each: each[1].rank, default=None)
 
     def _file(self, file: str) -> SourceFile:
         known = self._files.get(file)

@@ -18,6 +18,11 @@ def cell_of(file: str) -> str | None:
     return None if named is None or file not in linecache.cache else str(named[1])
 
 
+def cells() -> list[str]:
+    """The paths of all cells that ran, by :func:`source_path`, the latest first."""
+    return [source_path(file) for file in reversed(list(linecache.cache)) if cell_of(file)]
+
+
 def source_path(file: str) -> str:
     """The absolute path of a code object's file. A cell lies in the working directory under its
     name; ``linecache`` has its source there too, for whoever keeps the sources. The first of a name

@@ -24,7 +24,7 @@ from auditor.capture.instruments.autograd_graph import Node, node_of
 from auditor.capture.instruments.live_objects import instances_of_user
 from auditor.capture.instruments.torch_private.training import own_buffers, own_children
 from auditor.capture.instruments.user_frames import Frames
-from auditor.capture.instruments.variable_paths import Place, Trail, spelled
+from auditor.capture.instruments.variable_paths import NO_FILE, Place, Trail, spelled
 
 DEPTH = 4
 """Levels of containers and attributes below a variable that are searched."""
@@ -164,7 +164,7 @@ class ObjectSearch:
                 self._target(part)
         elif target is not None:
             cls = type(target)
-            file = getattr(sys.modules.get(cls.__module__), "__file__", None) or "?"
+            file = getattr(sys.modules.get(cls.__module__), "__file__", None) or NO_FILE
             self._look(target, Place(file, cls.__qualname__, 0, "self"), 0)
 
     def _user_modules(self) -> list[ModuleType]:
@@ -184,7 +184,7 @@ class ObjectSearch:
         return self._frames.user_file(module) is not None
 
     def _globals(self, module: ModuleType) -> None:
-        file = vars(module).get("__file__") or "?"
+        file = vars(module).get("__file__") or NO_FILE
         names = vars(module)
         if id(names) in self._seen:
             return
@@ -284,7 +284,7 @@ class ObjectSearch:
     def _generator(self, generator: GeneratorType[Any, Any, Any], depth: int) -> None:
         if generator.gi_frame is not None and not generator.gi_running:
             self._frame(generator.gi_frame)
-            self._look(generator.gi_yieldfrom, Place("?", "?", 0, "?"), depth)
+            self._look(generator.gi_yieldfrom, Place(NO_FILE, "?", 0, "?"), depth)
 
     def _object(self, value: Any, kind: type, trail: Trail, depth: int) -> None:
         for name, inner in _attributes(value, kind):

@@ -7,12 +7,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+NO_FILE = "?"
+"""In the place of a module's file where it has none."""
+
 
 @dataclass(frozen=True)
 class Place:
     """How a tensor is reached: from a variable of a function or a module, along a path."""
 
     file: str
+    """:data:`NO_FILE` for what the cells of a notebook define together."""
     function: str
     """Qualified name of the variable's function; ``<module>`` for a global."""
     first_line: int
