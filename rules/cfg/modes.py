@@ -29,6 +29,12 @@ SCORES = frozenset(
 )
 """Words in the names of calls that compare a result with its target."""
 
+LOSSES = frozenset(["loss", "losses", "nll", "xent"])
+"""Words in names of what a module returns that compared its result itself."""
+
+WANTED = frozenset(["label", "labels", "target", "targets"])
+"""Words in the names of arguments that say what should come out."""
+
 EVALUATES = frozenset(
     ["eval", "evaluate", "evaluation", "val", "valid", "validate", "validation", "test", "dev"]
 )
@@ -82,6 +88,7 @@ def _scored(source: Source, site: Site, *, whole: bool) -> bool | None:
     compared = any(
         _is_score(node, None, by_hand=named) for node in nodes_in(statement, ast.AST)
     ) or any(_is_score(node, reached, by_hand=named) for node in nodes_in(block, ast.AST))
+    compared = compared or _compares_itself(statement, site.line)
     picked = compared and _picked(function, block, outputs, reached)
     return named if compared and not picked else None
 
@@ -198,6 +205,22 @@ def _is_score(node: ast.AST, results: set[str] | None, *, by_hand: bool) -> bool
     if isinstance(node, ast.Attribute) and node.attr == "loss":
         return results is None or bool(names_in(node.value, ast.Load) & results)
     return by_hand and any(_of_two(pair, results) for pair in _differences(node))
+
+
+def _compares_itself(statement: ast.stmt, line: int) -> bool:
+    """The call is given what should come out beside the input, or what it returns is
+    named a loss: the module compares them.
+    """
+    named = isinstance(statement, ast.Assign) and any(
+        words(name) & LOSSES for name in names_in(statement.targets, ast.Store)
+    )
+    for call in nodes_in(statement, ast.Call):
+        wanted = any(words(each.arg or "") & WANTED for each in call.keywords)
+        several = len(call.args) + len(call.keywords) > 1
+        direct = isinstance(statement, ast.Assign) and statement.value is call
+        if line in lines_of(call) and several and (wanted or (named and direct)):
+            return True
+    return False
 
 
 def _differences(node: ast.AST) -> Iterator[list[ast.expr]]:

@@ -198,12 +198,12 @@ class LossNotDivided(Rule):
                 continue
             if undivided < self.share * len(steps) or _is_given(source, site):
                 continue
-            n = Counter(step.n for step in steps).most_common(1)[0][0]
+            n, weight = Counter((step.n, step.weight) for step in steps).most_common(1)[0][0]
+            far = f"{n * weight:.3g} times as far as for one batch of that size"
             yield Finding(
                 site,
                 f"{n} backward passes add up the gradients of means over a micro-batch each, and "
-                f"nothing divides them: {optimizer} steps {n} times as far as for one batch of "
-                "that size",
+                f"nothing divides them by their number: {optimizer} steps {far}",
                 steps=undivided,
                 facts=(("micro-batches of a step", str(n)),),
             )

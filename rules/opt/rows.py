@@ -7,6 +7,11 @@ from typing import Annotated
 from auditor.model import Site
 from auditor.recordings.row import At, MaybeAt, PassRow, doc
 
+TOGETHER = 1.75
+"""By how much the passes of a step together must count a mean: those of smoothed labels, of which
+0.9 are one, are told of from two passes on.
+"""
+
 
 class SingleTensorStepRow(PassRow, kw_only=True, tag_field="call", tag="step"):
     """One of torch's optimizers that was told to step parameter by parameter."""
@@ -109,6 +114,7 @@ class MicroBatchRow(PassRow, kw_only=True):
     optimizer: Annotated[str, doc("its class")]
     n: Annotated[int, doc("these passes, since the gradients were cleared or stepped on")]
     means: Annotated[int, doc("of these, passes of a mean over the batch, or a sum of such")] = 0
+    weight: Annotated[float, doc("the least by which one of them counts such a mean")] = 1.0
     batches: Annotated[int, doc("batches that one loader gave meanwhile")] = 0
     changed: Annotated[
         bool, doc("the gradients were written to after the last pass, before the step")
@@ -116,5 +122,6 @@ class MicroBatchRow(PassRow, kw_only=True):
 
     @property
     def undivided(self) -> bool:
-        """All of them were means over batches of a loader, and nothing divided them."""
-        return self.means == self.n <= self.batches and not self.changed
+        """All of them were means over batches of a loader, and nothing divided them enough."""
+        together = self.means == self.n <= self.batches and not self.changed
+        return together and self.n * self.weight >= TOGETHER

@@ -198,6 +198,26 @@ def test_same_text_on_two_lines_has_two_keys_and_a_rule_may_set_the_severity(rec
     assert [f.severity for f in findings] == [Severity.ERROR, Severity.NOTE]
 
 
+@pytest.mark.parametrize(
+    ("low", "severity"), [(-1.0, Severity.NOTE), (0.0, Severity.NOTE), (1.0, Severity.ERROR)]
+)
+def test_what_is_not_proven_is_no_error(recording, low, severity):
+    class Costly(Twice):
+        def detect(self) -> Iterator[Finding]:
+            yield Finding(
+                None,
+                "costly",
+                lost_us_per_step=9.0,
+                lost_us_per_step_low=low,
+                lost_us_per_step_high=20.0,
+                basis="measured",
+                severity=Severity.ERROR,
+            )
+
+    (found,) = engine.judge(Evidence(recording()), (Costly,)).findings
+    assert found.severity == severity
+
+
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_finding_was_seen_on_the_device_of_the_run_unless_its_rule_says_another(
     recording, device

@@ -12,7 +12,7 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.autograd_graph import Backward, Node, node_of
-from auditor.capture.instruments.torch_private.autograd import REDUCTION
+from auditor.capture.instruments.torch_private.autograd import METADATA, OTHER, REDUCTION
 from auditor.capture.instruments.torch_private.data import LoaderIterator
 from auditor.capture.instruments.torch_private.tensors import version_of
 from auditor.capture.instruments.weakrefs import alive
@@ -30,8 +30,10 @@ DEEP = 64
 WATCHED = 8
 """Gradients whose versions are compared."""
 
-MEAN = 1
-"""How torch writes ``reduction="mean"`` in a node."""
+MEAN, SUM = 1, 2
+"""How torch writes ``reduction="mean"`` and ``"sum"`` in a node."""
+
+ROUNDED = 1e-6
 
 PASSES_ON = ("Squeeze", "View", "Reshape", "Clone", "ToCopy", "Unsqueeze", "Alias")
 """Nodes through which a loss goes as it is."""
@@ -42,7 +44,7 @@ class _Followed:
     """Backward passes that reached the parameters of one optimizer since these were cleared."""
 
     parameters: list[ref[torch.Tensor]] = field(default_factory=list)
-    passes: list[tuple[int, bool]] = field(default_factory=list)
+    passes: list[tuple[int, float]] = field(default_factory=list)
     batches: Counter[int] = field(default_factory=Counter)
     """By the iterator of a loader, which is another one in the next epoch."""
     versions: tuple[int, ...] = ()
@@ -64,7 +66,7 @@ class MicroBatchesProbe(OptimizerProbe):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._optimizers: PerOptimizer[_Followed] = PerOptimizer(MOST)
-        self._mean = self._on = False
+        self._weight, self._on = 0.0, False
 
     def start(self) -> None:
         """Watch batches, backward passes and gradients that are cleared."""
@@ -101,7 +103,8 @@ class MicroBatchesProbe(OptimizerProbe):
     def backward_begins(self, call: Backward) -> None:
         """What its loss is made of is looked at while its graph is there."""
         roots = call.tensors
-        self._mean = len(roots) == 1 and roots[0].numel() == 1 and _is_mean(node_of(roots[0]))
+        one = len(roots) == 1 and roots[0].numel() == 1
+        self._weight = _weight(node_of(roots[0])) if one else 0.0
 
     def backward_ends(self, call: Backward) -> None:
         """Count it at the optimizers that it was for."""
@@ -111,7 +114,7 @@ class MicroBatchesProbe(OptimizerProbe):
         for one in self._optimizers if at is not None else ():
             now = _versions(one.parameters)
             if now != one.versions:
-                one.passes.append((at or 0, self._mean))
+                one.passes.append((at or 0, self._weight))
                 one.versions = now
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
@@ -125,7 +128,8 @@ class MicroBatchesProbe(OptimizerProbe):
             row = MicroBatchRow(
                 at=one.passes[-1][0], optimizer=type(optimizer).__name__, n=len(one.passes)
             )
-            row.means = sum(mean for _, mean in one.passes)
+            row.means = sum(weight > 0 for _, weight in one.passes)
+            row.weight = min(weight for _, weight in one.passes)
             row.batches = max(one.batches.values(), default=0)
             row.changed = _versions(one.parameters) != one.versions
             self.context.add(row)
@@ -140,19 +144,49 @@ def _versions(parameters: list[ref[torch.Tensor]]) -> tuple[int, ...]:
     return tuple(version_of(each) for each in found if each is not None)
 
 
-def _is_mean(root: Node | None) -> bool:
-    """True of a mean over the batch as torch's losses and ``mean()`` make it, and of a sum of
-    such; what is multiplied or divided afterwards is none.
+def _weight(root: Node | None) -> float:
+    """The largest weight that a sum of means over the batch, as torch's losses and ``mean()`` make
+    them, gives to one of these; 0.0 where it holds something else.
     """
-    waiting, seen = [root], 0
+    waiting, seen, largest = [(root, 1.0)], 0, 0.0
     while waiting:
-        node = waiting.pop()
+        node, weight = waiting.pop()
         seen += 1
         if node is None or seen > DEEP:
-            return False
+            return 0.0
         name = type(node).__name__
-        if name.startswith(("AddBackward", *PASSES_ON)):
-            waiting.extend(after for after, _ in node.next_functions if after is not None)
+        times = _factor(node, name)
+        size = _summed(node, name)
+        if name.startswith(("AddBackward", "SubBackward", *PASSES_ON)) or times is not None:
+            weight *= 1.0 if times is None else abs(times)
+            waiting.extend((after, weight) for after, _ in node.next_functions if after is not None)
+            continue
+        if size and weight * size <= 1.0 + ROUNDED:  # divided by the size of its batch at least
+            weight *= size
         elif not name.startswith("MeanBackward") and getattr(node, REDUCTION, None) != MEAN:
-            return False
-    return True
+            return 0.0
+        largest = max(largest, weight)
+    return largest
+
+
+def _factor(node: Node, name: str) -> float | None:
+    """What it is multiplied by, where that is a number; one on a device is not waited for."""
+    if not name.startswith(("MulBackward", "DivBackward")):
+        return None
+    other = getattr(node, OTHER, None)
+    if isinstance(other, torch.Tensor):
+        known = other.numel() == 1 and other.device.type == "cpu" and not other.requires_grad
+        other = other.item() if known else None
+    if not isinstance(other, (int, float)) or not other:
+        return None
+    return other if name.startswith("Mul") else 1.0 / other
+
+
+def _summed(node: Node, name: str) -> int:
+    """Samples over which it is a sum: what torch calls ``batchmean`` divides one by them."""
+    if not name.startswith("SumBackward") and getattr(node, REDUCTION, None) != SUM:
+        return 0
+    before, number = next(iter(node.next_functions), (None, 0))
+    results = getattr(before, METADATA, ())
+    shape = results[number].shape if number < len(results) else ()
+    return int(shape[0]) if shape else 0

@@ -132,3 +132,47 @@ def model_that_returns_its_loss_on_each_step():
             return (logits.argmax(-1) == y).float().mean()
 
     return step
+
+
+class _Scoring(nn.Module):
+    """Compares what it computes itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.drop = nn.Linear(8, 3), nn.Dropout(0.1)
+
+    def forward(self, x, labels=None):
+        logits = self.drop(self.body(x))
+        return logits, None if labels is None else F.cross_entropy(logits, labels)
+
+
+def _beside(evaluate):
+    model, count, y = _Scoring(), [0], torch.tensor([0, 1, 2, 0])
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.rand(4, 8), y)[1].backward()
+        optimizer.step()
+        count[0] += 1
+        if count[0] % 4 == 0:
+            evaluate(model, torch.rand(4, 8), y)
+
+    return step
+
+
+def loss_that_the_model_returns_beside_its_result():
+    @torch.no_grad()
+    def validate(model, held_out, wanted):
+        _, loss = model(held_out, wanted)  # CFG010
+        return loss
+
+    return _beside(validate)
+
+
+def loss_that_is_one_of_what_the_model_returns():
+    @torch.no_grad()
+    def evaluate(model, held_out, wanted):
+        return sum(model(held_out, labels=wanted)[1].item() for _ in (1,))  # CFG010
+
+    return _beside(evaluate)

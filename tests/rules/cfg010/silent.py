@@ -199,3 +199,32 @@ def detached_and_not_evaluated():
         _trained(maker, optimizers[0], torch.rand(4, 8))
 
     return step
+
+
+def state_that_a_model_returns_beside_its_result():
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell, self.drop = nn.Linear(8, 8), nn.Dropout(0.1)
+
+        def forward(self, x, state=None):
+            out = self.drop(self.cell(x if state is None else x + state))
+            return out, out.detach()
+
+    model, count = Recurrent(), [0]
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    @torch.no_grad()
+    def warm(x, state):
+        _, state = model(x, state)
+        return state
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.rand(4, 8))[0].square().mean().backward()
+        optimizer.step()
+        count[0] += 1
+        if count[0] % 4 == 0:
+            warm(torch.rand(4, 8), torch.zeros(8))
+
+    return step

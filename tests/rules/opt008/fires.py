@@ -33,3 +33,35 @@ def a_mean_and_a_sum_of_means():
         loss.backward()  # OPT008
 
     return _accumulating(backward)
+
+
+def a_mean_with_a_weight():
+    def backward(out, y):
+        (0.5 * torch.nn.functional.mse_loss(out, y)).backward()  # OPT008
+
+    return _accumulating(backward)
+
+
+def a_loss_and_a_part_of_another():
+    def backward(out, y):
+        loss = torch.nn.functional.mse_loss(out, y) + 0.1 * out.square().mean()
+        loss.backward()  # OPT008
+
+    return _accumulating(backward)
+
+
+def a_mean_over_the_batch_alone():
+    def backward(out, y):
+        logs = out.log_softmax(1)
+        loss = torch.nn.functional.kl_div(logs, y.softmax(1), reduction="batchmean")
+        loss.backward()  # OPT008
+
+    return _accumulating(backward)
+
+
+def smoothed_labels():
+    def backward(out, y):
+        loss = torch.nn.functional.cross_entropy(out, y.argmax(1), label_smoothing=0.1)
+        loss.backward()  # OPT008
+
+    return _accumulating(backward)

@@ -110,3 +110,35 @@ def halves_of_a_batch_beside_other_loaders():
             optimizer.step()
 
     return step
+
+
+def weighted_losses_divided_together():
+    def backward(out, y):
+        loss = torch.nn.functional.mse_loss(out, y) + 0.1 * out.square().mean()
+        (loss / 4).backward()
+
+    return _accumulating(backward)
+
+
+def a_sum_over_all_samples_of_the_step():
+    def backward(out, y):
+        (torch.nn.functional.mse_loss(out, y, reduction="sum") / (4 * len(y))).backward()
+
+    return _accumulating(backward)
+
+
+def smoothed_labels_divided():
+    def backward(out, y):
+        loss = torch.nn.functional.cross_entropy(out, y.argmax(1), label_smoothing=0.1)
+        (loss / 4).backward()
+
+    return _accumulating(backward)
+
+
+def divided_by_a_tensor():
+    count = torch.tensor(4.0)
+
+    def backward(out, y):
+        (torch.nn.functional.mse_loss(out, y) / count).backward()
+
+    return _accumulating(backward)

@@ -66,6 +66,13 @@ REDUCTION: Final = "_saved_reduction"
 """The attribute of a loss's node that says how it reduces: 1 for the mean. Without it: nothing is
 known of that loss."""
 
+OTHER: Final = "_saved_other"
+"""The attribute of a product's or quotient's node that holds its second operand. Without it: what
+such a node multiplies by is not known."""
+
+METADATA: Final = "_input_metadata"
+"""The attribute of a node that says which shapes its results have. Without it: they are not known."""
+
 CAN_WEIGH: Final[bool] = private("torch._C._autograd.SavedTensor.data") is not None
 """Saved tensors can be looked at without unpacking them; later than torch 2.6. Without it: the
 weight of a graph is unknown.

@@ -224,8 +224,9 @@ class LoadingStacks:
 
     def _users(self, frames: list[Frame]) -> tuple[tuple[int, ...], str]:
         """Sites of the user's frames, outermost first, and the library's function that the
-        innermost of them calls.
+        innermost of them calls. Wrappers of ours stand for what they call.
         """
+        frames = [each for each in frames if not self._context.frames.is_own(each[0])]
         mine = [at for at, frame in enumerate(frames) if self._context.frames.is_user(frame[0])]
         if not mine:
             return (), _library(frames[0]) if frames else ""

@@ -118,6 +118,7 @@ class ParamsWithoutGradProbe(OptimizerProbe):
             self._patches.around(torch.Tensor, "detach", before=self._detached)
             for switch in (torch.no_grad, torch.inference_mode):
                 self._patches.around(switch, "__enter__", before=self._switched_off)
+                self._patches.around(switch, "__exit__", after=self._switched_on)
 
     def _ran(self, module: torch.nn.Module, *_: Any) -> None:
         if module not in self._owners or not self.context.in_step:
@@ -131,6 +132,10 @@ class ParamsWithoutGradProbe(OptimizerProbe):
     def _switched_off(self, *_: Any) -> None:
         if torch.is_grad_enabled() and self.context.in_step:
             self._without = self.context.frames.here()
+
+    def _switched_on(self, *_: Any) -> None:
+        if torch.is_grad_enabled():  # what runs without gradients from here on is not its doing
+            self._without = None
 
     def _detached(self, tensor: torch.Tensor) -> None:
         if not (tensor.requires_grad and torch.is_grad_enabled() and self.context.in_step):

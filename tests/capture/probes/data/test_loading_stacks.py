@@ -100,6 +100,26 @@ def test_the_lines_that_take_the_time(kind: str, workers: int, tmp_path: Path) -
         assert not waits or most(waits)["phase"] == "other"
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_wrapper_of_ours_is_no_part_of_a_stack(workers: int, tmp_path: Path) -> None:
+    source = f"""
+    rows = [numpy.ones(4000) for _ in range(30)]
+    class Arrays(Dataset):
+        def __len__(self): return 400
+        def __getitem__(self, i):
+            return torch.tensor(rows)  # item
+    batches = iter(DataLoader(Arrays(), num_workers={workers}))
+    def step(): next(batches)
+    """
+    with Drive(tmp_path, DataLoaderProbe) as drive:
+        user = program(tmp_path, source)
+        drive.run("loud", user.step, steps=8)
+        rows = rows_of(drive)
+        del user.batches
+    rows = [row for row in rows if row["where"] == ("worker" if workers else "step")]
+    assert rows and not [row for row in rows if "instruments" in (row.get("via") or "")]
+
+
 @pytest.mark.parametrize(("workers", "rows"), [(0, 0), (1, 1)])
 def test_what_workers_take_for_a_batch(workers: int, rows: int, tmp_path: Path) -> None:
     source = f"""

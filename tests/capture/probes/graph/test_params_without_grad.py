@@ -71,6 +71,16 @@ def test_hooks_are_taken_away_and_a_broken_group_does_no_harm(tmp_path: Path) ->
         ("x = ones\n    with torch.no_grad():\n        cut(ones)\n    cut(ones)", ""),
         ("x = ones.detach()", ""),
         ("x = ones\n    with torch.no_grad(): pass", ""),
+        (  # gradients are off in a function's forward, and a no_grad() before it has ended
+            (
+                "class Inside(torch.autograd.Function):\n"
+                "        def forward(ctx, x): return cut(x)\n"
+                "        def backward(ctx, grad): return grad\n"
+                "    with torch.no_grad(): pass\n"
+                "    x = Inside.apply(ones.requires_grad_())"
+            ),
+            "",
+        ),
     ],
 )
 def test_what_cuts_parameters_off_is_named(tmp_path: Path, line: str, cut: str) -> None:
