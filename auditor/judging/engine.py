@@ -311,7 +311,7 @@ def _complete(rule: Rule, finding: Finding, device: SeenOn) -> Finding:
         named = replace(named, basis="estimated")
     unproven = named.lost_us_per_step is not None and named.proven_us is None
     if unproven and named.severity == "error":
-        named = replace(named, severity=Severity.NOTE)
+        named = replace(named, severity=Severity.WARNING)
     remedy = rule.remedy(named)
     undeclared = None if remedy is None else outside(rule.edits, remedy.edits)
     if undeclared is not None:

@@ -199,7 +199,7 @@ def test_same_text_on_two_lines_has_two_keys_and_a_rule_may_set_the_severity(rec
 
 
 @pytest.mark.parametrize(
-    ("low", "severity"), [(-1.0, Severity.NOTE), (0.0, Severity.NOTE), (1.0, Severity.ERROR)]
+    ("low", "severity"), [(-1.0, Severity.WARNING), (0.0, Severity.WARNING), (1.0, Severity.ERROR)]
 )
 def test_what_is_not_proven_is_no_error(recording, low, severity):
     class Costly(Twice):

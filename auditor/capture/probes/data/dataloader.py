@@ -281,7 +281,7 @@ class DataLoaderProbe(Probe):
                 batch = original(iterator)
                 waited.n += 1
             finally:  # the end of an epoch is waited for, too
-                us = self._queue.own_us(start)
+                us = self._queue.uncollected_us(start)
                 if sampler is not None:
                     sampler.end()
                 waited.us += us
@@ -309,7 +309,7 @@ class DataLoaderProbe(Probe):
                 iterator = original(loader)
             finally:
                 self._inside = False
-            waited_us = self._queue.own_us(start)
+            waited_us = self._queue.uncollected_us(start)
             facts = self._facts_of(iterator) if isinstance(iterator, LoaderIterator) else None
             if facts is not None:
                 if facts not in self._iterated_at:
@@ -337,7 +337,7 @@ class DataLoaderProbe(Probe):
             try:
                 return original(iterator)
             finally:
-                us = self._queue.own_us(start)
+                us = self._queue.uncollected_us(start)
                 waited = self._step.setdefault(facts, _Waited())
                 waited.us += 0.0 if inside else us
                 waited.start_us += us

@@ -32,9 +32,7 @@ class Clock:
         self._origin = perf_counter_ns()
         self._origin_unix_us = time_ns() / 1e3
         self._begun = Mark()
-        self._gc_ns = 0
-        self._gc_n = 0
-        self._gc_begin = 0
+        self._gc_before = (0, 0)
         self._compiles = 0
         self.own_us = 0.0
         """Host's time of the last step in us, without what it waited for a processor."""
@@ -52,27 +50,19 @@ class Clock:
 
     def install(self) -> None:
         """Begin to note garbage collections."""
-        gc.callbacks.append(self._on_gc)
+        COLLECTOR.install()
 
     def uninstall(self) -> None:
         """Stop noting them; close what is open. May be called twice."""
-        if self._on_gc in gc.callbacks:
-            gc.callbacks.remove(self._on_gc)
+        COLLECTOR.uninstall()
         self._statm.close()
         self._context.freed.close()
         self._queued.close()
 
-    def _on_gc(self, phase: str, info: dict[str, int]) -> None:
-        if phase == "start":
-            self._gc_begin = perf_counter_ns()
-        else:
-            self._gc_ns += perf_counter_ns() - self._gc_begin
-            self._gc_n += 1
-
     def begin(self) -> None:
         """A step begins now."""
         self._context.freed.begin(self._context.pass_name)
-        self._gc_ns = self._gc_n = 0
+        self._gc_before = COLLECTOR.ns, COLLECTOR.n
         self._compiles = COMPILED_CODE.compiles
         accelerator = self._accelerator
         if accelerator is not None:
@@ -104,8 +94,8 @@ class Clock:
             host_us=host_us,
             start_us=started_us,
             unix_us=self._origin_unix_us + started_us,
-            gc_us=self._gc_ns / 1e3,
-            gc_n=self._gc_n,
+            gc_us=(COLLECTOR.ns - self._gc_before[0]) / 1e3,
+            gc_n=COLLECTOR.n - self._gc_before[1],
             queued_us=queued_us,
             rss=self._rss(),
             compiles=COMPILED_CODE.compiles - self._compiles,
@@ -161,14 +151,43 @@ class Clock:
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
+class Collector:
+    """What Python's garbage collector took in all, in ns, and how often it ran."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+        self.n = 0
+        self._begin = 0
+
+    def install(self) -> None:
+        """Begin to note."""
+        gc.callbacks.append(self._on_gc)
+
+    def uninstall(self) -> None:
+        """Stop. May be called twice."""
+        if self._on_gc in gc.callbacks:
+            gc.callbacks.remove(self._on_gc)
+
+    def _on_gc(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._begin = perf_counter_ns()
+        else:
+            self.ns += perf_counter_ns() - self._begin
+            self.n += 1
+
+
+COLLECTOR = Collector()
+
+
 class Mark(NamedTuple):
-    """A moment on a thread: by ``perf_counter_ns``, and what :meth:`RunQueue.ns` said just after
-    it.
+    """A moment on a thread: by ``perf_counter_ns``, what the collector had taken until then, and
+    what :meth:`RunQueue.ns` said just after it.
     """
 
     at_ns: int = 0
     queued_ns: int = 0
     thread: int = 0
+    gc_ns: int = 0
 
 
 class RunQueue:
@@ -195,7 +214,7 @@ class RunQueue:
     def mark(self) -> Mark:
         """Now."""
         at_ns = perf_counter_ns()
-        return Mark(at_ns, self.ns(), threading.get_native_id())
+        return Mark(at_ns, self.ns(), threading.get_native_id(), COLLECTOR.ns)
 
     def since(self, mark: Mark) -> tuple[float, float]:
         """Time since a mark in us, and how much of it the thread waited for a processor (0 to all
@@ -213,6 +232,12 @@ class RunQueue:
         """Time since a mark in us without what the thread waited for a processor."""
         us, queued_us = self.since(mark)
         return us - queued_us
+
+    def uncollected_us(self, mark: Mark) -> float:
+        """The same without what the collector took, which runs wherever the program happens to
+        be.
+        """
+        return max(0.0, self.own_us(mark) - (COLLECTOR.ns - mark.gc_ns) / 1e3)
 
     def close(self) -> None:
         """Close the file; the next reading opens it again."""

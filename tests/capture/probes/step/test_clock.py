@@ -4,6 +4,7 @@ allocator does.
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -16,7 +17,8 @@ import torch
 
 from auditor.capture.instruments.user_frames import Frames
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.step.clock import Clock, RunQueue
+from auditor.capture.probes.step import clock as step_clock
+from auditor.capture.probes.step.clock import Clock, Collector, RunQueue
 from auditor.model.devices import CPU, CUDA
 from auditor.recordings.folder import RecordingWriter
 
@@ -168,6 +170,27 @@ def test_time_in_the_run_queue_is_counted_and_sleep_is_not():
     queue.close()
     assert 0.05e9 < contended < 1.1e9 and slept < 0.25e9
     assert own < 0.96e6
+
+
+def test_a_collection_of_pythons_is_no_calls_time(monkeypatch):
+    collector = Collector()
+    monkeypatch.setattr(step_clock, "COLLECTOR", collector)
+    rows = [[] for _ in range(300_000)]
+    collector.install()
+    try:
+        queue = RunQueue()
+        begin = queue.mark()
+        gc.collect()
+        whole, own = queue.since(begin)[0], queue.uncollected_us(begin)
+        later = queue.mark()
+        time.sleep(0.005)
+        slept = queue.uncollected_us(later)
+    finally:
+        collector.uninstall()
+    assert rows and collector.n == 1 and own < 0.5 * whole
+    assert slept > 4_000, "a collection before a call is none of its own"
+    gc.collect()
+    assert collector.n == 1
 
 
 def test_a_kernel_without_the_count_says_zero(monkeypatch):
