@@ -44,7 +44,6 @@ from . import (
     verified,
     what_ifs,
 )
-from .template_bytecode import TemplateBytecode
 
 _ASSETS = Path(__file__).parent / "assets"
 _VALUE_LIMIT = 20_000
@@ -265,7 +264,6 @@ def _environment() -> jinja2.Environment:
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         finalize=_finalize,
-        bytecode_cache=TemplateBytecode(),
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 
-os.environ["AUDIT_CACHE_DIR"] = ""  # tests keep no copies of traces in the user's cache
+os.environ["AUDIT_CACHE_DIR"] = ""  # tests keep nothing in the user's cache
 
 # How long an example takes says something about the machine that the tests share with others, not
 # about the code.

@@ -36,7 +36,7 @@ MAY: dict[str, set[str]] = {
     "rule": {"model", "permit"},
     "recordings": {"errors", "model", "redaction", "typed_reading"},
     "allocator": {"model"},
-    "timeline": {"amounts", "errors", "model", "numpy", "typed_reading", "user_cache"},
+    "timeline": {"amounts", "errors", "model", "numpy", "typed_reading"},
     "patch": {"git", "model", "permit", "syntax"},
     "evidence": {
         "allocator",

@@ -82,8 +82,8 @@ def doctor(*, form: str) -> int:
 
 
 def clean() -> int:
-    """Remove what audits keep outside ``--out``, and say what: the null device and columns of traces
-    in the cache, and what processes that were watched left of requests. Nothing else that lies
+    """Remove what audits keep outside ``--out``, and say what: the null device in the cache, columns of
+    traces that 0.2 kept there, and what processes that were watched left of requests. Nothing else that lies
     there is touched.
     """
     cache, room = user_cache(), extension("longrun.requests").swept()

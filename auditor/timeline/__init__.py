@@ -2,17 +2,16 @@
 looks at a trace (numpy).
 
 ``Timeline.of(path)`` reads one file; its properties are the evidence, each computed when first
-asked for. ``read(path)`` gives the columns alone, ``read_once(path)`` from the copy that it keeps.
+asked for. ``read(path)`` gives the columns alone.
 ``fleet(trace_files(folder))`` takes a folder of ranks. All raise only ``AuditProblem`` on what a
 file may hold; what was lost on the way is in ``trace.warnings``.
 """
 
 from __future__ import annotations
 
-from auditor.timeline.columnar_copy import read_once
 from auditor.timeline.ranks import Fleet, fleet, trace_files
 from auditor.timeline.reading import read
 from auditor.timeline.timeline import Timeline
 from auditor.timeline.trace import Trace
 
-__all__ = ["Fleet", "Timeline", "Trace", "fleet", "read", "read_once", "trace_files"]
+__all__ = ["Fleet", "Timeline", "Trace", "fleet", "read", "trace_files"]

@@ -95,10 +95,10 @@ def _load(evidence: Evidence) -> Timeline:
     path = evidence.recording.trace
     if path is None:
         raise NotLooked("no trace was recorded")
-    from auditor.timeline import Timeline, read_once
+    from auditor.timeline import Timeline
 
     try:
-        return Timeline(read_once(path))
+        return Timeline.of(path)
     except AuditProblem as problem:
         raise NotLooked(problem.message) from None
 
