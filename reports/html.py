@@ -49,8 +49,6 @@ _ASSETS = Path(__file__).parent / "assets"
 _VALUE_LIMIT = 20_000
 """Characters of any one value that reach the page."""
 _MARKS_LISTED = 8
-_RULES_LISTED = 12
-"""Skipped rules with one reason that stand unfolded."""
 _NO_PLOTLY = (
     "interactive-figures was asked for, and plotly was not installed where this page was written: "
     "pip install 'torch-step-audit[all]'."
@@ -126,7 +124,6 @@ def _context(report: Report) -> dict[str, Any]:
         "charts": [chart for chart, _ in by_step],
         "pictures": grouped,
         "marks_listed": _MARKS_LISTED,
-        "rules_listed": _RULES_LISTED,
         **_drawing([data for _, data in (*by_step, *filled)], plotly=report.interactive_figures),
     }
 
@@ -299,6 +296,7 @@ def _environment() -> jinja2.Environment:
         "step_axis": shares.step_axis,
         "looked": summary.looked,
         "reasons": summary.reasons,
+        "chief_reasons": summary.chief_reasons,
     }
     return environment
 

@@ -25,7 +25,9 @@ _MANY = 18
 """Digits that no amount of memory has."""
 
 # Not ";" or "&": they end and begin what escaping wrote.
-_SEPARATOR = re.compile(r"([/.:_])(?=[^/.:_])")
+_SEPARATOR = re.compile(r"([.:_])(?=[^.:_])")
+_WHOLE = 32
+"""Characters of a name that is never broken: ``train.py:35`` moves to the next line as one."""
 
 _MICRO = re.compile(r"(?<=\d) us\b")
 
@@ -200,10 +202,14 @@ def environment(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def breakable(name: str) -> Markup:
-    """A path or dotted name that may wrap after its separators, and is copied without a trace of
-    that.
+    """A path or dotted name that may wrap after its slashes, and inside a long name after the
+    other separators; it is copied without a trace of that.
     """
-    return Markup(_SEPARATOR.sub(r"\1<wbr>", str(Markup.escape(text.path(name)))))  # noqa: S704 - escaped before
+    parts = (
+        part if len(part) <= _WHOLE else _SEPARATOR.sub(r"\1<wbr>", part)
+        for part in str(Markup.escape(text.path(name))).split("/")
+    )
+    return Markup("/<wbr>".join(parts))  # noqa: S704 - escaped before
 
 
 def brief(words: str) -> str:

@@ -22,6 +22,9 @@ SELDOM = 0.01
 TELLS_P95 = 20
 """Steps below which the 95th percentile is the slowest one."""
 
+_CHIEF = 3
+"""Reasons for skipping that are said in one line."""
+
 _OUTCOMES = {
     "completed": "completed",
     "raised": "the target raised an exception",
@@ -396,6 +399,14 @@ def reasons(verdicts: tuple[Verdict, ...]) -> tuple[tuple[str, tuple[Verdict, ..
         (reason, tuple(group))
         for reason, group in sorted(grouped.items(), key=lambda item: -len(item[1]))
     )
+
+
+def chief_reasons(verdicts: tuple[Verdict, ...]) -> str:
+    """The reasons of most of them in one line: ``the trace shows no GPU; ...; 11 other reasons``."""
+    groups = reasons(verdicts)
+    first = [text.one_line(reason, 200) or "no reason given" for reason, _ in groups[:_CHIEF]]
+    rest = len(groups) - len(first)
+    return "; ".join([*first, amounts.count(rest, "other reason")] if rest else first)
 
 
 def joined(words: Iterator[str]) -> str:

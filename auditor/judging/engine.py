@@ -170,7 +170,14 @@ def _pointing(findings: Iterable[Finding]) -> list[Finding]:
         )
         return f" ({', '.join(named)})" if named else ""
 
-    return [replace(finding, message=SEE.sub(there, finding.message)) for finding in findings]
+    return [
+        replace(
+            finding,
+            message=SEE.sub(there, finding.message),
+            facts=tuple((name, SEE.sub(there, said)) for name, said in finding.facts),
+        )
+        for finding in findings
+    ]
 
 
 def _ask(

@@ -4,7 +4,6 @@ hover.
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from auditor.rule import Rule
@@ -15,10 +14,7 @@ SECTIONS = ("What it finds", "Why it costs", "Example", "Use instead", "When to 
 
 def page(rule: type[Rule]) -> str:
     """The manual page as Markdown."""
-    facts = (
-        f"{rule.severity.value} · since {rule.since} · needs "
-        f"{', '.join(_evidence_names(rule)) or 'nothing'}"
-    )
+    facts = f"{rule.severity.value} · since {rule.since}"
     parts = [f"# {rule.code}: {rule.title()}", f"*{facts}*", rule.manual()]
     knobs = rule.knobs()
     if knobs:
@@ -29,16 +25,6 @@ def page(rule: type[Rule]) -> str:
             f"## Knobs\n\nSet in `pyproject.toml` under `[tool.audit.rules.{rule.code}]`.\n\n{rows}"
         )
     return "\n\n".join(parts) + "\n"
-
-
-def _evidence_names(rule: type[Rule]) -> list[str]:
-    parameters = inspect.signature(rule.detect).parameters.values()
-    named = (
-        str(p.annotation) if isinstance(p.annotation, str) else p.annotation.__name__
-        for p in parameters
-        if p.name != "self"
-    )
-    return [name.removeprefix("Rows[").removesuffix("]") for name in named]
 
 
 def manual(rules: tuple[type[Rule], ...]) -> str:

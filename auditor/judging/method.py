@@ -63,7 +63,7 @@ def method_of(manifest: Row, steps: list[StepRow], queued: float) -> Iterable[st
     if queued >= TOLD:
         yield (
             f"waiting for a processor took {amounts.percent(queued)} of the timing pass: it is "
-            "taken off every measured time, and stays in the chart of step times"
+            "taken off every time of a step, in the chart too"
         )
     if "judged" in manifest:
         yield str(manifest["judged"])

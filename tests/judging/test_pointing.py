@@ -33,6 +33,10 @@ def test_a_message_points_only_to_findings_that_are_there():
     assert [each.message for each in _pointing([one])] == ["idle, held, {see} {x}"]
     both = _pointing([one, other, replace(other, code="MEM004"), replace(other, code="MEM001")])
     assert both[0].message == "idle, held (MEM001, MEM004, SYNC001), {see} {x}"
+    joined = replace(one, facts=(("on the CPU", one.message),))
+    assert _pointing([joined, other])[0].facts == (
+        ("on the CPU", "idle, held (SYNC001), {see} {x}"),
+    )
 
 
 def test_a_rule_that_asks_about_the_others_is_asked_last(tmp_path):

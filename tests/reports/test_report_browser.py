@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from auditor.reports import renderer
 
-from auditor.model import Report
+from auditor.model import FoundAt, Report
 from tests.reports import golden_attack
 from tests.reports import golden_report as golden
 from tests.reports.browsing import NEEDS_CHROMIUM, axe_violations, wait, wake_charts
@@ -164,6 +164,67 @@ def test_the_page_never_scrolls_sideways(
 ) -> None:
     browser = show(report, width)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+# What is open and reaches beyond its card, but for what scrolls inside it.
+_WIDER = """
+for (const part of document.querySelectorAll("details")) part.open = true;
+const scrolls = (one) => ["auto", "scroll"].includes(getComputedStyle(one).overflowX);
+const wider = [];
+for (const card of document.querySelectorAll("main > section, article.finding, figure.chart")) {
+  const edge = card.getBoundingClientRect().right + 1;
+  for (const one of card.querySelectorAll("*")) {
+    if (one.closest("svg, .vh") || !one.checkVisibility()) continue;
+    let around = one.parentElement;
+    while (around !== card && !scrolls(around)) around = around.parentElement;
+    if (around === card && one.getBoundingClientRect().right > edge) wider.push(one.outerHTML.slice(0, 90));
+  }
+}
+return wider;
+"""
+
+
+@pytest.mark.parametrize("width", [390, 768, 1280])
+def test_nothing_is_wider_than_its_card_with_all_open(show: Callable[..., Any], width: int) -> None:
+    report = golden.rich_report()
+    place = FoundAt(
+        report.findings[0].site, "self.running_total_of_the_loss += loss.detach().item()", 1.0
+    )
+    first = replace(report.findings[0], places=(place, place))
+    page = f"{report.manual['SYNC001']}\n```python\n{'a_long_line_of_code + ' * 12}\n```\n"
+    browser = show(
+        replace(report, findings=(first, *report.findings[1:]), manual={"SYNC001": page}), width
+    )
+    assert browser.execute_script(_WIDER) == []
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    heights = browser.execute_script(
+        "return [...document.querySelectorAll('.parts th[scope=row]')].map((one) => "
+        "one.getBoundingClientRect().height)"
+    )
+    assert heights and max(heights) < 100  # not a column of letters
+
+
+@pytest.mark.parametrize("width", [390, 768, 1280])
+def test_a_place_moves_to_the_next_line_as_one(show: Callable[..., Any], width: int) -> None:
+    report = golden.rich_report()
+    site = replace(report.findings[0].site, file="train.py", line=35)
+    browser = show(replace(report, findings=(replace(report.findings[0], site=site),)), width)
+    for letters in range(0, 60, 3):  # wherever the line ends
+        lines = browser.execute_script(
+            "const title = document.querySelector('.finding h3'); title.textContent = "
+            "'w'.repeat(arguments[0] % 10) + ' word'.repeat(arguments[0] / 5); return document"
+            ".querySelector('.finding .at .place').getClientRects().length",
+            letters,
+        )
+        assert lines == 1, letters
+
+
+def test_what_could_not_look_is_one_line_until_it_is_opened(show: Callable[..., Any]) -> None:
+    browser = show(golden.rich_report())
+    section = browser.find_element("css selector", "#skipped")
+    assert section.size["height"] < 120
+    browser.execute_script("location.hash = '#skipped'")
+    wait(browser, "return document.querySelector('#skipped .rules-skipped').checkVisibility()")
 
 
 def _luminance(rgb: list[float]) -> float:
