@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.model import Finding, Report, Severity
-from auditor.model.devices import RECORDED_ON
 
 from . import costs, page, summary, text, what_ifs
 from .code_lines import CodeLine, diff_lines
@@ -112,12 +111,10 @@ def _commands(report: Report) -> Iterator[Command]:
         others = amounts.count(len(patches) - safe, "patch", "patches")
         yield Command("fix", "--unsafe", f"prints also {others} that may change what is trained")
     if patches and _can_be_verified(report):
-        options = [
-            *(["--unsafe"] if not safe else []),
-            *(["--on HOST"] if RECORDED_ON in report.environment else []),
-        ]
         yield Command(
-            "verify", " ".join(options), "runs the target again with each patch and measures it"
+            "verify",
+            "" if safe else "--unsafe",
+            "runs the target again with each patch and measures it",
         )
 
 

@@ -182,16 +182,6 @@ MAY: dict[str, set[str]] = {
     "check": {"amounts", "cli", "errors", "judging", "model", "recordings", "syntax"},
     "drill": {"cli", "errors", "recordings", "runs"},
     "reproduce": {"cli", "errors", "git", "model", "recordings", "runs", "syntax"},
-    "remote": {
-        "cli",
-        "errors",
-        "evidence",
-        "judging",
-        "model",
-        "recordings",
-        "runs",
-        "verify",
-    },
     "tensorboard_tab": {"amounts", "cli", "errors", "evidence", "judging", "model", "recordings"},
     "mcp": {"cli", "errors", "judging", "runs"},
     "integrations": {

@@ -15,7 +15,6 @@ from auditor.cli.usage import (
     EXIT_IMPOSSIBLE,
     EXIT_INTERRUPTED,
     EXIT_TARGET,
-    GIVEN,
     AuditGroup,
     PlainCommand,
     TargetCommand,
@@ -204,8 +203,6 @@ def judging_options(command: Any) -> Any:
     metavar="LIST",
     help="Which ranks of --world are rehearsed, as in 0,63. [default: the first and the last]",
 )
-@more_commands.ON
-@more_commands.ON_PYTHON
 @judging_options
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(**options: Any) -> None:
@@ -223,7 +220,6 @@ def run(**options: Any) -> None:
       audit run -m package.train -- --config small.yaml
       audit run ddp.py:step --nproc 2
       audit run train.py --world 64
-      audit run train.py --on gpu1
       torchrun --nproc-per-node 2 -m auditor run train.py -- --lr=0.1
       audit run -- torchrun --nproc-per-node 2 train.py --lr=0.1
 
@@ -234,13 +230,9 @@ def run(**options: Any) -> None:
     from auditor.cli import run as command
     from auditor.runs.plan import REHEARSED_STEPS
 
-    context = click.get_current_context()
-    if options["on"] is not None:
-        sys.exit(extension("remote.command").run(context.meta[GIVEN], **options))
-    del options["on"], options["on_python"]
     if launch.is_launcher(options["target"]):
         sys.exit(launch.through(options["target"], options["args"]))
-    given = context.get_parameter_source("steps")
+    given = click.get_current_context().get_parameter_source("steps")
     if options["device"] == "rehearse" and given is click.core.ParameterSource.DEFAULT:
         options["steps"] = REHEARSED_STEPS
     options["target"] = parameter_types.target(options["target"], as_module=options.pop("module"))
@@ -317,8 +309,6 @@ def fix(**options: Any) -> None:
     "end in time; one in progress is not cut off. 0: run each patch "
     "once, to check its result, however long that takes.",
 )
-@more_commands.ON
-@more_commands.ON_PYTHON
 @click.option("--quiet", is_flag=True, help="Print only the path of the report.")
 @more_commands.DEBUG
 def verify(**options: Any) -> None:
@@ -329,9 +319,6 @@ def verify(**options: Any) -> None:
     whether losses and parameters stay the same; a patch that changes them is dropped from
     fixes.patch. Your files are not touched.
     """
-    if options["on"] is not None:
-        sys.exit(extension("remote.command").verify(**options))
-    del options["on"], options["on_python"]
     sys.exit(extension("verify.command").run(**options))
 
 

@@ -31,19 +31,6 @@ MODULE = click.option(
     help="TARGET is a module that runs as a program, as with python -m.",
 )
 
-ON = click.option(
-    "--on",
-    metavar="HOST",
-    help="Run it on another machine: HOST as ssh takes it, or srun:OPTIONS; a copy of the working "
-    "directory goes there, results come back (docs/remote.md).",
-)
-ON_PYTHON = click.option(
-    "--on-python",
-    metavar="PATH",
-    default="",
-    help="The Python there that has torch-step-audit. [default: of the audit on its PATH]",
-)
-
 SELECT_PATCHES = click.option(
     "--select", callback=parameter_types.codes, metavar="CODES", help="Only patches of these rules."
 )

@@ -42,9 +42,6 @@ MISSING = {
 """What to give, by the name of the parameter that is missing."""
 
 
-GIVEN = "auditor.given"
-"""Key of a click context's ``meta``: the words after a command that runs a TARGET, as typed."""
-
 STOPPING = ("SIGTERM", "SIGHUP")
 """Signals that end a command as Ctrl-C does: a job that is cancelled, ``timeout``, a terminal that
 is closed.
@@ -237,7 +234,7 @@ class TargetCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse; an option that we do not have may be the program's own."""
-        given = ctx.meta[GIVEN] = list(args)
+        given = list(args)
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as problem:

@@ -19,9 +19,6 @@ or a null device below torch's own code, which computes nothing."""
 KINDS = frozenset({"cpu", "cuda", "xpu", "mps"})
 """Device types of torch that a recording may name. ROCm is ``cuda`` to torch."""
 
-RECORDED_ON = "recorded on"
-"""Name in a recording's environment of another machine on which it was made (``--on``)."""
-
 
 @dataclass(frozen=True)
 class DeviceInfo:

@@ -304,9 +304,8 @@ class Recording:
         return Site(self.relative(file), line, function, text)
 
     def relative(self, file: str) -> str:
-        """As :func:`path_from` the run's directory, wherever that was."""
-        ran_in = str(self.manifest.get("ran_in", ""))
-        return path_from(self.cwd, path_from(ran_in, file))
+        """As :func:`path_from` the run's directory."""
+        return path_from(self.cwd, file)
 
     def source_bytes(self, file: str) -> bytes | None:
         """The bytes of a user file as they were when recorded; None if it was not kept."""

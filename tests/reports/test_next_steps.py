@@ -8,7 +8,6 @@ import pytest
 from auditor.reports import next_steps, renderer
 
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.model.devices import RECORDED_ON
 from auditor.model.verification import Verification, Verified
 from auditor.model.what_if import PricedFix, WhatIf
 from tests.reports import golden_report as golden
@@ -82,13 +81,6 @@ def test_commands_name_what_there_is():
     ]
     assert said["audit fix audits/one"] == "prints 2 safe patches"
     assert said["audit fix audits/one --unsafe"].startswith("prints also 1 patch that")
-
-
-def test_what_ran_on_another_machine_is_verified_there():
-    """Which one it was a report may say that somebody else made: nobody is sent there by us."""
-    made = report(found("A001", 1, SAFE))
-    made = replace(made, environment={**made.environment, RECORDED_ON: "gpu1"})
-    assert list(commands(made))[-1] == "audit verify audits/one --on HOST"
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,6 @@ class Manifest(TypedDict, total=False):
     target: str
     argv: list[str]
     cwd: str
-    ran_in: str
     kind: str
     target_files: list[str]
     configs: list[str]

@@ -1,1 +1,0 @@
-"""``--on HOST``: an audit on another machine, by the system's ssh or SLURM's srun."""
