@@ -335,6 +335,28 @@ def test_what_to_do_about_a_read_depends_on_who_reads(via, advice):
     assert advice in RULES["SYNC001"]().remedy(finding).text
 
 
+@pytest.mark.parametrize(
+    ("kind", "via", "checks", "advice"),
+    [
+        ("check", "", True, "inv_ex"),
+        ("item", "", False, "loss.detach()"),
+        ("check", "torch/distributions/lowrank.py:rsample", True, "not yours to edit"),
+    ],
+)
+def test_a_check_of_linalg_is_no_number_that_the_line_reads(kind, via, checks, advice):
+    expression = Expression(via=via, text="m.inverse()")
+    rows = tuple(
+        Read(Site("t.py", 1), kind, "scalar", step, expression=expression, grad=1)
+        for step in range(12)
+    )
+    (finding,) = RULES["SYNC001"]().detect(
+        Reads("cpu", 12, rows), Source({"t.py": "c = m.inverse()\n"})
+    )
+    assert ("checks on the host" in finding.message) is checks
+    assert ("Python number" in finding.message) is not checks
+    assert advice in RULES["SYNC001"]().remedy(finding).text
+
+
 @pytest.mark.parametrize(("times", "patch"), [(1, True), (3, False)])
 def test_a_log_that_runs_several_times_in_a_step_is_left_alone(times, patch):
     text = "for part in parts:\n    print(part.item())\n"
