@@ -297,6 +297,32 @@ def test_an_index_of_the_hosts_has_advice_of_its_own(copy, said, advice):
 
 
 @pytest.mark.parametrize(
+    ("line", "call", "said", "advice"),
+    [
+        (
+            'x = x.to(device, non_blocking=device == "cuda")',
+            "to",
+            "non_blocking=device == 'cuda', which was False",
+            "compare torch.device(device).type",
+        ),
+        ("x = x.to(device, non_blocking=False)", "to", "non_blocking=False)", ""),
+        ("kept.copy_(x, non_blocking=False)", "copy_", "non_blocking=False)", ""),
+        ("kept.copy_(x, fast)", "copy_", "non_blocking=fast, which was False", ""),
+        ("kept.copy_(x)", "copy_", "no non_blocking=True)", ""),
+        ("x = x.to(device)", "to", "no non_blocking=True)", ""),
+    ],
+)
+def test_a_written_non_blocking_is_never_called_missing(line, call, said, advice):
+    copies = tuple(
+        Copy(Site("t.py", 1), "tensor", step, bytes=1024, call=call) for step in range(12)
+    )
+    source = Source({"t.py": line + "\n"})
+    (finding,) = RULES["SYNC006"]().detect(Copies("rehearsal", 12, copies), source, Configs())
+    assert said in finding.message
+    assert advice in RULES["SYNC006"]().remedy(finding).text
+
+
+@pytest.mark.parametrize(
     ("written", "said", "advice"),
     [
         (True, "Python numbers (16 B) are sent", "torch.full"),
