@@ -76,7 +76,7 @@ class CopyRule(Rule):
         """What they are given instead of True, and where that was set; empty where they are given
         nothing.
         """
-        return next((move.said for move in moves if move.written), "")
+        return next((move.said for move in moves if move.said), "")
 
     @staticmethod
     def without_waiting(

@@ -211,28 +211,43 @@ def counter_of(module: Module, statement: ast.stmt) -> Counter:
 
 
 def _step_scope(module: Module, statement: ast.stmt) -> ast.For | ast.While | ast.FunctionDef:
-    """The innermost loop around the statement that steps an optimizer, else the innermost loop,
-    else the function.
+    """The innermost loop around the statement that steps an optimizer, else the innermost loop
+    that is no part of a step, else the function.
     """
     loops: list[ast.For | ast.While] = []
     below: ast.AST = statement
     for up in module.ancestors(statement):
-        if isinstance(up, _LOOPS) and below in up.body:
+        if isinstance(up, _LOOPS) and below in up.body and not _turns_once(up):
             loops.append(up)
         if isinstance(up, _FUNCTIONS):
             break
         below = up
+    function = next((up for up in module.ancestors(statement) if isinstance(up, _FUNCTIONS)), None)
     stepping = [loop for loop in loops if _steps_an_optimizer(loop)]
+    if function is not None and _steps_an_optimizer(function):
+        loops = []  # they run within a step, and their counters begin again in the next
     if stepping or loops:
         return (stepping or loops)[0]
-    function = next((up for up in module.ancestors(statement) if isinstance(up, _FUNCTIONS)), None)
     if not isinstance(function, ast.FunctionDef):
         raise Refused(_UNSEEN)
     return function
 
 
-def _steps_an_optimizer(loop: ast.For | ast.While) -> bool:
-    called = (node.func for node in ast.walk(loop) if isinstance(node, ast.Call))
+def _turns_once(loop: ast.For | ast.While) -> bool:
+    """``for epoch in range(1):``: its counter never leaves 0."""
+    source = loop.iter if isinstance(loop, ast.For) else None
+    if isinstance(source, (ast.List, ast.Tuple)):
+        return len(source.elts) < 2
+    return (
+        isinstance(source, ast.Call)
+        and name_of(source.func) in ("range", "trange")
+        and len(source.args) == 1
+        and _is_int(source.args[0], 1)
+    )
+
+
+def _steps_an_optimizer(scope: ast.AST) -> bool:
+    called = (node.func for node in ast.walk(scope) if isinstance(node, ast.Call))
     return any(
         isinstance(func, ast.Attribute)
         and func.attr == "step"
@@ -275,8 +290,20 @@ def _counted_up(scope: ast.For | ast.While | ast.FunctionDef) -> Iterator[ast.ex
             and _is_int(node.value, 1)
         ):
             counted = _loaded(node.target)
-            if isinstance(counted, (ast.Name, ast.Attribute)):
+            if isinstance(counted, ast.Attribute) or (
+                isinstance(counted, ast.Name) and _outlives(scope, counted.id)
+            ):
                 yield counted
+
+
+def _outlives(scope: ast.For | ast.While | ast.FunctionDef, name: str) -> bool:
+    """Whether the name keeps its value from one turn to the next: a parameter of the function
+    begins again with each call.
+    """
+    return not isinstance(scope, ast.FunctionDef) or any(
+        isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names
+        for node in ast.walk(scope)
+    )
 
 
 def _is_int(node: ast.AST | None, value: int | None = None) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from auditor.evidence.recorded.copies import Copies
-from auditor.evidence.source.call_arguments import CallArgument
+from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source, Span, name_of, unparsed
 from auditor.evidence.trace.host_waits import TraceWaits, WaitPlace
@@ -163,11 +163,18 @@ class BlockingCopyEveryStep(CopyRule):
             )
             there = "it is there" if place.indexes else "they are there"
             moves = self.waiting_moves(place, source, configs)
+            written = (
+                given(
+                    source, configs, copy.site, "copy_", "non_blocking", ran=False, span=copy.span
+                )
+                for copy in place.copies
+                if copy.call == "copy_"
+            )
             how = (
                 ""
                 if place.indexes
                 else f" ({place.memory} memory, "
-                f"{self.waits_because(moves) or 'no non_blocking=True'})"
+                f"{self.waits_because((*moves, *written)) or 'no non_blocking=True'})"
             )
             made = [(move, host_made(source, move[0], move[2])) for move in place.moves]
             known = tuple((move, one) for move, one in made if one is not None)
@@ -201,15 +208,16 @@ class BlockingCopyEveryStep(CopyRule):
                 "(torch.as_tensor(index, device=...)): an array or a "
                 "tensor of the host is copied again at each line that indexes with it."
             )
+        advice, refused = self.decided_elsewhere(moves)
         if made:
             where = ", ".join(f"torch.{name}" for name in _names(made))
             drawn = any(one.drawn for _, one in made)
             edits = [edit for move, one in made for edit in made_on_device([move], one.patched)]
+            drawn_there = DRAWN if drawn else ""
             return Remedy(
-                f"Make it on the device: pass device= to {where}." + (DRAWN if drawn else ""),
+                f"Make it on the device: pass device= to {where}.{drawn_there}{advice}",
                 tuple(edits),
             )
-        advice, refused = self.decided_elsewhere(moves)
         return Remedy(self.advice + advice, refused=refused)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -53,6 +54,16 @@ def waits_in_trace(
 CHECKS = ("__init__", "_validate_sample")
 """Functions of torch/distributions/distribution.py that read only to check what they were given."""
 
+CHECKED = "checks on the host that it worked (that no matrix is singular, that it converged)"
+LINALG = re.compile(r"^aten::(_?linalg_|inverse$|cholesky$|svd$|logdet$|pinverse$)")
+"""Operators whose read is that check."""
+UNCHECKED = (
+    "torch.linalg.inv_ex, solve_ex, cholesky_ex, lu_factor_ex and ldl_factor_ex do the same without "
+    "the check: they return info beside the result, a tensor that can be looked at every N steps. "
+    "eigh, eig, svd, lstsq and pinv have no such form: call them on fewer steps, or on the host "
+    "where the matrices are small."
+)
+
 
 @dataclass(frozen=True)
 class ScalarReadEveryStep(ReadingRule):
@@ -78,17 +89,23 @@ class ScalarReadEveryStep(ReadingRule):
         return waits_in_trace(
             waits,
             waits.of("scalar"),
-            lambda place: f"`{place.operator}` turns a tensor into a Python number",
+            lambda place: (
+                f"`{place.operator}` {CHECKED}"
+                if LINALG.search(place.operator)
+                else f"`{place.operator}` turns a tensor into a Python number"
+            ),
         )
 
     def _sentence(self, place: Place) -> str:
         return (
-            f"`{place.text}` turns a tensor into a Python number{place.through}: "
-            f"{place.waits('it')}"
+            f"`{place.text}` {CHECKED if place.checks else 'turns a tensor into a Python number'}"
+            f"{place.through}: {place.waits('it')}"
         )
 
     def read_less(self, place: Place, source: Source, below: Site | None) -> Remedy:
-        """Of a distribution's checks that they can be switched off, which no patch does."""
+        """Of a distribution's checks, and of those of torch.linalg, how they are left out, which no
+        patch does.
+        """
         if any(place.library.endswith(f"distribution.py:{name}") for name in CHECKS):
             return Remedy(
                 "The distribution checks its arguments and samples, and the check is what reads: "
@@ -96,6 +113,8 @@ class ScalarReadEveryStep(ReadingRule):
                 "torch.distributions.Distribution.set_default_validate_args(False) once at the "
                 "start."
             )
+        if place.checks and not place.library:
+            return Remedy(UNCHECKED)
         return super().read_less(place, source, below)
 
 

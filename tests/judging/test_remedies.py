@@ -297,6 +297,32 @@ def test_an_index_of_the_hosts_has_advice_of_its_own(copy, said, advice):
 
 
 @pytest.mark.parametrize(
+    ("line", "call", "said", "advice"),
+    [
+        (
+            'x = x.to(device, non_blocking=device == "cuda")',
+            "to",
+            "non_blocking=device == 'cuda', which was False",
+            "compare torch.device(device).type",
+        ),
+        ("x = x.to(device, non_blocking=False)", "to", "non_blocking=False)", ""),
+        ("kept.copy_(x, non_blocking=False)", "copy_", "non_blocking=False)", ""),
+        ("kept.copy_(x, fast)", "copy_", "non_blocking=fast, which was False", ""),
+        ("kept.copy_(x)", "copy_", "no non_blocking=True)", ""),
+        ("x = x.to(device)", "to", "no non_blocking=True)", ""),
+    ],
+)
+def test_a_written_non_blocking_is_never_called_missing(line, call, said, advice):
+    copies = tuple(
+        Copy(Site("t.py", 1), "tensor", step, bytes=1024, call=call) for step in range(12)
+    )
+    source = Source({"t.py": line + "\n"})
+    (finding,) = RULES["SYNC006"]().detect(Copies("rehearsal", 12, copies), source, Configs())
+    assert said in finding.message
+    assert advice in RULES["SYNC006"]().remedy(finding).text
+
+
+@pytest.mark.parametrize(
     ("written", "said", "advice"),
     [
         (True, "Python numbers (16 B) are sent", "torch.full"),
@@ -332,6 +358,28 @@ def test_what_to_do_about_a_read_depends_on_who_reads(via, advice):
     (finding,) = RULES["SYNC001"]().detect(
         Reads("cpu", 12, rows), Source({"t.py": "d = Normal(mean, std)\n"})
     )
+    assert advice in RULES["SYNC001"]().remedy(finding).text
+
+
+@pytest.mark.parametrize(
+    ("kind", "via", "checks", "advice"),
+    [
+        ("check", "", True, "inv_ex"),
+        ("item", "", False, "loss.detach()"),
+        ("check", "torch/distributions/lowrank.py:rsample", True, "not yours to edit"),
+    ],
+)
+def test_a_check_of_linalg_is_no_number_that_the_line_reads(kind, via, checks, advice):
+    expression = Expression(via=via, text="m.inverse()")
+    rows = tuple(
+        Read(Site("t.py", 1), kind, "scalar", step, expression=expression, grad=1)
+        for step in range(12)
+    )
+    (finding,) = RULES["SYNC001"]().detect(
+        Reads("cpu", 12, rows), Source({"t.py": "c = m.inverse()\n"})
+    )
+    assert ("checks on the host" in finding.message) is checks
+    assert ("Python number" in finding.message) is not checks
     assert advice in RULES["SYNC001"]().remedy(finding).text
 
 

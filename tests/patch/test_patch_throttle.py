@@ -113,6 +113,25 @@ MADE = {
             ' b {y}\n""", 1,\n          2)\n'
         ),
     ),
+    "a loop around a loop of one turn": (
+        (
+            "for i in range(9):\n    for part in range(1):\n        opt.step()\n        "
+            "print(loss.item())\n"
+        ),
+        4,
+        (
+            "for i in range(9):\n    for part in range(1):\n        opt.step()\n        "
+            "if i % 50 == 0:\n            print(loss.item())\n"
+        ),
+    ),
+    "a global that the function counts up": (
+        "n = 0\ndef step():\n    global n\n    opt.step()\n    print(loss.item())\n    n += 1\n",
+        5,
+        (
+            "n = 0\ndef step():\n    global n\n    opt.step()\n    if n % 50 == 0:\n        "
+            "print(loss.item())\n    n += 1\n"
+        ),
+    ),
     "a loop that counts nothing": (
         "for batch in pbar:\n    opt.step()\n    pbar.set_postfix(loss=loss.item())\n",
         3,
@@ -196,6 +215,17 @@ MADE = {
 }
 
 LEFT_ALONE = {
+    "a loop inside the function's step": (
+        (
+            "def train(parts):\n    for i, part in enumerate(parts):\n        print(loss.item())\n"
+            "    opt.step()\n"
+        ),
+        "no counter",
+    ),
+    "a parameter that each call begins again": (
+        "n = 0\ndef train(n):\n    n += 1\n    opt.step()\n    print(n, loss.item())\n",
+        "no counter",
+    ),
     "a while loop that counts a tensor": (
         "n = torch.zeros(())\nwhile a:\n    n += 1\n    print(loss.item())\n",
         "no counter",

@@ -334,26 +334,26 @@ def normal_of_tensors(lab):  # native/DistributionTemplates.h: std.min().ge(0).i
     torch.normal(lab.x, lab.x.abs())  #: item before 2.13
 
 def inverse(lab):  # native/BatchLinearAlgebra.cpp, _linalg_check_errors: infos.any().item()
-    torch.linalg.inv(torch.eye(3, device="cuda"))  #: item
+    torch.linalg.inv(torch.eye(3, device="cuda"))  #: check
 
 def inverse_unchecked(lab):
     torch.linalg.inv_ex(torch.eye(3, device="cuda"))
 
 def cholesky(lab):
-    torch.linalg.cholesky(torch.eye(3, device="cuda"))  #: item
+    torch.linalg.cholesky(torch.eye(3, device="cuda"))  #: check
 
 def eigenvalues(lab):  # native/BatchLinearAlgebra.cpp: each checks in its kernel
-    torch.linalg.eigh(torch.eye(3, device="cuda"))  #: item
-    torch.linalg.eigvalsh(torch.eye(3, device="cuda"))  #: item
+    torch.linalg.eigh(torch.eye(3, device="cuda"))  #: check
+    torch.linalg.eigvalsh(torch.eye(3, device="cuda"))  #: check
 
 def singular_values(lab):  # the same; and how the iteration converged is brought to the host
-    torch.linalg.svd(lab.x)  #: item
-    torch.linalg.svdvals(lab.x)  #: item
-    torch.linalg.matrix_norm(lab.x, 2)  #: item
-    torch.linalg.pinv(lab.x)  #: item
+    torch.linalg.svd(lab.x)  #: check
+    torch.linalg.svdvals(lab.x)  #: check
+    torch.linalg.matrix_norm(lab.x, 2)  #: check
+    torch.linalg.pinv(lab.x)  #: check
 
 def least_squares(lab):
-    torch.linalg.lstsq(torch.eye(3, device="cuda"), torch.eye(3, device="cuda"))  #: item
+    torch.linalg.lstsq(torch.eye(3, device="cuda"), torch.eye(3, device="cuda"))  #: check
 
 def factors(lab):
     torch.linalg.qr(lab.x); torch.linalg.det(lab.x[:4]); torch.linalg.slogdet(lab.x[:4]); torch.linalg.matrix_power(lab.x[:4], 3)

@@ -8,6 +8,7 @@ import warnings
 from collections import Counter
 from contextlib import nullcontext
 
+import numpy as np
 import pytest
 import torch
 
@@ -166,6 +167,15 @@ def test_the_scalers_own_read_says_so():
     assert [crossing.operator for crossing in facts(action) if crossing.kind == "item"] == [
         "GradScaler.step"
     ]
+
+
+@pytest.mark.parametrize(
+    ("data", "constant"),
+    [([1.0, 2.0], True), ([[1], [2]], True), ([np.ones(2)], False), (np.ones(2), False)],
+)
+def test_arrays_in_a_list_are_no_numbers_of_python(data, constant):
+    (sent,) = facts(lambda: torch.tensor(data, device="cuda"))
+    assert sent.constant is constant
 
 
 def test_a_constant_index_is_told_from_data():

@@ -85,5 +85,5 @@ def test_a_transform_is_played(make):
         result = step()
         assert result.device.type == "cuda"
         # whether the eigenvalues converged is read (BatchLinearAlgebra.cpp, _linalg_check_errors)
-        assert heard.kinds() == (["item"] if make is values_of_each_matrix else [])
+        assert heard.kinds() == (["check"] if make is values_of_each_matrix else [])
         assert torch.equal(result.cpu(), expected)

@@ -228,7 +228,10 @@ def _sent(host: Tensor, data: Any) -> Tensor:
     ``tensor.to(device, non_blocking=False)``).
     """
     must_be_the_process()
-    constant = isinstance(data, (int, float, complex, list, tuple))
+    first = data
+    while isinstance(first, (list, tuple)) and first:
+        first = first[0]
+    constant = isinstance(first, (int, float, complex))
     tell_upload(host, None, non_blocking=False, operator="torch.tensor", constant=constant)
     with DisableTorchFunctionSubclass():
         return wrap(host.detach().clone())

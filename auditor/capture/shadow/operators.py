@@ -58,16 +58,16 @@ READS: Final[dict[str, tuple[str, int]]] = {
     "allclose": ("item", 1),  # TensorCompare.cpp: isclose().all().item()
     "is_nonzero": ("item", 1),
     "bincount": ("bincount", 8),  # SummaryOps.cu: max().item()
-    "_linalg_check_errors": ("item", 1),  # BatchLinearAlgebra.cpp: infos.any().item()
+    "_linalg_check_errors": ("check", 1),  # BatchLinearAlgebra.cpp: infos.any().item()
     # the same file: these check in the kernel; svd reads how its iteration converged as well
-    "_linalg_eigh": ("item", 1),
-    "linalg_eigvalsh": ("item", 1),
-    "_linalg_svd": ("item", 1),
-    "linalg_svdvals": ("item", 1),
-    "linalg_eig": ("item", 1),
-    "linalg_eigvals": ("item", 1),
-    "linalg_lstsq": ("item", 1),
-    "linalg_pinv": ("item", 1),
+    "_linalg_eigh": ("check", 1),
+    "linalg_eigvalsh": ("check", 1),
+    "_linalg_svd": ("check", 1),
+    "linalg_svdvals": ("check", 1),
+    "linalg_eig": ("check", 1),
+    "linalg_eigvals": ("check", 1),
+    "linalg_lstsq": ("check", 1),
+    "linalg_pinv": ("check", 1),
     "linalg_matrix_exp": ("to_cpu", 8),  # LinearAlgebra.cpp: the norms decide the degrees
     "_to_sparse": ("nonzero", 8),  # dense to COO by nonzero
     "_coalesce": ("unique", 8),  # SparseCUDATensor.cu: the number of segments

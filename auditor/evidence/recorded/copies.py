@@ -35,11 +35,6 @@ OF_ONE = frozenset({"abs", "cos", "diag", "exp", "flip", "log", "sin", "sqrt", "
 CONSTANTS = frozenset(
     {"tensor", "as_tensor", "scalar_tensor", "Tensor", "FloatTensor", "LongTensor"}
 )
-WRITTEN = (ast.Constant, ast.List, ast.Tuple, ast.ListComp, ast.UnaryOp, ast.BinOp, ast.IfExp)
-"""Arguments that are numbers of Python's, by the look of them; what else is given may be an
-array.
-"""
-
 FEW = 64
 """Bytes up to which what else is given counts as numbers too: eight of them."""
 
@@ -251,9 +246,23 @@ def _is_written(row: CopyRow, made: ast.Call | None) -> bool:
         made is not None
         and _is_number_maker(made)
         and bool(made.args)
-        and isinstance(made.args[0], WRITTEN)
+        and _is_numbers(made.args[0])
     )
     return row.constant or shown
+
+
+def _is_numbers(node: ast.expr) -> bool:
+    """Numbers of Python's, by the look of them; what else is given may be an array, and what is
+    computed with a name, too.
+    """
+    if isinstance(node, ast.UnaryOp):
+        return _is_numbers(node.operand)
+    if isinstance(node, ast.BinOp):
+        sides = (node.left, node.right)
+        return any(isinstance(side, ast.List) for side in sides) or all(map(_is_numbers, sides))
+    if isinstance(node, ast.IfExp):
+        return _is_numbers(node.body) and _is_numbers(node.orelse)
+    return isinstance(node, (ast.Constant, ast.List, ast.Tuple, ast.ListComp))
 
 
 def _is_number_maker(made: ast.Call | None) -> bool:

@@ -174,6 +174,11 @@ class Place:
         )
 
     @property
+    def checks(self) -> bool:
+        """Whether it reads nothing but whether a function of torch.linalg worked."""
+        return all(read.kind == "check" for read in self._leading)
+
+    @property
     def through(self) -> str:
         """``, in torch/nn/...:function`` where a library reads; else empty."""
         return f" (inside {self.library})" if self.library else ""

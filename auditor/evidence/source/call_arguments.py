@@ -25,6 +25,7 @@ from auditor.syntax.qualified_names import last_key
 
 POSITIONS = {
     ("cuda", "non_blocking"): 1,
+    ("copy_", "non_blocking"): 1,
     ("zero_grad", "set_to_none"): 0,
     ("backward", "retain_graph"): 1,
     ("set_detect_anomaly", "mode"): 0,
@@ -61,12 +62,16 @@ class CallArgument:
     shared: bool = False
     """The home's name is read for something else, too."""
     positional: bool = False
+    constant: str = ""
+    """The constant that the call is given; empty where it is given none."""
 
     @property
     def said(self) -> str:
         """``non_blocking=use_cuda, which was False (set at train.py:12: `use_cuda = device ==
-        "cuda"`)``; empty without ``written``.
+        "cuda"`)``, or ``non_blocking=False``; empty where the call is not given it.
         """
+        if self.constant:
+            return f"{self.keyword}={self.constant}"
         where = f" ({self.where})" if self.where else ""
         return f"{self.keyword}={self.written}, which was {self.ran}{where}" if self.written else ""
 
@@ -162,6 +167,7 @@ def given(
             span,
             home=Home(site, "set_keyword", call, keyword, own=True),
             positional=positional,
+            constant=unparsed(written) if written is not None else "",
         )
     set_at, value = _origin(source, configs, site.file, found, written)
     home = home_of_value(source, configs, written, call, ran=ran)
@@ -174,7 +180,7 @@ def given(
         span,
         unparsed(written),
         set_at,
-        _why(value, ran),
+        _why(value, ran) or _why(written, ran),
         home,
         shared=key != keyword and any(reads_of(source, key, apart_from=keyword)),
         positional=positional,

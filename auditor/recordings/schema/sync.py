@@ -19,7 +19,7 @@ class ReadRow(PassRow, kw_only=True):
     kind: Annotated[
         str,
         doc(
-            "`item` (scalar read), `cpu`, `numpy`, `tolist`, `to_cpu`, `print`, `nonzero`, "
+            "`item` (scalar read), `check` (whether a linalg function worked), `cpu`, `numpy`, `tolist`, `to_cpu`, `print`, `nonzero`, "
             "`masked_select`, `mask_index`, "
             "`mask_put`, `unique`, `equal`, `bincount`, `repeat_interleave`"
         ),

@@ -20,6 +20,17 @@ def loss_logged_with_item():
     return step
 
 
+def inverse_of_an_output():
+    model = nn.Linear(8, 4)
+
+    def step():
+        matrices = model(torch.ones(4, 8)).view(4, 2, 2)
+        checked = (matrices @ matrices.mT + torch.eye(2)).inverse()  # SYNC001
+        checked.square().mean().backward()
+
+    return step
+
+
 def float_and_int_of_a_metric():
     model, metrics = nn.Linear(8, 3), {}
 

@@ -9,6 +9,17 @@ from torch import nn
 from tests.timeline.kineto import text, training
 
 
+def inverse_without_its_check():
+    model = nn.Linear(8, 4)
+
+    def step():
+        matrices = model(torch.ones(4, 8)).view(4, 2, 2)
+        inverse, _ = torch.linalg.inv_ex(matrices @ matrices.mT + torch.eye(2))
+        inverse.square().mean().backward()
+
+    return step
+
+
 def logged_every_fiftieth_step():
     model, log, count = nn.Linear(8, 1), [], [0]
 

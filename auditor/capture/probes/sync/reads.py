@@ -124,6 +124,7 @@ def _size_unknown(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 OPERATORS: Final[dict[str, tuple[str, Counts]]] = {
     "_local_scalar_dense": ("item", _always),
+    "_linalg_check_errors": ("check", _always),
     "nonzero": ("nonzero", _always),
     "masked_select": ("masked_select", _always),
     "_unique2": ("unique", _always),
@@ -152,6 +153,7 @@ CPU_READS: Final = (
     "std.correction",
     "var.correction",
     "linalg_lu_solve",
+    "linalg_lu_solve.out",
     "multinomial",
     "normal.Tensor_Tensor",
     "normal.float_Tensor",
