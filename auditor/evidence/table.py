@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast, overloa
 from auditor.evidence.absent import ZEROS, why_broken, why_missing
 from auditor.recordings.folder import Recording, Row
 from auditor.recordings.row import Row as TypedRow
-from auditor.recordings.schema.run import StepRow
 from auditor.rule import NotLooked
 
 if TYPE_CHECKING:
@@ -197,11 +196,9 @@ class Evidence:
 
     def why_unreadable(self, tables: Iterable[type[Table]]) -> str:
         """A sentence about a row of their parts that could not be read and was left out; empty if
-        all could. A step that could not be read is one step fewer, for every rule alike.
+        all could.
         """
-        parts = dict.fromkeys(
-            part for table in tables for part in table.parts if part != StepRow.part
-        )
+        parts = dict.fromkeys(part for table in tables for part in table.parts)
         return next((told for part in parts if (told := self.recording.unreadable(part))), "")
 
     def _build(self, table: type[Table]) -> Table:
@@ -209,7 +206,11 @@ class Evidence:
         if missing and (known := table.without_parts(self)) is not None:
             return known
         if missing:
-            raise NotLooked(self.why_broken((table,)) or why_missing(self, table, missing))
+            raise NotLooked(
+                self.why_broken((table,))
+                or self.why_unreadable((table,))
+                or why_missing(self, table, missing)
+            )
         if table.of_values and self.recording.device.null:
             raise NotLooked(ZEROS)
         self.builds[table] += 1

@@ -135,6 +135,7 @@ def report(
         verdicts=judgement.verdicts,
         findings=findings,
         warnings=(
+            *(f"{each}: what it held is not judged" for each in recording.damage()),
             *first,
             *manifest.get("warnings", ()),
             *_said_in(evidence),

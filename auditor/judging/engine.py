@@ -288,7 +288,7 @@ def _ask_one(
     if not found and (why := evidence.why_broken(needed.values())):
         return Verdict(rule.code, name, "skipped", why), []
     if not found and (why := evidence.why_unreadable(needed.values())):
-        return Verdict(rule.code, name, "failed", why), []
+        return Verdict(rule.code, name, "skipped", why), []
     return Verdict(rule.code, name, "found" if found else "clean"), found
 
 

@@ -7,6 +7,7 @@ readable recording. ``docs/recording.md`` describes every part and its rows.
 
 from __future__ import annotations
 
+import stat
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast, overload
@@ -19,6 +20,7 @@ from auditor.model.devices import DeviceInfo, Input, device_named, input_named
 from auditor.recordings.joined_runs import RERUN, joined, joined_rows, taken_passes
 from auditor.recordings.part_files import BYTE_LIMIT, NO_JSON, Unreadable, plain_rows, typed_rows
 from auditor.recordings.row import Row as TypedRow
+from auditor.recordings.schema import PARTS
 from auditor.recordings.schema.manifest import Manifest
 from auditor.recordings.schema.run import SiteRow, StepRow
 from auditor.recordings.sources import SOURCES, decode_source, path_from
@@ -179,9 +181,18 @@ class Recording:
         return self.part_file(part) is not None or (self.rerun is not None and self.rerun.has(part))
 
     def part_file(self, part: str) -> Path | None:
-        """The file of a part in this run's folder; None if there is none."""
+        """The file of a part in this run's folder; None if there is none, or something else has
+        its name (a link may lead anywhere, a pipe never ends), which :meth:`unreadable` tells.
+        """
         path = self.folder / f"{part}.jsonl"
-        return path if path.is_file() else None
+        try:
+            mode = path.lstat().st_mode
+        except OSError:
+            return None
+        if not stat.S_ISREG(mode):
+            self._unreadable.setdefault(part, f"{part}.jsonl is no regular file, and was not read")
+            return None
+        return path
 
     @overload
     def rows(self, kind: type[R]) -> list[R]: ...
@@ -238,6 +249,15 @@ class Recording:
         """
         mine = self._unreadable.get(part, "")
         return mine if mine or self.rerun is None else self.rerun.unreadable(part)
+
+    def damage(self) -> list[str]:
+        """A sentence about each part that could not be read, or not whole, as far as it was asked
+        for.
+        """
+        for part in PARTS:
+            self.part_file(part)
+        mine = [self._unreadable[part] for part in sorted(self._unreadable)]
+        return mine if self.rerun is None else [*mine, *self.rerun.damage()]
 
     def run_step(self, pass_name: str, step: int) -> int:
         """Number in its run of a pass's step: from 0, warm-up and earlier passes included, as the

@@ -31,12 +31,12 @@ everything leans on them.
 NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 Unreadable = dict[str, str]
-"""By part: a sentence about the first row that is not of its type."""
+"""By part: a sentence about the first row that could not be read, or about its file."""
 
 
 def typed_rows(path: Path, part: str, unreadable: Unreadable) -> Iterator[Row]:
-    """Rows of a part's types. One of another shape is left out and told in ``unreadable``; a line
-    that is no JSON is only left out.
+    """Rows of a part's types. What is none is left out and told in ``unreadable``, but for a last
+    line that was cut off: the run was killed as it wrote it.
     """
     decode = _decoder(part).decode
     for number, line in _lines(path):
@@ -51,6 +51,8 @@ def typed_rows(path: Path, part: str, unreadable: Unreadable) -> Iterator[Row]:
             )
             continue
         except NO_JSON:
+            if line.endswith(b"\n"):
+                unreadable.setdefault(part, f"line {number} of {part}.jsonl is damaged")
             continue
         yield row
 
