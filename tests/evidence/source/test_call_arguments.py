@@ -126,11 +126,16 @@ def test_other_comparisons_are_not(compared):
 
 
 @pytest.mark.parametrize(
-    "text", ["x = batch.to(device)\n", CALL.format("False"), "x = nothing\ny = to(1)\n"]
+    ("text", "said"),
+    [
+        ("x = batch.to(device)\n", ""),
+        (CALL.format("False"), "non_blocking=False"),
+        ("x = nothing\ny = to(1)\n", ""),
+    ],
 )
-def test_the_call_itself_decides_where_it_is_given_nothing_or_a_constant(text):
+def test_the_call_itself_decides_where_it_is_given_nothing_or_a_constant(text, said):
     found = at(text)
-    assert (found.said, found.advice, found.refused) == ("", "", None)
+    assert (found.said, found.advice, found.refused) == (said, "", None)
     (edit,) = found.edits("True", safe=True, reason="r")
     assert (edit.action, edit.keyword, edit.site.line, edit.safe) == (
         "set_keyword",
