@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.model import Finding, Report, Run, SeenOn, Severity, Status, Verdict
 from auditor.model.devices import Input, device_named, input_named
-from auditor.model.prices import costs_nothing, forecast_us, priced, share_of_step, usual_us
+from auditor.model.prices import (
+    costs_nothing,
+    forecast_us,
+    priced,
+    share_of_step,
+    unpriced_waits,
+    usual_us,
+)
 
 from . import communication, shares, text, verified, what_ifs
 from .families import STATUSES
@@ -322,7 +329,32 @@ def headline(report: Report) -> tuple[str, ...]:
     """
     if not report.findings:
         return (nothing_found(report),)
-    return tuple(_headline(report)) or (f"found {severities(report)}, {unpriced(report)}",)
+    said = tuple(_headline(report))
+    if said:
+        return (*said, *waits(report))
+    return (*waits(report), f"found {severities(report)}, {unpriced(report)}")
+
+
+def waits(report: Report) -> Iterator[str]:
+    """How often each step waits for a GPU that is not there, and where most; nothing where that is
+    less than once, or no program waits so.
+    """
+    found = [each for each in report.findings if unpriced_waits(each)]
+    total = sum(map(unpriced_waits, found))
+    if total < 1 or device_named(report.run.device).timed or not any(map(_is_loud, found)):
+        return
+    most = max(found, key=unpriced_waits)
+    there = amounts.digits(unpriced_waits(most))
+    where = f"{there} of them at {most.site}" if len(found) > 1 else f"at {most.site}"
+    what = "wait" if total == 1 else "waits"
+    place = f", {where}" if most.site is not None else ""
+    yield (
+        f"{amounts.digits(total)} {what} for the GPU in each step{place}; what they cost needs a GPU"
+    )
+
+
+def _is_loud(finding: Finding) -> bool:
+    return severity(finding) != Severity.NOTE
 
 
 def unpriced(report: Report) -> str:

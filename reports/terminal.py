@@ -98,6 +98,7 @@ class Terminal:
 
 def _lines(report: Report, width: int) -> Iterator[Text]:
     yield from _subject(report, width)
+    yield from _ending(report, width)
     for caveat in (*report.caveats, *report.cautions):
         said = f"warning: {text.one_line(caveat, _MESSAGE_LIMIT)}"
         yield from _wrapped(said, width, style="bold yellow")
@@ -133,7 +134,6 @@ def _lines(report: Report, width: int) -> Iterator[Text]:
         yield from _wrapped(
             f"warning: {text.one_line(warning, _MESSAGE_LIMIT)}", width, style="yellow"
         )
-    yield from _ending(report, width)
 
 
 def _subject(report: Report, width: int) -> Iterator[Text]:

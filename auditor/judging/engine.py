@@ -14,8 +14,10 @@ from fnmatch import fnmatch
 from types import NoneType
 from typing import Any
 
+from auditor import amounts
 from auditor.evidence.absent import BROKEN_PROBE
 from auditor.evidence.recorded.null_run import NullRun, null_run
+from auditor.evidence.recorded.steps import CpuContention, Steps
 from auditor.evidence.source.statements import Statements
 from auditor.evidence.table import Evidence, Others, Table
 from auditor.judging import merging
@@ -281,6 +283,7 @@ def _ask_one(
         tables = {parameter: evidence.get(table) for parameter, table in needed.items()}
         device = evidence.recording.device.seen_on
         found = [_complete(asked, each, device) for each in getattr(asked, question)(**tables)]
+        found = [_doubted(each, rule, evidence) for each in found]
     except NotLooked as reason:
         return Verdict(rule.code, name, "skipped", str(reason)), []
     except (Exception, SystemExit):
@@ -326,6 +329,22 @@ def _complete(rule: Rule, finding: Finding, device: SeenOn) -> Finding:
             f"{rule.code} asks for an edit that its class does not declare in `edits`: {undeclared}"
         )
     return replace(named, remedy=remedy)
+
+
+def _doubted(finding: Finding, rule: type[Rule], evidence: Evidence) -> Finding:
+    """A share of time that was seen while other work had the processors says so, and raises no
+    warning of its rule to an error: the price holds there, the share does not.
+    """
+    if finding.lost_us_per_step is None or not evidence.has(*Steps.parts):
+        return finding
+    contention = CpuContention.of(evidence.get(Steps).quiet)
+    if not contention.busy:
+        return finding
+    waited = amounts.percent(contention.queued)
+    why = f"unsure: the machine was busy (steps waited {waited} of their time for a processor)"
+    raised = finding.severity == "error" and rule.severity != "error"
+    severity = Severity.WARNING if raised else finding.severity
+    return replace(finding, severity=severity, facts=(*finding.facts, ("share of the step", why)))
 
 
 FIELDS: Mapping[str, tuple[type, ...]] = {

@@ -28,6 +28,9 @@ EPOCH = 1000
 USUAL_MEMORY = 16 << 30
 """Bytes of a device or a host of which nothing is known."""
 
+SMALL = 0.01
+"""Share of the step or of the memory below which a note stands behind all warnings. Ours."""
+
 OPENS = frozenset({"MEM015"})
 """Rules whose findings a report opens with: they say why the run ended."""
 
@@ -43,6 +46,13 @@ def forecast_us(finding: Finding) -> float:
     low = finding.lost_us_per_step_low
     known = finding.basis == "forecast" and low is not None and math.isfinite(low)
     return max(0.0, low) if known and low is not None else 0.0
+
+
+def unpriced_waits(finding: Finding) -> float:
+    """How often in each step the host waits for a GPU, or would; 0 for what is no wait, or has a
+    price.
+    """
+    return finding.per_step if finding.code.startswith("SYNC") and priced(finding) is None else 0.0
 
 
 def costs_nothing(finding: Finding) -> bool:
@@ -122,7 +132,7 @@ class Scale:
 
 def in_order(findings: Iterable[Finding], scale: Scale | None = None) -> tuple[Finding, ...]:
     """By what comes back, time and memory as shares (:meth:`Scale.worth`), then what has no price,
-    the worst first; negligible ones close.
+    the worst first, and of waits the most; notes of little worth and negligible ones close.
 
     Errors open that are about no price: where the run ended or what was trained is worthless,
     everything is lost. One that lets memory grow opens where the run does not survive it. A
@@ -155,11 +165,13 @@ def _rank(finding: Finding, scale: Scale) -> tuple[Any, ...]:
         finding.code not in OPENS,
         not all_lost,
         finding.negligible,
+        finding.severity == "note" and worth < SMALL,
         -worth,
         -us,
         -forecast_us(finding),
         -held,
         finding.severity.rank if finding.severity is not None else 9,
+        -unpriced_waits(finding),
         finding.code,
         place,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,6 +136,59 @@ def test_found_is_completed_and_ranked_by_price(recording):
     assert first.key.startswith("TIME901:a.py:")
     assert first.remedy == Remedy("wind it (clock 6)")
     assert [v.status for v in judged.verdicts] == ["found"]
+
+
+@dataclass(frozen=True)
+class Shared(Rule):
+    """A share of the step."""
+
+    code = "TIME905"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    def detect(self, clocks: Clocks) -> Iterator[Finding]:
+        site = Site("a.py", 3, "f", "line 3")
+        yield Finding(site, "x", severity=Severity.ERROR, lost_us_per_step=90.0, basis="estimated")
+
+
+@dataclass(frozen=True)
+class Growing(Shared):
+    """An error that no time says."""
+
+    code = "TIME906"
+
+    def detect(self, clocks: Clocks) -> Iterator[Finding]:
+        yield Finding(Site("a.py", 4, "f", "line 4"), "y", severity=Severity.ERROR, lost_bytes=9)
+
+
+@dataclass(frozen=True)
+class Always(Shared):
+    """An error at any share."""
+
+    code = "TIME907"
+    severity = Severity.ERROR
+
+
+@pytest.mark.parametrize(
+    ("rule", "queued", "severity", "unsure"),
+    [
+        (Shared, 50.0, "warning", True),
+        (Shared, 1.0, "error", False),
+        (Growing, 50.0, "error", False),
+        (Always, 50.0, "error", True),
+    ],
+)
+def test_a_share_of_a_busy_machine_makes_no_error(recording, rule, queued, severity, unsure):
+    made = recording()
+    with (made.folder / "steps.jsonl").open("w") as file:
+        for step in range(12):
+            row = {"pass": "quiet", "step": step, "us": 100.0, "host_us": 100.0}
+            file.write(json.dumps({**row, "queued_us": queued}) + "\n")
+    (found,) = engine.judge(Evidence(made), (rule,)).findings
+    assert found.severity == severity
+    said = dict(found.facts).get("share of the step", "")
+    assert said.startswith("unsure: the machine was busy") is unsure
+    assert found.lost_us_per_step == (None if rule is Growing else 90.0)
 
 
 def test_clean_is_not_skipped(recording):

@@ -135,9 +135,9 @@ WANTED = (
     "SYNC002",
     "DATA007",
     "SYNC001",
-    "MEM003",
     "GRAPH002",
     "AMP001",
+    "MEM003",
     "OPT002",
     "SYNC009",
 )
@@ -206,6 +206,47 @@ def test_the_headline_counts_in_the_step_that_it_names():
         summary.headline(unsorted())[0]
         == "measured: 38 us per step of 100 us (38%) could come back, from 4 findings"
     )
+
+
+def waits(line: int, often: float, code: str = "SYNC001", **more: Any) -> Finding:
+    made = finding(code, basis="none", per_step=often, **more)
+    return replace(made, site=Site(f"{code.lower()}.py", line))
+
+
+def test_waits_without_a_price_stand_by_how_many_they_are():
+    found = (
+        finding("AMP001", basis="none", per_step=99.0),
+        waits(1, 2.0),
+        waits(2, 30.0, "SYNC003"),
+        waits(3, 31.0, "SYNC006", severity=Severity.NOTE),
+        waits(4, 7.0),
+        finding("MEM003", Severity.NOTE, lost_bytes=1 << 20),
+    )
+    report = replace(unsorted(), findings=found)
+    lines = [(each.code, each.per_step) for each in report.findings]
+    assert [n for code, n in lines if code.startswith("SYNC")] == [30.0, 7.0, 2.0, 31.0]
+    assert lines[0] == ("SYNC003", 30.0)
+    assert lines[-1][0] == "SYNC006"
+    said = summary.headline(report)
+    assert said[0] == (
+        "70 waits for the GPU in each step, 31 of them at sync006.py:3; what they cost needs a GPU"
+    )
+    assert len(said) == 2
+    assert "70 waits" in Terminal(width=200).render(report)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        (waits(1, 0.5),),
+        (waits(1, 5.0, severity=Severity.NOTE),),
+        (waits(1, 5.0, lost_us_per_step=3.0),),
+        (finding("AMP001", basis="none", per_step=5.0),),
+    ],
+)
+def test_no_waits_are_said_that_are_few_or_free_or_priced(found: tuple[Finding, ...]):
+    said = summary.headline(replace(unsorted(), findings=found))
+    assert not any("needs a GPU" in each for each in said)
 
 
 def test_a_consequence_stands_behind_its_cause_and_in_no_headline():
