@@ -66,7 +66,7 @@ def test_roots_of_completed_loud_steps(seen, home):
     ]
     first, second = seen(steps=steps(3), graphs=rows).get(RetainedGraphs).roots
     assert (first.name, first.site.line, first.steps) == ("self.losses[*]", 6, 3)
-    assert first.holdings[0] == Holding(1, 3, 2, 1, 9, 64, walked=True)
+    assert first.holdings[0] == Holding(1, 3, 2, 1, 9, 64, walked=True, read_back=True)
     assert (first.tensors, first.held_bytes, first.walked, first.oldest) == ((3, 5), (), True, 1)
     assert (second.name, second.site, second.walked) == ("kept", None, False)
 
