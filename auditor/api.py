@@ -419,7 +419,7 @@ class _Work:
         judged = dataclasses.replace(judged, warnings=(*judged.warnings, *said))
         if self._out is not None:
             judged = build_report.drawn(judged, evidence)
-            write_results.write(judged, evidence, self._folder, (), tensorboard=True, quiet=True)
+            write_results.write(judged, evidence, self._folder, (), tensorboard=True)
         fields = {each.name: getattr(judged, each.name) for each in dataclasses.fields(judged)}
         return Report(**fields)
 

@@ -288,10 +288,14 @@ def cost(finding: Finding, micro: str = "us") -> str:
 
 
 def per_step(finding: Finding) -> str:
-    """How often it happens in a step, ``<0.01`` where that is hardly ever; empty where it was not
-    counted.
+    """How often it happens in a step, ``<0.01`` where that is hardly ever, ``once`` where it was on
+    one step of many; empty where it was not counted.
     """
-    return seldom(finding.per_step)
+    return "once" if _on_one_step(finding) else seldom(finding.per_step)
+
+
+def _on_one_step(finding: Finding) -> bool:
+    return finding.steps == 1 and 0 < finding.per_step < 1
 
 
 def seldom(times: float) -> str:
@@ -305,6 +309,8 @@ def frequency(finding: Finding, report: Report) -> str:
     """``2 per step, on all 50 steps``, ``1 per step, on 12 rehearsed steps``; empty where it was
     not counted by steps.
     """
+    if _on_one_step(finding):
+        return "once"
     words = []
     if finding.per_step >= SELDOM:
         words.append(f"{amounts.digits(finding.per_step)} per step")

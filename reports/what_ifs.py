@@ -94,7 +94,7 @@ def _played(report: Report, found: WhatIf, micro: str) -> str:
     as long.
     """
     mean = usual_us(report.run.step_us)
-    if not mean or abs(mean - found.recorded_us) <= OVERLAPS * mean:
+    if not mean or amounts.duration(mean) == amounts.duration(found.recorded_us):
         return ""
     return f" in the steps that it plays (the mean of all is {amounts.duration(mean, micro)})"
 

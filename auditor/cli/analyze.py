@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from auditor.cli import out_folder, progress_display, rule_selection, write_results
+from auditor.cli import console, out_folder, progress_display, rule_selection, write_results
 from auditor.cli.open_input import recording_of, require_exists
 from auditor.cli.usage import EXIT_INTERRUPTED, Ending
 from auditor.errors import AuditProblem
@@ -112,6 +113,12 @@ def analyze(
         with ending.after_the_report():
             write_results.deliver(
                 report, evidence, folder, formats, quiet=quiet, tensorboard=tensorboard
+            )
+        if tensorboard and not quiet and importlib.util.find_spec("tensorboard") is None:
+            console.say(
+                f"audit: {folder}/tensorboard holds no scalars: tensorboard is not installed (pip "
+                "install 'torch-step-audit[all]')",
+                err=True,
             )
         if ending.asked:
             return EXIT_INTERRUPTED

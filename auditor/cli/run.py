@@ -214,7 +214,7 @@ def _with_verification(
     """
     report = build_report.drawn(report, evidence)
     with suppress(AuditProblem):  # said when the whole report cannot be written, either
-        write_results.write(report, evidence, folder, (), tensorboard=True, quiet=quiet)
+        write_results.write(report, evidence, folder, (), tensorboard=True)
     evidence.recording.manifest["argv"] = list(args)  # on disk it may be masked
     return _verified(report, evidence, budget, quiet=quiet)
 

@@ -65,13 +65,12 @@ def write(
     formats: Iterable[tuple[str, str]],
     *,
     tensorboard: bool = False,
-    quiet: bool = False,
 ) -> Path:
     """Write all files; returns the path of report.html. Raises :class:`AuditProblem` where they
     cannot be written.
 
     ``tensorboard`` adds the folder of that name: it holds a copy of the trace, which takes longer
-    than judging it. ``quiet`` does not say that it lacks what only TensorBoard shows.
+    than judging it.
     """
     _write_report(report, evidence.recording, out)
     for name, file in formats:
@@ -79,7 +78,7 @@ def write(
             _write_elsewhere(Path(file), catalogue.renderer(name).render(report))
     _write_forecast(report, evidence, out / FILE)
     if tensorboard:
-        extension("tensorboard_tab.files").write(report, evidence, out / "tensorboard", quiet=quiet)
+        extension("tensorboard_tab.files").write(report, evidence, out / "tensorboard")
     return out / "report.html"
 
 
@@ -214,7 +213,7 @@ def deliver(
         whole = build_report.drawn(report, evidence)
         for sentence in whole.warnings[len(report.warnings) :]:
             console.say(f"audit: {sentence}", err=True)
-        path = write(whole, evidence, out, formats, tensorboard=tensorboard, quiet=quiet)
+        path = write(whole, evidence, out, formats, tensorboard=tensorboard)
     finally:  # where no file can be written, at least what was asked for on stdout is there
         for name in asked:
             rendered = catalogue.renderer(name).render(whole)

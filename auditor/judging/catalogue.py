@@ -136,13 +136,13 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     family, number = word.rstrip("0123456789"), word[len(word.rstrip("0123456789")) :]
     padded = f"{family}{int(number):03d}" if number else ""
     families = sorted({each.rstrip("0123456789") for each in known})
-    close = difflib.get_close_matches(family, families, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(family, families, n=1, cutoff=0.6)
     sibling = f"{close[0]}{padded[len(family) :]}" if close and padded else ""
     same = [each for each in known if family and each.startswith(family)]
     guesses = (
         *(each for each in (padded, sibling) if each in known),
         *difflib.get_close_matches(
-            word, same if number and family in families else known, n=1, cutoff=0.5
+            word, same if number and family in families else known, n=1, cutoff=0.6
         ),
         *(close if not number or not same else ()),
     )

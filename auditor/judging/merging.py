@@ -47,7 +47,11 @@ def joined(
             )
         groups.setdefault(key, []).append(finding)
     return tuple(
-        _named(_join(group, causes) if len(group) > 1 else group[0], statements)
+        _named(
+            _join(group, causes) if len(group) > 1 else group[0],
+            statements,
+            {each.code: each.name.replace("-", " ") for each in group},
+        )
         for group in groups.values()
     )
 
@@ -151,8 +155,10 @@ def _remedy(group: Sequence[Finding]) -> Remedy | None:
     return Remedy(text, edits, config or None, refused=refused)
 
 
-def _named(finding: Finding, statements: Statements) -> Finding:
-    """The finding, its message naming the other places; alone in its place it lists none."""
+def _named(finding: Finding, statements: Statements, names: Mapping[str, str]) -> Finding:
+    """The finding, its message naming the other places; alone in its place it lists none.
+    ``names`` are the rules' by code.
+    """
     if len(finding.places) < 2:
         return replace(finding, places=())
     own = FoundAt(finding.site, shorten(finding.site.text)) if finding.site is not None else None
@@ -167,9 +173,9 @@ def _named(finding: Finding, statements: Statements) -> Finding:
     elsewhere = [place for place in others if place not in here]
     message = finding.message
     if here:
-        message += f"; in the same statement also {_listed(here, finding)}"
+        message += f"; in the same statement also {_listed(here, finding, names)}"
     if elsewhere:
-        message += f"; see also {_listed(elsewhere, finding)}"
+        message += f"; see also {_listed(elsewhere, finding, names)}"
     return replace(finding, message=message)
 
 
@@ -180,21 +186,23 @@ def _in_statement(place: FoundAt, finding: Finding, statements: Statements) -> b
     return place.site.line in statements.lines(site)
 
 
-def _listed(places: Sequence[FoundAt], finding: Finding) -> str:
-    said = [_said(place, finding) for place in places[:NAMED]]
+def _listed(places: Sequence[FoundAt], finding: Finding, names: Mapping[str, str]) -> str:
+    said = [_said(place, finding, names) for place in places[:NAMED]]
     more = len(places) - len(said)
     *most, last = [*said, f"{more} more"] if more else said
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _said(place: FoundAt, finding: Finding) -> str:
+def _said(place: FoundAt, finding: Finding, names: Mapping[str, str]) -> str:
     """Where, and what another rule calls it; of the finding's own line that alone."""
     where = _where(place, finding)
     if place.code == finding.code:
         return where
     own_line = finding.site is not None and str(place.site) == str(finding.site)
     whole = place.text == shorten(place.site.text)
-    return place.code if own_line and whole else f"{where} ({place.code})"
+    if own_line and whole:
+        return f"{names[place.code]} ({place.code})" if names.get(place.code) else place.code
+    return f"{where} ({place.code})"
 
 
 def _is(place: FoundAt, own: FoundAt | None) -> bool:

@@ -172,8 +172,8 @@ class NoMixedPrecision(Rule):
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        'Run forward and loss under torch.autocast("cuda", dtype=torch.bfloat16), before '
-        "Ampere torch.float16 with torch.amp.GradScaler; compare the loss curves."
+        'Run forward and loss under torch.autocast("cuda", dtype=torch.bfloat16); compare the '
+        "loss curves."
     )
 
     share: float = knob(
@@ -203,8 +203,14 @@ class NoMixedPrecision(Rule):
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
             facts=precision.facts,
+            remedy=Remedy(BEFORE_AMPERE) if first else None,
         )
 
+
+BEFORE_AMPERE = (
+    'Run forward and loss under torch.autocast("cuda", dtype=torch.float16) with '
+    "torch.amp.GradScaler (this device has no tensor cores for bfloat16); compare the loss curves."
+)
 
 TF32_SINCE = 8
 """Compute capability from which NVIDIA's devices have TF32."""

@@ -307,7 +307,7 @@ class BarrierEveryStep(Rule):
             edits = (Edit(each.site, "drop_statement", call="barrier", reason=reason),)
             yield Finding(
                 each.site,
-                f"{each.ranks} ranks wait for one another on {each.pattern}",
+                f"dist.barrier() makes {each.ranks} ranks wait for one another on {each.pattern}",
                 steps=len(each.pattern.seen),
                 per_step=each.per_step,
                 facts=_inside(each.us),

@@ -156,6 +156,7 @@ REPLIES = {
     "explain sync1": "did you mean SYNC001?",
     "explain SYNK001": "did you mean SYNC001?",
     "explain foo": "audit rules lists them all",
+    "explain nope": "there is no rule 'nope' audit rules lists them all",
     "rules FOO": "'FOO' is neither a rule code nor a family",
     "rules --format html": "'html' is not one of 'terminal', 'json', 'markdown'",
     "view": "give the folder that audit run wrote: audit view audits",

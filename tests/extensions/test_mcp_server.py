@@ -163,6 +163,9 @@ async def test_what_must_not_reach_the_command_line_is_refused(client, project):
     ):
         said = (await called(client, tool, **given))["refused"]
         assert "lies outside of the working directory" in said and "\n" not in said
+    for number in ({"steps": -3}, {"steps": 0}, {"wait_s": -1.0}):
+        said = (await called(client, "audit", target="trainer:step", **number))["refused"]
+        assert f"{next(iter(number))} is" in said and "\n" not in said and "http" not in said
     for tool, given in (
         ("audit", {"target": "--debug"}),
         ("audit", {"target": ""}),

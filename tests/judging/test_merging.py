@@ -178,6 +178,9 @@ def test_what_another_rule_finds_on_the_very_line_is_named_by_its_code():
     compiled = replace(site(4), function="Net.f")  # as the compiler calls the function
     (one,) = join(found("SYNC001", 4), found("SYNC003", 4, site=compiled))
     assert one.message == "SYNC001 at 4; in the same statement also SYNC003"
+    named = found("SYNC003", 4, site=compiled, name="tensor-copied-to-host")
+    (one,) = join(found("SYNC001", 4), named)
+    assert one.message.endswith("in the same statement also tensor copied to host (SYNC003)")
 
 
 def test_what_stays_apart():

@@ -89,8 +89,8 @@ def test_the_sentences():
         "Prices are by a replay of the trace, which with nothing changed takes 10.1 ms per step "
         "where 10 ms were recorded in the steps that it plays (the mean of all is 38.2 ms)."
     )
-    even = replace(WHAT_IF, recorded_us=38_000.0)
-    assert what_ifs.sentences(report(even))[1].endswith("where 38 ms were recorded.")
+    even = replace(WHAT_IF, recorded_us=38_200.0)
+    assert what_ifs.sentences(report(even))[1].endswith("where 38.2 ms were recorded.")
 
 
 def test_why_there_is_none():

@@ -24,7 +24,8 @@ def _seen(steps: int, per_step: float, seen_on: str = "cpu") -> Finding:
         (_seen(50, 2.0), "2 per step, on all 50 steps"),
         (_seen(3, 1.0), "1 per step, on 3 steps"),
         (_seen(12, 1.0, "rehearsal"), "1 per step, on 12 rehearsed steps"),
-        (_seen(1, 0.00862), "on 1 step"),
+        (_seen(1, 0.0263), "once"),
+        (_seen(2, 0.00862), "on 2 steps"),
         (_seen(0, 0.0), ""),
     ],
 )
@@ -33,12 +34,13 @@ def test_how_often(finding: Finding, said: str) -> None:
 
 
 def test_a_number_that_says_nothing_is_not_printed() -> None:
-    assert [summary.per_step(_seen(1, often)) for often in (0.0, 0.00862, 0.5, 1428.0)] == [
+    assert [summary.per_step(_seen(2, often)) for often in (0.0, 0.00862, 0.5, 1428.0)] == [
         "",
         "<0.01",
         "0.5",
         "1,428",
     ]
+    assert [summary.per_step(_seen(1, often)) for often in (0.0263, 1.0, 3.0)] == ["once", "1", "3"]
 
 
 def test_growth_is_a_price_of_each_step_and_outweighs_a_single_loss() -> None:

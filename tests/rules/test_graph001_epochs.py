@@ -48,3 +48,18 @@ def test_what_a_later_backward_walks_stays_a_note():
 def test_the_knob_says_how_long():
     (finding,) = told([*range(11), 0, 1, 2], stretch=11)
     assert finding.severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    ("held", "severity"),
+    [(lambda step: 0, Severity.WARNING), (lambda step: 64 * step, None), (lambda step: None, None)],
+    ids=["no saved tensor", "each step's", "not known"],
+)
+def test_graphs_that_hold_no_saved_tensor_are_no_error(held, severity):
+    holdings = tuple(
+        Holding(step, step + 1, step, step, 9 * (step + 1), held(step)) for step in range(12)
+    )
+    table = RetainedGraphs((Root("losses[*]", SITE, holdings, len(holdings)),))
+    (finding,) = ask(GraphKeptAcrossSteps(), table, Backward(), Source({"trainer.py": "\n\n\n\n"}))
+    assert finding.severity is severity
+    assert finding.lost_bytes == (64 if held(1) else None)

@@ -75,7 +75,7 @@ def core(tmp_path_factory):
 def test_an_audit_needs_no_more_and_says_what_is_missing(core):
     _, out, said = core
     assert "GRAPH001" in said
-    assert "holds no scalars: tensorboard is not installed" in said
+    assert "tensorboard" not in said.lower()  # nobody asked for it
     assert list(out.glob("tensorboard/*/*.pt.trace.json.gz"))
     page = (out / "report.html").read_text()
     assert re.search(r'<figure class="chart".*?<svg', page, re.DOTALL)

@@ -109,10 +109,8 @@ class StepFinder:
         if not steps or not others:
             return ""
         said = (
-            f"{name} steps {round(count / steps, 1):g} times within it"
-            if count != steps
-            else f"{name} steps once within it"
-            for name, count in others.items()
+            f"{name} steps {'once' if often == 1 else f'{often:g} times'} within it"
+            for name, often in ((name, round(n / steps, 1)) for name, n in others.items())
         )
         return "; ".join((self._named[self._boundary or 0], *list(said)[:MOST_NAMED]))
 

@@ -158,8 +158,6 @@ def _causes(row: StepRow, before: StepRow, waits: Mapping[int, float]) -> dict[s
 def _explained(extra: float, more: Mapping[str, float]) -> str:
     cause = max(more, key=lambda name: more[name])
     if more[cause] < EXPLAINED * extra:
-        return (
-            f"{amounts.duration(extra)} more than the median; nothing that was watched explains it"
-        )
+        return f"{amounts.duration(extra)} more than the median"
     part = f", {amounts.duration(more[cause])} of them" if more[cause] < extra else ""
     return f"{amounts.duration(extra)} more than the median{part}: {cause}"

@@ -56,9 +56,20 @@ Target = Annotated[
     ),
 ]
 Wait = Annotated[
-    float, Field(ge=0, le=600, description="Seconds to wait; then the run goes on: see status.")
+    float,
+    Field(
+        description="Seconds to wait; then the run goes on: see status.",
+        json_schema_extra={"minimum": 0, "maximum": 600},
+    ),
 ]
-Steps = Annotated[int, Field(ge=1, le=100_000, description="Steps of each pass.")]
+Steps = Annotated[
+    int,
+    Field(
+        description="Steps of each pass.",
+        # For the client; the tools refuse others in a sentence, where pydantic has a page.
+        json_schema_extra={"minimum": 1, "maximum": 100_000},
+    ),
+]
 
 
 @dataclass
@@ -96,6 +107,7 @@ class Tools:
         minute or more; answers "running" with a run id after wait_s seconds, then call status. It
         writes a folder below audits/ and changes no source.
         """
+        _within("steps", steps, 1, 100_000)
         words = ["run", self._target(target), "--steps", str(steps), *_select(select)]
         return await self._alone(ctx, [*words, *_after(args)], wait_s)
 
@@ -133,12 +145,13 @@ class Tools:
         ctx: Context,
         folder: Folder,
         codes: Codes = "",
-        budget_s: Annotated[float, Field(ge=0, le=3600)] = 120,
+        budget_s: Annotated[float, Field(json_schema_extra={"minimum": 0, "maximum": 3600})] = 120,
         wait_s: Wait = 45,
     ) -> Reply:
         """Run the target again with and without each patch, in copies, before any is applied: what
         does it buy, and does the result stay the same? No source is changed.
         """
+        _within("budget_s", budget_s, 0, 3600)
         words = ["verify", self._inside(folder), *_select(codes), "--budget", str(budget_s)]
         return await self._alone(ctx, words, wait_s)
 
@@ -183,6 +196,7 @@ class Tools:
         child = self.children.runs.get(run)
         if child is None:
             raise ToolError(f"there is no run {run[:40]!r}; status without a run lists them")
+        _within("wait_s", wait_s, 0, 600)
         if stop:
             child.ask()
         return await self._awaited(ctx, child, wait_s)
@@ -199,6 +213,7 @@ class Tools:
         return await self._run(ctx, words, wait_s)
 
     async def _run(self, ctx: Context, words: Sequence[str], wait_s: float) -> Reply:
+        _within("wait_s", wait_s, 0, 600)
         if any("\0" in word for word in words):
             raise ToolError("an argument holds a NUL")
         return await self._awaited(ctx, self.children.start(words), wait_s)
@@ -254,6 +269,11 @@ class Tools:
 
     def _target(self, given: str) -> str:
         return _allowed(lambda target: arguments.target(self.root, target), given)
+
+
+def _within(what: str, given: float, low: int, high: int) -> None:
+    if not low <= given <= high:
+        raise ToolError(f"{what} is {given:g}: give {low:,} to {high:,}")
 
 
 def _allowed(check: Callable[..., str], *given: str) -> str:

@@ -24,20 +24,18 @@ MADE = 16
 100 MB of trace.
 """
 
-NOT_INSTALLED = "tensorboard is not installed (pip install 'torch-step-audit[all]')"
 
-
-def write(report: Report, evidence: Evidence, folder: Path, *, quiet: bool = False) -> None:
+def write(report: Report, evidence: Evidence, folder: Path) -> None:
     """Write the files; TensorBoard's own packages, or a full disk, never cost the command its
     end.
     """
     try:
-        _export(report, evidence, folder, quiet=quiet)
+        _export(report, evidence, folder)
     except Exception as error:
         console.say(f"audit: {folder} is incomplete: {fault(error)}", err=True)
 
 
-def _export(report: Report, evidence: Evidence, folder: Path, *, quiet: bool) -> None:
+def _export(report: Report, evidence: Evidence, folder: Path) -> None:
     run = re.sub(r"[^A-Za-z0-9_]+", "-", report.run.target).strip("-") or "run"
     trace = evidence.recording.trace
     if trace is not None and not list((folder / run).glob("*.pt.trace.json.gz")):
@@ -47,9 +45,7 @@ def _export(report: Report, evidence: Evidence, folder: Path, *, quiet: bool) ->
                 trace, folder, run, "host_0", trace.stat().st_mtime_ns
             )
     if importlib.util.find_spec("tensorboard") is None:
-        if not quiet:
-            console.say(f"audit: {folder} holds no scalars: {NOT_INSTALLED}", err=True)
-        return
+        return  # a run asked for none: audit view says what is missing
     scalars.write(
         report, user_reads(evidence), folder / run, loud_from=evidence.recording.run_step("loud", 0)
     )

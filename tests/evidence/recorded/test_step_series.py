@@ -64,7 +64,7 @@ def test_a_device_that_is_none_has_no_times(times, device):
         (
             {"us": 30_000.0, "gc_us": 1000.0},
             (),
-            "20 ms more than the median; nothing that was watched explains it",
+            "20 ms more than the median",
         ),
     ],
 )
@@ -79,7 +79,7 @@ def test_a_slow_step_says_what_took_its_time(times, row, waits, said):
         (22_000.0, "20 ms more than the median, 18 ms of them: waiting for the loader"),
         (24_000.0, "20 ms more than the median: waiting for the loader"),
         (14_000.0, "20 ms more than the median, 10 ms of them: waiting for the loader"),
-        (4_000.0, "20 ms more than the median; nothing that was watched explains it"),
+        (4_000.0, "20 ms more than the median"),
     ],
 )
 def test_what_every_step_waits_explains_nothing(times, wait, said):
@@ -96,7 +96,7 @@ def test_a_retry_of_the_allocator_explains_its_step_only(times):
     series, *_ = times({n: {"retries": 0} for n in range(7)} | changed)
     assert [place for place, _ in series.marks] == [7.0, 12.0]
     assert "gave cached memory back" in series.marks[0][1]
-    assert "nothing that was watched" in series.marks[1][1]
+    assert ":" not in series.marks[1][1]  # no cause
 
 
 def test_passes_with_instruments_have_no_line(times):
