@@ -5,6 +5,7 @@ is reported.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -80,6 +81,37 @@ LOGS_OR_SUMS = (
     Permit("rename_call", (".item",), value=r"detach\(\)"),
 )
 """What :func:`patch_of` asks for."""
+
+
+OPTIONS = (
+    (
+        r"^torch/distributions/distribution\.py:(__init__|_validate_sample)$",
+        (
+            "The distribution checks its arguments and samples, and the check is what reads: make it with "
+            "validate_args=False, or call torch.distributions.Distribution.set_default_validate_args("
+            "False) once at the start."
+        ),
+    ),
+    (
+        r"^torchmetrics/functional/.*:_\w+_validation$",
+        (
+            "The metric checks what it is given, and the check is what reads: make the metric with "
+            "validate_args=False."
+        ),
+    ),
+    (
+        r"^torchmetrics/aggregation\.py:_cast_and_nan_check_input$",
+        'The metric looks for NaN in what it is given: make it with nan_strategy="disable".',
+    ),
+    (
+        r"^transformers/trainer\.py:(_inner_training_loop|_run_epoch)$",
+        (
+            "The Trainer looks for NaN in the loss of each step: "
+            "TrainingArguments(logging_nan_inf_filter=False) turns that off."
+        ),
+    ),
+)
+"""Functions of libraries that read only to check, and the option that turns it off (docs/frameworks.md)."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +210,13 @@ class ReadingRule(Rule):
         differently there.
         """
         if place.library:
+            known = [
+                said
+                for path, said in OPTIONS
+                if any(re.search(path, each) for each in place.library.split(", "))
+            ]
+            if known:
+                return " ".join(known)
             return (
                 f"The read is inside {place.library}, which is not yours to edit: look for an "
                 "option that makes it read less often (how "

@@ -51,9 +51,6 @@ def waits_in_trace(
         )
 
 
-CHECKS = ("__init__", "_validate_sample")
-"""Functions of torch/distributions/distribution.py that read only to check what they were given."""
-
 CHECKED = "checks on the host that it worked (that no matrix is singular, that it converged)"
 LINALG = re.compile(r"^aten::(_?linalg_|inverse$|cholesky$|svd$|logdet$|pinverse$)")
 """Operators whose read is that check."""
@@ -103,16 +100,7 @@ class ScalarReadEveryStep(ReadingRule):
         )
 
     def read_less(self, place: Place, source: Source, below: Site | None) -> Remedy:
-        """Of a distribution's checks, and of those of torch.linalg, how they are left out, which no
-        patch does.
-        """
-        if any(place.library.endswith(f"distribution.py:{name}") for name in CHECKS):
-            return Remedy(
-                "The distribution checks its arguments and samples, and the check is what reads: "
-                "make it with validate_args=False, or call "
-                "torch.distributions.Distribution.set_default_validate_args(False) once at the "
-                "start."
-            )
+        """Of the checks of torch.linalg how they are left out, which no patch does."""
         if place.checks and not place.library:
             return Remedy(UNCHECKED)
         return super().read_less(place, source, below)

@@ -343,6 +343,17 @@ def test_numbers_whose_origin_does_not_show_are_not_called_pythons(written, said
     [
         ("torch/distributions/distribution.py:__init__", "validate_args=False"),
         (
+            (
+                "torchmetrics/functional/classification/stat_scores.py:"
+                "_multiclass_stat_scores_tensor_validation"
+            ),
+            "validate_args=False",
+        ),
+        ("torchmetrics/aggregation.py:_cast_and_nan_check_input", 'nan_strategy="disable"'),
+        ("transformers/trainer.py:_inner_training_loop", "logging_nan_inf_filter=False"),
+        ("transformers/trainer.py:_maybe_log_save_evaluate", "not yours to edit"),
+        ("torchmetrics/metric.py:compute", "not yours to edit"),
+        (
             "torch/distributions/categorical.py:sample",
             "inside torch/distributions/categorical.py:sample",
         ),
@@ -359,6 +370,17 @@ def test_what_to_do_about_a_read_depends_on_who_reads(via, advice):
         Reads("cpu", 12, rows), Source({"t.py": "d = Normal(mean, std)\n"})
     )
     assert advice in RULES["SYNC001"]().remedy(finding).text
+
+
+def test_functions_of_a_framework_are_counted_one_by_one():
+    functions = {"lib/a.py:log": 1, "lib/b.py:check": 3}
+    rows = tuple(
+        Read(Site("t.py", 1), "item", "scalar", step, n, expression=Expression(via=via), grad=n)
+        for step in range(12)
+        for via, n in functions.items()
+    )
+    (finding,) = RULES["SYNC001"]().detect(Reads("cpu", 12, rows), Source({"t.py": "train()\n"}))
+    assert "(inside lib/b.py:check 3 per step, lib/a.py:log 1 per step)" in finding.message
 
 
 @pytest.mark.parametrize(

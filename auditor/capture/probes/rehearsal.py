@@ -27,7 +27,7 @@ from auditor.recordings.schema.sync import DeviceUseRow, LimitRow
 
 READ_KINDS = frozenset(
     """
-    item cpu numpy tolist to_cpu print nonzero masked_select mask_index mask_put unique equal
+    item check cpu numpy tolist to_cpu print nonzero masked_select mask_index mask_put unique equal
     bincount repeat_interleave
     """.split()
 )

@@ -180,8 +180,20 @@ class Place:
 
     @property
     def through(self) -> str:
-        """``, in torch/nn/...:function`` where a library reads; else empty."""
-        return f" (inside {self.library})" if self.library else ""
+        """``, in torch/nn/...:function`` where a library reads, with how often each of several does;
+        else empty.
+        """
+        if ", " not in self.library:
+            return f" (inside {self.library})" if self.library else ""
+        reads = [(library_of(read.expression.via), read) for read in self._leading]
+        often = (
+            (name, self.pattern.mean((read.step, read.n) for by, read in reads if by == name))
+            for name in self.library.split(", ")
+        )
+        counted = sorted(often, key=lambda each: -each[1])
+        return (
+            f" (inside {', '.join(f'{name} {amounts.digits(n)} per step' for name, n in counted)})"
+        )
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:

@@ -31,6 +31,17 @@ def inverse_of_an_output():
     return step
 
 
+def inverse_on_the_device__rehearsal():
+    model = nn.Linear(8, 4).cuda()
+
+    def step():
+        matrices = model(torch.ones(4, 8, device="cuda")).view(4, 2, 2)
+        checked = (matrices @ matrices.mT + torch.eye(2, device="cuda")).inverse()  # SYNC001
+        checked.square().mean().backward()
+
+    return step
+
+
 def float_and_int_of_a_metric():
     model, metrics = nn.Linear(8, 3), {}
 
