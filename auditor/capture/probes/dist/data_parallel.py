@@ -14,7 +14,7 @@ from auditor.capture.instruments.autograd_graph import Backward, Walk
 from auditor.capture.instruments.data_parallel_modules import DataParallelModules
 from auditor.capture.instruments.module_stack import keep_hooks
 from auditor.capture.instruments.torch_private.compiler import COMPILED_BACKWARD
-from auditor.capture.instruments.torch_private.training import sends_in_graph
+from auditor.capture.instruments.torch_private.training import is_compiled, sends_in_graph
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, tensors_of
 from auditor.recordings.schema.dist import DataParallelRow, GradientSyncRow
@@ -87,7 +87,9 @@ class DataParallelProbe(OptimizerProbe):
         for module, one in self._modules.each.items():
             one.parameters = _trained(module)
             one.modules = frozenset(map(id, module.module.modules()))
-        if self._modules.each:
+        inner = [each for module in self._modules.each for each in module.modules()]
+        # a hook on every module would have what is compiled compiled again
+        if inner and not any(map(is_compiled, inner)):
             calls = module_hooks.register_module_forward_pre_hook(self.guarded(self._called))
             keep_hooks(self._patches, calls)
         self._patches.around(
