@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
+import torch
 from auditor.rules.opt.gradients import LossNotDivided
+from auditor.rules.opt.probes.micro_batches import _weight
 from auditor.rules.opt.rows import MicroBatchRow
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from auditor.evidence.source.files import Source
 from auditor.model import Site
@@ -47,3 +52,19 @@ def test_steps_of_a_line_and_optimizer_are_joined():
     (found,) = ask(LossNotDivided(share=0.5), *tables)
     assert (found.site, found.steps, found.facts) == (SITE, 3, (("micro-batches of a step", "4"),))
     assert list(ask(LossNotDivided(share=0.51), *tables)) == []
+
+
+class Passing(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("factor", "weight"), [(3, 3.0), (0.5, 0.5), (torch.tensor(2.0), 2.0), (torch.ones(2), 0.0)]
+)
+@pytest.mark.parametrize("mode", [contextlib.nullcontext, Passing])
+def test_the_weight_of_a_mean_is_read_under_a_dispatch_mode(mode, factor, weight):
+    """A rehearsal runs in one: there autograd's own tensor of a number cannot be asked."""
+    with mode():
+        loss = torch.ones(4, requires_grad=True).mean() * factor
+        assert _weight(loss.grad_fn) == weight

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 from collections import Counter
 from dataclasses import dataclass, field
@@ -26,6 +27,13 @@ MOST = 16
 
 DEEP = 64
 """Nodes of a loss that are looked at."""
+
+HELD: dict[torch.dtype, Any] = {
+    torch.float64: ctypes.c_double,
+    torch.float32: ctypes.c_float,
+    torch.int64: ctypes.c_int64,
+}
+"""What numbers are in memory: Python's become the first or the last."""
 
 WATCHED = 8
 """Gradients whose versions are compared."""
@@ -175,11 +183,23 @@ def _factor(node: Node, name: str) -> float | None:
         return None
     other = getattr(node, OTHER, None)
     if isinstance(other, torch.Tensor):
-        known = other.numel() == 1 and other.device.type == "cpu" and not other.requires_grad
-        other = other.item() if known else None
+        other = _number(other)
     if not isinstance(other, (int, float)) or not other:
         return None
     return other if name.startswith("Mul") else 1.0 / other
+
+
+def _number(tensor: torch.Tensor) -> float | None:
+    """What is in a tensor of one number on the host. Not by ``item()``: a dispatch mode is given a
+    Python number in the place of the tensor that autograd keeps of one, and torch refuses that.
+    """
+    held = HELD.get(tensor.dtype)
+    plain = type(tensor) is torch.Tensor and tensor.device.type == "cpu"
+    if held is None or not plain or tensor.numel() != 1 or tensor.requires_grad:
+        return None
+    address = tensor.data_ptr()
+    number: float | None = held.from_address(address).value if address else None
+    return number
 
 
 def _summed(node: Node, name: str) -> int:
