@@ -352,11 +352,9 @@ def waits(report: Report) -> Iterator[str]:
     most = max(found, key=unpriced_waits)
     there = amounts.digits(unpriced_waits(most))
     where = f"{there} of them at {most.site}" if len(found) > 1 else f"at {most.site}"
-    what = "wait" if total == 1 else "waits"
+    what, cost = ("wait", "what it costs") if total == 1 else ("waits", "what they cost")
     place = f", {where}" if most.site is not None else ""
-    yield (
-        f"{amounts.digits(total)} {what} for the GPU in each step{place}; what they cost needs a GPU"
-    )
+    yield f"{amounts.digits(total)} {what} for the GPU in each step{place}; {cost} needs a GPU"
 
 
 def _is_loud(finding: Finding) -> bool:
