@@ -72,6 +72,15 @@ them. Some of each kind stay in ``make test``: seam/test_outcomes, test_scripts 
 """
 
 
+@pytest.fixture(autouse=True)
+def _anomaly_mode_as_it_was() -> Iterator[None]:
+    """Cases leave it on: then every backward of later tests reads whether its results are NaN."""
+    yield
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.is_anomaly_enabled():
+        torch.autograd.set_detect_anomaly(False)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Longest files first, the others in their order."""

@@ -60,7 +60,7 @@ WORDS = {
         "functions in a stack: compared, not called",
     ),
     f"{PROBES}/sync/reads.py": (
-        "_local_scalar_dense _unique2 _index_put_impl_",
+        "_local_scalar_dense _unique2 _index_put_impl_ _linalg_check_errors",
         "operators: _kernel leaves out",
     ),
     f"{PROBES}/sync/course.py": (

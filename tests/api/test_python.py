@@ -106,7 +106,7 @@ def test_the_report_shows_itself():
     assert piece.startswith("<div>") and "GRAPH001" in piece and "&lt;locals&gt;" in piece
     assert "<script" not in piece and "<locals>" not in piece
     assert json.loads(report.render("json"))["schema"] == "audit-report/1"
-    assert report.at_least("note") == report.findings == report.at_least("error")
+    assert report.at_least("note") == report.findings == report.at_least("warning")
     note = replace(report.findings[0], severity=Severity.NOTE)
     noted = replace(report, findings=(note,))
     assert noted.at_least("note") == (note,) and not noted.at_least("warning")

@@ -152,9 +152,7 @@ def test_target_that_could_not_be_run_has_nothing_to_judge(analyze):
 )
 def test_rows_of_another_shape_are_passed_over(analyze, tmp_path, files, steps):
     result = analyze(MANIFEST, **files)
-    assert result.exit_code == (2 if "calls__jsonl" in files else 0), (
-        result.output
-    )  # a rule that cannot read its part is broken
+    assert result.exit_code == 0, result.output
     report = json.loads((tmp_path / "report.json").read_bytes())
     assert report["run"]["step_us"]["n"] == steps
 
@@ -182,7 +180,7 @@ def test_ranks_of_another_shape_are_passed_over(tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     report = json.loads((tmp_path / "report.json").read_bytes())
     assert [row["rank"] for row in report["ranks"]] == [0, 1]
-    assert "rank2 is left out" in report["warnings"][0]
+    assert any("rank2 is left out" in each for each in report["warnings"])
 
 
 def test_source_that_is_a_link_to_elsewhere_is_not_read(tmp_path):

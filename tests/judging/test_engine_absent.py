@@ -4,6 +4,8 @@ them needed.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from auditor.evidence.recorded.device_calls import DeviceCalls
@@ -18,7 +20,7 @@ class Empty(Recording):
     """A recording without a single part."""
 
     def __init__(self, device, outcome="completed", **more):
-        self.manifest = {"device": device, "outcome": outcome, **more}
+        super().__init__(Path("nowhere"), {"device": device, "outcome": outcome, **more})
 
     def has(self, part):
         return False

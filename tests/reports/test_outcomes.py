@@ -72,12 +72,12 @@ FILES = (
 
 def test_the_latest_good_checkpoint_stands_first_and_all_in_a_table():
     made = replace(golden.silent_report(), checkpoints=FILES)
-    first = "b&lt;i&gt;. pt is the latest good one 2 of 3 checkpoints are good"
+    first = "b&lt;i&gt;.pt is the latest good one 2 of 3 checkpoints are good"
     assert first in words(made, 'class="headline"')
     table = words(made, 'id="checkpoints"')
-    assert "a. pt ✓ good step 1" in table
+    assert "a.pt ✓ good step 1" in table
     assert "pt ✓ latest good step 2" in table
-    assert "c. pt ✕ bad step 3" in table
+    assert "c.pt ✕ bad step 3" in table
 
 
 def test_where_none_is_good_that_is_said():

@@ -30,7 +30,7 @@ class FreedMemory:
     """Looked at between operators and between steps of passes with instruments."""
 
     def __init__(self) -> None:
-        self._statm = KeptOpen("/proc/self/statm")
+        self._statm: KeptOpen | None = None
         self._trim = _trimmer()
         self._most: float | None = None
         """Resident bytes beyond which is given back; None: nobody said yet."""
@@ -52,12 +52,15 @@ class FreedMemory:
         self._most = max(self._most, 1.1 * self._resident())  # what stays is in use
 
     def _resident(self) -> int:
+        if self._statm is None:
+            self._statm = KeptOpen("/proc/self/statm")
         words = self._statm.words()
         return int(words[1]) * _PAGE if len(words) > 1 else 0
 
     def close(self) -> None:
         """Close what is open. May be called twice."""
-        self._statm.close()
+        if self._statm is not None:
+            self._statm.close()
 
 
 def _trimmer() -> Callable[[int], int] | None:
