@@ -69,11 +69,18 @@ def factories(path: Path) -> dict[str, tuple[int, int]]:
     }
 
 
+QUIET = frozenset({"slow_samples_that_workers_hide", "nothing_to_write_in_a_long_step"})
+"""Cases that need a machine which does nothing else: samples of a worker's Python loop that come late
+are left out, and a write takes longer while others write. ``make test-slow`` has them.
+"""
+
+
 def cases(kind: str) -> list[pytest.param]:
     found = []
     for code in RULES:
         for name in factories(HERE / code.lower() / f"{kind}.py"):
-            found += [pytest.param(code, name, id=f"{code}-{name}")]
+            marks = pytest.mark.slow if name in QUIET else ()
+            found += [pytest.param(code, name, id=f"{code}-{name}", marks=marks)]
     return found
 
 
