@@ -528,7 +528,7 @@ def sizes_from_a_device_number(lab):
     torch.ones((n, 3), device="cuda")  #: item
     torch.zeros(size=(n, n), device="cuda")  #: item x2
     torch.rand(n, device="cuda"); torch.empty(2)  #: item
-    torch.randint(0, n, (3,), device="cuda")  #: item
+    torch.randint(-1, n, (3,), device="cuda")  #: item
     torch.eye(n, device="cuda")  #: item
     torch.randperm(n, device="cuda")  #: item
     lab.x.new_zeros((n, 2), device="cuda")  #: item
