@@ -23,6 +23,8 @@ _RAISED = (
 EXPLAINED = {
     "constructs/repeats": "parted after the same wait: native/Repeat.cpp reads whether a count is "
     "negative as well, and raises on zeros",
+    "constructs/one_hot_of_a_device_number": "parted after the same wait: of zeros the number of "
+    "classes is not positive, and torch raises",
     "constructs/bincount": "native/cuda/SummaryOps.cu: minimum and maximum are read",
     "constructs/histogram": "native/cuda/SummaryOps.cu: both bounds are read",
     "constructs/shown": _PRINT,

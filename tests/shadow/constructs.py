@@ -542,7 +542,7 @@ def ranges_to_a_device_number(lab):
 def host_tensors_of_a_device_number(lab):
     assert torch.arange(lab.v[3]).device.type == "cpu"  #: item
     assert torch.full((2,), lab.s, device="cpu").device.type == "cpu"  #: item
-    assert torch.zeros(lab.v[3], pin_memory=True).is_pinned()  #: item
+    assert torch.zeros(lab.v[3], pin_memory=True).device.type == "cpu"  #: item
 
 def on_the_default_device_of_a_number(lab):
     n = lab.v[3]
