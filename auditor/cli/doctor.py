@@ -82,9 +82,9 @@ def doctor(*, form: str) -> int:
 
 
 def clean() -> int:
-    """Remove what audits keep outside ``--out``, and say what: the null device in the cache, columns of
-    traces that 0.2 kept there, and what processes that were watched left of requests. Nothing else that lies
-    there is touched.
+    """Remove what audits keep outside ``--out``, and say what: the null device in the cache, columns
+    of traces that 0.2 kept there, and what processes that were watched left of requests. Nothing
+    else that lies there is touched.
     """
     cache, room = user_cache(), extension("longrun.requests").swept()
     kept = [] if cache is None else [cache / "nulldevice", *sorted(cache.glob("*.columns"))]
