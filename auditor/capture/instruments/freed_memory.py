@@ -12,6 +12,8 @@ import ctypes
 import os
 from collections.abc import Callable
 
+import psutil
+
 from auditor.capture.instruments.kept_open import KeptOpen
 
 PLAIN = ("warmup", "quiet", "anomaly_off", "eager_held", "compiled_again")
@@ -31,6 +33,7 @@ class FreedMemory:
 
     def __init__(self) -> None:
         self._statm: KeptOpen | None = None
+        self._process = psutil.Process()
         self._trim = _trimmer()
         self._most: float | None = None
         """Resident bytes beyond which is given back; None: nobody said yet."""
@@ -46,16 +49,17 @@ class FreedMemory:
 
     def look(self) -> None:
         """Give back what is free, if the process has become larger than it may."""
-        if self._most is None or self._trim is None or self._resident() <= self._most:
+        if self._most is None or self._trim is None or self.resident() <= self._most:
             return
         self._trim(0)
-        self._most = max(self._most, 1.1 * self._resident())  # what stays is in use
+        self._most = max(self._most, 1.1 * self.resident())  # what stays is in use
 
-    def _resident(self) -> int:
+    def resident(self) -> int:
+        """Bytes of the process that are resident."""
         if self._statm is None:
             self._statm = KeptOpen("/proc/self/statm")
         words = self._statm.words()
-        return int(words[1]) * _PAGE if len(words) > 1 else 0
+        return int(words[1]) * _PAGE if len(words) > 1 else int(self._process.memory_info().rss)
 
     def close(self) -> None:
         """Close what is open. May be called twice."""

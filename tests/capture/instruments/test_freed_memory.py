@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def resident() -> int:
-    return FreedMemory()._resident()
+    return FreedMemory().resident()
 
 
 def scattered(kept: list[object], n: int = 60) -> None:

@@ -5,12 +5,9 @@ counters, nothing else.
 from __future__ import annotations
 
 import gc
-import os
 import threading
 from time import perf_counter_ns, time_ns
 from typing import Any, NamedTuple
-
-import psutil
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.instruments.kept_open import KeptOpen
@@ -40,9 +37,7 @@ class Clock:
         self._event: Any = None
         self._stream: Any = None
         self._counted = True
-        self._statm = KeptOpen("/proc/self/statm")
         self._queued = RunQueue()
-        self._process = psutil.Process()
 
     @property
     def _accelerator(self) -> Accelerator | None:
@@ -55,7 +50,6 @@ class Clock:
     def uninstall(self) -> None:
         """Stop noting them; close what is open. May be called twice."""
         COLLECTOR.uninstall()
-        self._statm.close()
         self._context.freed.close()
         self._queued.close()
 
@@ -97,7 +91,7 @@ class Clock:
             gc_us=(COLLECTOR.ns - self._gc_before[0]) / 1e3,
             gc_n=COLLECTOR.n - self._gc_before[1],
             queued_us=queued_us,
-            rss=self._rss(),
+            rss=self._context.freed.resident(),
             compiles=COMPILED_CODE.compiles - self._compiles,
             **counters,
         )
@@ -142,13 +136,6 @@ class Clock:
                 f"({type(error).__name__})"
             )
             return Counters()
-
-    def _rss(self) -> int:
-        words = self._statm.words()
-        return int(words[1]) * _PAGE if len(words) > 1 else int(self._process.memory_info().rss)
-
-
-_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
 class Collector:
