@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from auditor.cli import console, out_folder, progress_display, rule_selection, write_results
-from auditor.cli.open_input import recording_of, require_exists
+from auditor.cli.open_input import ranked_recording_of, recording_of, require_exists
 from auditor.cli.usage import EXIT_INTERRUPTED, Ending
 from auditor.errors import AuditProblem
 from auditor.evidence.dumps import dumps_of
 from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace.facts import timeline_of
-from auditor.recordings.folder import MANIFEST, Recording, UnreadableRecording
+from auditor.recordings.folder import MANIFEST, Recording
 from auditor.recordings.standalone import NAMES as PICKLES
 from auditor.recordings.standalone import (
     DumpsRecording,
@@ -29,7 +29,7 @@ from auditor.recordings.standalone import (
     snapshot_files,
 )
 from auditor.rule import NotLooked
-from auditor.runs.rank_recordings import RankedRecording, is_ranked
+from auditor.runs.rank_recordings import RankedRecording
 from auditor.timeline.malloc import cycles_looked_for_seldom, keep_freed_memory
 
 # -- dask ------------------------------------------------------------------------------------------
@@ -141,13 +141,8 @@ def _open(path: Path, dask: str | None) -> Evidence:
         if recording.manifest.get("outcome") == "not run":
             raise AuditProblem(f"{recording.folder} recorded no step: its target could not be run")
         return Evidence(recording)
-    for folder in (path, path / "recording"):
-        if is_ranked(folder):
-            try:
-                return Evidence(RankedRecording(folder))
-            except UnreadableRecording as error:
-                raise AuditProblem(str(error)) from None
-    return _open_folder(path, dask)
+    ranked = ranked_recording_of(path)
+    return Evidence(ranked) if ranked is not None else _open_folder(path, dask)
 
 
 def _open_folder(folder: Path, dask: str | None) -> Evidence:

@@ -17,8 +17,6 @@ from auditor.errors import AuditProblem
 from auditor.judging import catalogue
 from auditor.model import Edit, Finding, Report
 from auditor.patch import PatchedFile, Plan
-from auditor.recordings.folder import Recording
-from auditor.runs.rank_recordings import RankedRecording, is_ranked
 
 UNDO = "fixes.undo.patch"
 
@@ -30,7 +28,8 @@ def fix(*, report: str, apply: bool, check: bool, select: tuple[str, ...], unsaf
     if apply and check:
         raise AuditProblem("--apply and --check are two different things: give one of them")
     path, root = Path(report), Path.cwd()
-    told, recording = open_input.report_of(path), _recording(path)
+    told, home = open_input.report_of(path), path if path.is_dir() else path.parent
+    recording = open_input.ranked_recording_of(home) or open_input.recording_of(path)
     if recording is None:
         if apply or check:
             raise AuditProblem(
@@ -66,15 +65,6 @@ def fix(*, report: str, apply: bool, check: bool, select: tuple[str, ...], unsaf
         return 0
     _apply(standing, root, (path if path.is_dir() else path.parent) / UNDO)
     return 0
-
-
-def _recording(path: Path) -> Recording | None:
-    """That of one process, or of the ranks of a job."""
-    home = path if path.is_dir() else path.parent
-    for folder in (home, home / open_input.RECORDING):
-        if is_ranked(folder):
-            return RankedRecording(folder)
-    return open_input.recording_of(path)
 
 
 def _show(chosen: Iterable[Finding], *, unsafe: bool) -> int:

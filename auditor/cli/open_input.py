@@ -9,6 +9,7 @@ from auditor.errors import AuditProblem
 from auditor.judging import catalogue
 from auditor.model import Report
 from auditor.recordings.folder import MANIFEST, Recording, UnreadableRecording
+from auditor.runs.rank_recordings import RankedRecording, is_ranked
 
 REPORT = "report.json"
 RECORDING = "recording"
@@ -55,6 +56,20 @@ def report_of(path: Path) -> Report:
         )
         raise AuditProblem(f"{file}: {error}", hint) from None
     return loaded
+
+
+def ranked_recording_of(path: Path) -> RankedRecording | None:
+    """That of the ranks of a job in a folder, or in its ``recording``; None if there is none.
+
+    Raises :class:`AuditProblem` for one that cannot be read.
+    """
+    for folder in (path, path / RECORDING):
+        if is_ranked(folder):
+            try:
+                return RankedRecording(folder)
+            except UnreadableRecording as error:
+                raise AuditProblem(str(error)) from None
+    return None
 
 
 def recording_of(path: Path) -> Recording | None:

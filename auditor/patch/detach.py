@@ -9,10 +9,9 @@ from functools import partial
 from auditor.model import Edit
 from auditor.patch.module import Change, Module, covers, only_alike
 from auditor.patch.source import Refused, Splice
-from auditor.syntax.index import name_of
+from auditor.syntax.index import ADDS_ITEM, name_of
 
 _SUFFIX = ".detach()"
-_STORING_CALLS = frozenset({"append", "appendleft", "add", "put"})
 _LIST_CALLS = frozenset({"extend", "extendleft"})
 _TO_NUMBER = frozenset({"item", "tolist", "float", "int", "bool", "len", "str", "round"})
 _CUTS_GRAPH = _TO_NUMBER | {"detach", "detach_", "numpy"}
@@ -79,7 +78,7 @@ def _stored(statement: ast.stmt) -> Iterator[ast.expr]:
             return
         if name_of(call.func) in _LIST_CALLS:
             raise Refused("which element of the list carries the graph is not known")
-        if name_of(call.func) in _STORING_CALLS:
+        if name_of(call.func) in ADDS_ITEM:
             yield call.args[0]
 
 

@@ -25,6 +25,11 @@ Scope = Function | ast.Lambda | ast.ClassDef
 Loop = ast.For | ast.AsyncFor | ast.While
 Nodes = ast.AST | Iterable[ast.AST]
 
+ADDS_ITEM = frozenset({"append", "appendleft", "add", "put"})
+"""Calls that make their argument an item of what they are a method of."""
+
+REACHES_ITEM = frozenset({"setdefault", "get"})
+
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)

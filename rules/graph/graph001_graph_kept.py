@@ -13,6 +13,7 @@ from auditor.evidence.source.stored_reads import gradient_read
 from auditor.model import Edit, Finding, FoundAt, Remedy, Severity, Site
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
+from auditor.syntax.index import ADDS_ITEM, REACHES_ITEM
 
 from .backward import Backward
 
@@ -132,12 +133,6 @@ def _places(root: Root, kept: Site | None) -> tuple[FoundAt, ...]:
 
 # -- container depth -------------------------------------------------------------------------------
 # Is what a line stores the tensor itself, or a container in which it lies?
-
-
-ADDS_ITEM = frozenset({"append", "appendleft", "add", "put"})
-"""Calls that make their argument an item of what they are a method of."""
-
-REACHES_ITEM = frozenset({"setdefault", "get"})
 
 
 def stores_at_depth(source: Source, site: Site, depth: int) -> bool:

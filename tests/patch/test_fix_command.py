@@ -5,6 +5,7 @@ that changed since.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -277,3 +278,15 @@ def test_a_file_outside_is_not_even_read(project: Path, file: str) -> None:
     seen: list[str] = []
     planned = plan([edit], lambda path: seen.append(path))
     assert not planned.files and not seen and "outside" in planned.refused[0][1]
+
+
+def test_ranks_that_cannot_be_read_are_one_sentence(project):
+    shutil.rmtree(project / "audit" / "recording")
+    for rank in range(2):
+        folder = project / "audit" / "recording" / f"rank{rank}"
+        folder.mkdir(parents=True)
+        (folder / "manifest.json").write_text("{")
+    done = CliRunner().invoke(main, ["fix", "audit"])
+    assert done.exit_code == 2
+    assert "no recording of a rank that can be read" in done.output
+    assert "fault of the auditor" not in done.output

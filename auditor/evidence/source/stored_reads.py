@@ -7,10 +7,16 @@ from collections.abc import Iterator
 
 from auditor.evidence.source.files import Function, Index, Source, name_of
 from auditor.model import Site
-from auditor.syntax.index import called_in, names_in, nodes_in, parameters_of, targets_of
+from auditor.syntax.index import (
+    ADDS_ITEM,
+    REACHES_ITEM,
+    called_in,
+    names_in,
+    nodes_in,
+    parameters_of,
+    targets_of,
+)
 
-_STORES = frozenset({"append", "appendleft", "add", "put"})
-_REACHES = frozenset({"setdefault", "get"})
 _CONTAINERS = frozenset({"list", "dict", "set", "deque", "defaultdict", "OrderedDict"})
 _NUMBERS = frozenset({"float", "int", "zeros", "zeros_like", "tensor", "item", "tolist", "detach"})
 """Calls that make something which nobody else has another name for."""
@@ -57,12 +63,12 @@ def _stored_into(statement: Storing) -> Variable | None:
     target: ast.expr | None = next(iter(targets_of(statement)), None)
     call = statement.value
     stores = isinstance(statement, ast.Expr) and isinstance(call, ast.Call)
-    if stores and isinstance(call.func, ast.Attribute) and call.func.attr in _STORES:  # type: ignore[union-attr]
+    if stores and isinstance(call.func, ast.Attribute) and call.func.attr in ADDS_ITEM:  # type: ignore[union-attr]
         target = call.func.value  # type: ignore[union-attr]
     while isinstance(target, ast.Subscript | ast.Call):
         if isinstance(target, ast.Subscript):
             target = target.value
-        elif isinstance(target.func, ast.Attribute) and target.func.attr in _REACHES:
+        elif isinstance(target.func, ast.Attribute) and target.func.attr in REACHES_ITEM:
             target = target.func.value
         else:
             return None
@@ -169,11 +175,11 @@ def _computes(index: Index, node: ast.AST) -> bool:
     """Whether what is around a part is all that is made of it; what a statement drops is nothing."""
     if not isinstance(node, ast.Call):
         return True
-    dropped = _STORES | {"clear", "pop", "popleft"}
+    dropped = ADDS_ITEM | {"clear", "pop", "popleft"}
     name = name_of(node.func)
     return (
         name in _COMPUTES
-        or (name in _REACHES)
+        or (name in REACHES_ITEM)
         or (name in dropped and isinstance(index.parents[node], ast.Expr))
     )
 
