@@ -206,7 +206,7 @@ def test_a_notebook(tmp_path):
     pytest.importorskip("ipykernel")
     (tmp_path / "trainer.py").write_text(TRAINING)
     loop = f"%%audit --steps 10 --select GRAPH001\n{LOOP}"
-    said = "print(*((each.code, each.message) for each in own.findings))"
+    said = "print(*((each.code, str(each.site), each.message) for each in own.findings))"
     cells = ["%load_ext auditor", "from trainer import step", loop]
     cells += [TRAINING, loop.replace("%%audit", "%%audit --name own"), said]
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])
@@ -223,6 +223,6 @@ def test_a_notebook(tmp_path):
     )
     assert "cells are in no file" in shown.data["text/html"]
     (said,) = book.cells[5].outputs
-    assert said.text.startswith("('GRAPH001', 'kept[*] keeps the graph of every step"), (
-        "a list of the notebook's own"
-    )
+    assert said.text.startswith(
+        "('GRAPH001', 'In[4]:12', 'kept[*] keeps the graph of every step"
+    ), "a list of the notebook's own, at the cell that fills it"
