@@ -109,6 +109,7 @@ def _context(report: Report) -> dict[str, Any]:
         "proven": summary.proven(report),
         "dropped": verified.dropped(report),
         "unpriced": summary.unpriced(report),
+        "waits": tuple(summary.waits(report)),
         "verified": verified.banner(report),
         "proposals": page.proposals(report),
         "verified_how": tuple(verified.method(report.verification)) if report.verification else (),
