@@ -396,7 +396,7 @@ DEATHS: dict[str, Death] = {
     "stdout_closed": Death("", DONE, shell=">&-"),
     "stderr_closed": Death("", DONE, shell="2>&-"),
     "all_closed": Death("", DONE, shell="<&- >&- 2>&-"),
-    "stdout_full": Death("", DONE, shell=">/dev/full", quick=True),
+    "stdout_full": Death("", (2, ("completed",)), shell=">/dev/full", quick=True),
     "stderr_full": Death("", DONE, shell="2>/dev/full"),
     "broken_pipe": Death("", DONE, shell="| true", ends=(IMPOSSIBLE,)),
     "folder_read_only": Death("", IMPOSSIBLE, options=("--out", "/proc/audit-out"), quick=True),

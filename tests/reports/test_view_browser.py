@@ -134,7 +134,7 @@ def test_runs_are_listed_and_a_report_runs_in_its_sandbox(opened: Callable[..., 
     names = wait(
         browser, "return [...document.querySelectorAll('#runs b')].map((name) => name.textContent)"
     )
-    assert names == ["framed", "gap", "plain", "two lines", "zz attack"]
+    assert names == ["zz attack", "two lines", "plain", "framed", "gap"]  # the newest first
     _enter(browser, "Report")
     assert wait(browser, "return document.querySelector('h1')?.innerText").endswith(
         "examples.energy_flow.trainer:step"

@@ -24,15 +24,9 @@ TRAINER = """
     model = torch.nn.Sequential(*[torch.nn.Linear(8, 8) for _ in range(30)])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-    class Scale:
-        def to(self, batch, non_blocking=False):  # what a patch that no rule would call unsafe can still break
-            return 2 * batch if non_blocking else batch
-
-    scale = Scale()
-
     def step():
         optimizer.zero_grad()
-        loss = model(scale.to(torch.randn(4, 8))).square().mean()
+        loss = model(torch.randn(4, 8)).square().mean()
         loss.backward(retain_graph=True)
         optimizer.step()
         with open("log.txt", "a") as log:
@@ -107,32 +101,37 @@ def test_a_patch_is_proven_to_be_better_and_the_project_stays_as_it_was(project:
     assert {path: path.read_bytes() for path in project.iterdir() if path.is_file()} == before
 
 
-def test_a_patch_that_changes_the_result_is_broken_and_dropped(project: Path) -> None:
-    content = report(project / "audit")
-    finding = next(each for each in content["findings"] if each["code"] == "GRAPH002")
-    edit = finding["remedy"]["edits"][0]
-    lines = (project / "trainer.py").read_text().splitlines()
-    number = next(number for number, line in enumerate(lines, 1) if "scale.to(" in line)
-    place = {"line": number, "text": lines[number - 1].strip(), "span": None}
-    edit |= {
-        **place,
-        "action": "set_keyword",
-        "call": "to",
-        "keyword": "non_blocking",
-        "value": "True",
-    }
-    finding["code"] = "DATA004"
-    (project / "audit" / "report.json").write_text(json.dumps(content))
-    said = audit("verify", "audit", "--budget", "0", cwd=project)
-    found = by_code(project / "audit")
-    assert found["DATA004"]["verified"]["status"] == "broken"
-    assert found["DATA004"]["verified"]["same_result"] is False
+NEEDS_ITS_GRAPH = """
+    import torch
+
+    torch.autograd.set_detect_anomaly(True)
+    layer, head, states = torch.nn.Linear(8, 8), torch.nn.Linear(8, 4), []
+    optimizer = torch.optim.SGD([*layer.parameters(), *head.parameters()], lr=0.1)
+
+    def step():
+        states.append(layer(torch.randn(4, 8)).relu())
+        loss = head(states[-1]).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_a_patch_that_changes_the_result_is_broken_and_dropped(tmp_path: Path) -> None:
+    (tmp_path / "trainer.py").write_text(textwrap.dedent(NEEDS_ITS_GRAPH))
+    chosen = ("--select", "NUM009,GRAPH001", "--steps", "10", "--device", "cpu", "--quiet")
+    audit("run", "trainer:step", "--out", "audit", *chosen, cwd=tmp_path)
+    assert by_code(tmp_path / "audit")["GRAPH001"]["remedy"]["safe"] is False
+    said = audit("verify", "audit", "--unsafe", "--budget", "0", cwd=tmp_path)
+    found = by_code(tmp_path / "audit")
+    assert found["GRAPH001"]["verified"]["status"] == "broken"
+    assert found["GRAPH001"]["verified"]["same_result"] is False
     assert found["NUM009"]["verified"]["same_result"] is True
-    patch = (project / "audit" / "fixes.patch").read_text()
+    patch = (tmp_path / "audit" / "fixes.patch").read_text()
     assert "set_detect_anomaly(False)" in patch
-    assert "non_blocking=True" not in patch
+    assert ".detach()" not in patch
     assert "patch left out" in said
-    assert "left out" in audit("fix", "audit", cwd=project)
+    assert "left out" in audit("fix", "audit", "--unsafe", cwd=tmp_path)
 
 
 @pytest.mark.slow
