@@ -242,11 +242,10 @@ def watch(
     and there is a report all the same. Raises :class:`auditor.errors.AuditProblem` where no
     optimizer stepped.
 
-    With ``every`` it is a run of days (docs/watch.md): a clock and counters, and a look at
-    ``steps`` steps (20) every N steps, on demand, or when step time, memory or the logged
-    loss depart from their course. The last ``keep`` reports are in ``out`` (``audits/watch``).
-    ``budget`` is the share of the time that looks may add. ``log_to`` gets the numbers: a function
-    ``(name, value, step)``, a ``SummaryWriter``, ``"wandb"`` or ``"mlflow"``.
+    With ``every`` it is a run of days (docs/watch.md): a look at ``steps`` steps (20) every N
+    steps. The last ``keep`` reports are in ``out`` (``audits/watch``). ``budget`` is the share of
+    the time that looks may add. ``log_to`` gets the number of findings: a function ``(name, value,
+    step)``, a ``SummaryWriter``, ``"wandb"`` or ``"mlflow"``.
     """
     file = sys._getframe(1).f_code.co_filename
     if every is None:

@@ -372,8 +372,6 @@ def test_a_rule_reads_no_file_and_no_torch_even_inside_a_function(path: Path) ->
         ["view", "--help"],
         ["compare", "--help"],
         ["verify", "--help"],
-        ["attach", "--help"],
-        ["attach", "999999999"],
         ["explain", "SYNC001"],
         ["rules"],
         ["rules", "--json"],

@@ -22,7 +22,6 @@ from typing import Any, Literal
 from auditor import __version__, amounts
 from auditor.cli import console
 from auditor.errors import AuditProblem, fault, signal_told
-from auditor.extensions import extension
 from auditor.user_cache import user_cache
 
 SCHEMA = "audit-doctor/1"
@@ -82,14 +81,13 @@ def doctor(*, form: str) -> int:
 
 
 def clean() -> int:
-    """Remove what audits keep outside ``--out``, and say what: the null device in the cache, columns
-    of traces that 0.2 kept there, and what processes that were watched left of requests. Nothing
-    else that lies there is touched.
+    """Remove what audits keep outside ``--out``, and say what: the null device in the cache, and
+    columns of traces that 0.2 kept there. Nothing else that lies there is touched.
     """
-    cache, room = user_cache(), extension("longrun.requests").swept()
+    cache = user_cache()
     kept = [] if cache is None else [cache / "nulldevice", *sorted(cache.glob("*.columns"))]
     removed = 0
-    for path in [*kept, *([room] if room is not None else [])]:
+    for path in kept:
         if not os.path.lexists(path):
             continue
         size = _bytes_of(path)

@@ -357,7 +357,6 @@ for _door in (
     more_commands.view,
     more_commands.check,
     more_commands.doctor,
-    more_commands.attach,
     more_commands.rules,
     more_commands.explain,
     more_commands.agents,

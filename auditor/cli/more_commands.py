@@ -320,28 +320,6 @@ def check(**options: Any) -> None:
     sys.exit(extension("check.command").check(**options))
 
 
-@click.command(cls=PlainCommand, short_help="Ask a watched training process for a look.")
-@click.argument("pid", type=parameter_types.Whole(1))
-@click.option(
-    "--timeout",
-    type=parameter_types.Seconds(),
-    default=120.0,
-    show_default=True,
-    help="Wait so many seconds for the report; the look goes on without us.",
-)
-@DEBUG
-def attach(pid: int, timeout: float) -> None:
-    """Ask process PID, which trains under auditor.watch(every=...), to look at its next steps, and
-    say where the report is.
-
-    Nothing is attached to the process and no signal is sent: it finds a file in a folder of its
-    user's (docs/watch.md).
-
-    Exit code: 0 there is a report, 2 the process cannot be asked, or there is none in time.
-    """
-    sys.exit(extension("longrun.command").attach(pid=pid, timeout=timeout))
-
-
 @click.command(cls=PlainCommand, short_help="List the rules: all, or a family.")
 @click.argument("codes", required=False)
 @click.option("--json", "as_json", is_flag=True, help="As JSON: the same as --format json.")

@@ -168,41 +168,29 @@ def test_a_gpu_needs_no_null_device():
 
 @pytest.fixture
 def left(tmp_path, monkeypatch):
-    """A cache as audits leave it, with a file of somebody else's, and the folder of requests."""
-    cache, room = tmp_path / "cache", tmp_path / "room"
+    """A cache as audits leave it, with a file of somebody else's."""
+    cache = tmp_path / "cache"
     (cache / "nulldevice" / "built").mkdir(parents=True)
     (cache / "nulldevice" / "built" / "libcuda.so").write_bytes(bytes(2000))
     (cache / "1a.columns").write_bytes(bytes(3000))
     (cache / "notes.txt").write_text("mine")
-    room.mkdir(mode=0o700)
     monkeypatch.setenv("AUDIT_CACHE_DIR", str(cache))
-    monkeypatch.setattr("auditor.extensions.longrun.requests.room", lambda: room)
-    return cache, room
+    return cache
 
 
 def test_clean_removes_what_audits_keep_and_nothing_else(left, capsys):
-    cache, room = left
-    (room / "1-0.watched").write_text("{}")  # process 1 began at another time
+    cache = left
     assert doctor.clean() == 0
-    assert [each.name for each in cache.iterdir()] == ["notes.txt"] and not room.exists()
+    assert [each.name for each in cache.iterdir()] == ["notes.txt"]
     said = capsys.readouterr().out.splitlines()
-    assert len(said) == 4 and "nulldevice" in said[0] and said[-1] == "4.88 KiB removed"
+    assert len(said) == 3 and "nulldevice" in said[0] and said[-1] == "4.88 KiB removed"
     (cache / "notes.txt").unlink()
     assert doctor.clean() == 0 and not cache.exists()
     assert capsys.readouterr().out == "nothing to remove\n"
 
 
-def test_clean_leaves_the_requests_of_a_process_that_runs(left):
-    from auditor.extensions.longrun import requests
-
-    own = left[1] / f"{os.getpid()}-{requests.began(os.getpid())}.watched"
-    own.write_text("{}")
-    doctor.clean()
-    assert own.exists()
-
-
 def test_clean_does_not_follow_a_link(left, tmp_path):
-    cache, _ = left
+    cache = left
     (tmp_path / "theirs").mkdir()
     (tmp_path / "theirs" / "file").touch()
     (cache / "2b.columns").symlink_to(tmp_path / "theirs")

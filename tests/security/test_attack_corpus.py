@@ -305,7 +305,7 @@ def _made(make: Callable[[Path], Path], root: Path) -> Path:
 
 def test_every_command_is_walked() -> None:
     assert {command for command, _, _ in WALKS} >= {
-        name for name in main.commands if name not in ("plan", "doctor", "attach", "mcp")
+        name for name in main.commands if name not in ("plan", "doctor", "mcp")
     }
 
 

@@ -64,9 +64,6 @@ class AuditTracker(GeneralTracker):  # type: ignore[misc]
         self._inside = True
         try:
             self.audit.step_ended(self.steps)
-            loss = values.get("loss")
-            if self.audit.run is not None and isinstance(loss, (int, float)):
-                self.audit.run.log(loss=loss)
             self._tell()
         finally:
             self._inside = False

@@ -28,7 +28,7 @@ class StepAudit:
 
     ``report`` stays None where the job ended too early, or the audit failed. With ``every`` the
     whole job is watched from step ``start`` on, as ``auditor.watch(every=...)`` does; ``run`` is
-    that watch, and takes ``log(loss=...)``.
+    that watch.
     """
 
     def __init__(

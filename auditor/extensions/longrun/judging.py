@@ -130,7 +130,8 @@ def _judged(home: Path, plan: str, codes: str) -> dict[str, Any]:
                 "severity": each.severity.value if each.severity is not None else "note",
                 "site": text.one_line(str(each.site)) if each.site is not None else "",
                 "message": text.one_line(each.message, 500),
-                "us_per_step": each.lost_us_per_step,
+                "us": each.lost_us_per_step,
+                "bytes": each.lost_bytes,
             }
             for each in report.findings[:TOLD]
         ],

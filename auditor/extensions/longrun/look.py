@@ -24,9 +24,9 @@ SHORT = "the look took {} of its steps, so that some passes are missing"
 class Look:
     """``typical_s`` is what one of its steps takes without instruments."""
 
-    def __init__(self, settings: Settings, folder: Path, why: str, typical_s: float) -> None:
+    def __init__(self, settings: Settings, folder: Path, typical_s: float) -> None:
         self.folder = folder
-        self.why = why
+        self._why = f"every {settings.every:,} steps"
         self.steps = 0
         plan = settings.plan
         self._plan = replace(plan, folder=str((folder / "recording").resolve()))
@@ -50,7 +50,7 @@ class Look:
             try:
                 if recorder.writer.lost:
                     raise AuditProblem(recorder.writer.lost)
-                recorder.watch_told(f"a look at a long run: {self.why}", *self._said)
+                recorder.watch_told(f"a look at a long run: {self._why}", *self._said)
             except BaseException:
                 recorder.leave(None)
                 raise

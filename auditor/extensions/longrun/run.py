@@ -6,15 +6,17 @@ import atexit
 import functools
 import json
 import logging
-import math
 import os
 import shutil
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -22,11 +24,8 @@ from typing import TYPE_CHECKING, Any
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.errors import AuditProblem, fault
 from auditor.extensions.longrun import trackers
-from auditor.extensions.longrun.journal import Journal
+from auditor.extensions.longrun.folder import Folder
 from auditor.extensions.longrun.look import Look
-from auditor.extensions.longrun.observer import Observer, Told
-from auditor.extensions.longrun.requests import Door, taken
-from auditor.extensions.longrun.rota import COOL_DOWN_S, Rota
 
 if TYPE_CHECKING:
     from typing import Self
@@ -37,23 +36,28 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("auditor")
 
-ASKED_S = 1.0
-"""How often it is looked whether somebody asks for a look."""
-
-PULSE_S = 60.0
-"""Between two lines of numbers in watch.jsonl, and two reports to a tracker."""
+POLL_S = 1.0
+"""How often it is looked whether the judge has a report."""
 
 LAST_JUDGE_S = 30.0
 """How long the end of the block waits for the report of a look that has just ended."""
 
+TIMED = 100
+"""Steps whose median is the time that one takes without instruments."""
+
 KEYS = 10_000
 """Findings that are remembered as known."""
+
+DOUBLED = 2.0
+"""A known finding is told again when its price has grown by this factor."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """What :func:`auditor.watch` was given. ``plan`` is that of each look, ``codes`` are the rules
-    that were chosen and left out, ``said`` goes into each report.
+    that were chosen and left out, ``said`` goes into each report. ``budget`` is the share of the
+    run's time that looks may add: after one that took ``s`` seconds more than its steps would have,
+    there is none until the run has lasted ``s / budget``.
     """
 
     every: int
@@ -68,8 +72,8 @@ class Settings:
 
 
 class LongRun:
-    """A training loop that is watched as it runs; what it finds is in ``watch.jsonl`` and
-    ``looks/`` of its folder, and told by the logger ``auditor``.
+    """A training loop that is watched as it runs: each look leaves a report in ``looks/`` of its
+    folder, and the logger ``auditor`` tells what is new in it.
 
     A context manager; or :meth:`start` before the loop and :meth:`close` after it.
     """
@@ -78,21 +82,17 @@ class LongRun:
         self._settings = settings
         self._clock = clock
         self._sink = trackers.sink(settings.log_to)
-        self._journal = Journal(settings.out, settings.keep)
-        self._door = Door()
-        self._observer = Observer()
-        self._rota = Rota(settings.every, settings.budget, clock())
+        self._folder = Folder(settings.out, settings.keep)
         self._finder: StepFinder | None = None
         self._look: Look | None = None
         self._later = NextBackward(self._may_act, self._given_up)
         self._judge: Judge | None = None
-        self._answers = False
-        self._known: set[str] = set()
-        self._warned: dict[str, float] = {}
-        self._pid = self._thread = 0
+        self._prices: dict[str, tuple[float, float]] = {}
+        self._faults: set[str] = set()
+        self._ends: deque[float] = deque(maxlen=TIMED)
+        self._pid = self._thread = self._next = 0
         self._open = self._broken = False
-        self._asked_at = self._pulse_at = 0.0
-        self._quiet_until, self._quiet_steps = 0.0, 0
+        self._began = self._allowed = self._added = self._polled = 0.0
         self.steps = 0
         """Steps that have ended."""
         self.report: Path | None = None
@@ -123,41 +123,17 @@ class LongRun:
         if self._open or child.RECORDS:
             return
         try:
-            self._journal.open()
+            self._folder.open()
         except AuditProblem as problem:
             LOG.warning("not watched: %s", problem)
             return
         self._pid, self._thread, self._open = os.getpid(), 0, True
-        unreachable = self._door.open({"out": str(self._settings.out.resolve())})
-        self._observer, self._quiet_until = Observer(), 0.0
-        now = self._asked_at = self._pulse_at = self._clock()
-        self._rota = Rota(self._settings.every, self._settings.budget, now)
-        self._journal.add("started", 0, pid=self._pid, unreachable=unreachable)
+        self._began = self._allowed = self._polled = self._clock()
+        self._added, self._next = 0.0, self.steps + self._settings.every
+        self._ends.clear()
         atexit.register(self.close)
         self._finder = StepFinder(self._on_step)
         self._finder.install()
-
-    def log(self, **values: float) -> None:
-        """Numbers that the program has read anyway. ``loss`` is watched; all go to ``log_to``. A
-        tensor is not read: that would make the host wait for the device.
-        """
-        if not self._mine:
-            return
-        try:
-            numbers = {name: float(each) for name, each in values.items() if _is_number(each)}
-            if len(numbers) < len(values):
-                self._warn("log", "w.log takes numbers, as in w.log(loss=loss.item()): not tensors")
-            if "loss" in numbers:
-                self._take(self._observer.logged(numbers["loss"]))
-            if numbers:
-                self._sink(numbers, self.steps)
-        except Exception as error:
-            self._missed("log", error)
-
-    def look(self) -> None:
-        """Look at the next steps."""
-        self._rota.ask()
-        self._quiet_until = 0.0
 
     def close(self, error: BaseException | None = None) -> None:
         """The run is over, or raised ``error``. May be called twice; never raises."""
@@ -165,12 +141,12 @@ class LongRun:
             return
         self._open = False
         atexit.unregister(self.close)
-        for each in (self._end_finder, lambda: self._end(error), self._door.close):
+        for each in (self._end_finder, lambda: self._end(error)):
             try:
                 each()
             except Exception as problem:
                 self._missed("end", problem)
-        self._journal.close()
+        self._folder.close()
 
     def _end_finder(self) -> None:
         finder, self._finder = self._finder, None
@@ -185,32 +161,15 @@ class LongRun:
             self._judge.wait(LAST_JUDGE_S)
             self._settle(self._clock())
         if self._judge is not None:
-            self._journal.add("not judged yet", self.steps, report=str(self._judge.folder))
-        self._journal.prune()
-        self._pulse()
-        added = round(self._rota.added, 2)
-        held = self._rota.held_back
-        self._journal.add("ended", self.steps, looks_added_s=added, looks_held_back=held)
+            LOG.warning("the report of the last look follows in %s", self._judge.folder)
+        self._folder.prune()
 
     # -- at each step ------------------------------------------------------------------------------
 
-    @property
-    def _mine(self) -> bool:
-        """Whether it is this process that is watched, and no copy of it."""
-        return self._open and not self._broken and os.getpid() == self._pid
-
     def _on_step(self) -> None:
-        """A step has ended: of nearly all of them only the time is kept, since each step pays for
-        this. A fault of ours ends the watch, and never the program.
-        """
-        now = self._clock()
-        quiet = now < self._quiet_until and self.steps < self._quiet_steps
-        if quiet and threading.get_ident() == self._thread:
-            self.steps += 1
-            self._observer.beats.note(now)
-            return
-        if not self._mine:
-            return
+        """A step has ended. A fault of ours ends the watch, and never the program."""
+        if self._broken or not self._open or os.getpid() != self._pid:
+            return  # in a copy of the process, too
         try:
             self._stepped()
         except Exception as error:
@@ -223,7 +182,6 @@ class LongRun:
     def _given_up(self, error: Exception) -> None:
         """A fault of ours: this run is watched no more, and its look is over as soon as may be."""
         self._broken = True
-        self._quiet_until = 0.0
         self._missed("watch", error)
         if self._look is not None:
             with suppress(Exception):
@@ -242,143 +200,92 @@ class LongRun:
                 self._later.do(lambda: self._leave(None))
             return
         now = self._clock()
-        if self._observer.step(now):
-            self._beat(now)
-        why = self._rota.due(self.steps, now)
-        if why and self._judge is None and not self._later and not _profiles():
-            self._later.do(lambda: self._begin(why))
-        idle = not (why or self._later or self._rota.asked)
-        self._quiet_until = self._observer.beats.ends if idle else 0.0
-        self._quiet_steps = self._rota.next_step - 1
-
-    def _beat(self, now: float) -> None:
-        for each in self._observer.beat(now):
-            self._take(each)
-        if now - self._asked_at >= ASKED_S:
-            self._asked_at = now
-            self._hear()
-            self._settle(now)
-        if now - self._pulse_at >= PULSE_S:
-            self._pulse_at = now
-            self._pulse()
-
-    def _hear(self) -> None:
-        """Does somebody ask for a look?"""
-        by_attach = self._door.asked()
-        if taken(self._settings.out / "look") or by_attach:
-            self._answers = self._answers or by_attach
-            self._rota.ask()
-
-    def _take(self, told: Told | None) -> None:
-        """The run has departed from its course."""
-        if told is None:
+        self._ends.append(now)
+        if self._judge is not None:
+            if now - self._polled >= POLL_S:
+                self._polled = now
+                self._settle(now)
             return
-        looks = self._rota.depart(told.kind, told.what, self._clock())
-        self._quiet_until = 0.0
-        self._journal.add(told.kind, self.steps, what=told.what, looks=looks, **told.facts)
-        self._warn(told.kind, f"step {self.steps:,}: {told.what}")
-
-    def _pulse(self) -> None:
-        facts = self._observer.facts()
-        self._journal.add("pulse", self.steps, **facts)
-        numbers = {f"watch/{name}": float(each) for name, each in facts.items() if each is not None}
-        try:
-            self._sink(numbers, self.steps)
-        except Exception as error:
-            self._missed("log_to", error)
+        due = self.steps >= self._next and now >= self._allowed
+        if due and not self._later and not _profiles():
+            self._later.do(self._begin)
 
     # -- looks -------------------------------------------------------------------------------------
 
-    def _begin(self, why: str) -> None:
-        asked, now = self._rota.asked, self._clock()
-        self._quiet_until = 0.0
-        self._rota.begun(self.steps, now)
+    def _begin(self) -> None:
+        self._next = self.steps + self._settings.every
+        typical_s = median([after - before for before, after in pairwise(self._ends)] or [0.0])
+        self._ends.clear()
         folder: Path | None = None
         try:
-            folder = self._journal.fresh(self.steps)
-            look = Look(self._settings, folder, why, self._observer.typical_s)
-            look.begin(now)
+            folder = self._folder.fresh(self.steps)
+            look = Look(self._settings, folder, typical_s)
+            look.begin(self._clock())
             self._look = look
         except (AuditProblem, OSError) as problem:
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
-            self._journal.add("not looked", self.steps, why=why, problem=str(problem))
-            self._reply(problem=str(problem))
-            if asked:
-                self._warn("not looked", f"step {self.steps:,}: no look ({problem})")
-            self._observer.resumed(self._clock())
+            self._warn(f"no look: {problem}")
 
     def _leave(self, error: BaseException | None) -> None:
         """The look's steps are over: everything is put back, and another process judges."""
         look, self._look = self._look, None
-        self._quiet_until = 0.0
         if look is None:
             return
-        try:
-            plan = look.leave(error)
-            now = self._clock()
-            added = look.added(now)
-            self._rota.ended(added)
-            row = {"why": look.why, "steps": look.steps, "added_s": round(added, 3)}
-            self._journal.add("look", self.steps, **row, folder=str(look.folder))
-            if plan:
-                self._judge = look.judged(plan, json.dumps(self._settings.codes), now)
-            else:
-                self._reply(problem="no step was seen")
-        finally:
-            self._observer.resumed(self._clock())
+        plan = look.leave(error)
+        now = self._clock()
+        self._added += look.added(now)
+        self._allowed = self._began + self._added / self._settings.budget
+        if plan:
+            self._judge = look.judged(plan, json.dumps(self._settings.codes), now)
 
     def _settle(self, now: float) -> None:
         """Has the judge a report?"""
         judge = self._judge
         said = judge.done(now) if judge is not None else None
-        if judge is None or said is None:
+        if said is None:
             return
         self._judge = None
-        self._journal.prune()
+        self._folder.prune()
         if "error" in said:
-            self._journal.add("not judged", self.steps, problem=str(said["error"])[:500])
-            self._reply(problem=said["error"])
+            self._warn(str(said["error"])[:500])
             return
         self.report = Path(said["report"])
         self._told(said["findings"], said["report"])
-        self._reply(report=said["report"], findings=len(said["findings"]))
 
     def _told(self, findings: list[dict[str, Any]], report: str) -> None:
-        fresh = [each for each in findings if each["key"] not in self._known]
-        if len(self._known) < KEYS:
-            self._known.update(each["key"] for each in fresh)
-        codes = sorted({each["code"] for each in fresh})
-        self._journal.add(
-            "findings", self.steps, report=report, all=len(findings), new=fresh, codes=codes
-        )
+        """Each finding once, and once more when its price has doubled."""
+        fresh = []
+        for each in findings:
+            key, price = each["key"], (each["us"] or 0.0, each["bytes"] or 0.0)
+            known = self._prices.get(key)
+            if known is None or any(
+                0 < DOUBLED * before <= now for before, now in zip(known, price, strict=True)
+            ):
+                fresh.append(each)
+                if known is not None or len(self._prices) < KEYS:
+                    self._prices[key] = price
         if fresh:
             first = fresh[0]
             more = f", and {len(fresh) - 1} more" if len(fresh) > 1 else ""
             said = f"{first['site']}: {first['code']}: {first['message']}{more}; {report}"
             LOG.warning("%s", said)
-        with suppress(Exception):
+        try:
             self._sink({"watch/findings": float(len(findings))}, self.steps)
-
-    def _reply(self, **said: Any) -> None:
-        if self._answers and not self._rota.asked:
-            self._answers = False
-            self._door.answer(**said)
+        except Exception as error:
+            self._missed("log_to", error)
 
     # -- what is said ------------------------------------------------------------------------------
 
-    def _warn(self, kind: str, said: str) -> None:
-        """One line, and of each kind one in :data:`COOL_DOWN_S`."""
-        now = self._clock()
-        if now - self._warned.get(kind, -math.inf) >= COOL_DOWN_S:
-            self._warned[kind] = now
-            LOG.warning("%s", said)
+    def _warn(self, said: str) -> None:
+        """Once, however often it happens."""
+        if said not in self._faults:
+            self._faults.add(said)
+            LOG.warning("step %s: %s", f"{self.steps:,}", said)
 
     def _missed(self, where: str, error: Exception) -> None:
-        """A fault of ours: told once for each place, and nothing else of it."""
-        with suppress(Exception):
-            self._journal.add("fault", self.steps, where=where, problem=fault(error))
-            self._warn(f"fault {where}", f"watching ({where}) failed ({fault(error)})")
+        """A fault of ours."""
+        self._warn(f"watching ({where}) failed ({fault(error)})")
 
 
 def _profiles() -> bool:
@@ -386,12 +293,6 @@ def _profiles() -> bool:
     from auditor.capture.instruments.torch_private.autograd import profiler_is_on
 
     return profiler_is_on()
-
-
-def _is_number(value: object) -> bool:
-    """Whether it can be read without asking a device: a number of Python's or NumPy's."""
-    module = type(value).__module__.partition(".")[0]
-    return isinstance(value, (int, float)) or (module == "numpy" and hasattr(value, "__float__"))
 
 
 # -- next backward ---------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-"""Where numbers of a long run go besides ``watch.jsonl``: a function of the user's, or a tracker
-that the program has imported itself.
+"""Where the number of findings goes: a function of the user's, or a tracker that the program has
+imported itself.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def sink(log_to: Any) -> Sink:
 
 
 def _nowhere(values: Mapping[str, float], step: int) -> None:
-    """Only watch.jsonl has them."""
+    """Nobody wants them."""
 
 
 def _each(one: Callable[[str, float, int], object], values: Mapping[str, float], step: int) -> None:

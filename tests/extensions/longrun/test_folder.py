@@ -1,42 +1,24 @@
-"""What a long run leaves on disk is bounded, and nothing of anybody else's is touched; and where its
-numbers go besides.
+"""What a long run leaves on disk is bounded, and nothing of anybody else's is touched; and where the
+number of findings goes.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from types import SimpleNamespace
 
 import pytest
 
 from auditor.errors import AuditProblem
-from auditor.extensions.longrun import journal as journals
-from auditor.extensions.longrun.journal import LOOKS, NAME, ROTATED, Journal
+from auditor.extensions.longrun import folder as folders
+from auditor.extensions.longrun.folder import LOOKS, Folder
 from auditor.extensions.longrun.trackers import sink
 
 
-def test_lines_are_bounded_and_the_last_ones_stay(tmp_path):
-    journal = Journal(tmp_path, keep=1, limit=10_000)
-    journal.open()
-    for step in range(1000):
-        journal.add("pulse", step, words="x" * 50)
-    sizes = [(tmp_path / name).stat().st_size for name in (NAME, ROTATED)]
-    assert max(sizes) <= 10_000 < sum(sizes)
-    rows = [
-        json.loads(line)
-        for name in (ROTATED, NAME)
-        for line in (tmp_path / name).read_text().splitlines()
-    ]
-    steps = [row["step"] for row in rows]
-    assert steps == list(range(steps[0], 1000)) and {row["kind"] for row in rows} == {"pulse"}
-    journal.close()
-
-
 def test_the_last_reports_are_kept_and_nothing_else_is_removed(tmp_path):
-    journal = Journal(tmp_path, keep=2)
-    journal.open()
-    made = [journal.fresh(step) for step in (1, 1, 2, 30)]
+    folder = Folder(tmp_path, keep=2)
+    folder.open()
+    made = [folder.fresh(step) for step in (1, 1, 2, 30)]
     assert len(set(made)) == 4
     theirs = tmp_path / LOOKS / "mine"
     theirs.mkdir()
@@ -46,15 +28,15 @@ def test_the_last_reports_are_kept_and_nothing_else_is_removed(tmp_path):
     old = tmp_path / LOOKS / "20200101-000000-step5"
     old.mkdir()
     (old / "report.html").write_text("old")
-    journal.prune()
+    folder.prune()
     left = sorted(each.name for each in (tmp_path / LOOKS).iterdir())
     assert len(left) == 4 and "mine" in left and "20200101-000000-step1" in left
     assert not old.exists() and outside.is_dir()
-    journal.close()
+    folder.close()
 
 
 def test_a_folder_has_one_writer_at_a_time(tmp_path):
-    first, second = Journal(tmp_path, keep=1), Journal(tmp_path, keep=1)
+    first, second = Folder(tmp_path, keep=1), Folder(tmp_path, keep=1)
     first.open()
     with pytest.raises(AuditProblem, match="another process is watching into"):
         second.open()
@@ -67,31 +49,20 @@ def test_a_folder_has_one_writer_at_a_time(tmp_path):
 def test_a_folder_that_cannot_be_written_is_told_before_training(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(AuditProblem, match="cannot be written"):
-        Journal(tmp_path / "file", keep=1).open()
+        Folder(tmp_path / "file", keep=1).open()
 
 
-@pytest.mark.parametrize(("free", "looks"), [(journals.ROOM, True), (journals.ROOM - 1, False)])
+@pytest.mark.parametrize(("free", "looks"), [(folders.ROOM, True), (folders.ROOM - 1, False)])
 def test_a_disk_that_is_nearly_full_has_no_look(tmp_path, monkeypatch, free, looks):
-    journal = Journal(tmp_path, keep=1)
+    folder = Folder(tmp_path, keep=1)
     monkeypatch.setattr(
-        journals.shutil, "disk_usage", lambda path: SimpleNamespace(total=0, used=0, free=free)
+        folders.shutil, "disk_usage", lambda path: SimpleNamespace(total=0, used=0, free=free)
     )
     if looks:
-        assert journal.fresh(1).is_dir()
+        assert folder.fresh(1).is_dir()
     else:
         with pytest.raises(AuditProblem, match="less than 1 GiB left"):
-            journal.fresh(1)
-
-
-def test_a_line_that_the_disk_does_not_take_is_lost_and_a_link_is_not_followed(tmp_path):
-    target = tmp_path / "theirs"
-    target.write_text("")
-    journal = Journal(tmp_path / "out", keep=1)
-    journal.open()
-    (tmp_path / "out" / NAME).symlink_to(target)
-    journal.add("pulse", 1)
-    assert target.read_text() == ""
-    journal.close()
+            folder.fresh(1)
 
 
 # -- trackers --------------------------------------------------------------------------------------
