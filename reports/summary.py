@@ -51,9 +51,8 @@ _FILES: dict[Input, str] = {
     "trace": "an unknown device",
     "snapshot": "a memory snapshot",
     "checkpoint": "saved checkpoints",
-    "dump": "the flight recorder's dumps",
 }
-_FROM: dict[Input, str] = dict.fromkeys(("snapshot", "checkpoint", "dump"), "from")
+_FROM: dict[Input, str] = dict.fromkeys(("snapshot", "checkpoint"), "from")
 """What is judged where it is no run, in words, and how it is said that something comes from
 there.
 """

@@ -11,21 +11,16 @@ from auditor.cli import console, out_folder, progress_display, rule_selection, w
 from auditor.cli.open_input import ranked_recording_of, recording_of, require_exists
 from auditor.cli.usage import EXIT_INTERRUPTED, Ending
 from auditor.errors import AuditProblem
-from auditor.evidence.dumps import dumps_of
 from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace.facts import timeline_of
 from auditor.recordings.folder import MANIFEST, Recording
 from auditor.recordings.standalone import NAMES as PICKLES
 from auditor.recordings.standalone import (
-    DumpsRecording,
     RankedTraces,
     SnapshotRecording,
     TraceRecording,
-    dump_files,
-    is_dump,
     is_pickle,
-    rank_of,
     snapshot_files,
 )
 from auditor.rule import NotLooked
@@ -131,10 +126,8 @@ def _open(path: Path, dask: str | None) -> Evidence:
         _require_recorded(path)
     require_exists(path, GIVE)
     if path.is_file():
-        if is_dump(path):
-            return _looked_at(DumpsRecording(path.parent, {rank_of(path): path}), dumps_of)
         if is_pickle(path):
-            return _looked_at(SnapshotRecording(path), snapshot_of)
+            return _open_snapshot(path)
         return _open_trace(path)
     recording = recording_of(path)
     if recording is not None:
@@ -146,16 +139,14 @@ def _open(path: Path, dask: str | None) -> Evidence:
 
 
 def _open_folder(folder: Path, dask: str | None) -> Evidence:
-    """The traces of all ranks, the flight recorder's dumps of all ranks, or one memory snapshot."""
-    if dumps := dump_files(folder):
-        return _looked_at(DumpsRecording(folder, dumps), dumps_of)
+    """The traces of all ranks, or one memory snapshot."""
     snapshots = snapshot_files(folder)
     try:
         ranks = _open_ranks(folder, dask)
     except AuditProblem:
         if not snapshots:
             raise
-        return _looked_at(SnapshotRecording(_only(snapshots, folder)), snapshot_of)
+        return _open_snapshot(_only(snapshots, folder))
     for path in snapshots:
         ranks.manifest["warnings"].append(
             f"{path.name} beside the traces was not looked at: give its own path to judge it"
@@ -197,7 +188,7 @@ def _open_ranks(folder: Path, dask: str | None) -> Recording:
 
 GIVE = (
     "give the folder that audit run wrote, a trace of torch.profiler, a memory snapshot, or a "
-    "folder with all ranks' traces or dumps of the flight recorder"
+    "folder with all ranks' traces"
 )
 
 
@@ -218,10 +209,10 @@ def _require_recorded(path: Path) -> None:
         )
 
 
-def _looked_at(recording: Recording, look: Callable[[Evidence], object]) -> Evidence:
-    evidence = Evidence(recording)
+def _open_snapshot(path: Path) -> Evidence:
+    evidence = Evidence(SnapshotRecording(path))
     try:
-        look(evidence)
+        snapshot_of(evidence)
     except NotLooked as problem:
         raise AuditProblem(str(problem)) from None
     return evidence
@@ -240,7 +231,7 @@ def _open_trace(path: Path) -> Evidence:
 
 def _home(recording: Recording) -> Path:
     """``audits/x`` for ``audits/x/recording``: results stand beside the recording, never inside."""
-    if isinstance(recording, RankedTraces | DumpsRecording):
+    if isinstance(recording, RankedTraces):
         return Path("audits") / recording.home.resolve().name
     if isinstance(recording, TraceRecording) and recording.trace is not None:
         name = recording.trace.name.removesuffix(".gz").removesuffix(".json")

@@ -259,16 +259,14 @@ def analyze(**options: Any) -> None:
     """Judge what was recorded: no GPU, no program, no torch.
 
     PATH is the folder of a run (or its recording/ inside), a trace that torch.profiler wrote
-    (.json, .json.gz), a CUDA memory snapshot (.pickle, .pickle.gz, or a folder that holds one), a
-    folder with the traces of all ranks of a job: one report, on the rank that the others wait for,
-    or a folder with the dumps of torch's flight recorder (nccl_trace_rank_0, ...): who hung, where.
+    (.json, .json.gz), a CUDA memory snapshot (.pickle, .pickle.gz, or a folder that holds one), or
+    a folder with the traces of all ranks of a job: one report, on the rank that the others wait for.
 
     \b
       audit analyze audits/trainer-step-20260101-120000
       audit analyze worker0.pt.trace.json.gz
       audit analyze snapshot.pickle
       audit analyze traces-of-all-ranks/
-      audit analyze dumps-of-a-job-that-hung/
     """
     from auditor.cli import analyze as command
 

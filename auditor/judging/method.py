@@ -77,8 +77,6 @@ _FILES: dict[Input, str] = {
     "recorded: its times hold the profiler's own cost",
     "checkpoint": "the files were read as data, tensor by tensor: nothing "
     "that they name was imported or called",
-    "dump": "everything comes from dumps of torch's flight recorder: the collectives that each rank "
-    "called last, no times of steps",
     "snapshot": "everything comes from a memory snapshot that torch wrote: "
     "bytes and lines, no times",
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Input = Literal["run", "trace", "snapshot", "checkpoint", "dump"]
+Input = Literal["run", "trace", "snapshot", "checkpoint"]
 """What is judged: the recording of a run (a rehearsal is one), or a file that stands alone, whose
 device nobody recorded.
 """
@@ -90,7 +90,6 @@ _INPUTS: dict[object, Input] = {
     "trace": "trace",
     "snapshot": "snapshot",
     "checkpoint": "checkpoint",
-    "dump": "dump",
 }
 
 

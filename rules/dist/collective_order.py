@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,8 +19,10 @@ from auditor.recordings.schema.run import StepRow
 from auditor.rule import NotLooked, Rule, knob
 
 from ..placing import places_of
-from .hung_collectives import OF_ONE_SIZE, Hangs, Rank, ranks_named
 from .rows import CollectiveCallRow
+
+OF_ONE_SIZE = frozenset({"all_reduce", "reduce", "broadcast"})
+"""Collectives whose tensors are of one size on all ranks; gathered ones need not be."""
 
 OF_TWO = frozenset({"send", "recv"})
 """What two ranks do, in whatever group."""
@@ -263,52 +265,6 @@ class RanksPart(Rule):
             ),
             places=places_of(one.site, *before),
         )
-
-    def in_dump(self, hangs: Hangs) -> Iterator[Finding]:
-        """Of the flight recorder's dumps of a job that hung."""
-        hang = hangs.first
-        if hang is None:
-            return
-        one = hang.waiting[0]
-        facts = [("group", hang.group), ("number of the collective in it", f"{hang.number:,}")]
-        facts += [(f"rank {each.rank}", _where(each)) for each in hang.absent]
-        said = f"{_do('wait', [each.rank for each in hang.waiting])} in {one.what}, and "
-        if hang.absent:
-            other, missing = hang.absent[0], [each.rank for each in hang.absent]
-            said += f"{_do('call', missing)} {other.what or 'nothing more in this group'}"
-            if other.what == one.what:
-                said += f" with {_sized(other.numbers)} instead of {_sized(one.numbers)}"
-        elif hang.without:
-            said += f"there is no dump of {ranks_named(hang.without)}"
-        else:
-            late = [each.rank for each in hang.waiting if each.state == "scheduled"]
-            some = 0 < len(late) < len(hang.waiting)
-            said += "all have called it"
-            said += f": the device has not begun it on {ranks_named(late)}" if some else ""
-        places = (each.site for each in hang.absent if each.site not in (None, one.site))
-        yield Finding(
-            one.site,
-            said,
-            severity=None if hang.absent else Severity.WARNING,
-            seen_on="trace",
-            facts=tuple(facts),
-            places=places_of(one.site, *places),
-        )
-
-
-def _do(verb: str, ranks: Sequence[int]) -> str:
-    return f"{ranks_named(ranks)} {verb}{'s' * (len(ranks) == 1)}"
-
-
-def _where(rank: Rank) -> str:
-    at = f" at {rank.site}" if rank.site is not None else ""
-    if rank.what:
-        return f"{rank.what}{at}"
-    return f"called {rank.last} last{at}" if rank.last else "called nothing"
-
-
-def _sized(numbers: tuple[int, ...]) -> str:
-    return amounts.count(sum(numbers), "number")
 
 
 LEFT = Remedy(
