@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, cast
 
 from auditor.model import Finding, Remedy, Severity
-from auditor.permit import Permit
 
 FAMILIES = tuple("SYNC DATA GRAPH MEM NUM AMP CFG OPT CKPT KERN DIST TIME WASTE COMP TRAIN".split())
 """Families of the codes of our rules, in the order of the manual."""
@@ -63,10 +62,6 @@ class Rule:
     """True if torch's own code for the device, run on the null device, tells it better than the
     shadow: the real allocator's bytes and history."""
 
-    edits: ClassVar[tuple[Permit, ...]] = ()
-    """All kinds of edit that ``remedy`` may ask for. Any other under this code is refused, wherever
-    a report comes from.
-    """
     cause: ClassVar[str] = ""
     """What rules that find the same thing in a statement have in common: there their findings are
     one. Empty: its own code.

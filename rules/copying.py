@@ -13,15 +13,7 @@ from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source, Span
 from auditor.model import Edit, Finding, Site
-from auditor.permit import Permit
 from auditor.rule import Rule, knob
-
-NOT_WAITING = Permit(
-    "set_keyword", (".to", ".cuda", ".type"), "non_blocking", "True", safe=True, elsewhere=True
-)
-"""The one edit that several rules about copies ask for."""
-
-ON_DEVICE = Permit("make_on_device", (".to", ".cuda"), safe=True)
 
 SAME_ANYWHERE = frozenset({"zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "eye"})
 """Functions whose result no device rounds or draws."""

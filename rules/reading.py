@@ -15,7 +15,6 @@ from auditor.evidence.source.running_sums import summed_read
 from auditor.evidence.source.statements import shorten
 from auditor.evidence.source.values_read import keeps_its_value, values_at
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.permit import Permit
 from auditor.rule import Rule, knob
 from auditor.syntax.index import Index, called_in, grouped, nodes_in
 
@@ -74,13 +73,6 @@ SUMMED = (
     "the sum is a tensor on the device then, in the value's own precision (float32 for most "
     "losses) instead of float64"
 )
-
-
-LOGS_OR_SUMS = (
-    Permit("throttle", value=str(LOG_EVERY), safe=True),
-    Permit("rename_call", (".item",), value=r"detach\(\)"),
-)
-"""What :func:`patch_of` asks for."""
 
 
 OPTIONS = (

@@ -6,9 +6,8 @@ import gc
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,10 +15,6 @@ from hypothesis import HealthCheck, settings
 from tests.gathered import tree_of
 from tests.leftover_workers import end_workers
 from tests.warm import WARM, run_python
-
-if TYPE_CHECKING:
-    from auditor.model import Finding, Remedy
-    from auditor.rule import Rule
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -160,33 +155,6 @@ def audit():
 def no_server_outlives_its_session() -> Iterator[None]:
     yield
     WARM.end()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def every_edit_is_declared() -> Iterator[None]:
-    """Any edit that any rule proposes in any test lies within what its class declares
-    (``Rule.edits``): the two cannot drift.
-    """
-    from auditor.judging import catalogue
-    from auditor.permit import outside
-
-    def held(
-        rule: type[Rule], proposes: Callable[[Rule, Finding], Remedy | None]
-    ) -> Callable[[Rule, Finding], Remedy | None]:
-        def remedy(self: Rule, finding: Finding) -> Remedy | None:
-            proposed = proposes(self, finding)
-            foreign = None if proposed is None else outside(rule.edits, proposed.edits)
-            assert foreign is None, (
-                f"{rule.code} proposes an edit that its class does not declare: {foreign}"
-            )
-            return proposed
-
-        return remedy
-
-    with pytest.MonkeyPatch.context() as patches:
-        for rule in catalogue.own_rules():
-            patches.setattr(rule, "remedy", held(rule, rule.remedy))
-        yield
 
 
 @pytest.fixture(autouse=True)

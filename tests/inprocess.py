@@ -13,7 +13,6 @@ from typing import Any
 
 import psutil
 import torch
-from auditor.reports import as_json
 
 from auditor.capture.instruments.environment import describe, device_of
 from auditor.capture.instruments.user_frames import Frames
@@ -24,9 +23,9 @@ from auditor.evidence.table import Evidence
 from auditor.extensions.checkpoints import settings
 from auditor.extensions.checkpoints.command import CheckpointRecording, asks_for_checkpoints
 from auditor.extensions.checkpoints.scan import checkpoints_in, scan_any
-from auditor.judging import engine, guard
-from auditor.model import Finding, PeakBytes, Report, Run, Verdict
-from auditor.patch import Permitted
+from auditor.judging import engine
+from auditor.model import Finding, Verdict
+from auditor.patch import another_librarys
 from auditor.recordings.folder import SCHEMA, SITES, Recording, RecordingWriter, write_manifest
 from auditor.recordings.schema.numerics import NonfiniteRow
 from auditor.recordings.sources import store_sources
@@ -221,23 +220,13 @@ def judge(
     else:
         recording = record(folder, make, parts, **more)
     judgement = engine.judge(Evidence(recording), rules)
-    require_own(judgement.findings, rules, recording)
+    require_own(judgement.findings, recording)
     return list(judgement.findings), list(judgement.verdicts)
 
 
-def require_own(
-    findings: Iterable[Finding], rules: Iterable[type[Rule]], recording: Recording | None = None
-) -> None:
-    """Raises where ``audit fix`` would refuse what these rules propose, once it is in a report:
-    each edit is held against what its rule declares and, where the source was recorded, against
-    that.
-    """
-    run = Run("t", 1, 0, 1, "cpu", "completed", None, None, PeakBytes(), "", "", "")
-    back = as_json.load(as_json.Json().render(Report(run, (), tuple(findings))))
-    permits = guard.permits_of(rules)
-    read = (lambda _: None) if recording is None else recording.source_bytes
-    permitted = Permitted(permits, read, () if recording is None else recording.manifest["sources"])
-    for finding in back.findings:
+def require_own(findings: Iterable[Finding], recording: Recording) -> None:
+    """Raises where the call that an edit names is another library's: a report would drop it."""
+    for finding in findings:
         edits = finding.remedy.edits if finding.remedy is not None else ()
-        for edit in edits:
-            permitted.require(finding.codes, edit)
+        foreign = another_librarys(edits, recording.source_bytes, recording.manifest)
+        assert not foreign, foreign

@@ -33,7 +33,7 @@ from auditor.evidence.trace.charts import trace_charts
 from auditor.evidence.trace.device_time import device_time
 from auditor.evidence.trace.ranks import ranks_of
 from auditor.extensions import extension
-from auditor.judging import guard, null_beside
+from auditor.judging import null_beside
 from auditor.judging.caveats import caveats
 from auditor.judging.engine import Judgement
 from auditor.judging.manual import page
@@ -53,7 +53,7 @@ from auditor.model import (
 )
 from auditor.model.charts import Lanes, Layers
 from auditor.model.forecasts import Forecast
-from auditor.patch import Permitted, diff_bytes, shows_line
+from auditor.patch import another_librarys, diff_bytes, shows_line
 from auditor.patch import plan as plan_patches
 from auditor.recordings.folder import Recording, Row
 from auditor.recordings.schema.run import StepRow
@@ -106,7 +106,6 @@ def report(
     recording, rehearsed = evidence.recording, evidence.inside(REHEARSAL)
     manifest = recording.manifest
     steps, facts, rules = step_rows(evidence), traces.read(evidence), tuple(rules)
-    permitted = _permitted(recording, rules)
     quiet = _quiet(evidence)
     run = _run(manifest, steps, evidence, facts, quiet)
     peaks = _peaks(evidence, run, rehearsed)
@@ -114,7 +113,7 @@ def report(
     forecast, judged = _priced(evidence, judgement.findings, faults)
     findings = judged.weighed(
         lambda finding: prices.weighed(
-            with_diff(recording, guard.without_foreign(finding, permitted)),
+            with_diff(recording, finding),
             Severity.NOTE,
             note_below,
             run.step_us,
@@ -176,12 +175,6 @@ def _priced(
     """By a forecast of the rehearsed step, or by a replay of the trace."""
     forecast, told = extension("forecast.prices").priced(evidence, findings, faults)
     return forecast, repriced(evidence, told, faults)
-
-
-def _permitted(recording: Recording, rules: Iterable[type[Rule]]) -> Permitted:
-    return Permitted(
-        guard.permits_of(rules), recording.source_bytes, recording.manifest.get("sources") or ()
-    )
 
 
 def _cautions(
@@ -364,6 +357,9 @@ def with_diff(recording: Recording, finding: Finding) -> Finding:
         return finding
     if not remedy.edits:
         return replace(finding, remedy=replace(remedy, diff=None))
+    foreign = another_librarys(remedy.edits, recording.source_bytes, recording.manifest)
+    if foreign:
+        return replace(finding, remedy=replace(remedy, edits=(), diff=None, refused=foreign))
     planned = plan_patches(remedy.edits, recording.source_bytes, cwd=recording.cwd)
     reasons = (*filter(None, (remedy.refused,)), *(reason for _, reason in planned.refused))
     refused = "; ".join(dict.fromkeys(reasons)) or None

@@ -23,7 +23,6 @@ from auditor.evidence.table import Evidence, Others, Table
 from auditor.judging import merging
 from auditor.judging.null_beside import confirmed
 from auditor.model import Finding, SeenOn, Severity, Site, Verdict, finding_key, prices
-from auditor.permit import outside
 from auditor.recordings.folder import Recording
 from auditor.rule import SEE, NotLooked, Rule
 from auditor.runs.plan import REHEARSAL
@@ -322,13 +321,7 @@ def _complete(rule: Rule, finding: Finding, device: SeenOn) -> Finding:
     unproven = named.lost_us_per_step is not None and named.proven_us is None
     if unproven and named.severity == "error":
         named = replace(named, severity=Severity.WARNING)
-    remedy = rule.remedy(named)
-    undeclared = None if remedy is None else outside(rule.edits, remedy.edits)
-    if undeclared is not None:
-        raise TypeError(
-            f"{rule.code} asks for an edit that its class does not declare in `edits`: {undeclared}"
-        )
-    return replace(named, remedy=remedy)
+    return replace(named, remedy=rule.remedy(named))
 
 
 def _doubted(finding: Finding, rule: type[Rule], evidence: Evidence) -> Finding:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from auditor.model import Edit
 from auditor.patch.diff import diff_bytes, shows_line, unified_diff
 from auditor.patch.edits import apply_edits
-from auditor.patch.permitted import Permitted
+from auditor.patch.foreign import another_librarys
 from auditor.patch.plan import PatchedFile, Plan, check, plan, write
 from auditor.patch.source import Refused, SourceText
 from auditor.patch.trees import (
@@ -65,10 +65,10 @@ def _distance(one: bytes, other: bytes) -> int:
 __all__ = [
     "OwnFiles",
     "PatchedFile",
-    "Permitted",
     "Plan",
     "Refused",
     "SourceText",
+    "another_librarys",
     "apply_edits",
     "check",
     "diff_bytes",

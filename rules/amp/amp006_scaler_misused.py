@@ -12,7 +12,6 @@ from auditor.evidence.recorded.amp import Amp, AmpPlace
 from auditor.evidence.recorded.step_pattern import step_pattern
 from auditor.evidence.source.files import Source, name_of, unparsed
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.permit import Permit
 from auditor.rule import Rule, knob
 from auditor.syntax.index import is_path, nodes_in, owner_of
 
@@ -116,14 +115,6 @@ def unscale_call(source: Source, site: Site) -> str:
     return f"{scaler}.unscale_({optimizer})" if scaler in scaled else ""
 
 
-def unscale_calls(tree: ast.Module, call: ast.Call | None) -> set[str]:
-    """``scaler.unscale_(optimizer)`` of each ``scaler.step(optimizer)`` of a file."""
-    steps = (
-        node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_scaler_step(node)
-    )
-    return {f"{owner_of(step)}.unscale_({unparsed(step.args[0])})" for step in steps}
-
-
 def _is_scaler_step(call: ast.Call) -> bool:
     if name_of(call.func) != "step" or len(call.args) != 1 or call.keywords:
         return False
@@ -179,7 +170,6 @@ class GradScalerMisused(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
-    edits = (Permit("insert_before", value=r"[\w.]+\.unscale_\([\w.]+\)", made=unscale_calls),)
 
     share: float = knob(
         0.5, "Share of the diagnosed steps on which it happens from which it is reported."

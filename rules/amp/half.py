@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -14,7 +13,6 @@ from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
 from auditor.evidence.source.files import Source, name_of
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.permit import Permit
 from auditor.rule import NotLooked, Rule, knob
 
 from .precision import HALF, Precision
@@ -37,12 +35,6 @@ class HalfWhereBfloat16IsNative(Rule):
     code = "AMP004"
     severity = Severity.NOTE
     since = "0.1"
-    edits = (
-        Permit("set_keyword", ("torch.autocast",), DTYPE, re.escape(BFLOAT16)),
-        Permit(
-            "set_keyword", ("torch.amp.GradScaler", "torch.cuda.amp.GradScaler"), "enabled", "False"
-        ),
-    )
 
     share: float = knob(
         0.5, "Share of the diagnosed steps on which a loss is scaled from which it is reported."
@@ -125,11 +117,6 @@ class OldMixedPrecisionApi(Rule):
     since = "0.1"
     rehearsed = True
     everywhere = True
-    edits = (
-        Permit(
-            "modernize_amp", tuple(f"torch.cuda.amp.{name}" for name, _ in NEW.values()), safe=True
-        ),
-    )
 
     def detect(self, amp: Amp, source: Source) -> Iterator[Finding]:
         for kind, (name, new) in NEW.items():

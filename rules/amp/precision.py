@@ -12,7 +12,6 @@ from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence, Table
 from auditor.evidence.trace.facts import kernel_timeline
 from auditor.model import Edit, Finding, Remedy, Severity
-from auditor.permit import Permit
 from auditor.rule import NotLooked, Rule, knob
 
 if TYPE_CHECKING:
@@ -225,10 +224,6 @@ class Tf32Off(Rule):
     code = "AMP002"
     severity = Severity.WARNING
     since = "0.1"
-    edits = (
-        Permit("set_constant", ("torch.backends.cuda.matmul.allow_tf32",), "allow_tf32", "True"),
-        Permit("insert_after_imports", value=re.escape(HIGH)),
-    )
 
     share: float = knob(
         0.1, "Share of kernel time in fp32 matrix products from which it is reported."

@@ -13,7 +13,6 @@ from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.evidence.trace.patterns import Structure
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 from ..placing import places_of
@@ -83,7 +82,6 @@ class AutotuningEveryStep(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
-    edits = (Permit("set_constant", ("torch.backends.cudnn.benchmark",), "benchmark", "False"),)
 
     share: float = knob(0.5, "Share of the trace's steps on which algorithms must be tried.")
     renewed: float = knob(

@@ -12,7 +12,6 @@ from auditor import amounts
 from auditor.evidence.source.files import Source, Span, name_of, span_of
 from auditor.evidence.trace.patterns import Structure
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.permit import Permit
 from auditor.rule import NotLooked, Rule, knob
 from auditor.syntax.index import nodes_in
 
@@ -132,9 +131,6 @@ class BiasBeforeBatchNorm(Rule):
     code = "CFG002"
     severity = Severity.WARNING
     since = "0.1"
-    edits = tuple(
-        Permit("set_keyword", (f"torch.nn.{name}",), "bias", "False") for name in CONVOLUTIONS
-    )
 
     share: float = knob(
         0.01, "Share of kernel time for adding such biases from which it is a warning."

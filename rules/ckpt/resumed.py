@@ -19,7 +19,6 @@ from auditor.evidence.source.files import Source, unparsed
 from auditor.evidence.source.statements import shorten
 from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, FoundAt, Remedy, Severity, Site
-from auditor.permit import Permit
 from auditor.rule import Rule
 
 from .rows import PartialResumeRow, RecomputeRow
@@ -32,16 +31,6 @@ class CheckpointVariantNotChosen(Rule):
     code = "CKPT002"
     severity = Severity.NOTE
     since = "0.1"
-    edits = (
-        Permit(
-            "set_keyword",
-            tuple(
-                f"torch.utils.checkpoint.{name}" for name in ("checkpoint", "checkpoint_sequential")
-            ),
-            "use_reentrant",
-            "False",
-        ),
-    )
 
     def detect(
         self, recompute: Rows[RecomputeRow], steps: Steps, source: Source

@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from auditor import amounts
 from auditor.evidence.recorded.compiles import Compiles
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.permit import Permit
 from auditor.rule import Rule
 
 MEANT = ("graph_break()", "disable", "backward")
@@ -71,7 +70,6 @@ class GraphBreak(Rule):
     since = "0.1"
     cause = "read"  # of a line that reads a value, the rules of SYNC say what the wait costs
     leads = 5
-    edits = (Permit("skip_compiled"),)
 
     def detect(self, compiles: Compiles, entries: GraphEntries) -> Iterator[Finding]:
         for each in compiles.breaks:

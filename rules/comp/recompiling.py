@@ -11,7 +11,6 @@ from auditor.batch_means import Estimate
 from auditor.evidence.recorded.compiles import Compiles, Recompiled
 from auditor.evidence.recorded.steps import Steps, own_times
 from auditor.model import Edit, Finding, Remedy, Severity
-from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 from ..pricing import between
@@ -35,10 +34,6 @@ def as_long_as(us: float, steps: Steps) -> str:
     if us_of_one <= 0.0 or us < 2 * us_of_one:
         return ""
     return f"as long as {amounts.digits(us / us_of_one)} steps"
-
-
-EDITS = (Permit("drop_keyword", ("torch.compile", ".compile"), "dynamic"),)
-"""What rules about recompilations may write."""
 
 
 def remedy(guard: str, compiles: Compiles) -> Remedy:
@@ -77,7 +72,6 @@ class RecompilesAgainAndAgain(Rule):
     code = "COMP002"
     severity = Severity.WARNING
     since = "0.1"
-    edits = EDITS
 
     least: int = knob(
         2, "Steps on which one guard must have failed: a first time teaches the compiler."
@@ -110,7 +104,6 @@ class RecompileLimitReached(Rule):
     code = "COMP003"
     severity = Severity.WARNING
     since = "0.1"
-    edits = EDITS
 
     def detect(self, compiles: Compiles, steps: Steps) -> Iterator[Finding]:
         reached = [each for each in compiles.recompiled if each.limit]

@@ -11,11 +11,10 @@ from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Function, Source, name_of, unparsed
 from auditor.model import Finding, Remedy, Severity, Site
-from auditor.permit import LOADER, Permit
 from auditor.rule import knob
 from auditor.syntax.index import nodes_in
 
-from ..copying import NOT_WAITING, CopyRule
+from ..copying import CopyRule
 
 PINNED = "page-locking the batch changes where it lies, not what is in it"
 
@@ -27,10 +26,6 @@ class LoaderWithoutPinnedMemory(CopyRule):
     code = "DATA003"
     severity = Severity.WARNING
     since = "0.1"
-    edits = (
-        Permit("set_keyword", LOADER, "pin_memory", "True", safe=True, elsewhere=True),
-        NOT_WAITING,
-    )
 
     small: int = knob(
         64_000,

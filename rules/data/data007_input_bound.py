@@ -18,7 +18,6 @@ from auditor.evidence.source.statements import shorten
 from auditor.evidence.trace.steps import TraceSteps
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site
 from auditor.model.what_if import Change
-from auditor.permit import COUNT, FLAG, LOADER, Permit
 from auditor.rule import NotLooked, Rule, knob
 
 from ..loading import Slow, begun_for_each_batch, cause, costliest_line, started_for_each_epoch
@@ -44,11 +43,6 @@ class StepWaitsForInput(Rule):
     advice = (
         "Make loading cheaper (prepare once, store decoded) or give the loader more workers than it "
         "has."
-    )
-    edits = (
-        Permit("set_keyword", LOADER, "num_workers", f"0|{COUNT}", elsewhere=True),
-        Permit("set_keyword", LOADER, "persistent_workers", FLAG, elsewhere=True),
-        Permit("set_keyword", LOADER, "prefetch_factor", COUNT),
     )
 
     share: float = knob(

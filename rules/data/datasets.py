@@ -22,7 +22,7 @@ from auditor.recordings.schema.data import DrawsRow, ListedRow, RereadRow
 from auditor.rule import Rule, knob
 from auditor.syntax.index import called_in, nodes_in, targets_of
 
-from ..copying import NOT_WAITING, CopyRule
+from ..copying import CopyRule
 from ..transfers import TransferRule
 
 # -- batches ---------------------------------------------------------------------------------------
@@ -36,7 +36,6 @@ class PinnedBatchCopiedBlocking(CopyRule):
     code = "DATA004"
     severity = Severity.NOTE
     since = "0.1"
-    edits = (NOT_WAITING,)
     leads = 1
 
     def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:

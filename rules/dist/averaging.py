@@ -13,7 +13,6 @@ from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity
-from auditor.permit import ANY, Permit
 from auditor.rule import Rule, knob
 
 from ..placing import places_of
@@ -73,7 +72,6 @@ class SearchForNothing(Rule):
     code = "DIST006"
     severity = Severity.NOTE
     since = "0.1"
-    edits = (Permit("drop_keyword", (ANY,), SEARCH),)
     advice = "Drop find_unused_parameters: torch says so when a parameter is left out after all."
 
     least: int = knob(5, "Steps of an optimizer whose backward passes must have reached all.")
@@ -198,12 +196,6 @@ class BuffersSentUnchanged(Rule):
     advice = (
         "Pass broadcast_buffers=False (forward_sync_buffers=False from torch 2.13 on): each rank "
         "makes these buffers itself, and nothing changes them."
-    )
-    edits = tuple(
-        Permit(
-            "set_keyword", tuple(f"torch.nn.parallel.{name}" for name in NAMES), keyword, "False"
-        )
-        for keyword in KEYWORDS
     )
 
     steps: int = knob(5, "Steps of the pass in which none must have changed.")

@@ -17,7 +17,6 @@ from auditor.evidence.trace.facts import timed_timeline
 from auditor.evidence.trace.ranks import Ranks
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.model.what_if import Change
-from auditor.permit import Permit
 from auditor.rule import NotLooked, Rule, knob
 
 from .rows import CollectiveRow
@@ -287,7 +286,6 @@ class BarrierEveryStep(Rule):
     code = "DIST009"
     severity = Severity.WARNING
     since = "0.1"
-    edits = (Permit("drop_statement", ("torch.distributed.barrier", ".barrier", "barrier")),)
     advice = (
         "Remove it: collectives wait for all ranks by themselves. To time a step, use "
         "torch.cuda.Event or this audit."

@@ -11,7 +11,6 @@ from auditor.evidence.source.files import Source, name_of, the_only
 from auditor.evidence.source.statements import shorten
 from auditor.evidence.source.stored_reads import gradient_read
 from auditor.model import Edit, Finding, FoundAt, Remedy, Severity, Site
-from auditor.permit import Permit
 from auditor.rule import Rule, knob
 from auditor.syntax.index import ADDS_ITEM, REACHES_ITEM
 
@@ -25,7 +24,6 @@ class GraphKeptAcrossSteps(Rule):
     code = "GRAPH001"
     severity = Severity.ERROR
     since = "0.1"
-    edits = (Permit("detach", safe=True),)
 
     share: float = knob(0.6, "Share of the diagnosed steps after which there must be more tensors.")
     steady: float = knob(

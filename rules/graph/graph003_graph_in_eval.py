@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,7 +10,6 @@ from auditor.evidence.source.evaluations import evaluating
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity
-from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 from ..placing import places_of
@@ -28,7 +26,6 @@ class GraphRecordedInEvaluation(Rule):
     code = "GRAPH003"
     severity = Severity.WARNING
     since = "0.1"
-    edits = (Permit("decorate", value=re.escape(NO_GRAD)),)
     advice = (
         "Put the call under torch.no_grad(), or torch.inference_mode() where nothing of it enters a "
         "loss."

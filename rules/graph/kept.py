@@ -13,7 +13,6 @@ from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source, lines_of, name_of
 from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.permit import ANY, Permit
 from auditor.rule import Rule, knob
 from auditor.syntax.index import owner_of
 
@@ -28,11 +27,6 @@ class RetainedGraphNeverNeeded(Rule):
     code = "GRAPH002"
     severity = Severity.WARNING
     since = "0.1"
-    edits = (
-        Permit("drop_keyword", (ANY,), "retain_graph", safe=True),
-        Permit("drop_keyword", (ANY,), "create_graph"),
-        Permit("set_keyword", (ANY, ".backward"), "retain_graph", "False", elsewhere=True),
-    )
 
     times: int = knob(
         3, "Kept graphs of one line, none of them walked again, before it is reported."

@@ -11,7 +11,6 @@ from auditor.evidence.snapshot.out_of_memory import OutOfMemory
 from auditor.evidence.source.argument_origin import PLACES, Home, allocator_home
 from auditor.evidence.source.config_values import Configs
 from auditor.model import Finding, Remedy, Severity
-from auditor.permit import ALLOCATOR
 from auditor.rule import Rule, knob
 
 WHY = {
@@ -31,7 +30,6 @@ class RanOutOfMemory(Rule):
     severity = Severity.ERROR
     since = "0.1"
     rehearsed = True
-    edits = ALLOCATOR
 
     lines: int = knob(10, "Lines shown, those that hold most.")
 

@@ -13,7 +13,6 @@ from auditor.evidence.snapshot.what_if import WhatIf
 from auditor.evidence.source.argument_origin import PLACES, Home, allocator_home
 from auditor.evidence.source.config_values import Configs
 from auditor.model import Basis, Finding, Remedy, Severity
-from auditor.permit import ALLOCATOR
 from auditor.rule import NotLooked, Rule, knob
 
 from .memory import DeviceMemory
@@ -167,7 +166,6 @@ class AllocatorSettingWouldHelp(Rule):
     since = "0.1"
     rehearsed = True
     native = True
-    edits = ALLOCATOR
 
     share: float = knob(
         0.1,

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from auditor.evidence.source.files import Source, name_of, span_of, the_only
 from auditor.model import Edit, Site
-from auditor.permit import Permit
 
 STABLE = {"sigmoid": "nn.functional.logsigmoid", "softmax": "log_softmax"}
 """By what is undone: the function below ``torch`` that computes both at once."""
@@ -75,26 +74,6 @@ def _stable(inner: ast.expr, *, cast: bool) -> str | None:
         for each in inner.keywords
     ]
     return f"{STABLE[name_of(function)]}({', '.join(texts)})"
-
-
-def _forms(tree: ast.Module, call: ast.Call | None) -> tuple[str, ...]:
-    """All that may be written in the place of a call of ``torch.log``."""
-    inner = call.args[0] if call is not None and len(call.args) == 1 and not call.keywords else None
-    return (
-        ()
-        if inner is None
-        else tuple(
-            form for cast in (False, True) if (form := _stable(inner, cast=cast)) is not None
-        )
-    )
-
-
-STABLE_FORM = Permit(
-    "rename_call",
-    ("torch.log",),
-    value=r"(nn\.functional\.logsigmoid|log_softmax)\(.*\)",
-    made=_forms,
-)
 
 
 def _is_module(node: ast.expr) -> bool:

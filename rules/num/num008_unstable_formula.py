@@ -14,8 +14,8 @@ from auditor.evidence.source.files import Source
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
-from .logarithm import STABLE_FORM, stable_log
-from .poles import EPSILON_IN_ROOT, epsilon_in_root, pole_said, remedy_of
+from .logarithm import stable_log
+from .poles import epsilon_in_root, pole_said, remedy_of
 
 LOGARITHMS = frozenset({"log", "log2", "log10"})
 ENDS = {"log": 0.0, "log2": 0.0, "log10": 0.0, "log1p": -1.0}
@@ -40,7 +40,6 @@ class UnstableFormula(Rule):
     since = "0.1"
     rehearsed = True
     everywhere = True
-    edits = (STABLE_FORM, EPSILON_IN_ROOT)
 
     share: float = knob(
         0.25,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,7 +17,6 @@ from auditor.evidence.source.files import Source
 from auditor.evidence.source.read_purpose import framework_of
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.permit import ANY, Permit
 from auditor.recordings.schema.numerics import ModeRow
 from auditor.recordings.schema.sync import ReadRow
 from auditor.rule import Rule, knob
@@ -26,7 +24,6 @@ from auditor.syntax.index import names_in
 
 from ..pricing import between
 
-_SWITCHES = ("torch.autograd.set_detect_anomaly", "torch.autograd.detect_anomaly")
 OFF = "set_detect_anomaly(False)"
 
 
@@ -37,11 +34,6 @@ class AnomalyModeLeftOn(Rule):
     code = "NUM009"
     severity = Severity.WARNING
     since = "0.1"
-    edits = (
-        Permit("rename_call", _SWITCHES, value=re.escape(OFF), safe=True),
-        Permit("set_keyword", _SWITCHES, "mode", "False", safe=True, elsewhere=True),
-        Permit("set_keyword", (ANY,), "detect_anomaly", "False", safe=True, elsewhere=True),
-    )
 
     share: float = knob(
         0.5, "Share of the steps whose backward runs under anomaly mode from which it is reported."

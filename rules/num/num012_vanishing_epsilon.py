@@ -11,10 +11,9 @@ from itertools import groupby
 from auditor.evidence.recorded.op_ranges import LARGEST, SMALLEST, Delicate, OpRanges
 from auditor.evidence.source.files import Source, name_of
 from auditor.model import Edit, Finding, Remedy, Severity
-from auditor.permit import Permit
 from auditor.rule import Rule
 
-from .logarithm import STABLE_FORM, stable_log
+from .logarithm import stable_log
 
 ROOTS = frozenset({"rsqrt"})
 """Operators whose derivative grows as ``epsilon ** -1.5``."""
@@ -57,14 +56,6 @@ class EpsilonVanishes(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
-    edits = (
-        *(
-            Permit("set_keyword", (f"torch.{name}", f".{name}"), keyword, "1e-(4|6|12)")
-            for name, keyword in KEYWORDS.items()
-        ),
-        Permit("set_keyword", ("torch.nn.functional.normalize",), "eps", "1e-(4|6|12)"),
-        STABLE_FORM,
-    )
 
     def detect(self, numerics: OpRanges, source: Source) -> Iterator[Finding]:
         calls = sorted(numerics.of("epsilon"), key=lambda call: call.site.place)

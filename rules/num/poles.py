@@ -9,7 +9,6 @@ import ast
 from auditor.evidence.recorded.op_ranges import Delicate
 from auditor.evidence.source.files import Source, name_of, span_of
 from auditor.model import Edit, Site
-from auditor.permit import Permit
 
 EPSILON = 1e-12
 """Below the square of what float32 resolves beside 1, and far above its smallest number: the slope
@@ -112,14 +111,3 @@ def _edit(site: Site, node: ast.Call, value: str) -> Edit:
     return Edit(
         site, "rename_call", name_of(node.func), value=value, reason=reason, span=span_of(node)
     )
-
-
-def _forms(tree: ast.Module, call: ast.Call | None) -> tuple[str, ...]:
-    """All that may be written in the place of a call of ``sqrt``."""
-    form = _with_epsilon(call) if call is not None and not call.keywords else None
-    return () if form is None else (form,)
-
-
-EPSILON_IN_ROOT = Permit(
-    "rename_call", ("torch.sqrt", ".sqrt"), value=r"sqrt\(.*\)|add\(1e-12\)\.sqrt\(\)", made=_forms
-)

@@ -11,7 +11,6 @@ from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.permit import ANY, Permit
 from auditor.rule import Rule, knob
 
 from ..reading import ReadingRule
@@ -28,10 +27,6 @@ class ClipReadsGradientNorm(ReadingRule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
-    edits = (
-        Permit("drop_keyword", (ANY,), CHECK),
-        Permit("set_keyword", (ANY,), CHECK, "False", elsewhere=True),
-    )
     leads = 4
 
     def detect(self, reads: Reads, source: Source, configs: Configs) -> Iterator[Finding]:

@@ -16,7 +16,6 @@ from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source, name_of
 from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.permit import ANY, Permit
 from auditor.recordings.schema.optim import ZeroGradRow
 from auditor.rule import Rule, knob
 
@@ -33,10 +32,6 @@ class GradientsFilledWithZeros(Rule):
     code = "OPT002"
     severity = Severity.NOTE
     since = "0.1"
-    edits = (
-        Permit("drop_keyword", (ANY,), "set_to_none"),
-        Permit("set_keyword", (ANY, ".zero_grad"), "set_to_none", "True", elsewhere=True),
-    )
 
     share: float = knob(0.5, "Share of the diagnosed steps from which it is reported.")
 
@@ -84,20 +79,6 @@ def _dropped(site: Site, call: str, asked: CallArgument) -> Remedy:
     )
 
 
-def _clearing(tree: ast.Module, call: ast.Call | None) -> set[str]:
-    """``optimizer.zero_grad()`` of each ``optimizer.step()`` of a file."""
-    steps = (
-        node.func
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and name_of(node.func) == "step"
-    )
-    return {
-        f"{ast.unparse(each.value)}.zero_grad()"
-        for each in steps
-        if isinstance(each, ast.Attribute)
-    }
-
-
 @dataclass(frozen=True)
 class GradientsPileUp(Rule):
     """Gradients are never cleared: every step adds to those of all steps before."""
@@ -107,7 +88,6 @@ class GradientsPileUp(Rule):
     since = "0.1"
     rehearsed = True
     everywhere = True
-    edits = (Permit("insert_before", value=r"[\w.]+\.zero_grad\(\)", made=_clearing),)
 
     fewest: int = knob(
         3, "Steps on which gradients must have piled up before anything is reported."

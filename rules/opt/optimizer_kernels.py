@@ -17,7 +17,6 @@ from auditor.evidence.table import Evidence, Rows
 from auditor.evidence.trace.optimizer import MANY_LAUNCHES, OptimizerCalls
 from auditor.model import Finding, Remedy, Severity
 from auditor.model.what_if import Change
-from auditor.permit import OPTIMIZERS, Permit
 from auditor.rule import Rule, knob
 
 from .rows import SingleTensorStepRow
@@ -44,7 +43,6 @@ class OptimizerStepsOneByOne(Rule):
     since = "0.1"
 
     rehearsed = True
-    edits = (Permit("set_keyword", OPTIMIZERS, "foreach", "True", elsewhere=True),)
 
     launches: int = knob(MANY_LAUNCHES, "Kernel launches in one step() from which it is reported.")
     share: float = knob(0.5, "Share of the rehearsed steps on which it must step.")
@@ -141,15 +139,6 @@ class FusedOptimizerNotUsed(Rule):
     code = "OPT003"
     severity = Severity.NOTE
     since = "0.1"
-    edits = (
-        Permit(
-            "set_keyword",
-            tuple(f"torch.optim.{name}" for name in sorted(FUSED)),
-            "fused",
-            "True",
-            elsewhere=True,
-        ),
-    )
 
     share: float = knob(
         0.05, "Share of the steps' time on the host inside step() from which it is reported."

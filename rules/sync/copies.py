@@ -18,7 +18,7 @@ from auditor.syntax.index import Index, nodes_in
 from auditor.syntax.reaching import given_for
 from auditor.syntax.tensor_factories import FACTORIES, KEEPING, made_for
 
-from ..copying import ON_DEVICE, CopyRule, made_on_device
+from ..copying import CopyRule, made_on_device
 from ..placing import places_of
 from .waiting import waits_in_trace
 
@@ -151,7 +151,6 @@ class BlockingCopyEveryStep(CopyRule):
         "Keep the tensor on the device, or copy it from pinned memory with non_blocking=True (the "
         "source must then not change before the copy is done)."
     )
-    edits = (ON_DEVICE,)
     leads = 2
 
     def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:
@@ -280,7 +279,6 @@ class TensorMadeOnHostThenMoved(CopyRule):
         "Make it where it is used: pass device= to the function that makes it. Random numbers, if it "
         "draws any, then come from the device's generator and differ."
     )
-    edits = (ON_DEVICE,)
     leads = 4
 
     def detect(self, copies: Copies, source: Source) -> Iterator[Finding]:

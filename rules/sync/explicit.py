@@ -20,7 +20,6 @@ from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence, Table
 from auditor.evidence.trace.host_waits import TraceWaits
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.permit import Permit
 from auditor.rule import NotLooked, Rule, knob
 
 from ..pricing import between
@@ -45,12 +44,6 @@ class ExplicitSynchronize(Rule):
     since = "0.1"
     rehearsed = True
     advice = "Remove it; to time work on the device use torch.cuda.Event(enable_timing=True)."
-    edits = (
-        Permit(
-            "drop_statement",
-            ("torch.cuda.synchronize", "torch.accelerator.synchronize", ".synchronize"),
-        ),
-    )
 
     share: float = knob(0.5, "Share of the steps from which an explicit synchronize is reported.")
 
@@ -165,17 +158,6 @@ class AllocatorCallEveryStep(Rule):
     since = "0.1"
     rehearsed = True
     advice = "Move it out of the step: once after the warm-up, or every N steps."
-    edits = (
-        Permit(
-            "drop_statement",
-            tuple(f"{home}.{name}" for home in HOMES for name in COMMANDS if "reset_" in name),
-            safe=True,
-        ),
-        Permit(
-            "drop_statement",
-            (*(f"{home}.{name}" for home in HOMES for name in (*COMMANDS, *QUERIES)), *COLLECTIONS),
-        ),
-    )
 
     share: float = knob(0.5, "Share of the steps from which a call is reported.")
     query_cost: float = knob(

@@ -14,7 +14,7 @@ from auditor.evidence.trace.steps import TraceSteps
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.model.what_if import Change
 
-from ..reading import LOGS_OR_SUMS, ReadingRule
+from ..reading import ReadingRule
 from ..transfers import TransferRule
 
 LEAST_SHARE = 0.5
@@ -70,7 +70,6 @@ class ScalarReadEveryStep(ReadingRule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
-    edits = LOGS_OR_SUMS
     leads = 1
     advice = (
         "Keep the value on the device: add loss.detach() to a running tensor, or collect "
@@ -142,7 +141,6 @@ class CopyToHostEveryStep(ReadingRule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
-    edits = LOGS_OR_SUMS
     leads = 2
     advice = (
         "Collect on the device and copy once every N steps; or copy into pinned memory "

@@ -11,7 +11,6 @@ from auditor.evidence import grouping
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 from .rewriting import of_logarithm, reshaped, rewritten, without_activation
@@ -128,7 +127,6 @@ class SilentBroadcast(GradientRule):
     code = "TRAIN001"
     severity = Severity.WARNING
     since = "0.2"
-    edits = (Permit("rename_call", BROADCASTING, value=r"\w+\(.*squeeze\(-1\).*\)", made=reshaped),)
 
     def detect(self, repairs: Rows[RepairRow], source: Source) -> Iterator[Finding]:
         for site, rows in with_defect(repairs, "broadcast"):
@@ -171,15 +169,6 @@ class ActivationAppliedTwice(GradientRule):
     code = "TRAIN002"
     severity = Severity.WARNING
     since = "0.2"
-    edits = (
-        Permit(
-            "rename_call",
-            ("torch.softmax", f"{FUNCTIONAL}softmax"),
-            value=r"log_softmax\(.*\)",
-            made=of_logarithm,
-        ),
-        Permit("rename_call", TWICE, value=rf"(?:{NAMES})\(.*\)", made=without_activation),
-    )
 
     def detect(self, repairs: Rows[RepairRow], source: Source) -> Iterator[Finding]:
         for site, rows in with_defect(repairs, "activation"):
@@ -287,14 +276,6 @@ class PaddingTrained(GradientRule):
     code = "TRAIN004"
     severity = Severity.WARNING
     since = "0.2"
-    edits = (
-        Permit(
-            "set_keyword",
-            calls=(f"{FUNCTIONAL}cross_entropy", f"{FUNCTIONAL}nll_loss"),
-            keyword="ignore_index",
-            value=r"-?\d{1,9}",
-        ),
-    )
 
     least_attended: float = knob(
         0.01, "Share of attention, or of a mean, that goes to padding from which it is reported."

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from auditor.evidence.recorded.batches import Batches, Loader
 from auditor.evidence.source.files import Source, name_of, the_only
 from auditor.model import Edit, Finding, Remedy, Severity
-from auditor.permit import LOADER, Permit
 from auditor.rule import Rule, knob
 
 ORDERED = frozenset({"sampler", "batch_sampler", None})
@@ -28,7 +27,6 @@ class SortedByClass(Rule):
     since = "0.2"
     rehearsed = True
     everywhere = True
-    edits = (Permit("set_keyword", LOADER, "shuffle", "True"),)
 
     fewest: int = knob(3, "Batches of an epoch below which nothing is reported.")
     each: float = knob(

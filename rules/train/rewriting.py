@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from auditor.evidence.source.files import Source, name_of, span_of, the_only
 from auditor.model import Edit, Site
-from auditor.permit import Texts
 
 COLUMNS = ("unsqueeze(-1)", "squeeze(-1)")
 """What gives a target the shape of the model's output."""
 
 
-def reshaped(tree: ast.Module | None, call: ast.Call | None) -> Collection[str]:
+def reshaped(call: ast.Call) -> Collection[str]:
     """``mse_loss(out, y)`` with either column form of its second argument."""
-    if call is None or len(call.args) < 2 or _is_kept(call):
+    if len(call.args) < 2 or _is_kept(call):
         return ()
     target = ast.unparse(call.args[1])
     if not isinstance(call.args[1], ast.Name | ast.Call | ast.Attribute | ast.Subscript):
@@ -23,10 +22,10 @@ def reshaped(tree: ast.Module | None, call: ast.Call | None) -> Collection[str]:
     return tuple(_written(call, 1, f"{target}.{column}") for column in COLUMNS)
 
 
-def without_activation(tree: ast.Module | None, call: ast.Call | None) -> Collection[str]:
+def without_activation(call: ast.Call) -> Collection[str]:
     """``cross_entropy(torch.softmax(out, 1), y)`` as ``cross_entropy(out, y)``."""
-    inner = call.args[0] if call is not None and call.args else None
-    if call is None or not isinstance(inner, ast.Call) or _is_kept(call):
+    inner = call.args[0] if call.args else None
+    if not isinstance(inner, ast.Call) or _is_kept(call):
         return ()
     if name_of(inner.func) not in ("softmax", "sigmoid") or _is_kept(inner):
         return ()
@@ -38,23 +37,28 @@ def without_activation(tree: ast.Module | None, call: ast.Call | None) -> Collec
     return () if given is None else (_written(call, 0, ast.unparse(given)),)
 
 
-def of_logarithm(tree: ast.Module | None, call: ast.Call | None) -> Collection[str]:
+def of_logarithm(call: ast.Call) -> Collection[str]:
     """``torch.softmax(out, 1)`` as ``log_softmax(out, 1)``."""
-    if call is None or not call.args or _is_kept(call):
+    if not call.args or _is_kept(call):
         return ()
     return (_written(call, 0, ast.unparse(call.args[0]), "log_softmax"),)
 
 
 def rewritten(
-    source: Source, site: Site, function: str, forms: Texts, reason: str, *, index: int = 0
+    source: Source,
+    site: Site,
+    function: str,
+    forms: Callable[[ast.Call], Collection[str]],
+    reason: str,
+    *,
+    index: int = 0,
 ) -> Edit | None:
     """The edit that writes the one call of ``function`` on the site's line in one of its ``forms``.
 
-    None where part of it stands on another line, or in other words than ``ast`` gives it: ``audit
-    fix`` holds what an edit writes against the text of the line.
+    None where part of it stands on another line, or in other words than ``ast`` gives it.
     """
     call = the_only(each for each in source.calls_at(site) if name_of(each.func) == function)
-    texts = () if call is None else tuple(forms(ast.Module([], []), call))
+    texts = () if call is None else tuple(forms(call))
     if call is None or len(texts) <= index:
         return None
     line = _packed(site.text)

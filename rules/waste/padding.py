@@ -10,7 +10,6 @@ from auditor import amounts
 from auditor.evidence.recorded.batches import Batches, Loader, Texts
 from auditor.evidence.source.files import Source, the_only
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.permit import ANY, Permit
 from auditor.rule import Rule, knob
 from auditor.syntax.index import name_of
 
@@ -44,7 +43,6 @@ class PaddingComputed(Rule):
     since = "0.2"
     rehearsed = True
     everywhere = True
-    edits = (Permit("set_keyword", (ANY,), "padding", LONGEST),)
     advice = (
         "Put rows of like length into a batch (a batch sampler that sorts within a few hundred "
         "batches and shuffles these), or pack several into one row."

@@ -7,9 +7,8 @@ from __future__ import annotations
 import ast
 
 import pytest
-from auditor.rules.amp.half import OldMixedPrecisionApi
 
-from auditor.patch import Permitted, Refused, apply_edits, diff_bytes
+from auditor.patch import Refused, apply_edits, diff_bytes
 
 UNSCALE = {"action": "insert_before", "value": "self.scaler.unscale_(opt)"}
 HIGH = {"action": "insert_after_imports", "value": 'torch.set_float32_matmul_precision("high")'}
@@ -308,31 +307,3 @@ def test_beside_other_edits(edit):
         "% 50 == 0:\n        print(x.item())\n"
         "    self.scaler.unscale_(opt)\n    clip(m)\n    loss.backward()\n"
     )
-
-
-@pytest.mark.parametrize(
-    ("source", "allowed"),
-    [
-        ("import torch\nfrom torch.cuda.amp import autocast\nwith autocast():\n    a\n", True),
-        ("import torch\nfrom torch.cuda import amp\nwith amp.autocast():\n    a\n", True),
-        ("import torch\ndef autocast(): ...\nwith autocast():\n    a\n", False),
-        ("import torch\nfrom mine import autocast\nwith autocast():\n    a\n", False),
-        (
-            (
-                "import torch\ntry:\n    from torch.amp import autocast\nexcept ImportError:\n    from "
-                "torch.cuda.amp import autocast\nwith autocast():\n    a\n"
-            ),
-            False,
-        ),
-    ],
-)
-def test_a_class_is_replaced_only_where_the_imports_lead_to_it(source, allowed, edit):
-    permitted = Permitted({"AMP005": OldMixedPrecisionApi.edits}, lambda file: source.encode())
-    line = next(n for n, row in enumerate(source.split("\n"), 1) if row.startswith("with"))
-    wanted = wish(edit, line, NEW)
-    if allowed:
-        permitted.require(["AMP005"], wanted)
-        apply_edits(source.encode(), [wanted])
-    else:
-        with pytest.raises(Refused, match="not certain to be what AMP005 speaks of"):
-            permitted.require(["AMP005"], wanted)

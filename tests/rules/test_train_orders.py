@@ -10,7 +10,6 @@ from auditor.rules.train.orders import SortedByClass
 from auditor.evidence.recorded.batches import Batch, Batches, Loader
 from auditor.evidence.source.files import Source
 from auditor.model import Site
-from auditor.permit import outside
 from tests.rules.asking import ask
 
 LINE = "loader = DataLoader(data, batch_size=8)"
@@ -87,4 +86,3 @@ def test_a_patch_is_written_where_the_call_says_no_order(line, written):
     (finding,) = found(line=line)
     edits = SortedByClass().remedy(finding).edits
     assert [(each.keyword, each.value) for each in edits] == [("shuffle", "True")] * written
-    assert outside(SortedByClass.edits, list(edits)) is None

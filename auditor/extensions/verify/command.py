@@ -17,8 +17,9 @@ from auditor.extensions.verify.accumulation_uses import Unclear
 from auditor.extensions.verify.arms import Candidate, candidates, require_unchanged
 from auditor.extensions.verify.experiment import Experiment
 from auditor.extensions.verify.intervals import LEAST_PAIRS
+from auditor.extensions.verify.own_program import require_own_program
 from auditor.extensions.verify.trials import SLOW_SECONDS, Budget, Laboratory, files_read
-from auditor.judging import catalogue, config, guard
+from auditor.judging import catalogue, config
 from auditor.model import Report
 from auditor.model.verification import Proposal
 from auditor.recordings.folder import Recording
@@ -59,7 +60,7 @@ def opened(name: str) -> tuple[Report, Recording]:
             f"{name}: the recording that says how to run the target again is not beside it"
         )
     require_recorded_here(recording)
-    guard.require_own_program(recording)
+    require_own_program(recording)
     require_unchanged(recording)
     return rejudged.judged_again(report, recording), recording
 

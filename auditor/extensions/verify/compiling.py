@@ -21,7 +21,6 @@ from auditor.extensions.verify.trials import Budget, Compiling, Laboratory, Meas
 from auditor.model import Edit, Site
 from auditor.model.verification import Proposal
 from auditor.patch import PatchedFile
-from auditor.permit import OPTIMIZERS, last
 from auditor.recordings.folder import Recording
 from auditor.syntax.index import is_path, nodes_in, owner_of
 
@@ -29,7 +28,9 @@ MODEL: Setting = "the model"
 """What is compiled."""
 
 REASON = "compiled code rounds in another order, and draws other random numbers"
-_OPTIMIZERS = frozenset(map(last, OPTIMIZERS))
+_OPTIMIZERS = frozenset(
+    "Adam AdamW SGD Adagrad Adadelta Adamax ASGD NAdam RAdam RMSprop Rprop Adafactor".split()
+)
 _PARAMETERS = ("parameters", "named_parameters")
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return)
 _Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -1,42 +1,15 @@
-"""What a rule may have patched, and what a recording may have run again: recordings may be a
-stranger's.
-"""
+"""Which program a recording may have run again: recordings may be a stranger's."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from auditor import patch
 from auditor.errors import AuditProblem
-from auditor.model import Finding
-from auditor.permit import Permit
 from auditor.recordings.folder import Recording
-from auditor.rule import Rule
 from auditor.runs import target as targets
-
-
-def permits_of(rules: Iterable[type[Rule]]) -> Mapping[str, tuple[Permit, ...]]:
-    """What each rule may ask for, by its code."""
-    return {rule.code: tuple(rule.edits) for rule in rules}
-
-
-def without_foreign(finding: Finding, permitted: patch.Permitted) -> Finding:
-    """The finding without its edits if one of them would not be made for a report: then the remedy
-    says why.
-    """
-    remedy = finding.remedy
-    if remedy is None or not remedy.edits:
-        return finding
-    try:
-        for edit in remedy.edits:
-            permitted.require(finding.codes, edit)
-    except patch.Refused as reason:
-        return replace(finding, remedy=replace(remedy, edits=(), diff=None, refused=str(reason)))
-    return finding
 
 
 def require_own_program(recording: Recording) -> None:
