@@ -30,7 +30,6 @@ from . import (
     device,
     families,
     finding_rows,
-    forecasts,
     lanes,
     next_steps,
     outcomes,
@@ -189,8 +188,6 @@ def _fixing(report: Report) -> dict[str, Any]:
         "folder": report.folder,
         "fixes": what_ifs.rows(report, "µs"),
         "fixes_said": what_ifs.sentences(report, "µs"),
-        "forecasts": forecasts.rows(report, "µs"),
-        "forecast_said": forecasts.sentences(report, "µs"),
     }
 
 

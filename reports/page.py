@@ -303,7 +303,6 @@ def _basis(finding: Finding) -> str:
         return f"estimated from {source or 'this run, not measured'}"
     return {
         "measured": f"measured in {source or 'this run'}",
-        "forecast": "forecast from shapes and bytes, not measured",
         "none": "not priced",
     }[finding.basis]
 

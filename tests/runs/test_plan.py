@@ -13,7 +13,6 @@ from auditor.runs.plan import (
     Fit,
     Passes,
     Plan,
-    PlayedGpu,
     Purpose,
     Replay,
     Trial,
@@ -104,7 +103,7 @@ def test_a_plan_survives_the_process_seam(purpose: Purpose) -> None:
         "folder",
         ("reads",),
         purpose,
-        gpu=PlayedGpu("T4"),
+        gpu="T4",
         played=(0, 3),
     ).rerun(16, ("quiet",))
     assert Plan.from_json(plan.to_json()) == plan
