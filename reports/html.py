@@ -110,7 +110,6 @@ def _context(report: Report) -> dict[str, Any]:
         "unpriced": summary.unpriced(report),
         "waits": tuple(summary.waits(report)),
         "verified": verified.banner(report),
-        "proposals": page.proposals(report),
         "verified_how": tuple(verified.method(report.verification)) if report.verification else (),
         "environment": tuple(page.environment(report)),
         "memory": summary.largest_memory(report),

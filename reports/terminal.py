@@ -122,8 +122,6 @@ def _lines(report: Report, width: int) -> Iterator[Text]:
     for sentence in baselines.sentences(report):
         yield from _wrapped(sentence, width)
     yield from _looked_at(report, width)
-    for sentence in verified.proposed(report.verification) if report.verification else ():
-        yield from _wrapped(sentence, width)
     for sentence in verified.method(report.verification) if report.verification else ():
         yield from _wrapped(sentence, width)
     for warning in summary.limits(report):

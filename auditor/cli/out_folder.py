@@ -23,7 +23,7 @@ PARENT = "audits"
 LAST = "last"
 """Name there of a link to the last results."""
 
-WRITTEN = ("report.json", "report.html", "fixes.patch", "proposals.patch", "tensorboard")
+WRITTEN = ("report.json", "report.html", "fixes.patch", "tensorboard")
 """What :func:`auditor.cli.write_results.write` leaves in a folder, and replaces where it stands."""
 
 _PROBED = 64 * 1024

@@ -90,7 +90,6 @@ def _write_report(report: Report, recording: Recording, out: Path) -> None:
         for name, file in (("json", "report.json"), ("html", "report.html")):
             write_whole(out / file, catalogue.renderer(name).render(report))
         _write_patch(report, recording, out / "fixes.patch")
-        _write_proposals(report, out / "proposals.patch")
     except OSError as error:  # a full disk, a quota; what was written before is whole
         raise AuditProblem(
             f"the report cannot be written to {out}: {error.strerror}",
@@ -142,14 +141,6 @@ def _write_patch(report: Report, recording: Recording, path: Path) -> None:
     safe = (f.remedy for f in shown if f.remedy is not None and f.remedy.safe and not is_broken(f))
     edits = [edit for remedy in safe for edit in remedy.edits]
     diff = plan_patches(edits, recording.source_bytes, cwd=recording.cwd).diff if edits else b""
-    if diff:
-        write_whole(path, diff)
-
-
-def _write_proposals(report: Report, path: Path) -> None:
-    path.unlink(missing_ok=True)
-    made = report.verification.proposals if report.verification is not None else ()
-    diff = "".join(proposal.diff for proposal in made)
     if diff:
         write_whole(path, diff)
 

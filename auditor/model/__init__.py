@@ -88,8 +88,8 @@ class Edit:
       ``call`` is the move
     - ``decorate``: put the decorator ``value`` (one that ``auditor.patch`` knows) on the function
       that begins on the line
-    - ``set_constant``: on the line that sets the name ``keyword`` to a number or flag (or, without
-      a name, for the number at ``span``) write ``value`` instead
+    - ``set_constant``: on the line that sets the name ``keyword`` to a number or flag
+      write ``value`` instead
     - ``set_value``: in a configuration file, set the value at ``keyword`` (a JSON list of keys and
       positions), or in a shell script or ``.env`` the variable ``keyword``, to ``value``
 

@@ -142,12 +142,9 @@ SYNC_STEPS = 3
 
 
 class Trial(msgspec.Struct, frozen=True, tag=True):
-    """A run that ``audit verify`` measures, with all random generators seeded. ``eager_random``: code that torch compiles draws the random numbers that it
-    would draw without the compiler.
-    """
+    """A run that ``audit verify`` measures, with all random generators seeded."""
 
     seed: int
-    eager_random: bool = False
 
 
 JOURNAL = "journal.jsonl"

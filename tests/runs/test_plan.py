@@ -88,7 +88,7 @@ def test_a_pass_that_must_be_whole_is_so_or_is_left_out(steps: int, leaner: int)
         UntilOom(4),
         Repeat(("torch",), 7),
         Drill("nan"),
-        Trial(1, eager_random=True),
+        Trial(1),
         Change((2, 1), (("a.py", 3),), optimizer={"fused": True}),
     ],
     ids=lambda purpose: type(purpose).__name__,
