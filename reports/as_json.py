@@ -141,11 +141,10 @@ def _finding(finding: Finding) -> Object:
     leading = {
         name: built.pop(name) for name in ("key", "code", "name", "severity", "message", "site")
     }
-    unpriced = built.pop("unpriced")
     last = {
         name: built.pop(name)
         for name in ("verified", "grows", "negligible", "follows", "baseline_state")
-    } | {"places": places, "unpriced": unpriced}
+    } | {"places": places}
     return leading | built | {"remedy": _remedy(finding.remedy or Remedy(""))} | last
 
 
@@ -194,6 +193,8 @@ def _read_finding(row: Any) -> Any:
     if not isinstance(row, dict):
         return row
     shaped = {name: value for name, value in row.items() if name not in UNWRITTEN}
+    if row.get("basis") == "forecast":  # written by 0.2
+        shaped["basis"] = "none"
     if isinstance(row.get("places"), list):
         shaped["places"] = [_read_place(place) for place in row["places"]]
     remedy = row.get("remedy")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from auditor import amounts
 from auditor.model import Finding
-from auditor.model.prices import forecast_us, priced
+from auditor.model.prices import priced
 
 from .summary import cost
 
@@ -26,19 +26,7 @@ def short(finding: Finding, micro: str = "us") -> str:
     """:func:`cost` where there is room for one number: ``not proven`` in the place of a price whose
     interval reaches zero.
     """
-    if finding.basis == "forecast":
-        return forecast(finding, micro)
     return NOT_PROVEN if basis(finding) == NOT_PROVEN else cost(finding, micro)
-
-
-def forecast(finding: Finding, micro: str = "us") -> str:
-    """``at least 1.3 ms / step``, or both ends; empty where nothing is forecast."""
-    low, high = forecast_us(finding), finding.lost_us_per_step_high
-    if not low:
-        return ""
-    if high is None:
-        return f"at least {amounts.duration(low, micro)} / step"
-    return f"{amounts.duration(low, micro)} to {amounts.duration(high, micro)} / step"
 
 
 def between(finding: Finding, micro: str = "us") -> str:
@@ -53,8 +41,6 @@ def price(finding: Finding) -> str:
     """:func:`cost` with its interval and its basis: ``9.17 ms [8.9 to 9.4] / step measured``; empty
     where neither is known.
     """
-    if said := forecast(finding):
-        return f"{said} forecast"
     lost = priced(finding)
     if lost is None:
         return f"{said} {finding.basis}" if (said := cost(finding)) else ""

@@ -30,7 +30,6 @@ from . import (
     device,
     families,
     finding_rows,
-    forecasts,
     lanes,
     next_steps,
     outcomes,
@@ -111,7 +110,6 @@ def _context(report: Report) -> dict[str, Any]:
         "unpriced": summary.unpriced(report),
         "waits": tuple(summary.waits(report)),
         "verified": verified.banner(report),
-        "proposals": page.proposals(report),
         "verified_how": tuple(verified.method(report.verification)) if report.verification else (),
         "environment": tuple(page.environment(report)),
         "memory": summary.largest_memory(report),
@@ -189,8 +187,6 @@ def _fixing(report: Report) -> dict[str, Any]:
         "folder": report.folder,
         "fixes": what_ifs.rows(report, "µs"),
         "fixes_said": what_ifs.sentences(report, "µs"),
-        "forecasts": forecasts.rows(report, "µs"),
-        "forecast_said": forecasts.sentences(report, "µs"),
     }
 
 

@@ -16,7 +16,7 @@ from auditor.model.prices import share_of_step
 
 from . import costs, families, manual, shares, summary, text
 from .code_lines import CodeLine, diff_lines, excerpt_lines
-from .verified import Proof, proof, speed
+from .verified import Proof, proof
 
 _MESSAGE_LIMIT = 5000
 _BRIEF = 110
@@ -125,36 +125,6 @@ class Shown:
 def cards(report: Report, charts: Sequence[Shown] = ()) -> tuple[Card, ...]:
     """All findings in the report's order."""
     return tuple(_cards(report, charts))
-
-
-@dataclass(frozen=True)
-class Proposed:
-    """A proposal of ``audit verify`` as the page shows it."""
-
-    id: str
-    title: str
-    gain: str
-    text: str
-    curve: tuple[tuple[str, str], ...]
-    diff: tuple[CodeLine, ...]
-    proof: Proof
-
-
-def proposals(report: Report) -> tuple[Proposed, ...]:
-    """What searches by re-runs proposed."""
-    made = report.verification.proposals if report.verification is not None else ()
-    return tuple(
-        Proposed(
-            f"proposal-{number}",
-            each.title,
-            speed(each.verified),
-            each.text,
-            each.curve,
-            tuple(diff_lines(each.diff)),
-            proof(each.verified),
-        )
-        for number, each in enumerate(made, 1)
-    )
 
 
 def places(report: Report) -> dict[str, tuple[str, str]]:
@@ -303,7 +273,6 @@ def _basis(finding: Finding) -> str:
         return f"estimated from {source or 'this run, not measured'}"
     return {
         "measured": f"measured in {source or 'this run'}",
-        "forecast": "forecast from shapes and bytes, not measured",
         "none": "not priced",
     }[finding.basis]
 

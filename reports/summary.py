@@ -13,7 +13,6 @@ from auditor.model import Finding, Report, Run, SeenOn, Severity, Status, Verdic
 from auditor.model.devices import Input, device_named, input_named
 from auditor.model.prices import (
     costs_nothing,
-    forecast_us,
     priced,
     share_of_step,
     unpriced_waits,
@@ -361,13 +360,9 @@ def _is_loud(finding: Finding) -> bool:
 
 
 def unpriced(report: Report) -> str:
-    """Why nothing is said of time: ``without a price in time``, that no price is proven, or that all
-    are forecast.
-    """
+    """Why nothing is said of time: ``without a price in time``, or that no price is proven."""
     if any(priced(each) is not None and not verified.settled(each) for each in report.findings):
         return "and no price in time is proven"
-    if any(map(forecast_us, report.findings)):
-        return "with prices in time by forecast alone"
     return "without a price in time"
 
 

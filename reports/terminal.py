@@ -25,7 +25,6 @@ from . import (
     costs,
     device,
     families,
-    forecasts,
     ranks,
     summary,
     text,
@@ -118,16 +117,11 @@ def _lines(report: Report, width: int) -> Iterator[Text]:
         for words in summary.headline(report):
             yield from _wrapped(text.one_line(words, _MESSAGE_LIMIT), width, style="bold")
         yield from _what_if(report, width)
-        for sentence in forecasts.unpriced(report):
-            yield from _wrapped(sentence, width)
     else:
         yield from _wrapped(summary.nothing_found(report), width, style="bold")
     for sentence in baselines.sentences(report):
         yield from _wrapped(sentence, width)
-    yield from _forecast(report, width)
     yield from _looked_at(report, width)
-    for sentence in verified.proposed(report.verification) if report.verification else ():
-        yield from _wrapped(sentence, width)
     for sentence in verified.method(report.verification) if report.verification else ():
         yield from _wrapped(sentence, width)
     for warning in summary.limits(report):
@@ -228,24 +222,6 @@ def _what_if(report: Report, width: int) -> Iterator[Text]:
             yield Text(line + said, "" if number else "dim")
     for sentence in what_ifs.sentences(report):
         yield from _wrapped(sentence, width)
-
-
-def _forecast(report: Report, width: int) -> Iterator[Text]:
-    """What GPUs would take that are not there; one sentence where nobody named one."""
-    if report.forecast is not None and not report.forecast.asked:
-        yield from _wrapped(forecasts.brief(report), width)
-        return
-    for sentence in forecasts.sentences(report):
-        yield from _wrapped(sentence, width)
-    told = [(each.gpu, each.busy, each.mfu or "-", each.why) for each in forecasts.rows(report)]
-    if not told:
-        return
-    cells = [row[:-1] for row in told]
-    widths = [max(map(len, column)) for column in zip(forecasts.HEADINGS, *cells, strict=True)]
-    yield Text("  " + "  ".join(map(str.ljust, forecasts.HEADINGS, widths)).rstrip(), "dim")
-    for row, why in zip(cells, (each[-1] for each in told), strict=True):
-        line = "  " + "  ".join(map(str.ljust, row, widths)).rstrip()
-        yield Text(line + (": " + _cut(why, width - len(line) - 2) if why else ""))
 
 
 def _cut(words: str, room: int) -> str:

@@ -105,12 +105,7 @@ def nothing_proven(report: Report) -> str:
         report.verification,
         [f.verified for f in report.findings if f.verified is not None],
     )
-    if (
-        verification is None
-        or verification.proposals
-        or banner(report)
-        or any(each.status == "better" for each in tried)
-    ):
+    if verification is None or banner(report) or any(each.status == "better" for each in tried):
         return ""
     runs = amounts.count(verification.runs, "run")
     codes = dict.fromkeys(
@@ -155,16 +150,6 @@ def line(finding: Finding) -> str:
     if verified.status == "same" and verified.ratio is None:
         word = "checked, not timed"
     return f"{word}: {'; '.join(_parts(verified))}"
-
-
-def proposed(verification: Verification) -> Iterator[str]:
-    """What searches proposed, and all that they tried. A sentence each."""
-    for proposal in verification.proposals:
-        curve = "; ".join(f"{label}: {value}" for label, value in proposal.curve)
-        yield text.one_line(f"proposed: {proposal.title}: {proposal.text}", NOTE_LIMIT)
-        yield text.one_line(f"    {curve}", NOTE_LIMIT)
-        patch = "; proposals.patch sets it" if proposal.diff else ""
-        yield text.one_line(f"    {'; '.join(_parts(proposal.verified))}{patch}", NOTE_LIMIT)
 
 
 def method(verification: Verification) -> Iterator[str]:

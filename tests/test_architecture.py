@@ -128,16 +128,6 @@ MAY: dict[str, set[str]] = {
     "__init__": set(),
     # Extensions, which none of the above imports.
     "nulldevice": {"capture", "errors", "model", "runs", "user_cache"},
-    "forecast": {
-        "amounts",
-        "errors",
-        "evidence",
-        "judging",
-        "model",
-        "recordings",
-        "rule",
-        "runs",
-    },
     "checkpoints": {
         "cli",
         "errors",

@@ -114,23 +114,6 @@ WORDS = {
         "torch.utils.data.dataloader._BaseDataLoaderIter",
         "named in an error",
     ),
-    "auditor/extensions/forecast/counts.py": (
-        (
-            "_addmm_activation _scaled_mm _int_mm _unsafe_view _reshape_alias "
-            "_empty_affine_quantized _version _local_scalar_dense _to_copy _fused_ "
-            "_foreach_zero_ _foreach_copy_ "
-            "_scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
-            "_scaled_dot_product_flash_attention_for_cpu "
-            "_scaled_dot_product_flash_attention_for_cpu_backward "
-            "_scaled_dot_product_cudnn_attention _flash_attention_forward "
-            "_efficient_attention_forward _cudnn_attention_forward "
-            "_scaled_dot_product_flash_attention_backward "
-            "_scaled_dot_product_efficient_attention_backward "
-            "_scaled_dot_product_cudnn_attention_backward _flash_attention_backward "
-            "_efficient_attention_backward _cudnn_attention_backward"
-        ),
-        "operators by name, as traces have them",
-    ),
     "auditor/evidence/pickled_names.py": (
         "",
         "names in checkpoints: read as data, never imported",

@@ -29,7 +29,6 @@ def finding(severity: str = "warning", basis: str = "none", **prices: float | No
         "places": [],
         "per_step": 3.0,
         "basis": basis,
-        "unpriced": "",
         **dict.fromkeys(("lost_us_per_step", "lost_us_per_step_low", "lost_us_per_step_high")),
         **prices,
     }
@@ -41,7 +40,6 @@ def pair(
     report = {
         "findings": list(findings),
         "run": {"step_us": {"mean": 1000.0, "median": 900.0}},
-        "forecast": {"operators": 12.0, "gpus": [{"high_us": 500.0}]},
     }
     published = {"before": before, "after": after, "unit": "ms", "of": of, "counts": "waits"}
     truth = {"title": "A | B", "link": "https://x", "line": 7, "also": [], "published": published}
@@ -67,8 +65,6 @@ MEASURED = {"basis": "measured", "lost_us_per_step": 150.0}
         (50, {**MEASURED, "lost_us_per_step_low": -9.0, "lost_us_per_step_high": 99.0}, "wrong"),
         (99, {"basis": "estimated", "lost_us_per_step": 99.0}, "right"),
         (90, {"basis": "estimated", "lost_us_per_step": 100.0}, "right"),
-        (90, {"basis": "forecast", "lost_us_per_step_low": 50.0}, "right"),
-        (90, {"basis": "forecast", "lost_us_per_step_low": 49.0}, "open"),
     ],
 )
 def test_a_price_is_held_to_the_side_of_the_threshold(
@@ -99,9 +95,8 @@ def test_a_price_is_held_to_the_twin_as_well(lost: float, verdict: str) -> None:
     assert gains.verdict_here(dear) == verdict
 
 
-@pytest.mark.parametrize("prices", [{}, {"basis": "forecast", "lost_us_per_step_low": 50.0}])
-def test_a_price_for_a_gpu_is_not_held_to_a_cpu(prices: dict[str, Any]) -> None:
-    assert gains.verdict_here(pair(50, finding(**prices))) == ""
+def test_what_has_no_price_is_not_held_to_the_twin() -> None:
+    assert gains.verdict_here(pair(50, finding())) == ""
 
 
 def test_what_was_not_found_was_no_advice() -> None:

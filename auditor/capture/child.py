@@ -27,7 +27,7 @@ from auditor.recordings.schema.run import SiteRow
 from auditor.runs import program
 from auditor.runs import target as targets
 from auditor.runs.left_without_cuda import ON_CPU, left_without_cuda
-from auditor.runs.plan import ASKED_GPU, HOST_SCALE, Change, Drill, Plan, UntilOom
+from auditor.runs.plan import Change, Drill, Plan, UntilOom
 from auditor.runs.repeat import Repeat
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class Recorder:
             self.writer, self._frames, device=at_first, warn=self._warn, watched=self.plan.watched
         )
         self.context.memory_limit, self.context.answers = self.plan.memory_limit, self.plan.answers
-        self.context.gpu, self.context.drill = self.plan.gpu.model, self.plan.purpose_as(Drill)
+        self.context.gpu, self.context.drill = self.plan.gpu, self.plan.purpose_as(Drill)
         self.context.change = self.plan.purpose_as(Change)
         self.context.repeat = self.plan.purpose_as(Repeat)
         on_null = self.context.change is not None and self.plan.device == "null"
@@ -240,10 +240,6 @@ class Recorder:
             self._disarm_oom = watch_oom(self.folder, self.writer.spelled)
             limit_memory(self.plan.memory_limit)
         self.environment = describe(self.context.device)
-        if self.plan.rehearses and self.plan.gpu.sheet:
-            self.environment[ASKED_GPU] = self.plan.gpu.sheet
-        if self.plan.rehearses and self.plan.gpu.host_scale != 1:
-            self.environment[HOST_SCALE] = str(self.plan.gpu.host_scale)
         self.session.plan_passes()
         self.save()
         return self.session

@@ -18,7 +18,6 @@ from auditor.runs.plan import (
     LEAST_REHEARSED,
     MEMORY_STEPS,
     NULL_MEMORY_STEPS,
-    NULL_TIMED_STEPS,
     NUMBERS_STEPS,
     ORIGIN_STEPS,
     STEADY_STEPS,
@@ -124,9 +123,7 @@ def _wanted(plan: Plan, device: DeviceInfo, watched: frozenset[str]) -> dict[str
         values = passes.values if "values" in watched else 0
         return {"loud": plan.steps, **causes, "values": values}
     if plan.device == "null":  # the same steps as the rehearsal, as far as that was judged
-        timed = {} if plan.world_size > 1 or plan.fit else {"quiet": NULL_TIMED_STEPS}
-        judged = plan.steps - NULL_MEMORY_STEPS
-        return {"loud": judged, "memory": NULL_MEMORY_STEPS, **timed}
+        return {"loud": plan.steps - NULL_MEMORY_STEPS, "memory": NULL_MEMORY_STEPS}
     causes.pop("leaner", None)
     if device.native:
         causes["memory"] = MEMORY_STEPS

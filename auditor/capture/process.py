@@ -92,14 +92,6 @@ def prepare(trial: Trial) -> None:
     random.seed(trial.seed)
     AfterImport("numpy", lambda: sys.modules["numpy"].random.seed(trial.seed)).install()
     AfterImport("torch", lambda: sys.modules["torch"].manual_seed(trial.seed)).install()
-    if trial.eager_random:
-        AfterImport("torch", _draw_as_eager).install()
-
-
-def _draw_as_eager() -> None:
-    from auditor.capture.instruments.torch_private.compiler import SETTINGS, draw_as_eager
-
-    AfterImport(SETTINGS, draw_as_eager).install()
 
 
 # -- progress pipe ---------------------------------------------------------------------------------

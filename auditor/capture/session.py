@@ -192,16 +192,15 @@ class Session:
     def _start_history(self) -> None:
         if self._history is not None:
             return
-        timed = self._pass.name == "quiet"
-        if self._pass.name == "memory" or (self._on_null and not timed and in_use()):
+        if self._pass.name == "memory" or (self._on_null and in_use()):
             self._history = MemoryHistory(self._context, Path(self._plan.folder))
             self._context.history = True
             self._guard("snapshot", self._history.start)
 
     @property
     def _on_null(self) -> bool:
-        """True in a run on the null device: no time of it counts but those of its last pass, so that
-        the history of allocations goes through all before that.
+        """True in a run on the null device: no time of it counts, so that the history of
+        allocations goes through all of it.
         """
         return self._plan.device == "null"
 
@@ -212,7 +211,7 @@ class Session:
             self._trace, self._history, self._running = None, None, []
             return
         self._stop_trace()
-        goes_on = passes_follow and self._on_null and self._context.pass_name != "memory"
+        goes_on = passes_follow and self._on_null
         if self._history is not None and not goes_on:
             history, self._history, self._context.history = self._history, None, False
             self._guard("snapshot", history.stop)

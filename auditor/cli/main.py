@@ -140,17 +140,8 @@ def judging_options(command: Any) -> Any:
     "--gpu",
     metavar="NAME",
     default="",
-    help="The GPU that is played, and whose times are forecast, where there "
-    "is none: H100, H200, B200, A100, L40S, L4, A10, RTX4090, T4, MI300X ...; "
-    "a wrong name lists all.",
-)
-@click.option(
-    "--host-scale",
-    type=parameter_types.Factor(),
-    default=1.0,
-    show_default=True,
-    help="How many times as long as here the host takes beside that GPU: "
-    "times of this machine's host in the forecast are multiplied by it.",
+    help="The GPU that is played where there is none: H100, H200, B200, A100, "
+    "L4, A10, RTX4090, T4 ...; a wrong name lists all.",
 )
 @click.option(
     "--memory-limit",

@@ -16,7 +16,6 @@ except ImportError:  # not POSIX
 
 from auditor.errors import AuditProblem
 from auditor.model import SCHEMA
-from auditor.model.forecasts import FILE
 
 PARENT = "audits"
 """Where results go for which no folder was named."""
@@ -24,7 +23,7 @@ PARENT = "audits"
 LAST = "last"
 """Name there of a link to the last results."""
 
-WRITTEN = ("report.json", "report.html", "fixes.patch", "proposals.patch", FILE, "tensorboard")
+WRITTEN = ("report.json", "report.html", "fixes.patch", "tensorboard")
 """What :func:`auditor.cli.write_results.write` leaves in a folder, and replaces where it stands."""
 
 _PROBED = 64 * 1024

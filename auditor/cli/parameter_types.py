@@ -104,24 +104,6 @@ class Whole(_WholeType):
         return number
 
 
-class Factor(_SecondsType):
-    """How many times as long: ``0.5``, ``2``."""
-
-    name = "X"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """The number. Raises :class:`click.BadParameter`, whose message says what is wanted."""
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            number = math.nan
-        if not 0.01 <= number <= 100:
-            self.fail(f"{value} is not a number from 0.01 to 100", param, ctx)
-        return number
-
-
 class Seconds(_SecondsType):
     """Seconds: ``90``, ``90s``, ``5m`` or ``1h``; above zero, unless ``zero`` has a meaning of its
     own.

@@ -16,11 +16,12 @@ from auditor.evidence.table import Evidence
 from auditor.extensions import extension
 from auditor.judging import build_report, engine
 from auditor.model import Report
+from auditor.model.gpus import gpu_named
 from auditor.recordings.folder import Recording
 from auditor.rule import Rule
 from auditor.runs import null_run, played_ranks, stages
 from auditor.runs import target as targets
-from auditor.runs.plan import OVERHEAD_S, Audit, Device, Plan, PlayedGpu
+from auditor.runs.plan import OVERHEAD_S, Audit, Device, Plan
 from auditor.runs.played_ranks import PlayedRanks
 from auditor.runs.rank_meeting import RankMeeting
 
@@ -53,7 +54,6 @@ def run(
     verify: bool,
     budget: float,
     args: tuple[str, ...],
-    host_scale: float = 1.0,
     overhead: float = OVERHEAD_S,
 ) -> int:
     """Audit a target; returns the exit code."""
@@ -68,7 +68,7 @@ def run(
     world_size = nproc if meeting is None else meeting.own.world_size
     if not played:
         _refuse(device, gpu, memory_limit, world_size, launched=meeting is not None)
-    gpu, sheet = extension("forecast.step").gpu_asked(gpu)
+    gpu = gpu_named(gpu).key if gpu else ""
     if device == "null" and (lacking := null_run.lacking()) is not None:
         raise AuditProblem(f"--device null: {lacking.message}", lacking.hint)
     choice = rule_selection.choose(select, ignore, allow_broken_rules=allow_broken_rules)
@@ -88,7 +88,7 @@ def run(
         (),
         overhead_s=overhead,
         memory_limit=memory_limit,
-        gpu=PlayedGpu(gpu, sheet, host_scale),
+        gpu=gpu,
         world_size=world or world_size,
         played=played,
     )

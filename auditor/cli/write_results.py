@@ -1,5 +1,5 @@
 """Judging a recording and writing what a run leaves: report.json, report.html, fixes.patch,
-the forecast as a trace, tensorboard/, other formats.
+tensorboard/, other formats.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from auditor.extensions import extension
 from auditor.judging import build_report, catalogue, editor_links, engine
 from auditor.judging.config import Settings
 from auditor.model import Finding, Report
-from auditor.model.forecasts import FILE
 from auditor.patch import plan as plan_patches
 from auditor.recordings.folder import Recording
 from auditor.rule import Rule
@@ -76,7 +75,6 @@ def write(
     for name, file in formats:
         if file:
             _write_elsewhere(Path(file), catalogue.renderer(name).render(report))
-    _write_forecast(report, evidence, out / FILE)
     if tensorboard:
         extension("tensorboard_tab.files").write(report, evidence, out / "tensorboard")
     return out / "report.html"
@@ -92,7 +90,6 @@ def _write_report(report: Report, recording: Recording, out: Path) -> None:
         for name, file in (("json", "report.json"), ("html", "report.html")):
             write_whole(out / file, catalogue.renderer(name).render(report))
         _write_patch(report, recording, out / "fixes.patch")
-        _write_proposals(report, out / "proposals.patch")
     except OSError as error:  # a full disk, a quota; what was written before is whole
         raise AuditProblem(
             f"the report cannot be written to {out}: {error.strerror}",
@@ -144,32 +141,6 @@ def _write_patch(report: Report, recording: Recording, path: Path) -> None:
     safe = (f.remedy for f in shown if f.remedy is not None and f.remedy.safe and not is_broken(f))
     edits = [edit for remedy in safe for edit in remedy.edits]
     diff = plan_patches(edits, recording.source_bytes, cwd=recording.cwd).diff if edits else b""
-    if diff:
-        write_whole(path, diff)
-
-
-def _write_forecast(report: Report, evidence: Evidence, path: Path) -> None:
-    """The forecast for viewers of traces, where there is one; it never costs the command its
-    end.
-    """
-    faults: list[str] = []
-    try:
-        path.unlink(missing_ok=True)
-        made: bytes | None = extension("forecast.step_trace").trace(
-            evidence, report.forecast, faults
-        )
-        if made is not None:
-            write_whole(path, made)
-    except OSError as error:
-        faults.append(f"{path} cannot be written: {error.strerror}")
-    for said in faults:
-        console.say(f"audit: {said}", err=True)
-
-
-def _write_proposals(report: Report, path: Path) -> None:
-    path.unlink(missing_ok=True)
-    made = report.verification.proposals if report.verification is not None else ()
-    diff = "".join(proposal.diff for proposal in made)
     if diff:
         write_whole(path, diff)
 

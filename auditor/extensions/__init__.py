@@ -10,5 +10,5 @@ from typing import Any
 
 
 def extension(name: str) -> Any:
-    """The module of an extension, as ``forecast`` or ``plan.command``."""
+    """The module of an extension, as ``nulldevice`` or ``plan.command``."""
     return importlib.import_module(f"{__name__}.{name}")

@@ -32,13 +32,12 @@ from auditor.evidence.trace import facts as traces
 from auditor.evidence.trace.charts import trace_charts
 from auditor.evidence.trace.device_time import device_time
 from auditor.evidence.trace.ranks import ranks_of
-from auditor.extensions import extension
 from auditor.judging import null_beside
 from auditor.judging.caveats import caveats
 from auditor.judging.engine import Judgement
 from auditor.judging.manual import page
 from auditor.judging.method import method_of
-from auditor.judging.replayed import Repriced, repriced
+from auditor.judging.replayed import repriced
 from auditor.judging.step_rows import device_peak, host_peak, step_rows
 from auditor.model import (
     Finding,
@@ -52,7 +51,6 @@ from auditor.model import (
     prices,
 )
 from auditor.model.charts import Lanes, Layers
-from auditor.model.forecasts import Forecast
 from auditor.patch import another_librarys, diff_bytes, shows_line
 from auditor.patch import plan as plan_patches
 from auditor.recordings.folder import Recording, Row
@@ -110,7 +108,7 @@ def report(
     run = _run(manifest, steps, evidence, facts, quiet)
     peaks = _peaks(evidence, run, rehearsed)
     faults: list[str] = []
-    forecast, judged = _priced(evidence, judgement.findings, faults)
+    judged = repriced(evidence, judgement.findings, faults)
     findings = judged.weighed(
         lambda finding: prices.weighed(
             with_diff(recording, finding),
@@ -157,7 +155,6 @@ def report(
         device_time=used[0] if used else None,
         compilation=compilation(evidence),
         what_if=judged.what_if,
-        forecast=forecast,
         ran_out=ran_out(evidence) if "MEM015" in found else None,
         checkpoints=saved(evidence),
     )
@@ -167,14 +164,6 @@ def _operators(facts: traces.TraceFacts | None) -> tuple[tuple[str, int, float],
     """By their time, which a null device's trace does not have."""
     shown = facts.operators[:TOP_OPERATORS] if facts and not facts.null_device else ()
     return tuple((op.name, round(op.calls), op.self_us) for op in shown)
-
-
-def _priced(
-    evidence: Evidence, findings: tuple[Finding, ...], faults: list[str]
-) -> tuple[Forecast | None, Repriced]:
-    """By a forecast of the rehearsed step, or by a replay of the trace."""
-    forecast, told = extension("forecast.prices").priced(evidence, findings, faults)
-    return forecast, repriced(evidence, told, faults)
 
 
 def _cautions(
@@ -426,7 +415,6 @@ def _method(evidence: Evidence, steps: list[StepRow], quiet: tuple[Step, ...]) -
     return (
         *method_of(evidence.recording.manifest, steps, queued_share(quiet)),
         *_rehearsed(evidence.inside(REHEARSAL)),
-        *extension("forecast.step").method(evidence),
         *null_beside.method(evidence),
     )
 

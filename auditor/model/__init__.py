@@ -20,7 +20,6 @@ from auditor.model.charts import Lanes, Layers, Series
 from auditor.model.communication import Communication
 from auditor.model.compilation import Compilation
 from auditor.model.device_time import DeviceTime
-from auditor.model.forecasts import Forecast
 from auditor.model.outcomes import RanOut, SavedCheckpoint
 from auditor.model.sites import FoundAt as FoundAt
 from auditor.model.sites import Site as Site
@@ -31,7 +30,7 @@ H = TypeVar("H")
 
 SCHEMA = "audit-report/1"
 
-Basis = Literal["measured", "estimated", "forecast", "none"]
+Basis = Literal["measured", "estimated", "none"]
 SeenOn = Literal["cpu", "cuda", "rehearsal", "null", "trace", "snapshot", "source"]
 Status = Literal["found", "clean", "skipped", "failed"]
 Training = Literal["trained", "forward", "evaluated", "nothing"]
@@ -89,8 +88,8 @@ class Edit:
       ``call`` is the move
     - ``decorate``: put the decorator ``value`` (one that ``auditor.patch`` knows) on the function
       that begins on the line
-    - ``set_constant``: on the line that sets the name ``keyword`` to a number or flag (or, without
-      a name, for the number at ``span``) write ``value`` instead
+    - ``set_constant``: on the line that sets the name ``keyword`` to a number or flag
+      write ``value`` instead
     - ``set_value``: in a configuration file, set the value at ``keyword`` (a JSON list of keys and
       positions), or in a shell script or ``.env`` the variable ``keyword``, to ``value``
 
@@ -138,8 +137,7 @@ class Finding:
     ``lost_us_per_step`` and ``lost_bytes`` are what would come back; None where it was not
     measured. ``lost_us_per_step_low`` and ``_high`` are between what the time lies: a measured
     price has them (docs/prices.md says how sure they are), and one whose interval reaches zero is
-    not proven. A forecast price has no ``lost_us_per_step``: its lower end, and the upper one where
-    there is one, are all that is known. ``grows`` says that so many bytes more are lost on each
+    not proven. ``grows`` says that so many bytes more are lost on each
     step. ``basis`` says how the price was come by. A rule fills what it knows; the engine adds
     code, name, severity (unless the rule lowers it), ``seen_on`` (the device of the run, unless the
     rule read something else), key and remedy. ``places`` are its parts in the order of lines, empty
@@ -174,8 +172,6 @@ class Finding:
     places: tuple[FoundAt, ...] = ()
     negligible: bool = False
     follows: str = ""
-    unpriced: str = ""
-    """Why there is no price in time where a GPU would show one."""
     baseline_state: State | None = None
     """Whether it is in the baseline that it was compared with; None where there was none."""
     joined_facts: tuple[tuple[str, str], ...] = ()
@@ -397,8 +393,6 @@ class Report:
     """Timelines, parts of steps, segment maps."""
     what_if: WhatIf | None = None
     """What the fixes buy together, by a replay of the trace; None where no finding asks for one."""
-    forecast: Forecast | None = None
-    """What a rehearsed step would ask of GPUs that are not there; None without a rehearsal."""
     ran_out: RanOut | None = None
     """Limit, shortfall and what would fit; None where memory did not run out."""
     checkpoints: tuple[SavedCheckpoint, ...] = ()
@@ -422,10 +416,7 @@ class Report:
         object.__setattr__(self, "findings", self._ordered())
 
     def _ordered(self) -> tuple[Finding, ...]:
-        chosen = self.forecast.gpus[0] if self.forecast is not None and self.forecast.gpus else None
-        longest = None if chosen is None else chosen.step_high_us or chosen.high_us
-        scale = prices.Scale.of(self.run, self.environment, longest or 0.0)
-        return prices.in_order(self.findings, scale)
+        return prices.in_order(self.findings, prices.Scale.of(self.run, self.environment))
 
     def worst(self) -> Severity | None:
         """Severity of the worst finding that is not in the baseline, or None."""

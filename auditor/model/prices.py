@@ -41,13 +41,6 @@ def priced(finding: Finding) -> float | None:
     return lost if lost is not None and math.isfinite(lost) and lost > 0 else None
 
 
-def forecast_us(finding: Finding) -> float:
-    """What a forecast price is at least; 0 where there is none."""
-    low = finding.lost_us_per_step_low
-    known = finding.basis == "forecast" and low is not None and math.isfinite(low)
-    return max(0.0, low) if known and low is not None else 0.0
-
-
 def unpriced_waits(finding: Finding) -> float:
     """How often in each step the host waits for a GPU, or would; 0 for what is no wait, or has a
     price.
@@ -82,24 +75,22 @@ def usual_us(times: StepTimes | None) -> float:
 
 @dataclass(frozen=True)
 class Scale:
-    """What prices in time and in memory are shares of: us of the mean step and of the forecast one,
-    bytes that the device and the host have and that were used at the peak; 0 where not known.
+    """What prices in time and in memory are shares of: us of the mean step, bytes that the device
+    and the host have and that were used at the peak; 0 where not known.
     """
 
     step_us: float = 0.0
-    forecast_us: float = 0.0
     device: int = 0
     device_peak: int = 0
     host: int = 0
     host_peak: int = 0
 
     @classmethod
-    def of(cls, run: Run, environment: Mapping[str, str], forecast_us: float = 0.0) -> Scale:
+    def of(cls, run: Run, environment: Mapping[str, str]) -> Scale:
         """That of a report."""
         device, host = (environment.get(name, "") for name in ("device_memory", "host_memory"))
         return cls(
             usual_us(run.step_us),
-            forecast_us,
             int(device) if device.isdecimal() else 0,
             run.peak_bytes.device or 0,
             int(host) if host.isdecimal() else 0,
@@ -112,10 +103,9 @@ class Scale:
         :data:`LONG_RUN` steps (of what is no error: in :data:`EPOCH`). An error of 1 or more the
         run does not survive.
         """
-        us, at_least = finding.proven_us or 0.0, forecast_us(finding)
+        us = finding.proven_us or 0.0
         return max(
             us / self.step_us if self.step_us > 0 else float(us > 0),
-            at_least / self.forecast_us if self.forecast_us > 0 else 0.0,
             self._of_memory(finding),
         )
 
@@ -168,7 +158,6 @@ def _rank(finding: Finding, scale: Scale) -> tuple[Any, ...]:
         finding.severity == "note" and worth < SMALL,
         -worth,
         -us,
-        -forecast_us(finding),
         -held,
         finding.severity.rank if finding.severity is not None else 9,
         -unpriced_waits(finding),

@@ -39,22 +39,6 @@ class Verified:
 
 
 @dataclass(frozen=True)
-class Proposal:
-    """Values that a search by re-runs proved better than the program's own, where no rule could
-    have known them.
-
-    ``curve`` has a row for each value that was tried: what it is, and what it came to. ``diff``
-    sets those proposed.
-    """
-
-    title: str
-    text: str
-    curve: tuple[tuple[str, str], ...]
-    verified: Verified
-    diff: str
-
-
-@dataclass(frozen=True)
 class Verification:
     """What ``audit verify`` did: all good patches ``together``, and how steady the target and the
     machine are.
@@ -72,4 +56,3 @@ class Verification:
     steps: int
     seconds: float
     notes: tuple[str, ...] = ()
-    proposals: tuple[Proposal, ...] = ()

@@ -20,7 +20,7 @@ from auditor.patch.module import Change, Module, called_statements, covers, same
 from auditor.patch.removal import drop_statements, is_package
 from auditor.patch.source import Refused, SourceText, Splice, parse, parse_expression
 from auditor.patch.throttle import every_of, logging_statement, skip_compiled, throttle
-from auditor.syntax.index import name_of, parents_of, span_of
+from auditor.syntax.index import name_of, parents_of
 from auditor.syntax.tensor_factories import FACTORIES, made_for
 
 INSERTS: dict[str, Callable[[Module, Edit], Change]] = {
@@ -169,24 +169,14 @@ _PLAIN = re.compile(r"\d{1,18}|True|False")
 
 
 def constant_on_line(module: Module, edit: Edit) -> ast.Constant:
-    """The literal that the edit's line gives to the name ``keyword``, or that stands at ``span``.
-    Raises :class:`Refused`.
-    """
+    """The literal that the edit's line gives to the name ``keyword``. Raises :class:`Refused`."""
     if not _PLAIN.fullmatch(edit.value):
         raise Refused(f"`{edit.value}` is not a whole number, True or False")
-    found: list[ast.expr | None]
-    if edit.span is not None:
-        found = [
-            node
-            for node in module.parents
-            if isinstance(node, ast.Constant) and span_of(node) == edit.span
-        ]
-    else:
-        found = [
-            node.value
-            for node in module.parents
-            if isinstance(node, (ast.Assign, ast.AnnAssign)) and _gives(node, edit)
-        ]
+    found = [
+        node.value
+        for node in module.parents
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and _gives(node, edit)
+    ]
     if (
         len(found) != 1
         or not isinstance(found[0], ast.Constant)

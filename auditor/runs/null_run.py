@@ -50,9 +50,10 @@ def prepared(audit: Audit) -> Audit:
     run = audit.run
     if not audit.rehearsed or run.device != "auto" or run.world_size > 1 or lacking() is not None:
         return replace(audit, native=())
-    gpu = replace(run.gpu, model=run.gpu.model or DEFAULT_GPU)
     return Audit(
-        replace(run, gpu=gpu), (*audit.rehearsed, *COMPARED), (*audit.native, *COMPARED, *WORK)
+        replace(run, gpu=run.gpu or DEFAULT_GPU),
+        (*audit.rehearsed, *COMPARED),
+        (*audit.native, *COMPARED, *WORK),
     )
 
 
@@ -86,7 +87,7 @@ def _plan(course: Course, rehearsal: Made, variables: Mapping[str, str]) -> Plan
 
 def _run(course: Course, rehearsal: Made) -> Recording:
     recording, rehearsed = course.main.recording, rehearsal.recording
-    model = rehearsal.plan.gpu.model or DEFAULT_GPU
+    model = rehearsal.plan.gpu or DEFAULT_GPU
     variables = extension("nulldevice").environment(model)  # compiled the first time
     plan = _plan(course, rehearsal, variables)
     until = course.within(max(PATIENCE_S, PATIENCE * seconds_to(rehearsed)))

@@ -86,20 +86,11 @@ OOM_RUN = "oom"
 that of the run that had none.
 """
 
-NULL_TIMED_STEPS = 5
-"""Steps at the end of a run on the null device in which nothing but the host's clock runs."""
-
 REHEARSAL = "rehearsal"
 """Folder of the rehearsal's own recording, inside the one of the CPU passes."""
 
-ASKED_GPU = "GPU asked for"
-"""Entry of a rehearsal's environment: the data sheet that ``--gpu`` names."""
-
 NULL_RUN = "null"
 """Folder of the run on the null device, inside the recording of the CPU passes."""
-
-HOST_SCALE = "host scale"
-"""Entry of a rehearsal's environment: ``--host-scale``, where it is not 1."""
 
 REHEARSED_STEPS = 12
 """Steps that are judged in a rehearsal: enough to tell "each step" from "every tenth", and each
@@ -151,12 +142,9 @@ SYNC_STEPS = 3
 
 
 class Trial(msgspec.Struct, frozen=True, tag=True):
-    """A run that ``audit verify`` measures, with all random generators seeded. ``eager_random``: code that torch compiles draws the random numbers that it
-    would draw without the compiler.
-    """
+    """A run that ``audit verify`` measures, with all random generators seeded."""
 
     seed: int
-    eager_random: bool = False
 
 
 JOURNAL = "journal.jsonl"
@@ -337,19 +325,6 @@ P = TypeVar("P", Passes, Replay, UntilOom, Trial, Drill, Change, Repeat)
 
 
 @dataclass(frozen=True)
-class PlayedGpu:
-    """The GPU that the shadow and the null device play: its ``model`` (a key of
-    ``auditor.model.gpus.GPUS``; empty: the shadow's own). ``sheet`` is the one that times are
-    forecast for (a key of ``auditor.extensions.forecast.data_sheets``; empty: the one that is played),
-    ``host_scale`` how many times as long its host takes as this one.
-    """
-
-    model: str = ""
-    sheet: str = ""
-    host_scale: float = 1.0
-
-
-@dataclass(frozen=True)
 class Plan:
     """One recording to make, and what for. ``steps`` and ``warmup`` count steps of one pass;
     ``parts`` are the parts that rules need.
@@ -357,7 +332,8 @@ class Plan:
     With ``fit`` the passes are shortened to the steps that the target takes. Probes in ``without``
     do not watch, for the reason that it gives. With ``copied`` the target runs in a copy, else where
     we do; ``variables`` are what its environment has more. ``memory_limit`` in bytes of device
-    memory, of a real device or the shadow. ``answers`` is the folder of the rehearsal that tells a
+    memory, of a real device or the shadow; ``gpu`` the model that the shadow and the null device
+    play (a key of ``auditor.model.gpus.GPUS``; empty: the shadow's own). ``answers`` is the folder of the rehearsal that tells a
     run on the null device the values.
 
     ``world_size`` processes run the target, of which this is number ``rank``; they meet at port
@@ -380,7 +356,7 @@ class Plan:
     variables: Mapping[str, str] | None = None
     overhead_s: float = OVERHEAD_S
     memory_limit: int | None = None
-    gpu: PlayedGpu = PlayedGpu()
+    gpu: str = ""
     answers: str = ""
     world_size: int = 1
     rank: int | None = None

@@ -108,7 +108,7 @@ class PlayedRanks:
         which must not be written over results.
         """
         devices = min(NODE, plan.world_size)
-        variables = extension("nulldevice").environment(plan.gpu.model or DEFAULT_GPU, devices)
+        variables = extension("nulldevice").environment(plan.gpu or DEFAULT_GPU, devices)
         made = []
         with sheltered(plan) as (apart, reached):
             for rank in plan.played:

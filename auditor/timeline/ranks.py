@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from auditor.errors import AuditProblem
-from auditor.model.forecasts import FILE
 from auditor.timeline.malloc import keep_freed_memory
 from auditor.timeline.timeline import Timeline
 from auditor.timeline.trace import Ints
@@ -151,11 +150,11 @@ def rank_facts(path: Path | str) -> RankFacts | Unread:
 
 
 def trace_files(folder: Path | str) -> list[Path]:
-    """The files of a folder that may be traces, by name; a forecast of ours is none."""
+    """The files of a folder that may be traces, by name."""
     found = sorted(
         path
         for path in Path(folder).iterdir()
-        if path.is_file() and path.name.endswith((".json", ".json.gz")) and path.name != FILE
+        if path.is_file() and path.name.endswith((".json", ".json.gz"))
     )
     if not found:
         raise AuditProblem(

@@ -16,7 +16,6 @@ import numpy as np
 from msgspec import Struct
 
 from auditor.errors import AuditProblem
-from auditor.model.forecasts import CATEGORY, MARK
 from auditor.timeline import events as ev
 from auditor.timeline.columns import Builder
 from auditor.timeline.events import EXACT
@@ -94,7 +93,6 @@ class _Reading:
         built, fitted = self.builder, self.fitting
         tables = {group: built.table(group) for group in TABLES}
         self._check(tables["work"].device)
-        self._measured(tables["others"].category)
         return Trace(
             path=str(self.path),
             raw_bytes=self.source.raw_bytes,
@@ -114,17 +112,6 @@ class _Reading:
                 f"{self.path} names {number:,} devices, and no machine has more than {DEVICES}: "
                 "the trace is damaged",
                 "record the trace again",
-            )
-
-    def _measured(self, categories: Codes) -> None:
-        """Raise for a forecast of ours, also where another program wrote it anew."""
-        gpu = forecast_for(self.pieces.head, self.pieces.tail)
-        names = self.builder.names.values_in_order
-        if gpu or {names[code] for code in np.unique(categories).tolist()} == {CATEGORY}:
-            raise AuditProblem(
-                f"{self.path} is a forecast{f' for {gpu}' if gpu else ''}, no recording: nothing in "
-                "it was measured",
-                "give the recording beside it: the folder that audit run wrote",
             )
 
     def _piece(self, piece: bytes) -> None:
@@ -227,11 +214,6 @@ def info(head: bytes, tail: bytes) -> Info:
         trace_name=text(keys.get("traceName")),
         host=text(keys.get("host_name")),
     )
-
-
-def forecast_for(head: bytes, tail: bytes) -> str:
-    """The GPU of a forecast that is written as a trace; empty for recordings."""
-    return text((_keys(head) | _keys(tail)).get(MARK))
 
 
 def _keys(raw: bytes) -> dict[str, Any]:

@@ -3,13 +3,11 @@
 ``published`` in a program's ``truth.json`` holds what the thread says: ``before`` and ``after`` in
 ``unit`` (with ``rate`` more is better), of what (``of``), on what (``on``), and where it counts the
 same things as we do (``counts``: ``waits`` or ``launches`` of a step), ``count_before`` and
-``count_after``. Where the program has the published sizes it is ``sized``: what its waits are at
-most is then shown as a share of the published step.
+``count_after``.
 """
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -27,14 +25,10 @@ WHOLE = frozenset({"step", "loop", "epoch", "run"})
 """What a step's share can be compared with. Other gains are those of a part (a save, an optimizer's
 step), of which the thread does not say what it was of the whole."""
 
-US = {"us": 1.0, "ms": 1e3, "s": 1e6}
-"""Microseconds of a unit."""
-
 TEXT = """
 Threads that state a time before and after (where they state only a ratio, one of the two is 100 %).
-Where theirs counts waits or launches of a step, ours stand beside it: `bad`, then `ok`. What we say
-is read from the report of the rebuilt program: the price of the finding at the line as a share of
-its step, or what its waits are at most.
+Where theirs counts waits of a step, ours stand beside it: `bad`, then `ok`. What we say is read
+from the report of the rebuilt program: the price of the finding at the line as a share of its step.
 
 The verdict is computed. A published gain is large from {large:.0%} of the step.
 **right**: our price, with all of its interval, lies on the same side of {large:.0%}.
@@ -48,7 +42,7 @@ gained, *too quiet* a note where much was.
 The programs are small and their sizes are mostly not the published ones, so a price is held to a
 side of {large:.0%}, never to the published number. Each has one defect, so their order is no test.
 The last column but one is a second truth: the mean step of the program and of its twin where they
-were audited (a CPU of two busy cores), and the same rule for the prices that are not a GPU's.
+were audited (a CPU of two busy cores), and the same rule.
 
 """
 
@@ -102,8 +96,7 @@ def gained(published: dict[str, Any]) -> float:
 def price(side: Side, findings: Iterable[dict[str, Any]]) -> tuple[float, float] | None:
     """Interval of the largest price in time as shares of the step; None where none has one.
 
-    An estimated price is a point. A forecast has a lower end, of the upper end of the step as it
-    was forecast; without an upper one it is open up to the whole step.
+    An estimated price is a point.
     """
     return max(filter(None, (_share(side, each) for each in findings)), default=None)
 
@@ -112,10 +105,6 @@ def _share(side: Side, finding: dict[str, Any]) -> tuple[float, float] | None:
     if side.report is None:
         return None
     lost, low, high = (finding["lost_us_per_step" + end] for end in ("", "_low", "_high"))
-    if finding["basis"] == "forecast":
-        gpu = (side.report["forecast"] or {"gpus": [{}]})["gpus"][0]
-        whole = gpu.get("high_us")
-        return (low / whole, high / whole if high else 1.0) if whole and low is not None else None
     whole = _mean(side)
     if lost is None or not whole:
         return None
@@ -154,9 +143,9 @@ def gained_here(pair: Pair) -> float | None:
 
 
 def verdict_here(pair: Pair) -> str:
-    """The same rule, for prices that are not a GPU's, held to the pair's own steps; else empty."""
+    """The same rule, held to the pair's own steps; empty where there is no price."""
     said, came = price(pair.bad, pair.found), gained_here(pair)
-    if said is None or came is None or "forecast" in _bases(pair):
+    if said is None or came is None:
         return ""
     return _held(said, large=came >= LARGE)
 
@@ -186,16 +175,12 @@ def misled(pair: Pair) -> Iterator[str]:
         yield f"`{pair.name}`, wrong here: {priced}, and {came:.0%} came back in its own twin."
 
 
-def count(side: Side, what: str | None) -> str:
-    """Our count of the waits or the launches of a step; a dash where there is none.
-
-    Waits are those of all findings about them, launches the operators of a rehearsed step.
+def count(side: Side) -> str:
+    """Our count of the waits of a step, those of all findings about them; a dash where there is
+    none.
     """
-    if side.report is None or what is None:
+    if side.report is None:
         return "-"
-    if what == "launches":
-        forecast = side.report["forecast"]
-        return f"{forecast['operators']:.0f}" if forecast else "-"
     waits = (each["per_step"] for each in side.findings if each["code"].startswith("SYNC"))
     return f"{sum(waits):g}"
 
@@ -213,7 +198,7 @@ def row(pair: Pair) -> str:
         f"{published['before']:g} → {published['after']:g} {published['unit']}{on}",
         f"{gained(published):.1%} of the {published['of']}",
         theirs,
-        f"{count(pair.bad, what)} → {count(pair.ok, what)} {what}" if what else "-",
+        f"{count(pair.bad)} → {count(pair.ok)} {what}" if what == "waits" else "-",
         (_named(pair) or "**nothing**") if pair.bad.judged else "-",
         _priced(pair),
         _here(pair),
@@ -228,17 +213,7 @@ def _named(pair: Pair) -> str:
 
 def _priced(pair: Pair) -> str:
     said = price(pair.bad, pair.found)
-    if said is not None:
-        return f"{_interval(said)}, {', '.join(_bases(pair))}"
-    unpriced = " ".join(one["unpriced"] for one in pair.found)
-    bound = re.search(r"at most ([\d.,]+) (us|ms|s)\b", unpriced)
-    if bound is None:
-        return "-"
-    published, theirs = pair.truth["published"], ""
-    if published.get("sized"):
-        of = float(bound[1].replace(",", "")) * US[bound[2]]
-        theirs = f", {of / (published['before'] * US[published['unit']]):.0%} of theirs"
-    return f"waits at most {bound[1]} {bound[2]}{theirs}"
+    return "-" if said is None else f"{_interval(said)}, {', '.join(_bases(pair))}"
 
 
 def _here(pair: Pair) -> str:

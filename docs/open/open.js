@@ -29,7 +29,6 @@
 
   // As auditor/reports/costs.py says it: an interval that reaches zero proves nothing.
   const price = ({lost_us_per_step: us, lost_us_per_step_low: low, lost_us_per_step_high: high, lost_bytes: bytes, basis, grows}) => {
-    if (basis === "forecast" && low) return {short: high == null ? `at least ${duration(low)} / step` : `${duration(low)} to ${duration(high)} / step`, basis};
     if (typeof us === "number" && us > 0) {
       const proven = low == null || low > 0;
       const between = low == null || high == null ? "" : `between ${duration(low)} and ${duration(high)}`;

@@ -296,16 +296,10 @@ ROOM = prices.Scale(step_us=100.0, device=80 * GIB, device_peak=30 * GIB, host=6
         (finding("X", Severity.ERROR, lost_bytes=GIB // 100_000, grows=True, seen_on="cuda"), 0.02),
         (finding("X", Severity.ERROR, lost_bytes=GIB // 1000, grows=True, seen_on="cuda"), 2.0),
         (finding(grows=True), 0.0),
-        (finding(basis="forecast", lost_us_per_step_low=30.0), 0.0),
     ],
 )
 def test_time_and_memory_are_shares_of_what_there_is(found, worth):
     assert ROOM.worth(found) == pytest.approx(worth, rel=1e-3)
-
-
-def test_a_forecast_is_a_share_of_the_forecast_step():
-    found = finding(basis="forecast", lost_us_per_step_low=30.0)
-    assert replace(ROOM, forecast_us=60.0).worth(found) == 0.5
 
 
 def test_an_error_opens_only_where_the_run_does_not_survive_it():
@@ -322,8 +316,8 @@ def test_an_error_opens_only_where_the_run_does_not_survive_it():
 
 def test_a_report_is_the_scale_of_its_findings():
     run = replace(unsorted().run, peak_bytes=PeakBytes(None, 2 * GIB))
-    scale = prices.Scale.of(run, {"host_memory": str(64 * GIB), "device_memory": "?"}, 7.0)
-    assert scale == prices.Scale(100.0, 7.0, 0, 0, 64 * GIB, 2 * GIB)
+    scale = prices.Scale.of(run, {"host_memory": str(64 * GIB), "device_memory": "?"})
+    assert scale == prices.Scale(100.0, 0, 0, 64 * GIB, 2 * GIB)
     held, slow = finding("MEM003", lost_bytes=32 * GIB), finding("DATA007", lost_us_per_step=40.0)
     report = replace(unsorted(), run=run, findings=(slow, held))
     assert report.findings == (held, slow)

@@ -312,9 +312,8 @@ def test_a_diff_is_copied_as_it_stands() -> None:
     assert "".join(_Reader(patch).text) == golden.DIFF
 
 
-@pytest.mark.parametrize("why", ["", "the host's pace is not known"])
-def test_a_finding_without_a_price_says_so_once(why: str) -> None:
-    """In its row; opened, only the reason is added."""
+def test_a_finding_without_a_price_says_so_once() -> None:
+    """In its row."""
     rich = golden.rich_report()
     free = replace(
         rich.findings[0],
@@ -323,9 +322,7 @@ def test_a_finding_without_a_price_says_so_once(why: str) -> None:
         lost_us_per_step_low=None,
         lost_us_per_step_high=None,
         lost_bytes=None,
-        unpriced=why,
     )
     page = _page(replace(rich, findings=(free,)))
     article = page[page.index('<article class="finding') : page.index("</article>")]
     assert len(re.findall("not priced", article)) == 1
-    assert len(re.findall("Not priced: ", article)) == bool(why)

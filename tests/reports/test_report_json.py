@@ -100,7 +100,6 @@ findings = st.builds(
             key=words,
         )
     ),
-    unpriced=words,
     remedy=_maybe(remedies),
     verified=_maybe(
         st.builds(
@@ -215,7 +214,7 @@ def test_the_contract_fields_stand_first_and_in_order() -> None:
     assert list(finding) == [
         "key", "code", "name", "severity", "message", "site", "steps", "per_step", "lost_us_per_step",
         "lost_us_per_step_low", "lost_us_per_step_high", "lost_bytes", "basis", "seen_on", "facts", "remedy", "verified", "grows",
-        "negligible", "follows", "baseline_state", "places", "unpriced",
+        "negligible", "follows", "baseline_state", "places",
     ]  # fmt: skip
     assert finding["facts"][0] == ["waits", "50"]
     assert finding["remedy"]["safe"] is True

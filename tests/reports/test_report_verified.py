@@ -6,15 +6,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import jsonschema
 import pytest
 from auditor.reports import as_json, html, schema, terminal, verified
 
-from auditor.cli import write_results
 from auditor.model import Report
-from auditor.model.verification import Proposal, Verification, Verified
+from auditor.model.verification import Verification, Verified
 from tests.reports import golden_report as golden
 
 BETTER = Verified(
@@ -48,12 +46,6 @@ BROKEN = Verified(
 )
 SUMMARY = Verification(
     BETTER, ("SYNC001", "GRAPH001"), (0.98, 1.03), True, 23, 14, 117.0, ("GRAPH002: left out",)
-)
-
-ATTACK = "<script>alert(1)</script>"
-DIFF = f"--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-BATCH = 4\n+BATCH = 32  # {ATTACK}\n"
-PROPOSED = Proposal(
-    "batch size", f"32 {ATTACK}", (("4 (now)", "38.2 ms"), ("32", "20.9 ms")), BETTER, DIFF
 )
 
 
@@ -117,37 +109,6 @@ def test_how_it_was_verified_is_said_everywhere(report: Report) -> None:
         assert "verified by 23 runs of 14 steps in 117 s" in words
         assert "0.980 to 1.030" in words
         assert "GRAPH002: left out" in words
-
-
-def test_a_proposal_is_shown_with_its_curve_and_patch_and_comes_back(report: Report) -> None:
-    proposing = replace(report, verification=replace(SUMMARY, proposals=(PROPOSED,)))
-    written = as_json.Json().render(proposing)
-    jsonschema.Draft202012Validator(schema.schema()).validate(json.loads(written))
-    assert as_json.load(written).verification.proposals == (PROPOSED,)
-    page = html.Html().render(proposing)
-    assert 'href="#proposal-1"' in page and "38.2 ms" in page and "+BATCH = 32" in page
-    assert ATTACK not in page
-    words = " ".join(terminal.Terminal(width=80).render(proposing).split())
-    assert (
-        "proposed: batch size: 32" in words
-        and "4 (now): 38.2 ms; 32: 20.9 ms" in words
-        and "proposals.patch sets it" in words
-    )
-    assert "proposal" not in html.Html().render(report).partition("<body")[2]
-
-
-def test_the_patch_of_a_proposal_is_a_file_beside_the_report(
-    report: Report, tmp_path: Path
-) -> None:
-    path = tmp_path / "proposals.patch"
-    write_results._write_proposals(
-        replace(report, verification=replace(SUMMARY, proposals=(PROPOSED,))), path
-    )
-    assert path.read_text() == DIFF
-    write_results._write_proposals(
-        report, path
-    )  # a report without one leaves no patch of an earlier run behind
-    assert not path.exists()
 
 
 def test_no_bars_where_no_time_was_measured() -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gzip
 import html
 import http.client
 import importlib
@@ -30,7 +29,6 @@ from auditor.extensions.tensorboard_tab import pages as catapult
 from auditor.extensions.tensorboard_tab import pages as slices
 from auditor.extensions.tensorboard_tab.pages import Pages
 from auditor.extensions.tensorboard_tab.runs import Run, runs_in
-from auditor.model.forecasts import FILE
 from tests.reports import golden_attack
 from tests.reports.viewing import ROOT, plain_trace, survivors, viewing, write_run
 
@@ -89,20 +87,6 @@ def test_the_exported_trace_serves_where_the_recorded_one_is_gone(folder: Path) 
     exported.parent.mkdir(parents=True)
     (folder / "one" / "recording" / "trace.json.gz").rename(exported)
     assert Run("one", folder / "one", folder).trace() == exported.resolve()
-
-
-def test_a_forecast_is_shown_as_what_it_is_and_never_as_the_trace(folder: Path) -> None:
-    (folder / "deep" / "two" / FILE).write_bytes(gzip.compress(b"{}"))
-    told = {run["name"]: run for run in json.loads(ask(Pages(folder), "runs")[2])["runs"]}
-    assert [(run["trace"], run["forecast"]) for run in told.values()] == [
-        (False, True),
-        (True, False),
-    ]
-    status, headers, body = ask(Pages(folder), "forecast", run="deep/two")
-    assert status.startswith("200") and gzip.decompress(body) == b"{}"
-    assert headers["Content-Encoding"] == "gzip"
-    assert ask(Pages(folder), "forecast", run="one")[0].startswith("404")
-    assert ask(Pages(folder), "trace", run="deep/two")[0].startswith("404")
 
 
 # -- pages -----------------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ from tests.reports.viewing import (
     plain_trace,
     two_lines,
     viewing,
-    write_forecast,
     write_run,
 )
 
@@ -53,7 +52,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     report = golden.rich_report()
     write_run(audits / "framed", trace=framed_trace())
     write_run(audits / "plain", trace=plain_trace())
-    write_forecast(audits / "plain")
     attacked = Finding(
         Site(ATTACK, 1, ATTACK, ATTACK), ATTACK, code="SYNC001", name=ATTACK, key=ATTACK
     )
@@ -302,25 +300,6 @@ def test_a_gap_outside_of_the_trace_is_not_shown(opened: Callable[..., Any]) -> 
     )
     assert told["gap"]["at"] == [1e9 + 30_500.0, 4500.0]
     assert not browser.execute_script("return document.querySelectorAll('li[data-gap]').length")
-
-
-def test_a_forecast_says_that_nothing_was_measured(opened: Callable[..., Any]) -> None:
-    browser = opened("run=plain&view=report")
-    _enter(browser, "Report")
-    browser.switch_to.parent_frame()
-    browser.execute_script("document.getElementById('show-forecast').click()")
-    _read(browser, "Forecast")
-    assert "not measured" in wait(
-        browser, "return document.querySelector('#findings h1').innerText"
-    )
-    names = browser.execute_script(
-        "return [...viewer.model.getDescendantEvents()].map((slice) => slice.title)"
-    )
-    assert sorted(filter(None, names)) == ["aten::mm", "train.py:7"]
-    browser.switch_to.parent_frame()
-    browser.execute_script("location.hash = 'run=framed&view=forecast'")
-    script = "const button = document.getElementById('show-forecast'); return button.disabled"
-    assert wait(browser, script)
 
 
 def test_findings_without_a_slice_say_so(opened: Callable[..., Any]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import json
 import os
 import signal
 import subprocess
@@ -21,7 +20,6 @@ from auditor.evidence.table import Evidence
 from auditor.evidence.trace.charts import trace_charts
 from auditor.model import Finding, Report, Site
 from auditor.model.charts import Gap
-from auditor.model.forecasts import CATEGORY, FILE, MARK
 from auditor.recordings.standalone import TraceRecording
 from tests.reports import golden_charts
 from tests.reports import golden_report as golden
@@ -40,18 +38,6 @@ def write_run(folder: Path, report: Report | None = None, trace: str | None = No
         (folder / "recording").mkdir()
         (folder / "recording" / "trace.json.gz").write_bytes(gzip.compress(trace.encode()))
     return folder
-
-
-def write_forecast(folder: Path) -> None:
-    """A forecast beside a report: one kernel under its line."""
-    common = {"ph": "X", "cat": CATEGORY, "pid": 1, "ts": 0.0, "dur": 5.0}
-    told = {"forecast": True, "gpu": "H100", "low_us": 4.0, "high_us": 12.0, "line": "train.py:7"}
-    events = [
-        {**common, "tid": 0, "name": "train.py:7", "args": told},
-        {**common, "tid": 1, "name": "aten::mm", "args": told},
-    ]
-    content = json.dumps({MARK: "H100", "traceEvents": events})
-    (folder / FILE).write_bytes(gzip.compress(content.encode()))
 
 
 def plain_trace() -> str:

@@ -13,7 +13,6 @@ from auditor.runs.plan import (
     Fit,
     Passes,
     Plan,
-    PlayedGpu,
     Purpose,
     Replay,
     Trial,
@@ -89,7 +88,7 @@ def test_a_pass_that_must_be_whole_is_so_or_is_left_out(steps: int, leaner: int)
         UntilOom(4),
         Repeat(("torch",), 7),
         Drill("nan"),
-        Trial(1, eager_random=True),
+        Trial(1),
         Change((2, 1), (("a.py", 3),), optimizer={"fused": True}),
     ],
     ids=lambda purpose: type(purpose).__name__,
@@ -104,7 +103,7 @@ def test_a_plan_survives_the_process_seam(purpose: Purpose) -> None:
         "folder",
         ("reads",),
         purpose,
-        gpu=PlayedGpu("T4"),
+        gpu="T4",
         played=(0, 3),
     ).rerun(16, ("quiet",))
     assert Plan.from_json(plan.to_json()) == plan

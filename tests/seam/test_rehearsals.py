@@ -105,7 +105,7 @@ def runs(tmp_path_factory, audit):
                 ("--device", "rehearse"),
             )
         if name == "rehearsed_portable":
-            more = (*more, "--gpu", "L40S")
+            more = (*more, "--gpu", "L4")
         if name.endswith("hungry"):
             more = (*more, "--memory-limit", "164MiB")  # cuBLAS takes 64 of them
         (folder / f"{name}.py").write_text(textwrap.dedent(source))
@@ -151,12 +151,6 @@ def test_a_portable_trainer_is_timed_on_the_cpu_and_rehearsed(runs):
     assert report["warnings"] == []
     assert "H200" in report["environment"]["rehearsed on"]
     assert (out / "recording" / "rehearsal" / "manifest.json").is_file()
-    forecast = report["forecast"]
-    first = forecast["gpus"][0]
-    assert (forecast["basis"], forecast["asked"], first["gpu"]) == ("forecast", False, "H200")
-    assert first["reasons"] == []
-    assert 0 < first["low_us"] < first["high_us"] < 1000
-    assert forecast["operators"] > 10
 
 
 def test_its_memory_is_drawn_as_predicted_with_steps_marked(runs):
@@ -222,8 +216,6 @@ def test_a_compiled_function_runs_as_it_is(runs):
     (warning,) = report["warnings"]
     assert warning.startswith("in the rehearsal: torch.compile at compiled.py:7 was not compiled")
     assert said(report, "SYNC001") == [("f(loss.detach()); loss.item()", "rehearsal", "none")]
-    (reason,) = report["forecast"]["gpus"][0]["reasons"]
-    assert reason.startswith("the program gives functions to torch.compile")
 
 
 def test_what_the_shadow_cannot_do_is_one_sentence_with_its_line(runs):
@@ -333,12 +325,6 @@ def test_rehearse_alone(runs):
     assert report["run"]["device"] == "rehearse"
     assert status(report, "SYNC004") == "found"
     assert status(report, "DATA007") == "skipped"
-    waits = [each for each in report["findings"] if each["code"] == "SYNC004"]
-    assert {each["unpriced"].partition(";")[0] for each in waits} == {
-        "what it costs needs the host's pace on a machine with a GPU"
-    }
-    assert (report["forecast"]["asked"], report["forecast"]["gpus"][0]["gpu"]) == (True, "L40S")
-    assert any("times are forecast for L40S" in each for each in report["method"])
 
 
 def test_rehearse_alone_of_what_cannot_be_rehearsed(runs):

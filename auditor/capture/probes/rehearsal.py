@@ -12,14 +12,11 @@ import torch
 from auditor.capture.instruments.torch_private.tensors import key_of
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.memory.simulated_memory import RehearsedMemory
-from auditor.capture.probes.step.operator_log import COMPILER, ORDER, OperatorLog, tf32
-from auditor.capture.probes.step.operator_log import PART as OPERATORS
 from auditor.capture.probes.sync.copies_log import PART as COPIES
 from auditor.capture.probes.sync.copies_log import CopyLog, mark_batch
 from auditor.capture.probes.sync.reads_log import PART as READS
 from auditor.capture.probes.sync.reads_log import ReadLog
 from auditor.capture.shadow import MODELS, Crossing, GpuModel, Listener, ShadowDevice
-from auditor.capture.shadow.crossing import Ran
 from auditor.capture.shadow.operators import HOST_INDEX
 from auditor.capture.shadow.storages import storages
 from auditor.model.gpus import gpu_named
@@ -35,8 +32,7 @@ USE = "device_use"
 
 
 class RehearsalProbe(Probe, Listener):
-    """Writes ``reads``, ``copies``, ``operators`` and their order, ``device_use`` and ``limits`` of a
-    rehearsal.
+    """Writes ``reads``, ``copies``, ``device_use`` and ``limits`` of a rehearsal.
 
     The shadow is there from the import of torch to the end of the process, as a GPU would be; what
     crosses is written down in the loud pass only.
@@ -56,7 +52,6 @@ class RehearsalProbe(Probe, Listener):
         self._shadow = ShadowDevice(self, gpu=model, compiled="eager")
         self._log: ReadLog | None = None
         self._copies = CopyLog(context)
-        self._operators = OperatorLog(context)
         self._used = 0
         context.mark_batch = mark_batch
         context.counters = self._held.counters
@@ -77,9 +72,8 @@ class RehearsalProbe(Probe, Listener):
         self._shadow.start()
 
     def start(self) -> None:
-        for part in (READS, COPIES, USE, OPERATORS, ORDER):
+        for part in (READS, COPIES, USE):
             self.context.writer.touch(part)
-        self.watches_operators = True
         self._log = ReadLog(self.context, on_cuda=True)
 
     def step_begin(self) -> None:
@@ -91,17 +85,10 @@ class RehearsalProbe(Probe, Listener):
             return
         self._log.write()
         self._copies.write()
-        self._operators.write()
-        products, convolutions = tf32()
-        self.context.add(
-            DeviceUseRow(
-                n=self._shadow.operators - self._used, tf32_matmul=products, tf32_conv=convolutions
-            )
-        )
+        self.context.add(DeviceUseRow(n=self._shadow.operators - self._used))
         self._used = self._shadow.operators
 
     def stop(self) -> None:
-        self.watches_operators = False
         if self._log is not None:
             self.step_end()
             self._held.dump()
@@ -135,11 +122,6 @@ class RehearsalProbe(Probe, Listener):
             subject=crossing.subject,
         )
 
-    def operator(self, ran: Ran) -> None:
-        """A kernel would run; what runs between steps is none of theirs."""
-        if self.context.in_step:
-            self._operators.note(ran)
-
     def allocated(self, storage_id: int, nbytes: int) -> None:
         self._held.allocated(storage_id, nbytes)
 
@@ -151,8 +133,6 @@ class RehearsalProbe(Probe, Listener):
 
     def noted(self, operator: str, said: str) -> None:
         """The program asks for something that is done another way: say so, and where."""
-        if operator == COMPILER:
-            self._operators.compiled = True
         frame, _ = self.context.frames.user_frame()
         where = (
             ""

@@ -5,7 +5,7 @@ be done.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from auditor.errors import AuditProblem
 from auditor.model.gpus import GPUS
@@ -59,24 +59,6 @@ class Crossing:
     """The host tensor that is copied to the device; None for anything else."""
 
 
-class Ran(NamedTuple):
-    """An operator that ran on the shadow device, with the host's tensors that it was played on."""
-
-    name: str
-    """With its namespace, as torch's profiler writes it: ``aten::addmm``."""
-    given: tuple[Any, ...]
-    """Its positional arguments as the program gave them: what is the same object among
-    :attr:`bare` lies on the host.
-    """
-    bare: list[Any]
-    """The same with the tensors behind the shadows."""
-    result: Any
-    in_place: bool
-    """The result is an argument."""
-    function: Any
-    """The function of torch that the program called, if it is still under way."""
-
-
 class Memory(Protocol):
     """An allocator that answers for the device. Sizes in bytes."""
 
@@ -105,9 +87,6 @@ class Listener:
     nothing.
     """
 
-    watches_operators: bool = False
-    """Ask for :meth:`operator`; otherwise it costs nothing."""
-
     memory: Memory | None = None
     """Who answers the memory functions of ``torch.cuda``; None: as much is reserved as lives."""
 
@@ -124,9 +103,6 @@ class Listener:
 
     def workspace(self, nbytes: int, *, kept: bool) -> None:
         """Torch took a workspace for matrix products; one that is not kept it gave back at once."""
-
-    def operator(self, ran: Ran) -> None:
-        """An operator has run that starts a kernel on CUDA, or several."""
 
     def noted(self, operator: str, said: str) -> None:
         """The program asks for something that is done another way here, with the same result."""

@@ -7,7 +7,6 @@ each entry.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -20,8 +19,7 @@ from auditor.capture.instruments.torch_private.dispatch import (
 )
 from auditor.capture.shadow import attention, dropout
 from auditor.capture.shadow.copies import copied
-from auditor.capture.shadow.crossing import Ran
-from auditor.capture.shadow.current import CPU, HERE, PLAYING, Current, caller, refuse, tell
+from auditor.capture.shadow.current import CPU, HERE, PLAYING, caller, refuse, tell
 from auditor.capture.shadow.halves import in_float32, slow_dtype, through_float32
 from auditor.capture.shadow.streams import current_stream
 from auditor.capture.shadow.tensor import Rooms, ShadowTensor, wrap
@@ -237,17 +235,13 @@ class _Plan:
         "blas",
         "host_result",
         "look",
-        "name",
         "played",
         "product",
         "resync",
-        "view",
     )
 
     def __init__(self, func: Any) -> None:
-        self.name = schema_of(func).name
-        name = self.name.removeprefix("aten::")
-        self.view = _is_view(schema_of(func))
+        name = schema_of(func).name.removeprefix("aten::")
         self.product = name if through_float32(name) and overload_of(func) == "default" else None
         self.played = PLAYED.get(name, func) if overload_of(func) == "default" else func
         self.blas = name if name in PRODUCTS else None
@@ -293,12 +287,6 @@ def _written(schema: Any) -> tuple[int | str | None, ...] | None:
     return tuple(places) if any(place is not None for place in places) else None
 
 
-def _is_view(schema: Any) -> bool:
-    """Whether every result is an argument's memory, and none is written: no kernel starts."""
-    aliases = [result.alias_info for result in schema.returns]
-    return bool(aliases) and all(each is not None and not each.is_write for each in aliases)
-
-
 _PLANS: dict[Any, _Plan] = {}
 
 
@@ -330,20 +318,10 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         bare = [_bare(arg) for arg in args]
         named = {key: _bare(value) for key, value in kwargs.items()}
         result = _compute(plan.played, plan.product, bare, named)
-        if playing is not None and playing.listener.watches_operators and not plan.view:
-            _tell_ran(playing, plan, args, bare, result)
         found = _given(plan, args, kwargs, result)
         if plan.blas is not None and playing is not None:
             playing.workspaces.use(plan.blas, bare, current_stream().cuda_stream)
         return found
-
-
-def _tell_ran(
-    playing: Current, plan: _Plan, args: tuple[Any, ...], bare: list[Any], result: Any
-) -> None:
-    if not HERE.quiet and playing.process == os.getpid():
-        in_place = plan.aliases is not None
-        playing.listener.operator(Ran(plan.name, args, bare, result, in_place, HERE.function))
 
 
 def _given(plan: _Plan, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:

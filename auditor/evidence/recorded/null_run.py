@@ -8,7 +8,7 @@ result depends on values, what comes after says nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -73,9 +73,6 @@ class NullRun:
     answered: int
     reads: int
     lines: Mapping[Line, Asked] = field(default_factory=dict)
-    host_us: tuple[float, ...] = ()
-    """What the host took for each step without instruments, waiting for a processor taken off; none
-    where a step went another way."""
 
     @property
     def memory(self) -> Evidence | None:
@@ -122,14 +119,7 @@ def null_run(evidence: Evidence) -> NullRun | None:
         sum(row.answered for row in rows),
         sum(len(row.read) for row in rows),
         _lines(null, judged),
-        tuple(_host(null)) if common and parting is None else (),
     )
-
-
-def _host(null: Evidence) -> Iterator[float]:
-    for row in null.rows(StepRow):
-        if row.pass_name == "quiet":
-            yield row.host_us - (row.queued_us or 0.0)
 
 
 def unseen_waits(run: NullRun, evidence: Evidence, share: float = 0.5) -> tuple[Asked, ...]:

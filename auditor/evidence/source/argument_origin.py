@@ -12,7 +12,7 @@ from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source, name_of, the_only
 from auditor.model import Action, Edit, Site
 from auditor.syntax.index import nodes_in, targets_of
-from auditor.syntax.qualified_names import OPTIONS, kept_as, last_key, text_of
+from auditor.syntax.qualified_names import OPTIONS, kept_as, last_key
 
 PLACES = "only where blocks lie in memory changes, not what is computed"
 """Why a setting of the allocator is safe."""
@@ -20,16 +20,13 @@ PLACES = "only where blocks lie in memory changes, not what is computed"
 
 @dataclass(frozen=True)
 class Home:
-    """The one place to change a value at. ``own``: it is the call itself. ``span``: of the number,
-    where it has no name.
-    """
+    """The one place to change a value at. ``own``: it is the call itself."""
 
     site: Site
     action: Action
     call: str = ""
     keyword: str = ""
     own: bool = False
-    span: tuple[int, int, int, int] | None = None
 
     def edit(self, value: str, *, safe: bool = False, reason: str) -> Edit:
         """The edit that sets the value here."""
@@ -41,7 +38,6 @@ class Home:
             value,
             safe=safe,
             reason=reason,
-            span=self.span,
         )
 
 
@@ -58,19 +54,6 @@ def home_of_value(
     )
 
 
-def number_of(
-    source: Source, configs: Configs, written: ast.expr, call: str = ""
-) -> tuple[int, Home] | None:
-    """The whole number that an expression names, and the one place where it is written; None if it
-    may be another's.
-    """
-    found = the_only(_candidates(source, configs, written, call))
-    if found is None or type(found[0]) is not int:
-        return None
-    value, home = found
-    return value, home  # type: ignore[return-value]
-
-
 def _candidates(
     source: Source, configs: Configs, written: ast.expr, call: str
 ) -> Iterator[tuple[object, Home]]:
@@ -80,16 +63,6 @@ def _candidates(
         yield from _options(source, key)
         yield from _constants(source, key, call)
         yield from _configured(configs, key)
-
-
-def flags_of(source: Source, key: str) -> frozenset[str]:
-    """What is written on the command line for the option that is kept under this name:
-    ``--batch-size``, ``-b``.
-    """
-    options = (call for _, call in options_of(source, key)) if key else ()
-    return frozenset(
-        flag for call in options for each in call.args if (flag := text_of(each)).startswith("-")
-    )
 
 
 def options_of(source: Source, key: str) -> Iterator[tuple[str, ast.Call]]:

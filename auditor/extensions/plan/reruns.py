@@ -22,7 +22,7 @@ from auditor.recordings.folder import Recording, Row
 from auditor.recordings.schema.sync import DeviceUseRow, LimitRow
 from auditor.runs import child_process
 from auditor.runs.finalize import raised
-from auditor.runs.plan import Change, Device, Plan, PlayedGpu
+from auditor.runs.plan import Change, Device, Plan
 from auditor.runs.progress import Progress, silent
 from auditor.runs.project_copy import sheltered
 
@@ -141,7 +141,7 @@ class Reruns:
             str(folder / "recording"),
             (*PARTS, *(ONCE if self.device == "null" and self.n == 1 else ())),
             memory_limit=ENDLESS if self.device == "rehearse" else None,
-            gpu=PlayedGpu(self.gpu),
+            gpu=self.gpu,
             variables=variables,
             purpose=change,
         )

@@ -65,7 +65,6 @@ class Pages:
             "findings": self._findings,
             "report": self._report,
             "trace": self._trace,
-            "forecast": self._forecast,
             "viewer": self._viewer,
         }
         for path in sorted(ASSETS.iterdir()):
@@ -145,10 +144,10 @@ class Pages:
         return Reply(_blocks(path), "text/html; charset=utf-8", policy)
 
     def _trace(self, name: str) -> Reply:
-        return _spans(self._run(name).trace(), "this run has no trace beside its report")
-
-    def _forecast(self, name: str) -> Reply:
-        return _spans(self._run(name).forecast(), "no forecast was written beside this report")
+        path = self._run(name).trace()
+        if path is None:
+            raise NotThere("this run has no trace beside its report")
+        return Reply(_blocks(path), "application/json", encoding="gzip" if _is_gzip(path) else "")
 
     def _viewer(self, _: str) -> Reply:
         found = viewer()
@@ -170,19 +169,11 @@ class _Asset:
         )
 
 
-def _spans(path: Path | None, missing: str) -> Reply:
-    """A trace, or a forecast that looks like one."""
-    if path is None:
-        raise NotThere(missing)
-    return Reply(_blocks(path), "application/json", encoding="gzip" if _is_gzip(path) else "")
-
-
 def _described(run: Run) -> dict[str, Any]:
     told: dict[str, Any] = {
         "name": run.name,
         "page": run.page() is not None,
         "trace": run.trace() is not None,
-        "forecast": run.forecast() is not None,
     }
     try:
         report = _loaded(run)

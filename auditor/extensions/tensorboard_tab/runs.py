@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from auditor.model.forecasts import FILE
-
 REPORT = "report.json"
 PAGE = "report.html"
 RECORDING = "recording"
@@ -50,10 +48,6 @@ class Run:
             return recorded
         exported = sorted((self.folder / EXPORTED).glob("*/*.pt.trace.json*"))
         return next((path for path in map(self._inside, exported) if path is not None), None)
-
-    def forecast(self) -> Path | None:
-        """What the rehearsed step is forecast to take, as a trace."""
-        return self._inside(self.folder / FILE)
 
     def _inside(self, path: Path) -> Path | None:
         """The file, unless it is none or a link that leads out of the root."""

@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from auditor.cli import console, open_input, progress_display, rejudged, write_results
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
-from auditor.extensions.verify import compiling, micro_batches
-from auditor.extensions.verify.accumulation_uses import Unclear
 from auditor.extensions.verify.arms import Candidate, candidates, require_unchanged
 from auditor.extensions.verify.experiment import Experiment
 from auditor.extensions.verify.intervals import LEAST_PAIRS
@@ -21,7 +19,6 @@ from auditor.extensions.verify.own_program import require_own_program
 from auditor.extensions.verify.trials import SLOW_SECONDS, Budget, Laboratory, files_read
 from auditor.judging import catalogue, config
 from auditor.model import Report
-from auditor.model.verification import Proposal
 from auditor.recordings.folder import Recording
 from auditor.runs.plan import NULL_RUN, REHEARSAL
 from auditor.runs.project_copy import reached
@@ -91,94 +88,43 @@ def verified(
     """
     recording = evidence.recording
     require_unchanged(recording)
-    asked, say = (
-        _asked(report, evidence, select, unsafe=unsafe),
-        (lambda text: None) if quiet else _say,
-    )
-    if not asked.patches and not asked.searches:
-        for note in asked.notes:
+    asked, notes = _asked(report, evidence, select, unsafe=unsafe)
+    say = (lambda text: None) if quiet else _say
+    if not asked:
+        for note in notes:
             say(note)
         return None
+    fewest = LEAST_PAIRS * (len(asked) + 2)
     with (
-        Laboratory(evidence, budget / asked.runs or SLOW_SECONDS) as laboratory,
+        Laboratory(evidence, budget / fewest or SLOW_SECONDS) as laboratory,
         progress_display.working("verify", lambda: _counted(laboratory, budget), quiet=quiet),
     ):
-        whole = Budget(budget)
-        found, verification = Experiment(
-            laboratory, recording, whole.part(asked.share), say, reserve=whole
-        ).run(asked.patches)
-        findings = tuple(
-            replace(finding, verified=found.get(number, finding.verified))
-            for number, finding in enumerate(report.findings)
-        )
-        notes, proposals = [*verification.notes, *asked.notes], list[Proposal]()
-        for search in asked.searches:
-            proposal, note = search.run(laboratory, whole.part(1.0), say)
-            proposals += [proposal] if proposal is not None else []
-            notes.append(note)
-        if laboratory.changed:
-            notes.append(reached(laboratory.changed))
-        seconds, steps = (
-            round(whole.spent, 1),
-            laboratory.steps if asked.searches else verification.steps,
-        )
-        told = replace(verification, notes=tuple(notes), proposals=tuple(proposals))
+        found, verification = Experiment(laboratory, recording, Budget(budget), say).run(asked)
+    if laboratory.changed:
+        notes += (reached(laboratory.changed),)
     return replace(
         report,
-        findings=findings,
-        verification=replace(told, runs=laboratory.runs, steps=steps, seconds=seconds),
+        findings=tuple(
+            replace(finding, verified=found.get(number, finding.verified))
+            for number, finding in enumerate(report.findings)
+        ),
+        verification=replace(verification, notes=(*verification.notes, *notes)),
     )
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What there is to try: patches, and searches in order (the last has what the others leave)."""
-
-    patches: tuple[Candidate, ...]
-    searches: tuple[micro_batches.Search | compiling.Search, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def share(self) -> float:
-        """Of the budget for the patches: half of it at least, and all where nothing but torch.compile
-        is searched beside them. What they leave, the searches have; a patch without an interval by
-        then goes before them.
-        """
-        tried, sizes = (
-            len(self.patches),
-            sum(each.values for each in self.searches if isinstance(each, micro_batches.Search)),
-        )
-        return max(0.5, tried / (tried + sizes)) if tried else 0.0
-
-    @property
-    def runs(self) -> int:
-        """How many runs all of it takes at least."""
-        searched = sum(search.values for search in self.searches)
-        return LEAST_PAIRS * (len(self.patches) + 2 * bool(self.patches) + searched)
-
-
-def _asked(report: Report, evidence: Evidence, select: Collection[str], *, unsafe: bool) -> _Asked:
-    searches, notes = list[micro_batches.Search | compiling.Search | None](), tuple[str, ...]()
-    if not select:  # no rule's code names it
-        try:
-            searches.append(micro_batches.search_for(evidence))
-        except Unclear as reason:
-            notes = (f"{micro_batches.TITLE}: not tried; {reason}",)
-    if compiling.selected(select):
-        searches.append(compiling.search_for(evidence))
+def _asked(
+    report: Report, evidence: Evidence, select: Collection[str], *, unsafe: bool
+) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
+    """The patches to try, and sentences on those that cannot be."""
     found = candidates(report, evidence.recording, select, unsafe=unsafe)
     runs = (evidence, evidence.inside(REHEARSAL), evidence.inside(NULL_RUN))
     read = frozenset[str]().union(*(files_read(run.recording) for run in runs if run is not None))
-    notes += tuple(
+    notes = (
         f"{each.name}: not tried; the target reads no {', '.join(sorted(each.paths - read))}"
         for each in found
         if not each.paths <= read
     )
-    return _Asked(
-        tuple(each for each in found if each.paths <= read),
-        tuple(search for search in searches if search is not None),
-        notes,
-    )
+    return tuple(each for each in found if each.paths <= read), tuple(notes)
 
 
 def _counted(laboratory: Laboratory, budget: float) -> str:

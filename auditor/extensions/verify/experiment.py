@@ -36,25 +36,15 @@ class Experiment:
     breaks the result, and goes as far as the time allows; a budget of 0 asks for that round and
     nothing else. A later round has only those for which the rounds up to their interval fit, so
     that the time is not spent on pairs too few to say anything.
-
-    ``reserve`` is for patches that have no interval when the budget is spent: what others are to
-    get of it may wait.
     """
 
     def __init__(
-        self,
-        laboratory: Laboratory,
-        recording: Recording,
-        budget: Budget,
-        say: Say,
-        *,
-        reserve: Budget | None = None,
+        self, laboratory: Laboratory, recording: Recording, budget: Budget, say: Say
     ) -> None:
         self._laboratory = laboratory
         self._recording = recording
         self._budget = budget
         self._say = say
-        self._reserve = reserve
         self._unpatched: list[tuple[Measured, Measured]] = []
         self._neighbours: list[tuple[Measured, Measured]] = []
         self._at_the_end: Measured | None = None
@@ -90,14 +80,6 @@ class Experiment:
         self._rehearse([arm for arm in self._arms if arm not in timed])
         while (chosen := self._affordable(self._undecided(timed))) and self._round(chosen):
             pass
-        if self._reserve is None:
-            return
-        self._budget = self._reserve
-        while (chosen := self._affordable(self._unmeasured(timed))) and self._round(chosen):
-            pass
-
-    def _unmeasured(self, timed: Sequence[Arm]) -> list[Arm]:
-        return [arm for arm in self._undecided(timed) if len(arm.pairs) < LEAST_PAIRS]
 
     def _undecided(self, timed: Sequence[Arm]) -> list[Arm]:
         noise, together = self.noise(), self._joined()

@@ -16,17 +16,13 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, cast
 
-import msgspec
-
 from auditor.errors import AuditProblem
-from auditor.evidence.recorded.compiles import DONE
 from auditor.evidence.table import Evidence
 from auditor.extensions.verify.intervals import quiet_run
-from auditor.extensions.verify.results import Moves, Results
+from auditor.extensions.verify.results import Results
 from auditor.model.devices import SHADOW
 from auditor.patch import PatchedFile
 from auditor.recordings.folder import Recording
-from auditor.recordings.schema.compiled import CompileRow
 from auditor.recordings.schema.run import StepRow, known
 from auditor.recordings.schema.sync import CopyRow, ReadRow
 from auditor.recordings.sources import on_disk
@@ -53,7 +49,7 @@ time, but ``FEWEST_STEPS``.
 
 FEWEST_STEPS = 3
 
-RESULTS, SYNCS, COPIES, MOVES, COMPILES = "results", "reads", "copies", "moves", "compiles"
+RESULTS, SYNCS = "results", "reads"
 """Parts of the trials' recordings; host syncs are only counted where there is a device, real or
 shadow. A rehearsal writes its copies to the device beside the reads."""
 
@@ -71,8 +67,7 @@ class Measured:
     """What one run gave. Times in us, ``seconds`` is how long all of it took.
 
     ``loaded`` are the files that it imported or read, relative to the copy if they lie in it. ``failed``
-    says in a sentence why it did not reach its end; empty if it did. ``compile_us`` is the time of
-    all compilations, where the run was :class:`Compiling`.
+    says in a sentence why it did not reach its end; empty if it did.
     """
 
     results: Results
@@ -83,40 +78,6 @@ class Measured:
     loaded: frozenset[str]
     seconds: float
     failed: str = ""
-    moves: Moves | None = None
-    compile_us: float = 0.0
-
-
-LEAST_WARMUP = 3
-"""Steps before the measured ones in runs that compile: what varies is mostly compiled anew once."""
-
-
-@dataclass(frozen=True)
-class Compiling:
-    """That compilations of a run are timed, in a folder of caches that all runs of this ``name``
-    share and nobody else has. It is ended after ``patience`` s, where given.
-    """
-
-    name: str
-    patience: float | None = None
-    eager_random: bool = False
-
-    def plan(self, plan: Plan, scratch: Path) -> Plan:
-        """The same run with that."""
-        trial = plan.purpose_as(Trial)
-        assert trial is not None
-        folder = scratch / f"compiled-{self.name}"
-        caches = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
-        return replace(
-            plan,
-            parts=(*plan.parts, COMPILES),
-            warmup=max(plan.warmup, LEAST_WARMUP),
-            purpose=msgspec.structs.replace(trial, eager_random=self.eager_random),
-            variables={
-                **(plan.variables or {}),
-                **{name: str(folder / kind) for name, kind in caches.items()},
-            },
-        )
 
 
 class Laboratory:
@@ -156,37 +117,17 @@ class Laboratory:
         """True if the trials run on the shadow device: they have no times."""
         return self._plan.rehearses
 
-    def run(
-        self,
-        patched: Sequence[PatchedFile] = (),
-        *,
-        rehearsed: bool = False,
-        moves: bool = False,
-        args: tuple[str, ...] | None = None,
-        compiling: Compiling | None = None,
-    ) -> Measured:
-        """One run. What the target does never raises; a recorder that fails does.
-
-        With ``moves`` it is seen how far parameters move. ``args`` stand in the place of the target's own command line.
-        """
+    def run(self, patched: Sequence[PatchedFile] = (), *, rehearsed: bool = False) -> Measured:
+        """One run. What the target does never raises; a recorder that fails does."""
         home = self._scratch / str(self.runs)
         self.runs += 1
         began = time.monotonic()
         try:
             with ProjectCopy(self._project, {file.path: file.after for file in patched}) as place:
-                chosen = self._plan if args is None else replace(self._plan, args=args)
-                plan = place.plan(replace(chosen, folder=str(home), purpose=Trial(SEED)))
+                plan = place.plan(replace(self._plan, folder=str(home), purpose=Trial(SEED)))
                 if rehearsed:
                     plan = replace(plan.on_shadow(self.rehearsed_steps), parts=(RESULTS, SYNCS))
-                if moves:
-                    plan = replace(plan, parts=(*plan.parts, MOVES))
-                if compiling is not None:
-                    plan = compiling.plan(plan, self._scratch)
-                measured = self._measured(
-                    plan,
-                    began,
-                    (compiling.patience if compiling is not None else None) or self.patience,
-                )
+                measured = self._measured(plan, began)
             self.changed |= set(place.changed)
         finally:
             shutil.rmtree(home, ignore_errors=True)
@@ -194,10 +135,10 @@ class Laboratory:
             self.patience = max(self.patience, PATIENCE * measured.seconds)
         return measured
 
-    def _measured(self, plan: Plan, began: float, patience: float) -> Measured:
+    def _measured(self, plan: Plan, began: float) -> Measured:
         try:
             recording = child_process.record_once(
-                plan, time.monotonic() + patience, silent, lambda text: None
+                plan, time.monotonic() + self.patience, silent, lambda text: None
             )
         except AuditProblem as problem:
             return Measured(
@@ -234,9 +175,7 @@ class Laboratory:
             _syncs(recording, rows),
             files_read(recording),
             time.monotonic() - began,
-            _failure(recording, patience),
-            Moves.read(recording) if MOVES in plan.parts else None,
-            sum(row.us for row in recording.rows(CompileRow) if row.what in DONE),
+            _failure(recording, self.patience),
         )
 
 
@@ -337,8 +276,6 @@ def _hung_at(recording: Recording) -> str:
 RECENT = 3
 """Runs that say how long the next one takes: on a shared machine the load comes and goes."""
 
-Lengths = dict[bool, deque[float]]
-
 
 class Budget:
     """``seconds`` to spend from now on, by the clock ``now`` (s).
@@ -347,31 +284,18 @@ class Budget:
     slower than those before.
     """
 
-    def __init__(
-        self,
-        seconds: float,
-        now: Callable[[], float] = time.monotonic,
-        lengths: Lengths | None = None,
-    ) -> None:
+    def __init__(self, seconds: float, now: Callable[[], float] = time.monotonic) -> None:
         self.seconds = seconds
         self._now = now
         self._began = now()
-        self._lengths = (
-            lengths
-            if lengths is not None
-            else {kind: deque(maxlen=RECENT) for kind in (False, True)}
-        )
+        self._lengths: dict[bool, deque[float]] = {
+            kind: deque(maxlen=RECENT) for kind in (False, True)
+        }
 
     @property
     def spent(self) -> float:
         """Seconds since the beginning."""
         return self._now() - self._began
-
-    def part(self, share: float) -> Budget:
-        """A share of what is left, from now on; it knows how long runs take, and what it learns of
-        that is known here, too.
-        """
-        return Budget(max(0.0, self.seconds - self.spent) * share, self._now, self._lengths)
 
     def measured(self, run: Callable[[], Measured], *, rehearsed: bool = False) -> Measured:
         """Make a run, and remember how long it took with all that belongs to it. In the rehearsal

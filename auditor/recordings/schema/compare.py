@@ -30,26 +30,3 @@ class ParameterRow(PassRow, kw_only=True, tag_field="what", tag="parameter"):
     bits: Annotated[
         int | None, doc("sum of the bit patterns as whole numbers, null where torch cannot tell")
     ]
-
-
-class MovedStepsRow(PassRow, kw_only=True, tag_field="what", tag="steps"):
-    """One row: how often an optimizer stepped."""
-
-    part = "moves"
-    when = "trials of `audit verify` with another batch size: at the quiet pass's end"
-
-    n: Annotated[int, doc("optimizer steps in the passes")]
-
-
-class MovedParameterRow(PassRow, kw_only=True, tag_field="what", tag="parameter"):
-    """One row for each parameter of an optimizer that stepped."""
-
-    part = "moves"
-    when = "the same"
-
-    place: Annotated[str, doc("`optimizer 0, group 0, parameter 3`")]
-    size: Annotated[int, doc("its number of values")]
-    before: Annotated[
-        list[float | None], doc("up to 256 of its values, evenly spread, before the first step")
-    ]
-    after: Annotated[list[float | None], doc("the same values now")]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
-
-from auditor.recordings.row import At, Item, MaybeAt, N, PassRow, Row, doc, older
+from auditor.recordings.row import At, MaybeAt, N, PassRow, Row, doc, older
 
 
 class ReadRow(PassRow, kw_only=True):
@@ -74,68 +72,6 @@ class DeviceUseRow(PassRow, kw_only=True):
     when = "a rehearsal: loud"
 
     n: Annotated[int, doc("operators that ran there in the step")]
-    tf32_matmul: Annotated[bool, doc("matrix products of float32 may run in TF32")] = older(
-        value=False
-    )
-    tf32_conv: Annotated[bool, doc("convolutions of float32 may run in TF32")] = older(value=True)
-
-
-class OperandItem(Item, kw_only=True):
-    """A tensor that an operator was given or made, or a list of tensors."""
-
-    dtype: Annotated[str, doc("torch's name of its type: `bfloat16`")] = ""
-    shape: Annotated[list[int] | None, doc("of a single tensor")] = None
-    strides: Annotated[list[int] | None, doc("of a single tensor, in elements")] = None
-    sizes: Annotated[list[int] | None, doc("of a list: the elements of each of its tensors")] = None
-    host: Annotated[bool, doc("it lies on the host")] = False
-
-
-class OperatorRow(PassRow, kw_only=True):
-    """Operators that ran on the shadow device and start kernels on CUDA: one row per step and
-    different call.
-
-    The first row with an `id` describes the call; later ones have `id` and `n` alone.
-    """
-
-    part = "operators"
-    when = "a rehearsal: loud"
-
-    id: Annotated[int, doc("number of the call; -1: there were too many different ones")]
-    n: N
-    name: Annotated[
-        str,
-        doc(
-            "with its namespace (`aten::addmm`); of recurrent layers the function (`aten::lstm`), "
-            "with `n` operators of the CPU's that it came to; `torch.compile` where the program "
-            "gives something to it"
-        ),
-    ] = ""
-    inputs: Annotated[list[OperandItem | None], doc("by position; null for what is no tensor")] = (
-        msgspec.field(default_factory=list)
-    )
-    values: Annotated[
-        list[bool | int | list[int] | None],
-        doc(
-            "by the same positions, of convolutions, norms and attention: whole numbers, flags and "
-            "lists of them"
-        ),
-    ] = msgspec.field(default_factory=list)
-    outputs: Annotated[list[OperandItem], doc("what it made; none where it wrote an argument")] = (
-        msgspec.field(default_factory=list)
-    )
-
-
-class OperatorOrderRow(PassRow, kw_only=True):
-    """The operators of a step in the order in which they ran, and the user's lines they ran for."""
-
-    part = "operator_order"
-    when = "a rehearsal: loud"
-
-    ids: Annotated[list[int], doc("numbers of calls in the part `operators`, in order")]
-    at: Annotated[
-        list[int], doc("the line of each (numbers in `sites`); -1 where no line of the user's is")
-    ]
-    cut: Annotated[bool, doc("the lists end before the step did")] = False
 
 
 class LimitRow(Row, kw_only=True):

@@ -907,24 +907,6 @@ def skipped_graphs_are_heard(t):
     assert t.SKIPPED
 
 
-def its_own_draws_stay(t):
-    settings = SimpleNamespace()
-    with mock.patch.dict(sys.modules, {t.SETTINGS: settings}):
-        t.draw_as_eager()
-    assert vars(settings) == {}
-
-
-@promise("torch._inductor.config.fallback_random", without=its_own_draws_stay)
-def compiled_code_draws_as_eager_code(t):
-    settings = importlib.import_module(t.SETTINGS)
-    assert not settings.fallback_random
-    try:
-        t.draw_as_eager()
-        assert settings.fallback_random is True
-    finally:
-        settings.fallback_random = False
-
-
 @promise(
     "torch._dynamo.eval_frame._maybe_set_eval_frame",
     without=gives("when_left", setattr, print, value=False),

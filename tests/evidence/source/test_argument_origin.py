@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-
 import pytest
 
 from auditor.evidence.source.argument_origin import (
     Home,
     allocator_home,
-    flags_of,
-    number_of,
     reads_of,
 )
 from auditor.evidence.source.call_arguments import given
@@ -151,54 +147,6 @@ def test_one_line_that_sets_the_allocator():
     assert allocator_home(Configs(allocator=lines[:1])) == Home(
         Site("run.sh", 1), "set_value", keyword="PYTORCH_ALLOC_CONF"
     )
-
-
-def numbered(text, written, documents=()):
-    """The number that an expression names, and the line where it is written."""
-    settings = [Setting(Site("c.yaml", 2), (key,), value) for key, value in documents]
-    found = number_of(
-        Source({"t.py": text}), Configs(tuple(settings)), ast.parse(written).body[0].value
-    )
-    return found and (found[0], found[1].site.line)
-
-
-@pytest.mark.parametrize(
-    ("text", "written", "documents", "found"),
-    [
-        ("steps = 4\n", "steps", [], (4, 1)),
-        ("steps = 4\n", "other", [], None),
-        ("steps = 4.0\n", "steps", [], None),
-        ("steps = True\n", "steps", [], None),
-        ("steps = '4'\n", "steps", [], None),
-        ("steps = 4\nsteps = 5\n", "steps", [], None),
-        ("p.add_argument('--steps', type=int, default=4)\n", "args.steps", [], (4, 1)),
-        ("x = 1\n", "cfg.steps", [("steps", 4)], (4, 2)),
-        ("x = 1\n", "cfg.steps", [("steps", "4")], None),
-        ("x = 1\n", "cfg.steps", [("steps", 4), ("steps", 4)], None),
-        ("steps = 4\n", "cfg.steps", [("steps", 4)], None),
-        ("steps = 4\n", "steps + 1", [], None),
-    ],
-)
-def test_the_whole_number_that_an_expression_names(text, written, documents, found):
-    assert numbered(text, written, documents) == found
-
-
-@pytest.mark.parametrize(
-    ("text", "flags"),
-    [
-        ("p.add_argument('-b', '--batch-size', default=8)\n", {"-b", "--batch-size"}),
-        (
-            "p.add_argument('--batch-size')\np.add_argument('--bs', dest='batch_size')\n",
-            {"--batch-size", "--bs"},
-        ),
-        ("p.add_argument('batch_size')\n", set()),
-        ("p.add_option('--size')\n", set()),
-        ("p.add('--batch-size')\n", set()),
-    ],
-)
-def test_flags_of_an_option(text, flags):
-    assert flags_of(Source({"t.py": text}), "batch_size") == flags
-    assert flags_of(Source({"t.py": text}), "") == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -49,22 +49,9 @@ def test_runs_of_the_rehearsal_have_a_length_of_their_own_once_there_was_one() -
     assert budget.fits(24, rehearsed=True) and not budget.fits(5)
 
 
-def test_a_part_is_a_share_of_what_is_left_and_knows_what_the_whole_knows() -> None:
-    clock = Clock()
-    whole = Budget(100.0, clock)
-    whole.measured(clock.run(20.0))
-    half = whole.part(0.5)
-    assert (half.seconds, half.planned()) == (40.0, 2)
-    half.measured(clock.run(40.0))
-    assert not half.fits(1)
-    assert whole.length() == 30.0
-    assert whole.part(1.0).seconds == 40.0
-
-
 def test_a_spent_budget_fits_nothing() -> None:
     clock = Clock()
     assert not Budget(0.0, clock).fits(1)
     budget = Budget(5.0, clock)
     budget.measured(clock.run(7.0))
     assert budget.planned() == 0
-    assert budget.part(1.0).seconds == 0.0

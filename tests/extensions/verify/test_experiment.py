@@ -94,16 +94,12 @@ def verify(
     behaviour: Behaviour,
     *candidates: Candidate,
     budget: float = 60.0,
-    share: float | None = None,
     device: str = "cpu",
 ) -> Any:
     laboratory: Any = Laboratory(behaviour, device)
     said: list[str] = []
     whole = Budget(budget, lambda: laboratory.now)
-    own, reserve = (whole, None) if share is None else (whole.part(share), whole)
-    found, summary = Experiment(laboratory, RECORDING, own, said.append, reserve=reserve).run(
-        candidates
-    )
+    found, summary = Experiment(laboratory, RECORDING, whole, said.append).run(candidates)
     return SimpleNamespace(
         found=found, summary=summary, said=said, asked=laboratory.asked, took=laboratory.now
     )
@@ -153,18 +149,6 @@ def test_all_good_patches_are_measured_together() -> None:
     assert done.summary.codes == ("CODE000", "CODE001", "CODE002")
     assert done.summary.together.status == "better"
     assert done.summary.together.ratio == pytest.approx(0.512, rel=0.02)
-
-
-def test_a_patch_without_an_interval_takes_of_the_reserve_and_no_more_than_that() -> None:
-    alone = verify(faster, candidate(0), candidate(1), candidate(2), budget=8.0)
-    assert all(each.ratio is None for each in alone.found.values())
-    done = verify(faster, candidate(0), candidate(1), candidate(2), budget=40.0, share=0.2)
-    assert [each.pairs for each in done.found.values()] == [3, 3, 3]
-    assert [each.status for each in done.found.values()] == ["better", "same", "same"]
-    assert done.took < 30.0  # what has its interval leaves the rest to others
-    short = verify(faster, candidate(0), candidate(1), candidate(2), budget=14.0, share=0.5)
-    assert [each.pairs for each in short.found.values()].count(3) >= 1
-    assert short.took <= 14.0
 
 
 def test_without_budget_one_round_still_checks_the_result() -> None:

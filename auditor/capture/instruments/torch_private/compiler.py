@@ -48,7 +48,6 @@ GRAPHS: Final = "torch._inductor.cudagraph_utils"
 
 _log = on_instances("torch._inductor.cudagraph_utils.cudagraphs_log")
 _older_log = on_instances("torch._inductor.cudagraph_utils.perf_hint_log")
-_fallback_random = on_instances("torch._inductor.config.fallback_random")
 _SKIPPING: Final = "skipping cudagraph"
 
 TURN: Final = "_maybe_set_eval_frame"
@@ -292,21 +291,3 @@ def when_left(
 
     replace(frames, TURN, turns)
     return True
-
-
-# -- in trials -------------------------------------------------------------------------------------
-
-
-SETTINGS: Final = "torch._inductor.config"
-"""The module of the default backend's settings. Without it: see :func:`draw_as_eager`."""
-
-
-def draw_as_eager() -> None:
-    """Have compiled code draw the random numbers that eager code would; :data:`SETTINGS` is imported
-    by then.
-
-    Without ``fallback_random``: it draws its own, and results with dropout are not alike.
-    """
-    settings = sys.modules.get(SETTINGS)
-    if _fallback_random(settings) is not None:
-        settings.fallback_random = True  # type: ignore[union-attr]

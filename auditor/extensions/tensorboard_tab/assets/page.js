@@ -23,17 +23,15 @@
     });
   };
 
-  const TITLES = {report: "Report", trace: "Trace", forecast: "Forecast"};
-
   const framed = ({name: run, trace}, view) => {
     const name = `${view} ${run}`;
     if (!frames.has(name)) {
       const frame = document.createElement("iframe");
-      frame.title = TITLES[view];
+      frame.title = view === "report" ? "Report" : "Trace";
       // A report may come from a stranger: no origin, so that it reads nothing of ours.
       frame.sandbox = view === "report" ? "allow-scripts allow-popups" : "allow-scripts allow-same-origin";
       if (trace && view === "report") frame.addEventListener("load", () => tell(run, frame), {once: true});
-      frame.src = `${view === "report" ? "report" : "viewer"}?${new URLSearchParams(view === "forecast" ? {run, view} : {run})}`;
+      frame.src = `${view === "report" ? "report" : "viewer"}?${new URLSearchParams({run})}`;
       element("frames").append(frame);
       frames.set(name, frame);
     }
@@ -52,19 +50,17 @@
   const show = () => {
     const run = runs.find((each) => each.name === chosen().get("run")) ?? runs[0];
     if (!run) return;
-    const asked = chosen().get("view");
-    const view = ["trace", "forecast"].includes(asked) && run[asked] ? asked : "report";
+    const view = chosen().get("view") === "trace" && run.trace ? "trace" : "report";
     for (const button of element("runs").querySelectorAll("button")) {
       button.setAttribute("aria-current", String(button.dataset.run === run.name));
     }
     element("subject").textContent = run.target ?? run.name;
-    for (const [id, there] of [["show-report", run.page], ["show-trace", run.trace], ["show-forecast", run.forecast]]) {
+    for (const [id, there] of [["show-report", run.page], ["show-trace", run.trace]]) {
       element(id).disabled = !there;
       element(id).setAttribute("aria-pressed", String(id === `show-${view}`));
       element(id).onclick = () => go(run.name, id.slice("show-".length));
     }
     element("show-trace").title = run.trace ? "" : "this run has no trace beside its report";
-    element("show-forecast").title = run.forecast ? "Not measured" : "no step of this run is forecast";
     for (const frame of frames.values()) frame.hidden = true;
     element("said").textContent = run.page || view !== "report" ? "" : run.problem ?? "this run has no report.html";
     if (run.page || view !== "report") {

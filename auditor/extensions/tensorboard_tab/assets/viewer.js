@@ -2,7 +2,6 @@
 "use strict";
 (async () => {
   const run = new URLSearchParams(location.search).get("run") ?? "";
-  const forecast = new URLSearchParams(location.search).get("view") === "forecast";
   const make = (tag, parent, words = "", name = "") => {
     const made = document.createElement(tag);
     made.textContent = words;
@@ -125,13 +124,6 @@
     else parts.forEach((part, at) => place.append(at % 2 ? make("code", null, part) : part));
   };
 
-  const explain = () => {
-    make("h1", aside, "Forecast, not measured");
-    make("p", aside, "Kernels of one rehearsed step, as long as they are predicted to take on the GPU that the row names, one after "
-      + "the other, under the lines that they ran for. Each slice's arguments have its interval. Times of the host, copies and "
-      + "waits are not known and not shown, so the step takes longer than this.");
-  };
-
   // A button that goes to the longest of what was found, then to the next one.
   const showing = (view, item, name, found, how) => {
     const button = make("button", item, found.length > 1 || item.dataset.key ? `Show in trace (${found.length})` : "Show in trace");
@@ -182,17 +174,16 @@
   try {
     const served = async () => ({
       name: run,
-      text: await get(forecast ? "forecast" : "trace").then((reply) => reply.text()),
+      text: await get("trace").then((reply) => reply.text()),
       found: await get("findings").then((reply) => reply.json()),
     });
     const {name, text, found} = await ("dropped" in document.documentElement.dataset ? dropped() : served());
     const {view, model} = await opened(text);
-    view.viewTitle = forecast ? `${name}: forecast, not measured` : name;
+    view.viewTitle = name;
     status.remove();
     const slices = [...model.getDescendantEvents()].filter((event) => event.title && event.duration >= 0);
     slices.sort((one, other) => one.start - other.start);
-    if (forecast) explain();
-    else if (found) list(view, model, slices, found);
+    if (found) list(view, model, slices, found);
     else aside.remove();
     document.body.dataset.slices = slices.length;
     window.viewer = view;
