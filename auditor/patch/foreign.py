@@ -20,6 +20,9 @@ from auditor.syntax.index import name_of
 KNOWN = frozenset({"torch", "torchvision", "torch_geometric", "monai"})
 """Libraries whose functions take what torch's of the same name take."""
 
+REWRITES = frozenset({"set_keyword", "drop_keyword", "rename_call", "modernize_amp"})
+"""Edits that leave a call behind: it must take what is written."""
+
 
 def another_librarys(
     edits: Iterable[Edit], read: Callable[[str], bytes | None], manifest: Mapping[str, Any]
@@ -36,7 +39,7 @@ def another_librarys(
         for part in PurePath(file).parts
     }
     for edit in edits:
-        raw = read(edit.site.file) if edit.call else None
+        raw = read(edit.site.file) if edit.call and edit.action in REWRITES else None
         if raw is None:
             continue
         try:
