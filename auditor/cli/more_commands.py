@@ -367,17 +367,22 @@ def rules(codes: str | None, as_json: bool, form: str) -> None:
 def explain(code: str, as_json: bool) -> None:
     """Show the manual page of the rule CODE; of a family, as in SYNC, list its rules."""
     from auditor.cli import console
-    from auditor.judging import catalogue, manual
+    from auditor.judging import catalogue, left, manual
 
-    family = catalogue.own_families(code)
+    family, gone = catalogue.own_families(code), left.among([code.strip().upper()])
     if as_json:
         import json
 
-        facts: Any = [manual.facts(each) for each in family] or manual.facts(catalogue.rule(code))
+        facts: Any = [manual.facts(each) for each in family] or (
+            {"code": gone[0], "instead": left.LEFT[gone[0]]}
+            if gone
+            else manual.facts(catalogue.rule(code))
+        )
         console.hand_over(json.dumps(facts, indent=2), form="json")
         return
     if not family:
-        console.show(manual.page(catalogue.rule(code)).rstrip("\n"))
+        page = left.sentence(gone[0]) if gone else manual.page(catalogue.rule(code))
+        console.show(page.rstrip("\n"))
         return
     _list(family)
     console.say(f"audit explain {family[0].code} shows the manual page of one.")

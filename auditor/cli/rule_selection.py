@@ -13,7 +13,7 @@ from auditor.cli import baseline, console, write_results
 from auditor.cli.main import exit_code
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
-from auditor.judging import catalogue, config
+from auditor.judging import catalogue, config, left
 from auditor.model import Report
 from auditor.rule import Rule
 
@@ -94,5 +94,8 @@ def choose(
     settings = config.load(Path.cwd(), catalogue.rules(broken), lenient=bool(broken))
     broken = [] if allow_broken_rules else None  # once more: choosing asks the catalogue itself
     selected = select or (() if any_family else settings.select)
+    words = (word.strip().upper() for word in (*select, *ignore))
+    for code in left.among((*words, *settings.left)):
+        console.say(f"audit: {left.sentence(code)}", err=True)
     chosen = catalogue.choose(selected, (*ignore, *settings.ignore), broken)
     return Choice(chosen, settings, tuple(broken or ()), allow_broken_rules)

@@ -13,6 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from auditor.errors import AuditProblem, fault
+from auditor.judging import left
 from auditor.model import Severity
 from auditor.rule import FAMILIES, Rule
 
@@ -89,6 +90,8 @@ def _brought(entry: EntryPoint, taken: Mapping[str, type[Rule]]) -> tuple[type[R
             raise AuditProblem(
                 f"{pack} brings a second rule {each.code}, the code of one in {other}", hint
             )
+        if each.code in left.LEFT:
+            raise AuditProblem(f"{pack} brings {each.code}, the code of a rule that left", hint)
     return brought
 
 
@@ -116,6 +119,8 @@ def rule(code: str) -> type[Rule]:
     a suggestion.
     """
     word = code.strip().upper()
+    if word in left.LEFT:
+        raise AuditProblem(left.sentence(word))
     for own in own_families(word.rstrip("0123456789")):
         if own.code == word:
             return own
@@ -156,15 +161,14 @@ def choose(
     select: Iterable[str], ignore: Iterable[str], broken: list[str] | None = None
 ) -> tuple[type[Rule], ...]:
     """Rules whose code or family is selected (all if none is) and not ignored; ``broken`` as for
-    :func:`rules`.
+    :func:`rules`. Codes of rules that left (:data:`auditor.judging.left.LEFT`) choose none.
 
     Raises :class:`AuditProblem` for a word that is neither a code nor a family, and where no rule
     is left.
     """
     everything = rules(broken)
-    known = (
-        {each.code for each in everything} | {each.family() for each in everything} | set(FAMILIES)
-    )
+    known = {each.code for each in everything} | {each.family() for each in everything}
+    known |= {*FAMILIES, *left.LEFT}
     wanted, unwanted = (
         [_checked(word, known) for word in select],
         [_checked(word, known) for word in ignore],
@@ -183,7 +187,7 @@ def choose(
         raise AuditProblem(
             f"no rule is left to ask: {what} without {','.join(unwanted)}"
             if unwanted
-            else f"no rule is left to ask: {what} names a family without rules",
+            else f"no rule is left to ask: {what} names none",
             "audit rules lists the rules; the settings of pyproject.toml count as well",
         )
     return chosen

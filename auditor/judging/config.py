@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from auditor.errors import AuditProblem
+from auditor.judging import left
 from auditor.model import editors
 from auditor.model.prices import NOTE_BELOW
 from auditor.rule import Rule
@@ -35,6 +36,8 @@ class Settings:
     note_below: float = NOTE_BELOW
     editor: str = editors.DEFAULT
     interactive_figures: bool = False
+    left: tuple[str, ...] = ()
+    """Codes in it of rules that left."""
 
 
 def load(start: Path, rules: tuple[type[Rule], ...], *, lenient: bool = False) -> Settings:
@@ -65,19 +68,23 @@ def _read(path: Path, rules: tuple[type[Rule], ...], *, lenient: bool) -> Settin
     if fail_on not in FAIL_ON:
         raise AuditProblem(f"{path}: fail-on = {fail_on!r}; it is one of {', '.join(FAIL_ON)}")
     ignores = _table(path, "[tool.audit.per-file-ignores]", table.get("per-file-ignores", {}))
+    select, ignore = _codes(path, "select", table), _codes(path, "ignore", table)
+    per_file = {pattern: _codes(path, pattern, ignores) for pattern in ignores}
+    tables = _table(path, "[tool.audit.rules]", table.get("rules", {}))
     return Settings(
-        _codes(path, "select", table),
-        _codes(path, "ignore", table),
+        select,
+        ignore,
         fail_on,
-        {pattern: _codes(path, pattern, ignores) for pattern in ignores},
+        per_file,
         {
             code: _knobs(path, code, values, rules)
-            for code, values in _table(path, "[tool.audit.rules]", table.get("rules", {})).items()
-            if not lenient or any(rule.code == code for rule in rules)
+            for code, values in tables.items()
+            if code not in left.LEFT and (not lenient or any(rule.code == code for rule in rules))
         },
         _share(path, "note-below", table.get("note-below", NOTE_BELOW)),
         _editor(path, table.get("editor", editors.DEFAULT)),
         _flag(path, "interactive-figures", table.get("interactive-figures", False)),
+        left.among((*select, *ignore, *sum(per_file.values(), ()), *tables)),
     )
 
 

@@ -67,10 +67,6 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     """In which passes it is written, for docs/recording.md."""
     why_absent: ClassVar[str] = ""
     """What it means that a run which was completed has no such part; else the reason names it."""
-    why_none: ClassVar[str] = ""
-    """What it means that the part has no rows, where a rule that asks for them has then looked at
-    nothing.
-    """
     optional: ClassVar[bool] = False
     """True if older recordings lack the part, and a rule that asks for it has more to go by."""
     of_rehearsals: ClassVar[bool] = False

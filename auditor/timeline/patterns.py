@@ -1,16 +1,12 @@
-"""Shapes of programs in the order of their operators: attention in pieces, loops over an index, a
-biased convolution before a norm.
-"""
+"""Shapes of programs in the order of their operators: attention in pieces, loops over an index."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from auditor.timeline.naming import is_launch, is_loading, mask
-from auditor.timeline.operands import shapes
 from auditor.timeline.trace import Codes, Flags, Ints, Trace
 from auditor.timeline.tree import CallTree
 
@@ -20,7 +16,6 @@ OTHER_PRODUCTS = frozenset({"aten::mm", "aten::addmm"})
 INDEXING = frozenset(
     {"aten::select", "aten::index", "aten::index_put_", "aten::index_select", "aten::gather"}
 )
-CONVOLUTIONS = frozenset({"aten::conv1d", "aten::conv2d", "aten::conv3d"})
 LONGEST_CYCLE, LEAST_REPEATS = 8, 10
 
 
@@ -151,64 +146,6 @@ def _launches(trace: Trace, loops: list[IndexLoop]) -> list[int]:
     end = start + np.array([loop.ns for loop in loops], np.int64)
     counts: list[int] = (np.searchsorted(launched, end) - np.searchsorted(launched, start)).tolist()
     return counts
-
-
-@dataclass(frozen=True)
-class BiasedConvolutions:
-    """Convolutions whose bias the batch norm behind them takes away again. ``looked`` is False
-    where no shapes were recorded.
-    """
-
-    looked: bool
-    rows: Ints
-    """Rows of :class:`CallTree`."""
-    bias_ns: int
-    """Device time of adding the bias."""
-
-
-def biased_convolutions(
-    trace: Trace, tree: CallTree, by_parent: Siblings, launched_ns: Ints
-) -> BiasedConvolutions:
-    """Convolutions with a bias that a batch norm over the same channels follows at once."""
-    spans = trace.operators
-    order, family = by_parent.rows, by_parent.family
-    convolution = _named(trace, CONVOLUTIONS)[spans.name[order]]
-    norm = _named(trace, frozenset({"aten::batch_norm"}))[spans.name[order]]
-    pairs = np.flatnonzero(convolution[:-1] & norm[1:] & (family[:-1] == family[1:]))
-    known: dict[tuple[int, int], bool] = {}
-    wanted = []
-    for place in pairs.tolist():
-        first, second = int(order[place]), int(order[place + 1])
-        key = (int(spans.shapes[first]), int(spans.shapes[second]))
-        if key not in known:
-            known[key] = _bias_is_lost(shapes(trace, first), shapes(trace, second))
-        if known[key]:
-            wanted.append(first)
-    rows = np.array(wanted, np.int64)
-    looked = bool((spans.shapes[order[convolution]] >= 0).any())
-    return BiasedConvolutions(looked, rows, _adding_ns(trace, tree, rows, launched_ns))
-
-
-def _bias_is_lost(convolution: list[Any], norm: list[Any]) -> bool:
-    if (
-        len(convolution) < 3
-        or not convolution[1]
-        or not convolution[2]
-        or not norm
-        or len(norm[0]) < 2
-    ):
-        return False
-    return bool(convolution[1][0] == convolution[2][0] == norm[0][1])
-
-
-def _adding_ns(trace: Trace, tree: CallTree, rows: Ints, launched_ns: Ints) -> int:
-    """Device time of the additions inside these convolutions."""
-    if not len(rows):
-        return 0
-    wanted = np.zeros(len(tree.name), np.bool_)
-    wanted[rows] = True
-    adding = np.flatnonzero(_named(trace, frozenset({"aten::add_"}))[trace.operators.name])
-    return int(launched_ns[adding[tree.nearest(adding, wanted) >= 0]].sum())
 
 
 def _named(trace: Trace, names: frozenset[str]) -> Flags:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -19,11 +18,9 @@ from auditor.timeline.intervals import Intervals, union, without
 from auditor.timeline.naming import STREAM_ORDERED, is_launch, is_step, mask, plain
 from auditor.timeline.patterns import (
     Attention,
-    BiasedConvolutions,
     IndexLoop,
     Siblings,
     attention,
-    biased_convolutions,
     index_loops,
     siblings,
 )
@@ -247,8 +244,7 @@ class Timeline:
         memsets that hold the host.
         """
         rows = [one.rows for one in self.allocator_calls if plain(one.api) not in STREAM_ORDERED]
-        memsets = np.array([one.call for one in self.waiting_memsets], np.int64)
-        return np.unique(np.concatenate([*rows, memsets]))
+        return np.unique(np.concatenate([*rows, self.waiting_memsets]))
 
     @cached_property
     def wait_prices(self) -> Ints:
@@ -328,8 +324,8 @@ class Timeline:
         )
 
     @cached_property
-    def waiting_memsets(self) -> tuple[Memset, ...]:
-        """Memsets that held the host until they were done."""
+    def waiting_memsets(self) -> Ints:
+        """Calls (rows of ``trace.calls``) of memsets that held the host until they were done."""
         return waiting_memsets(self.trace, self.launches, self.busy)
 
     @cached_property
@@ -374,11 +370,6 @@ class Timeline:
         return index_loops(self.trace, self.tree, self.siblings)
 
     @cached_property
-    def biased_convolutions(self) -> BiasedConvolutions:
-        """Convolutions whose bias a batch norm takes away again."""
-        return biased_convolutions(self.trace, self.tree, self.siblings, self.launched_ns)
-
-    @cached_property
     def operators(self) -> tuple[Total, ...]:
         """Operators by name, with their own time on the host."""
         return operator_totals(self.trace, self.tree)
@@ -409,7 +400,7 @@ class Timeline:
 
 
 # -- memsets ---------------------------------------------------------------------------------------
-# Memsets that held the host: which memory they wrote, and how that is known.
+# Memsets that held the host, and how that is known.
 
 
 SYNCHRONOUS_MEMORY = frozenset({"Pinned", "Managed", "Unified"})
@@ -420,20 +411,9 @@ behavior").
 _MEMORY = re.compile(r"\((\w+)\)")
 
 
-@dataclass(frozen=True)
-class Memset:
-    """A memset that waited. ``call`` is a row of :class:`Calls`; ``memory`` as the trace spells it,
-    empty where it does not.
-    """
-
-    call: int
-    api: str
-    memory: str
-
-
-def waiting_memsets(trace: Trace, joined: Launches, busy: Intervals) -> tuple[Memset, ...]:
-    """Memsets without ``Async`` in their name that write memory of the synchronous kinds, or that
-    were seen to wait.
+def waiting_memsets(trace: Trace, joined: Launches, busy: Intervals) -> Ints:
+    """Calls of memsets without ``Async`` in their name that write memory of the synchronous kinds,
+    or that were seen to wait.
 
     Seen means: the device was working when the host called, and the call returned only after the
     memset was done.
@@ -448,10 +428,11 @@ def waiting_memsets(trace: Trace, joined: Launches, busy: Intervals) -> tuple[Me
     start = calls.start[rows]
     working = busy.covered(start, start + 1) > 0
     seen = working & (calls.end[rows] >= work.end[made]) & (work.start[made] > start)
-    found = []
-    for row, work_row, waited in zip(rows.tolist(), made.tolist(), seen.tolist(), strict=True):
-        memory = _MEMORY.search(trace.names[work.name[work_row]])
-        kind = memory[1] if memory else ""
-        if waited or kind in SYNCHRONOUS_MEMORY:
-            found.append(Memset(row, trace.names[calls.name[row]], kind))
-    return tuple(found)
+    synchronous = mask(trace.names, work.name[made], _is_synchronous)
+    found: Ints = rows[seen | synchronous]
+    return found
+
+
+def _is_synchronous(name: str) -> bool:
+    memory = _MEMORY.search(name)
+    return memory is not None and memory[1] in SYNCHRONOUS_MEMORY

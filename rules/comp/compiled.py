@@ -1,4 +1,4 @@
-"""COMP004, 5, 6, 8 and 11: how a compiled model is used."""
+"""COMP004 to 6: how a compiled model is used."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from auditor import amounts
 from auditor.batch_means import Estimate
 from auditor.evidence.recorded.compiled_regions import CompiledRegions, Region
 from auditor.evidence.recorded.compiles import Compiles
-from auditor.evidence.recorded.data_parallel import DataParallel
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.compile_calls import CompileCall, call_past, compile_call
 from auditor.evidence.source.files import Source
-from auditor.evidence.table import Rows
 from auditor.model import Finding, Remedy, Severity
-from auditor.rule import NotLooked, Rule, knob
+from auditor.rule import Rule, knob
 
 from ..pricing import between
-from .rows import LateHookRow
 
 
 @dataclass(frozen=True)
@@ -184,90 +181,3 @@ def _backend(running: list[Region]) -> str:
         if all(f"backend={name!r}" in each.options for each in running):
             return name
     return ""
-
-
-@dataclass(frozen=True)
-class HookNeverRuns(Rule):
-    """A hook is registered on a compiled module and never runs"""
-
-    code = "COMP008"
-    severity = Severity.WARNING
-    since = "0.1"
-    advice = (
-        "Register it before the compiled module is called for the first time, or call "
-        "torch.compiler.reset() afterwards; torch._dynamo.config.skip_nnmodule_hook_guards = "
-        "False makes compiled code look."
-    )
-
-    least: int = knob(5, "Steps of each of the two passes that must have had the hook.")
-    share: float = knob(0.9, "Share of the steps held eager in which it must have been called.")
-
-    def detect(self, hooks: Rows[LateHookRow]) -> Iterator[Finding]:
-        quiet, held = (
-            {row.at: row for row in hooks if row.pass_name == name}
-            for name in ("quiet", "eager_held")
-        )
-        if not held:
-            raise NotLooked(
-                "no hook of a lambda or inner function was registered after a compilation, and "
-                "followed with compiled functions held eager"
-            )
-        for at in sorted(quiet.keys() & held.keys()):
-            each, eager = quiet[at], held[at]
-            if each.ran or each.again or eager.again:
-                continue
-            if min(each.steps, eager.steps) < self.least:
-                continue
-            if not eager.ran or eager.ran < self.share * eager.steps:
-                continue
-            yield Finding(
-                each.site,
-                f"this hook of a `{each.what}` never runs: the module had been compiled before, and "
-                "compiled code does not look for new hooks",
-                steps=each.steps,
-                facts=(
-                    ("called in compiled steps", f"0 of {amounts.count(each.steps, 'step')}"),
-                    (
-                        "called with compiled functions held eager",
-                        f"{eager.ran} of {amounts.count(eager.steps, 'step')}",
-                    ),
-                ),
-            )
-
-
-@dataclass(frozen=True)
-class GradientsAtOnce(Rule):
-    """All gradients come from one compiled backward, and are sent when it has ended"""
-
-    code = "COMP011"
-    severity = Severity.WARNING
-    since = "0.1"
-    advice = (
-        "Let compiled code of the module run for the first time beneath the forward of DDP, "
-        "which is compiled in one graph for each bucket: no trial call before it is wrapped, or "
-        "torch.compiler.reset() after that; and leave torch._dynamo.config.optimize_ddp on."
-    )
-
-    least: int = knob(5, "Steps of an optimizer whose backward passes must have been like this.")
-    share: float = knob(0.9, "Share of the backward passes that must have been like this.")
-    buckets: int = knob(2, "Buckets below which there is nothing to hide.")
-
-    def detect(self, modules: DataParallel) -> Iterator[Finding]:
-        for module in modules.each:
-            steps = sum(1 for n in module.at_once if n)
-            passes = sum(module.averaged)
-            if module.ranks < 2 or module.buckets < self.buckets or steps < self.least:
-                continue
-            if sum(module.at_once) < self.share * passes:
-                continue
-            yield Finding(
-                module.made_at,
-                f"all gradients of `{module.what}` come from one compiled backward: nothing is "
-                "sent to the other ranks before it has ended",
-                steps=steps,
-                facts=(
-                    ("backward passes like this", f"{sum(module.at_once)} of {passes}"),
-                    ("buckets", f"{module.buckets} or more"),
-                    ("gradients", amounts.size(module.nbytes)),
-                ),
-            )

@@ -1,4 +1,4 @@
-"""DIST005, 6, 13 and 14: what ranks average."""
+"""DIST005 and 13: what ranks average."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from statistics import median
 
 from auditor import amounts
 from auditor.evidence.recorded.data_parallel import DataParallel, DataParallelModule
-from auditor.evidence.recorded.steps import Steps
-from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
-from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
 from ..placing import places_of
-from .rows import BufferBroadcastRow, CollectiveRow
+from .rows import CollectiveRow
 
 
 @dataclass(frozen=True)
@@ -58,45 +56,6 @@ class AveragedTooOften(Rule):
                         f"{amounts.size((usual - 1) * module.nbytes)} per step",
                     ),
                 ),
-            )
-
-
-SEARCH = "find_unused_parameters"
-UNSEEN = "a step that the audit did not see may leave a parameter out, which raises then"
-
-
-@dataclass(frozen=True)
-class SearchForNothing(Rule):
-    """DistributedDataParallel looks for unused parameters on each step, and there are none"""
-
-    code = "DIST006"
-    severity = Severity.NOTE
-    since = "0.1"
-    advice = "Drop find_unused_parameters: torch says so when a parameter is left out after all."
-
-    least: int = knob(5, "Steps of an optimizer whose backward passes must have reached all.")
-    ranks: int = knob(2, "Ranks below which it is not reported.")
-
-    def detect(self, modules: DataParallel, source: Source) -> Iterator[Finding]:
-        for module in modules.each:
-            if not module.find_unused or module.unused != 0 or module.ranks < self.ranks:
-                continue
-            steps = sum(1 for n in module.averaged if n)
-            if steps < self.least:
-                continue
-            made, edits = module.made_at, tuple[Edit, ...]()
-            if made is not None and (call := source.call_with_keyword(made, SEARCH)):
-                edits = (Edit(made, "drop_keyword", call, SEARCH, reason=UNSEEN),)
-            yield Finding(
-                module.made_at,
-                f"`{module.what}` was given find_unused_parameters, and each backward pass reached "
-                "all of its parameters",
-                steps=steps,
-                facts=(
-                    ("backward passes", amounts.count(sum(module.averaged), "pass", "passes")),
-                    ("of these with an unused parameter", "none"),
-                ),
-                remedy=Remedy(self.advice, edits),
             )
 
 
@@ -179,65 +138,3 @@ def _bypassed(module: DataParallelModule) -> Finding:
             "belongs into its forward()."
         ),
     )
-
-
-CLASS = "DistributedDataParallel"
-NAMES = (CLASS, "DDP")
-KEYWORDS = ("forward_sync_buffers", "broadcast_buffers")
-
-
-@dataclass(frozen=True)
-class BuffersSentUnchanged(Rule):
-    """Buffers are sent to all ranks before each forward, and none of them changes"""
-
-    code = "DIST014"
-    severity = Severity.WARNING
-    since = "0.1"
-    advice = (
-        "Pass broadcast_buffers=False (forward_sync_buffers=False from torch 2.13 on): each rank "
-        "makes these buffers itself, and nothing changes them."
-    )
-
-    steps: int = knob(5, "Steps of the pass in which none must have changed.")
-    least: int = knob(4096, "Bytes per step from which it is reported.")
-    much: int = knob(1 << 20, "Bytes per step from which it is a warning.")
-    ranks: int = knob(2, "Ranks below which nothing is sent.")
-
-    def detect(
-        self, broadcasts: Rows[BufferBroadcastRow], steps: Steps, source: Source
-    ) -> Iterator[Finding]:
-        watched = len(steps.loud)
-        if watched < self.steps:
-            return
-        for each in broadcasts:
-            per_step = each.n / max(1, watched)
-            nbytes = each.bytes * per_step
-            if each.ranks < self.ranks or each.changed or nbytes < self.least:
-                continue
-            buffers = amounts.count(each.buffers, "buffer")
-            yield Finding(
-                each.site,
-                f"rank 0 sends the {buffers} of `{each.what}`, {amounts.size(each.bytes)}, to all "
-                f"other ranks before each forward, and none changed in {watched} steps",
-                steps=watched,
-                per_step=per_step,
-                severity=None if nbytes >= self.much else Severity.NOTE,
-                facts=(
-                    ("sent for nothing to each rank", f"{amounts.size(round(nbytes))} per step"),
-                    ("forwards that waited for them", str(each.n)),
-                ),
-                remedy=Remedy(self.advice, tuple(_kept_here(source, each))),
-            )
-
-
-def _kept_here(source: Source, buffers: BufferBroadcastRow) -> Iterator[Edit]:
-    """What turns the broadcast off, where the class is called by its name on the line."""
-    site = buffers.site
-    name = source.called(site, *NAMES) if site is not None else ""
-    if site is None or not name:
-        return
-    given = [each for each in KEYWORDS if source.argument(site, name, each) is not None]
-    keyword = given[0] if given else buffers.keyword
-    if keyword in KEYWORDS:
-        reason = "a buffer that a later step changes would differ between the ranks"
-        yield Edit(site, "set_keyword", name, keyword, "False", reason=reason)

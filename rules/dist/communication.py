@@ -1,4 +1,4 @@
-"""DIST002, 3, 4, 9 and 10: what ranks send each other, and wait for."""
+"""DIST002 to 4 and 9: what ranks send each other, and wait for."""
 
 from __future__ import annotations
 
@@ -95,15 +95,14 @@ def _job(line: Timeline) -> Job:
 
 @dataclass(frozen=True)
 class Collective:
-    """Calls of ``what`` on one line: in which steps, how many in a usual one of these, bytes of each
-    call, and the host's time inside them in us per step.
+    """Calls of ``what`` on one line: in which steps, how many in a usual one of these, and the
+    host's time inside them in us per step.
     """
 
     site: Site
     what: str
     pattern: StepPattern
     per_step: float
-    nbytes: float
     us: float | None
     """None on a null device, where no time counts."""
     ranks: int
@@ -133,7 +132,6 @@ class Collectives(Table):
                     what,
                     step_pattern({row.step for row in rows}, steps),
                     median(row.n for row in rows),
-                    sum(row.bytes for row in rows) / max(1, sum(row.n for row in rows)),
                     None if null else mean(row.us for row in rows),
                     max(row.ranks for row in rows),
                 )
@@ -310,46 +308,6 @@ class BarrierEveryStep(Rule):
                 per_step=each.per_step,
                 facts=_inside(each.us),
                 remedy=Remedy(self.advice, edits if alone else ()),
-            )
-
-
-@dataclass(frozen=True)
-class ManySmallCollectives(Rule):
-    """Many small tensors are sent one by one on each step"""
-
-    code = "DIST010"
-    severity = Severity.WARNING
-    since = "0.1"
-    advice = (
-        "For gradients use DistributedDataParallel, which sends buckets while the backward "
-        "runs. Elsewhere send one tensor: torch.cat or torch.stack them, or "
-        "torch.nn.utils.parameters_to_vector and vector_to_parameters."
-    )
-
-    calls: int = knob(16, "Calls of one line per step from which it is reported.")
-    small: int = knob(1 << 20, "Bytes of a mean call below which it is small.")
-    share: float = knob(0.5, "Share of the steps from which it is reported.")
-    ranks: int = knob(2, "Ranks below which nothing is sent.")
-
-    def detect(self, collectives: Collectives) -> Iterator[Finding]:
-        for each in collectives.each:
-            if each.what == "barrier" or each.ranks < self.ranks:
-                continue
-            if each.per_step < self.calls or each.nbytes >= self.small:
-                continue
-            if not each.pattern.usual(self.share):
-                continue
-            number = round(each.per_step)
-            yield Finding(
-                each.site,
-                f"{number} calls of {each.what} on each of {each.pattern}, of "
-                f"{amounts.size(round(each.nbytes))} on average: one would do",
-                steps=len(each.pattern.seen),
-                per_step=each.per_step,
-                facts=(
-                    ("bytes per step", amounts.size(round(number * each.nbytes))),
-                    *_inside(each.us),
-                ),
             )
 
 

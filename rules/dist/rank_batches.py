@@ -1,4 +1,4 @@
-"""DIST007, 8, 12 and 16: batches that ranks get."""
+"""DIST007, 8 and 12: batches that ranks get."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from auditor.evidence.recorded.data_parallel import (
 )
 from auditor.evidence.source.files import Source
 from auditor.evidence.source.loops import exhausts, joins, loop_of_epochs, trains
-from auditor.evidence.table import Evidence, Rows, Table
+from auditor.evidence.table import Evidence, Table
 from auditor.model import Finding, Severity, Site
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema.data import LoaderRow
 from auditor.rule import NotLooked, Rule, knob
 
 from ..placing import places_of
-from .rows import NormBatchRow
 
 Place = tuple[str, int]
 
@@ -196,38 +195,4 @@ class UnevenLoaders(Rule):
                 facts=(
                     ("batches of an epoch by rank", ", ".join(f"{n:,}" for _, n in each.batches)),
                 ),
-            )
-
-
-@dataclass(frozen=True)
-class FewSamplesNormed(Rule):
-    """Batch norms see only the few samples of their own rank"""
-
-    code = "DIST016"
-    severity = Severity.NOTE
-    since = "0.1"
-    advice = (
-        "On GPUs wrap `torch.nn.SyncBatchNorm.convert_sync_batchnorm(module)`, whose norms see "
-        "the samples of all ranks; or use GroupNorm, which needs no batch."
-    )
-
-    samples: int = knob(4, "Samples of a rank up to which it is reported.")
-    values: int = knob(16, "Values of a channel up to which it is a warning.")
-    least: int = knob(5, "Forwards that must have had no more.")
-    ranks: int = knob(2, "Ranks below which there is nothing to share.")
-
-    def detect(self, norms: Rows[NormBatchRow]) -> Iterator[Finding]:
-        for each in norms:
-            if each.samples > self.samples or each.ranks < self.ranks:
-                continue
-            if each.n < self.least:
-                continue
-            yield Finding(
-                each.site,
-                f"the batch norms of `{each.what}` see at most {each.samples} samples, those of "
-                f"one rank of {each.ranks}: at the fewest, {each.values:,} values of a channel",
-                steps=each.n,
-                severity=Severity.WARNING if each.values <= self.values else None,
-                facts=(("batch norms", f"{each.norms} ({each.norm})"),),
-                places=places_of(each.site, each.site_of(each.norm_at)),
             )

@@ -28,37 +28,6 @@ class SummedRow(PassRow, kw_only=True):
         return max(0, self.saved_bytes - self.each_bytes)
 
 
-class RewalkRow(PassRow, kw_only=True):
-    """One backward call, in the order of calls, of a step in which one walked autograd nodes that
-    an earlier one of the same step had walked and kept.
-    """
-
-    part = "rewalked"
-    when = "loud"
-
-    at: At
-    nodes: Annotated[int, doc("autograd nodes that it walked, leaves left out")]
-    again: Annotated[int, doc("of these, walked and kept by an earlier call of the step")]
-    newer: Annotated[int, doc("of those, made after the first call that kept its graph")]
-    kept: Annotated[bool, doc("it kept its graph")] = older(value=False)
-    summed: Annotated[
-        bool,
-        doc("its gradients are added up in `.grad` of all leaves, without a graph of their own"),
-    ] = older(value=False)
-    name: Annotated[str, doc("the variable that held the earlier graph (empty: not found)")] = (
-        older("")
-    )
-    file: Annotated[str, doc("where it is filled, absolute")] = older("")
-    function: Annotated[str, doc("the function there")] = older("")
-    line: Annotated[int | None, doc("null where not found")] = older(None)
-
-    @property
-    def stored(self) -> Site | None:
-        """The line that fills the variable."""
-        line = self.line
-        return None if line is None else self.home.site_at(self.file, line, self.function)
-
-
 class CycleRow(PassRow, kw_only=True):
     """Leaves whose gradient has had a graph of its own since an earlier step, per step and line of
     `backward(create_graph=True)`.

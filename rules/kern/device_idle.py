@@ -1,4 +1,4 @@
-"""KERN001 to 5: what keeps a device from work, in a trace."""
+"""KERN001 to 3 and 5: what keeps a device from work, in a trace."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OWNERS = {
     ),
     DRIVER: (
         "the host was in calls of the driver that take or return memory",
-        ("SYNC012", "SYNC008"),
+        ("SYNC012",),
     ),
     LAUNCHING: ("the host launches slower than the device works", ("KERN003",)),
     HOST: ("the host is busy with something else", ("KERN002",)),
@@ -249,37 +249,6 @@ class LaunchBound(Rule):
 def _launches(optimizer: OptimizerCalls) -> Change:
     """What a replay leaves out: where OPT001 has the optimizer's launches, the others."""
     return Change("other launches" if optimizer.one_by_one else "launches")
-
-
-@dataclass(frozen=True)
-class LaunchQueueFull(Rule):
-    """The host ran so far ahead that the launch queue is full."""
-
-    code = "KERN004"
-    severity = Severity.NOTE
-    since = "0.1"
-    advice = (
-        "Nothing to repair on the device. Do host work (logging, preparing data) in another "
-        "thread if it comes late."
-    )
-
-    depth: int = knob(
-        1000, "Kernels in the queue from which it counts as full (the driver's limit is 1024)."
-    )
-    share: float = knob(0.05, "Share of the steps' time that launches must have been held.")
-
-    def detect(self, idle: DeviceIdle) -> Iterator[Finding]:
-        if idle.deepest < self.depth or idle.full_us < self.share * idle.window_us:
-            return
-        yield Finding(
-            None,
-            f"up to {idle.deepest:,} kernels wait in the queue: launches were held for "
-            f"{amounts.duration(idle.full_us / idle.steps)} "
-            "in each step, and the device was never out of work",
-            steps=idle.steps if idle.marked else 0,
-            seen_on="trace",
-            facts=idle.facts,
-        )
 
 
 @dataclass(frozen=True)

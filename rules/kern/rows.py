@@ -47,19 +47,3 @@ class ModuleLoopRow(PassRow, kw_only=True):
     elements: Annotated[int, doc("of the largest tensor that a call was given")]
     us: Annotated[float, doc("time inside the calls, under the pass's watches")]
     step_us: Annotated[float, doc("time of the step outside its backward calls, under these")]
-
-
-class ForwardsRow(PassRow, kw_only=True):
-    """Per step, one row for each module that one function called from several places, as often
-    from each, every time with tensors of its own, and with gradients.
-    """
-
-    part = "forwards"
-    when = "numbers"
-
-    lines: Annotated[list[int], doc("places of the calls, in order: numbers of `sites`")]
-    module: Annotated[str, doc("its class")]
-    n: Annotated[int, doc("calls")]
-    elements: Annotated[int, doc("of the largest tensor that a call was given")]
-    us: Annotated[float, doc("time inside the calls, under the pass's watches")]
-    step_us: Annotated[float, doc("time of the step outside its backward calls, under these")]

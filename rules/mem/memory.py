@@ -1,4 +1,4 @@
-"""MEM001 and 12: memory of the device or the host nearly full."""
+"""MEM001: memory of the device nearly full."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from auditor import amounts
-from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Step, Steps
 from auditor.evidence.recorded.trend import Trend
 from auditor.evidence.table import Evidence, Table
@@ -240,41 +239,3 @@ def _peaks(line: Timeline) -> list[DevicePeak]:
         for use in line.memory
         if use.device_type != HOST and use.peak_allocated >= 0 and use.device in known
     ]
-
-
-@dataclass(frozen=True)
-class HostMemoryNearlyFull(Rule):
-    """Host memory is nearly full."""
-
-    code = "MEM012"
-    severity = Severity.WARNING
-    since = "0.1"
-    advice = (
-        "Look for what is held once and for all: datasets read into memory, several copies of a "
-        "checkpoint (load it with mmap=True and map_location), caches without a bound."
-    )
-
-    full: float = knob(0.85, "Share of the usable RAM that the process must hold.")
-    share: float = knob(0.5, "Share of the timed steps that must end above it.")
-
-    def detect(self, host: HostMemory, machine: Machine) -> Iterator[Finding]:
-        if machine.on.shadow:
-            raise NotLooked("in a rehearsal the device's tensors lie in host memory")
-        if machine.on.null:
-            raise NotLooked("on a null device there is no timing pass, from which this is read")
-        if not host.usable or not host.trend.values:
-            raise NotLooked(
-                "the recording does not say how much memory the machine or the process had"
-            )
-        above = sum(held >= self.full * host.usable for held in host.trend.values)
-        if above < self.share * len(host.trend.values):
-            return
-        peak = host.trend.peak
-        yield Finding(
-            None,
-            f"the process holds {amounts.size(peak)} of {amounts.size(host.usable)} of host memory "
-            f"({amounts.percent(peak / host.usable)}), on {above} of "
-            f"{len(host.trend.values)} steps more than {amounts.percent(self.full)}",
-            steps=above,
-            facts=(("held at most", amounts.size(peak)), ("usable", amounts.size(host.usable))),
-        )

@@ -1,4 +1,4 @@
-"""MEM014 and 16 to 18: peaks that one change lowers, and one that the largest batch raises."""
+"""MEM014, 16 and 18: peaks that one change lowers, and one that the largest batch raises."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from auditor.model import Finding, Remedy, Severity, Site
 from auditor.recordings.schema.optim import ZeroGradRow
 from auditor.rule import NotLooked, Rule, knob
 
-from .rows import DifferencesRow, KeptHookRow, LeanerRow
+from .rows import DifferencesRow, LeanerRow
 
 MIB = 2**20
 SAID = {
@@ -170,35 +170,4 @@ class AllDifferences(Rule):
                     ("distances", amounts.size(each.bytes // each.size)),
                 ),
                 remedy=ABSOLUTE if each.kind == "absolute" else None,
-            )
-
-
-@dataclass(frozen=True)
-class HooksPileUp(Rule):
-    """A hook is registered on every step and never removed"""
-
-    code = "MEM017"
-    severity = Severity.WARNING
-    since = "0.1"
-    rehearsed = True
-    everywhere = True
-    advice = (
-        "Register it once, before the loop; or keep the handle and remove it in the same step: "
-        "`with module.register_forward_hook(hook):` does."
-    )
-
-    share: float = knob(0.9, "Share of the steps that must leave a hook behind.")
-    fewest: int = knob(5, "Steps below which nothing is reported.")
-
-    def detect(self, hooks: Rows[KeptHookRow]) -> Iterator[Finding]:
-        for line in hooks:
-            if line.added < max(self.fewest, self.share * line.steps):
-                continue
-            yield Finding(
-                line.site,
-                f"`{line.way}` adds a hook to the same {line.owner} on {line.added} of "
-                f"{line.steps} steps and none is removed: {amounts.count(line.n, 'hook')} of this "
-                "line by then, and all of them run each time",
-                steps=line.added,
-                per_step=line.n / line.steps,
             )

@@ -16,22 +16,6 @@ class EnclosingRow(PassRow, kw_only=True):
     lines: Annotated[list[int], doc("numbers of `sites`, innermost first")]
 
 
-class KeptHookRow(PassRow, kw_only=True):
-    """At the pass's end, one row per line of the program's own that registered hooks in steps of it
-    and left them: those on the one owner that holds most of them.
-    """
-
-    part = "kept_hooks"
-    when = "loud"
-
-    at: At
-    way: Annotated[str, doc("the function of torch that registered them: `register_forward_hook`")]
-    owner: Annotated[str, doc("class of what they are on")]
-    n: Annotated[int, doc("hooks of this line that were on it at the end")]
-    added: Annotated[int, doc("steps of the pass that left at least one of them")]
-    steps: Annotated[int, doc("steps of the pass")]
-
-
 class DifferencesRow(PassRow, kw_only=True):
     """One subtraction that made the differences of all pairs of rows, of which nothing was used but
     the sums over the last dimension.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -44,9 +44,6 @@ FEWEST = 20
 class DriverCalls:
     """Calls of one API. ``per_step`` counts them on each step; ``us`` is the host's time inside all
     of them, ``lost_us`` on each step the device's idle time that they caused.
-
-    ``memory`` is the kind of memory that a memset writes (``Device``, ``Pinned``, ``Managed``),
-    empty for other calls.
     """
 
     api: str
@@ -54,8 +51,6 @@ class DriverCalls:
     us: float
     per_step: tuple[int, ...]
     lost_us: tuple[float, ...]
-    memory: str = ""
-    site: Site | None = None
     rows: tuple[tuple[int, ...], ...] = ()
     """For each step the calls of the timeline that they are."""
 
@@ -85,7 +80,7 @@ class DriverCalls:
 
 @dataclass(frozen=True)
 class TraceDriver(Table):
-    """Allocator calls by API, and memsets that hold the host by API and place."""
+    """Allocator calls by API."""
 
     files: ClassVar[tuple[str, ...]] = ("trace.json.gz",)
 
@@ -98,7 +93,6 @@ class TraceDriver(Table):
     at all; else 0.
     """
     allocator: tuple[DriverCalls, ...] = ()
-    memsets: tuple[DriverCalls, ...] = ()
 
     @classmethod
     def build(cls, evidence: Evidence) -> TraceDriver:
@@ -120,7 +114,6 @@ class TraceDriver(Table):
             span_us=(end - start) / 1e3,
             uncached=_uncached(line),
             allocator=tuple(_calls(line, one.rows.tolist(), one.api) for one in waiting),
-            memsets=tuple(_memsets(line)),
         )
 
 
@@ -151,23 +144,7 @@ def _uncached(line: Timeline) -> float:
     return each if in_turn and each >= UNCACHED else 0.0
 
 
-def _memsets(line: Timeline) -> list[DriverCalls]:
-    groups: dict[tuple[str, str, Site | None], list[int]] = defaultdict(list)
-    rows = [one.call for one in line.waiting_memsets]
-    places = (
-        line.functions_at(line.trace.calls.start[rows], line.trace.calls.thread[rows])
-        if rows
-        else []
-    )
-    for one, place in zip(line.waiting_memsets, places, strict=True):
-        site = Site(place.file, place.line, place.function) if place is not None else None
-        groups[one.api, one.memory, site].append(one.call)
-    return [_calls(line, rows, api, memory, site) for (api, memory, site), rows in groups.items()]
-
-
-def _calls(
-    line: Timeline, rows: list[int], api: str, memory: str = "", site: Site | None = None
-) -> DriverCalls:
+def _calls(line: Timeline, rows: list[int], api: str) -> DriverCalls:
     import numpy as np
 
     calls = line.trace.calls
@@ -180,9 +157,7 @@ def _calls(
             inside[each].append(row)
             lost[each] += ns / 1e3
     number = tuple(map(len, inside))
-    return DriverCalls(
-        api, len(rows), us, number, tuple(lost), memory, site, tuple(map(tuple, inside))
-    )
+    return DriverCalls(api, len(rows), us, number, tuple(lost), tuple(map(tuple, inside)))
 
 
 WARMING = 1

@@ -1,4 +1,4 @@
-"""SYNC004, 8 and 9: calls that wait for the device."""
+"""SYNC004 and 9: calls that wait for the device."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.rule import NotLooked, Rule, knob
 
 from ..pricing import between
-from .driver_calls import TraceDriver
 from .waiting import waits_in_trace
 
 WAITS = ("synchronize", "Event.synchronize", "Stream.synchronize")
@@ -75,52 +74,6 @@ class ExplicitSynchronize(Rule):
         return waits_in_trace(
             waits, waits.of("explicit"), lambda place: f"{place.api} without an operator around it"
         )
-
-
-@dataclass(frozen=True)
-class SynchronousMemset(Rule):
-    """The host waits for a memset in the step."""
-
-    code = "SYNC008"
-    severity = Severity.WARNING
-    since = "0.1"
-    advice = (
-        "Call the Async form on torch's current stream, or zero a tensor on the device with "
-        "zero_()."
-    )
-
-    share: float = knob(
-        0.5, "Share of the trace's steps from which it is a warning; below it is a note."
-    )
-
-    def detect(self, driver: TraceDriver) -> Iterator[Finding]:
-        priced = driver.marked and driver.timed
-        for calls in driver.memsets:
-            inside = (
-                (("host time inside", f"{amounts.duration(calls.us / calls.n)} a call"),)
-                if driver.timed
-                else ()
-            )
-            seen = calls.pattern()
-            usual = driver.marked and seen.share >= self.share
-            often = (
-                f"on {seen}"
-                if driver.marked
-                else f"{amounts.count(calls.n, 'time')} in the trace, which marks no steps"
-            )
-            memory = f" of {calls.memory.lower()} memory" if calls.memory else ""
-            yield Finding(
-                calls.site,
-                f"{calls.api}{memory} holds the host {often}",
-                steps=len(seen.seen) if driver.marked else 0,
-                per_step=sum(calls.per_step) / seen.of if driver.marked else 0.0,
-                lost_us_per_step=sum(calls.lost_us) / seen.of if priced else None,
-                basis="estimated" if priced else "none",
-                seen_on="trace",
-                severity=None if usual else Severity.NOTE,
-                facts=(*inside, ("calls", str(calls.n))),
-                changes=(calls.without(),) if priced else (),
-            )
 
 
 COMMANDS = {

@@ -61,7 +61,6 @@ PARTS = {
     "OPT007": "schedulers",
     "OPT006": "clippings",
     "OPT005": "uncleared",
-    "MEM017": "kept_hooks",
 }
 ONE_CYCLE = {
     "name": "OneCycleLR",
@@ -73,7 +72,6 @@ ONE_CYCLE = {
     "epoch_of": 20,
 }
 CLIPPED = {"optimizer": "SGD", "steps": 12, "n": 12, "absent": True}
-HOOK = {"way": "register_hook", "owner": "Tensor", "added": 12, "n": 12, "steps": 12}
 PILED = {"backward_at": None, "optimizer": "SGD", "steps": 12, "piled": 11}
 
 
@@ -95,7 +93,7 @@ def lines(folder, device: str, code: str, row: dict, numbers: list[int]) -> None
 
 @pytest.mark.parametrize(
     ("code", "row"),
-    [("OPT007", ONE_CYCLE), ("OPT006", CLIPPED), ("OPT005", PILED), ("MEM017", HOOK)],
+    [("OPT007", ONE_CYCLE), ("OPT006", CLIPPED), ("OPT005", PILED)],
 )
 @pytest.mark.parametrize(
     ("cpu", "gpu", "said"),

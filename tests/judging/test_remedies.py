@@ -21,7 +21,6 @@ from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.evidence.source.read_purpose import Expression
 from auditor.evidence.trace.optimizer import OptimizerCalls
-from auditor.evidence.trace.patterns import Structure
 from auditor.judging import catalogue
 from auditor.model import Finding, Site
 from auditor.patch import plan
@@ -239,39 +238,6 @@ def test_nothing_is_made_on_the_device_where_something_else_moves():
         }
     )
     assert [source.makes_at(Site("t.py", line)) for line in (1, 2, 3, 4)] == ["", "", "", ""]
-
-
-NET = """\
-class Net(nn.Module):
-    def __init__(self):
-        self.conv, self.kept = nn.Conv2d(1, 2, 3), nn.Conv2d(2, 2, 3)
-        self.first = nn.Conv2d(3, 8, 3, padding=1)
-        self.norm = nn.BatchNorm2d(8)
-        self.second = nn.Conv2d(8, 8, 3)
-        self.rest = nn.Sequential(nn.Conv1d(8, 8, 3, bias=True), nn.BatchNorm1d(8), nn.Conv1d(8, 8, 1), nn.ReLU())
-
-    def forward(self, x):
-        x = self.norm(self.first(x))
-        y = self.norm(self.second(x))
-        return self.rest(y + self.second(x))
-
-
-layers = [nn.Conv2d(1, 1, 1, bias=flag), nn.BatchNorm2d(1), nn.Conv3d(1, 1, 1), SyncBatchNorm(1), nn.Conv2d(1, 1, 1)]
-nn.Sequential(nn.Conv2d(1, 1, 1), nn.BatchNorm1d(1), nn.Conv2d(1, 1, 1, 1, 0, 1, 1, True), nn.BatchNorm2d(1))
-"""
-
-
-def test_biases_that_a_norm_takes_away():
-    structure = Structure(
-        steps=1, marked=True, convolutions=9, shapes=True, biased=3, bias_us=1.0, kernel_us=10.0
-    )
-    (finding,) = RULES["CFG002"]().detect(structure, Source({"t.py": NET}))
-    wanted = NET.replace("3, padding=1)", "3, padding=1, bias=False)").replace(
-        "bias=True", "bias=False"
-    )
-    assert patched("CFG002", finding, NET) == wanted.replace(
-        "nn.Conv3d(1, 1, 1)", "nn.Conv3d(1, 1, 1, bias=False)"
-    )
 
 
 @pytest.mark.parametrize(

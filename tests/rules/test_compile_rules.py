@@ -6,27 +6,21 @@ from dataclasses import replace
 
 import pytest
 from auditor.rules.comp.comp001_graph_break import Entered, GraphBreak, GraphEntries
-from auditor.rules.comp.comp007_graphs_skipped import GraphsSkipped
 from auditor.rules.comp.compiled import (
     CompiledInStep,
     CompileDoesNotPay,
     CompiledUnused,
-    HookNeverRuns,
 )
 from auditor.rules.comp.recompiling import RecompileLimitReached, RecompilesAgainAndAgain
-from auditor.rules.comp.rows import LateHookRow
 from auditor.rules.sync.waiting import ScalarReadEveryStep
 
 from auditor.evidence.recorded.compiled_regions import CompiledRegions, Region
-from auditor.evidence.recorded.compiles import Break, Compiles, Recompiled, Skip
-from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.compiles import Break, Compiles, Recompiled
 from auditor.evidence.recorded.steps import Step, Steps
 from auditor.evidence.source.files import Source
 from auditor.evidence.source.statements import Statements
 from auditor.judging.merging import causes_of, joined
 from auditor.model import Finding, Site
-from auditor.rule import NotLooked
-from tests.rules.asking import ask, rows
 
 SITE = Site("train.py", 7, "forward", "scale = h.max().item()")
 BREAK = Break(SITE, "forward", "Unsupported Tensor.item() call. It is not traced", "gb0124", True)
@@ -428,110 +422,3 @@ def test_advice_by_the_guard(guard, word):
     (found,) = told(RecompilesAgainAndAgain(), (), [replace(AGAIN, guard=guard, function="")])
     assert word in RecompilesAgainAndAgain().remedy(found).text
     assert found.message.startswith("a compiled function was recompiled")
-
-
-SKIP = Skip(SITE, "mutated inputs (1 instances)", 2, own=True)
-
-
-def skipped(*skips, graphs=(), device="cuda"):
-    compiles = Compiles((), (), 1, 1.0, graphs=tuple(graphs), skips=tuple(skips))
-    return list(GraphsSkipped().detect(compiles, Machine(device)))
-
-
-@pytest.mark.parametrize(
-    ("reason", "said", "remedy"),
-    [
-        ("mutated inputs (3 instances)", "is written to in place here", "x = x + 1"),
-        ("cpu device (arg0_1)", "a tensor of the CPU takes part here", "Move it to the device"),
-        ("multiple devices: cuda:0, cuda:1", "tensors of several devices", "for itself"),
-        ("incompatible op aten.nonzero.default", "an operator takes part", "out of the compiled"),
-        ("graph with symbolic shapes inputs and x=True", "lengths vary here", "Pad to a few"),
-        ("function 0 exceeding max re-recording limit (=128)", "too often here", "copy new values"),
-        ("a reason of tomorrow", "not used: a reason of tomorrow here", "no-cudagraphs"),
-    ],
-)
-def test_why_graphs_are_skipped_is_said_in_plain_words(reason, said, remedy):
-    (found,) = skipped(replace(SKIP, reason=reason))
-    assert said in found.message
-    assert remedy in GraphsSkipped().remedy(found).text
-    assert dict(found.facts) == {"the compiler says": reason, "times": "2"}
-    (found,) = skipped(replace(SKIP, reason=reason, own=False))
-    assert found.message.endswith(" in what runs here")
-
-
-@pytest.mark.parametrize(
-    "meant",
-    ["disabling cudagraphs due to override_cudagraphs annotation", "bisector"],
-)
-def test_graphs_that_somebody_switched_off_are_silent(meant):
-    assert skipped(replace(SKIP, reason=meant)) == []
-    assert len(skipped(replace(SKIP, reason=meant), SKIP)) == 1
-
-
-def test_graphs_are_looked_at_where_they_are_asked_for_and_can_be():
-    assert skipped(graphs=[SITE]) == []
-    with pytest.raises(NotLooked, match="asks for CUDA graphs"):
-        skipped()
-    with pytest.raises(NotLooked, match="no CUDA device"):
-        skipped(SKIP, device="cpu")
-    assert len(skipped(SKIP, device="null")) == 1
-
-
-def passes(at=0, steps=12, ran=0, eager_steps=12, eager_ran=12, **more):
-    counts = (("warmup", 3, 3), ("quiet", steps, ran), ("eager_held", eager_steps, eager_ran))
-    return [
-        LateHookRow(pass_name=name, at=at, what="Linear", steps=n, ran=called, **more)
-        for name, n, called in counts
-    ]
-
-
-def late(*given, **knobs):
-    return list(ask(HookNeverRuns(**knobs), rows(*given, sites=(SITE, SITE))))
-
-
-def test_a_hook_that_only_eager_code_calls_is_told():
-    (found,) = late(*passes(ran=1), *passes(at=1))
-    assert found.message.startswith("this hook of a `Linear` never runs")
-    assert dict(found.facts) == {
-        "called in compiled steps": "0 of 12 steps",
-        "called with compiled functions held eager": "12 of 12 steps",
-    }
-    assert "torch.compiler.reset()" in HookNeverRuns().remedy(found).text
-
-
-@pytest.mark.parametrize(
-    ("more", "n"),
-    [
-        ({"ran": 1}, 0),
-        ({"again": True}, 0),
-        ({"steps": 4}, 0),
-        ({"steps": 5}, 1),
-        ({"eager_steps": 4, "eager_ran": 4}, 0),
-        ({"eager_steps": 5, "eager_ran": 5}, 1),
-        ({"eager_ran": 0}, 0),
-        ({"eager_steps": 10, "eager_ran": 8}, 0),
-        ({"eager_steps": 10, "eager_ran": 9}, 1),
-    ],
-)
-def test_a_hook_that_runs_or_may_run_is_silent(more, n):
-    assert len(late(*passes(**more))) == n
-
-
-@pytest.mark.parametrize("name", ["quiet", "eager_held"])
-def test_a_compilation_in_either_pass_may_have_seen_the_hook(name):
-    given = passes()
-    for row in given:
-        row.again = row.pass_name == name
-    assert late(*given) == []
-
-
-def test_without_the_pass_held_eager_nothing_was_looked_at():
-    with pytest.raises(NotLooked, match="held eager"):
-        late(*passes()[:2])
-
-
-def test_how_often_a_hook_must_have_been_called_are_knobs():
-    seldom = {"steps": 3, "eager_steps": 4}
-    assert late(*passes(**seldom, eager_ran=1), least=3) == []
-    assert len(late(*passes(**seldom, eager_ran=1), least=3, share=0.25)) == 1
-    assert late(*passes(**seldom, eager_ran=0), least=0, share=0.0) == []

@@ -18,7 +18,6 @@ from auditor.rules.amp.precision import (
     Tf32Off,
 )
 from auditor.rules.cfg.autotuning import Autotuning, AutotuningEveryStep, NewSizes
-from auditor.rules.cfg.cfg002_bias_before_norm import BiasBeforeBatchNorm
 from auditor.rules.cfg.modes import LayoutTransposedAroundConvolutions
 from auditor.rules.dist.communication import (
     BackendOfTheHost,
@@ -32,7 +31,6 @@ from auditor.rules.kern.device_idle import (
     DeviceIdleInStep,
     HostLeavesDeviceIdle,
     LaunchBound,
-    LaunchQueueFull,
     UnfusedAttention,
 )
 from auditor.rules.kern.loops import LoopOverIndex
@@ -175,20 +173,7 @@ def test_waiting_for_launches(table, optimizer, expected):
     assert says(LaunchBound(), table, optimizer) is expected
 
 
-@pytest.mark.parametrize(
-    ("deepest", "full_us", "expected"),
-    [(1000, 200.0, NOTE), (999, 200.0, None), (1000, 199.0, None)],
-)
-def test_a_full_queue(deepest, full_us, expected):
-    assert (
-        says(LaunchQueueFull(), replace(idle(0.0, HOST), deepest=deepest, full_us=full_us))
-        is expected
-    )
-
-
-STRUCTURE = Structure(
-    steps=4, marked=True, window_us=4000.0, kernel_us=1000.0, shapes=True, convolutions=8
-)
+STRUCTURE = Structure(steps=4, marked=True, window_us=4000.0, kernel_us=1000.0)
 
 
 @pytest.mark.parametrize(
@@ -269,19 +254,6 @@ def test_the_line_that_switches_benchmark_mode_on_is_the_place():
     assert [place.site.line for place in finding.places] == [2, 3]
     assert "on 8 of 8 steps convolutions meet sizes" in finding.message
     assert AutotuningEveryStep().remedy(finding).edits[0].value == "False"
-
-
-@pytest.mark.parametrize(
-    ("biased", "us", "expected"), [(4, 10.0, WARNING), (4, 9.0, NOTE), (0, 0.0, None)]
-)
-def test_lost_biases(biased, us, expected):
-    assert says(BiasBeforeBatchNorm(), replace(STRUCTURE, biased=biased, bias_us=us)) is expected
-
-
-def test_lost_biases_cannot_be_seen_without_shapes():
-    with pytest.raises(NotLooked, match="record_shapes"):
-        says(BiasBeforeBatchNorm(), replace(STRUCTURE, shapes=False))
-    assert says(BiasBeforeBatchNorm(), replace(STRUCTURE, shapes=False, convolutions=0)) is None
 
 
 @pytest.mark.parametrize(("us", "expected"), [(50.0, WARNING), (49.0, None), (0.0, None)])

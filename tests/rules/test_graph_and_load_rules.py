@@ -9,10 +9,7 @@ from auditor.rules.amp.half import OldMixedPrecisionApi
 from auditor.rules.ckpt.ckpt006_stale_rate import CheckpointOverridesRate
 from auditor.rules.ckpt.resumed import CheckpointVariantNotChosen
 from auditor.rules.ckpt.rows import RecomputeRow
-from auditor.rules.graph.backward_rewalks import GraphWalkedAgain
-from auditor.rules.graph.rows import RewalkRow
 from auditor.rules.opt.clipping import ClipReadsGradientNorm
-from msgspec.structs import replace
 
 from auditor.evidence.recorded.amp import Amp, AmpEvent
 from auditor.evidence.recorded.load_state_dict import Group, Load, Loads
@@ -26,106 +23,6 @@ from tests.rules.asking import ask, loud, rows
 A, B, FILLED = (
     Site("t.py", line, "step", text) for line, text in ((2, "a()"), (3, "b()"), (9, ""))
 )
-
-
-# -- GRAPH007 --------------------------------------------------------------------------------------
-
-
-def walk(at, nodes, again=0, newer=0, *, line=None, **more):
-    facts = {"summed": True, "name": "total", "file": "t.py", "function": "step"}
-    return RewalkRow(at=at, nodes=nodes, again=again, newer=newer, line=line, **(facts | more))
-
-
-def grown(number=3, *, line=9):
-    """Calls of one line, each of which goes again through all before it."""
-    return [walk(0, 10 + n, 10 * n, n, kept=True, line=line) for n in range(number)]
-
-
-def walked(*seen, of=None, text="a.backward()\na.backward()\nb.backward()\n", **knobs):
-    """What is said of the calls of these steps."""
-    calls = [replace(call, step=step) for step, calls in enumerate(seen) for call in calls]
-    watched = loud(len(seen) if of is None else of)
-    tables = rows(*calls, sites=(A, B)), watched, Source({"t.py": text})
-    return list(ask(GraphWalkedAgain(**knobs), *tables))
-
-
-@pytest.mark.parametrize(("steps", "n"), [(3, 1), (6, 1), (5, 1), (2, 0)])
-def test_most_steps_must_grow(steps, n):
-    seen = [grown() for _ in range(steps)] + [()] * (5 - steps)
-    assert len(walked(*seen, of=5)) == n
-
-
-@pytest.mark.parametrize("number", [2, 3, 4, 5])
-def test_three_calls_tell_growth_and_four_are_counted(number):
-    found = walked(grown(number))
-    assert len(found) == (number >= 3)
-    for each in found:
-        assert ("..." in each.message) is (number > 4)
-        assert each.per_step == number and [one.site.line for one in each.places] == [2, 9]
-
-
-@pytest.mark.parametrize(
-    ("place", "change"),
-    [
-        (0, {"summed": False}),
-        (1, {"again": 0}),
-        (2, {"newer": 1}),
-        (1, {"newer": 2}),
-        (1, {"at": 1}),
-    ],
-)
-def test_what_does_not_grow(place, change):
-    calls = grown()
-    calls[place] = replace(calls[place], **change)
-    assert walked(calls) == []
-
-
-def test_the_line_itself_may_fill_the_variable_or_nobody_knows():
-    (own,) = walked(grown(line=2))
-    (unknown,) = walked(grown(line=None))
-    assert own.places == unknown.places == ()
-    assert len(walked(grown(line=None)[:2] + grown()[2:])[0].places) == 2
-
-
-def shared(again=5, first=None, **more):
-    """Two losses over one part: the second walks it again."""
-    return [walk(0, 10, **({"kept": True} | (first or {}))), walk(1, 10, again, **more)]
-
-
-@pytest.mark.parametrize(("again", "n"), [(5, 1), (4, 0), (9, 1)])
-def test_a_quarter_of_the_nodes_is_worth_a_note(again, n):
-    found = walked(shared(again))
-    assert len(found) == n
-    for each in found:
-        assert each.severity is Severity.NOTE and len(each.places) == 2
-
-
-@pytest.mark.parametrize(
-    "calls",
-    [
-        shared(0),
-        shared(summed=False),
-        shared(newer=1),
-        shared(first={"kept": False}),
-        shared(first={"summed": False}),
-        shared()[:1],
-    ],
-)
-def test_what_is_no_shared_part(calls):
-    assert walked(calls) == []
-
-
-def test_calls_before_and_after_the_part_do_not_count():
-    other = walk(1, 90)
-    (found,) = walked([other, *shared(), other])
-    assert found.per_step == 2.0 and found.site == A
-
-
-def test_losses_with_something_between_them_are_silent():
-    assert walked(shared(), text="a.backward()\na.backward()\nb.step()\n") == []
-    other = [shared(), (), (), shared()]
-    assert walked(*other) == []
-    assert len(walked(*other, share=0.5)) == 1
 
 
 # -- CKPT002 ---------------------------------------------------------------------------------------

@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
 from auditor.rules.loading import LEAST_STARTS, ONE
-from auditor.rules.time.time002_step_outliers import StepOutliers
 
 from auditor.evidence.recorded.batches import Batch, Batches, Loader
 from auditor.evidence.recorded.loading import Fetched, Loading, Seen
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.steps import Step, Steps
+from auditor.evidence.recorded.steps import Step
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from auditor.rule import NotLooked
@@ -385,33 +384,3 @@ def test_a_line_that_workers_hide_is_a_note(step_us, each, change, notes):
 )
 def test_what_a_sample_costs(fetched, said):
     assert fetched.cost == said
-
-
-def outliers(share, *, collected=False, **knobs):
-    """TIME002 on three of twenty steps that take 30 ms more, for the loader or the collector."""
-    slow = (4, 9, 13)
-    steps = tuple(
-        Step(n, 40_000.0, gc_us=30_000.0 if collected else 0.0) if n in slow else Step(n, 10_000.0)
-        for n in range(20)
-    )
-    waits = () if collected else tuple(Batch(0, n, 30_000.0, batches=1) for n in slow)
-    table = Batches(loaders=(LOADER,), quiet_steps=steps, quiet=waits)
-    loading = Loading(Source({"train.py": TEXT}), {0: line(share)})
-    rule = StepOutliers(**knobs)
-    (one,) = ask(rule, Steps(quiet=steps), table, loading)
-    return one, rule.remedy(one)
-
-
-@pytest.mark.parametrize(("share", "site"), [(0.49, None), (0.5, DEAR)])
-def test_slow_steps_have_the_line_that_takes_half_of_the_loading_time(share, site):
-    one, remedy = outliers(share)
-    assert one.site == site
-    assert "waiting for the loader explains it" in one.message
-    assert ("of the loading time of the loader made at train.py:1" in one.message) is (site is DEAR)
-    assert ("read it once" in remedy.text) is (site is DEAR)
-    assert outliers(share, costliest=0.3)[0].site == DEAR
-
-
-def test_slow_steps_of_the_collector_have_no_line_of_the_loader():
-    one, remedy = outliers(1.0, collected=True)
-    assert one.site is None and "gc.freeze()" in remedy.text

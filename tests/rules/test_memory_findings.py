@@ -9,7 +9,6 @@ from auditor.rules.ckpt.files import SaveBlocksStep
 from auditor.rules.mem.mem006_peak_by_line import Peak, PeakHeldByFewLines, PeakHolders
 from auditor.rules.mem.mem008_variable_sizes import LateGrowth, NewSizes, VaryingSizesReallocate
 from auditor.rules.mem.mem015_out_of_memory import RanOutOfMemory
-from auditor.rules.mem.memory import HostMemory, HostMemoryNearlyFull
 from auditor.rules.mem.varying_sizes import Outcomes, Varying, VaryingSizes
 from auditor.rules.num.num014_gradients_explode import GradientNorms, GradientsExplode, NormSeries
 from auditor.rules.opt.gradients import GradientsPileUp
@@ -20,14 +19,9 @@ from auditor.rules.sync.driver_calls import (
     SegmentRequests,
     TraceDriver,
 )
-from auditor.rules.sync.explicit import SynchronousMemset
-from auditor.rules.time.time002_step_outliers import StepOutliers
 
-from auditor.evidence.recorded.batches import Batches
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.steps import Step, Steps
 from auditor.evidence.recorded.torch_save import Save, Saves
-from auditor.evidence.recorded.trend import Trend
 from auditor.evidence.snapshot.never_freed import NeverFreed
 from auditor.evidence.snapshot.out_of_memory import OutOfMemory
 from auditor.evidence.snapshot.state_at import Holder
@@ -35,7 +29,6 @@ from auditor.evidence.snapshot.what_if import Outcome
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
-from auditor.rule import NotLooked
 from tests.rules.asking import ask, rows
 
 MIB = 1 << 20
@@ -259,76 +252,6 @@ def test_what_is_said_of_sizes_that_vary():
 
 
 @pytest.mark.parametrize(
-    ("values", "steps"),
-    [
-        ((85.0, 10.0), 1),
-        ((84.0, 10.0), None),
-        ((85.0, 10.0, 10.0), None),
-        ((90.0, 85.0, 10.0), 2),
-    ],
-)
-def test_host_memory_that_is_nearly_full(values, steps):
-    found = list(ask(HostMemoryNearlyFull(), HostMemory(Trend(values), 100), CPU))
-    assert [each.steps for each in found] == ([] if steps is None else [steps])
-    if found:
-        assert f"on {steps} of {len(values)} steps more than 85%" in found[0].message
-        assert f"({max(values):.2g}%)" in found[0].message
-
-
-def test_host_memory_that_nobody_knows():
-    for table in (HostMemory(Trend((9.0,)), 0), HostMemory(Trend(()), 9)):
-        with pytest.raises(NotLooked, match="does not say how much"):
-            list(ask(HostMemoryNearlyFull(), table, CPU))
-    with pytest.raises(NotLooked, match="in a rehearsal"):
-        list(ask(HostMemoryNearlyFull(), HostMemory(Trend((9.0,)), 9), Machine("rehearsal")))
-
-
-# -- time ------------------------------------------------------------------------------------------
-
-
-def outliers(*slow, usual=10_000.0, count=20, gc=1.0, start=7):
-    steps = tuple(
-        Step(n, slow[n // 5] if n % 5 == 4 and n // 5 < len(slow) else usual, gc_us=0.0)
-        for n in range(count)
-    )
-    steps = tuple(replace(each, gc_us=gc * max(0.0, each.us - usual)) for each in steps)
-    return list(ask(StepOutliers(), Steps(quiet=steps, quiet_from=start), Batches()))
-
-
-@pytest.mark.parametrize(
-    ("slow", "more", "found"),
-    [
-        ((20_000.0,) * 3, {}, True),
-        ((19_999.0,) * 3, {}, False),
-        ((20_000.0,) * 2, {}, False),
-        ((20_000.0,) * 3, {"gc": 0.5}, True),
-        ((20_000.0,) * 3, {"gc": 0.49}, False),
-        ((9_000.0,) * 3, {"usual": 4_000.0}, True),
-        ((8_999.0,) * 3, {"usual": 4_000.0}, False),
-        ((20_000.0,) * 4, {"count": 20}, True),
-        ((20_000.0,) * 3, {"count": 12}, False),
-    ],
-    ids=str,
-)
-def test_steps_that_take_much_longer(slow, more, found):
-    assert bool(outliers(*slow, **more)) is found
-
-
-def test_outliers_in_numbers():
-    (finding,) = outliers(20_000.0, 30_000.0, 40_000.0)
-    assert finding.message.startswith(
-        "3 of 20 timed steps take 2 times the median or more, every 5"
-    )
-    assert (finding.steps, finding.per_step, finding.lost_us_per_step) == (3, 0.15, 3000.0)
-    assert finding.lost_us_per_step_low < 3000.0 < finding.lost_us_per_step_high
-    # batches of four steps: 0, 10, 20 and 30 ms more in one step each, so their means' mean is 3 ms
-    assert finding.lost_us_per_step_high - 3000.0 == pytest.approx(
-        3000.0 - finding.lost_us_per_step_low
-    )
-    assert [value for _, value in finding.facts] == ["10 ms", "40 ms", "11, 16, 21"]
-
-
-@pytest.mark.parametrize(
     ("norms", "said"),
     [
         ([10.0 ** (n / 4) for n in range(20)], "from 2.37 to 2.37e+04"),
@@ -390,38 +313,6 @@ def test_num014_names_the_scheduler_that_raised_the_rate(text, first, most, base
     assert ("raised the learning rate from 0.1 to 0.4, 4 times" in finding.message) == named
     assert ("the optimizer steps at" in dict(finding.facts)) == named
     assert ("end at 1" in rule.remedy(finding).text) == named
-
-
-# -- the driver ------------------------------------------------------------------------------------
-
-
-def driver(*per_step, marked=True, timed=True, memory="Device", **more):
-    number = sum(per_step)
-    calls = DriverCalls(
-        "cudaMemset", number, 8.0 * number, per_step, (4.0,) * len(per_step), memory
-    )
-    return TraceDriver(marked, timed, memsets=(calls,), **more)
-
-
-@pytest.mark.parametrize(
-    ("table", "severity", "price", "often"),
-    [
-        (driver(1, 0, 2, 0), None, 4.0, 0.75),
-        (driver(1, 0, 0, 0), Severity.NOTE, 4.0, 0.25),
-        (driver(1, 1, timed=False), None, None, 1.0),
-        (driver(3, marked=False), Severity.NOTE, None, 0.0),
-    ],
-)
-def test_memsets_that_hold_the_host(table, severity, price, often):
-    (finding,) = ask(SynchronousMemset(), table)
-    assert (finding.severity, finding.lost_us_per_step, finding.per_step) == (
-        severity,
-        price,
-        often,
-    )
-    assert finding.basis == ("none" if price is None else "estimated")
-    assert finding.message.startswith("cudaMemset of device memory holds the host ")
-    assert (finding.facts[0] == ("host time inside", "8 us a call")) is table.timed
 
 
 def allocations(*per_step, uncached=0.0, **more):

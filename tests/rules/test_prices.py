@@ -14,7 +14,6 @@ from auditor.rules.ckpt.files import SaveBlocksStep
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
 from auditor.rules.num.num009_anomaly_mode import AnomalyModeLeftOn, AnomalyStep, DebugModes
 from auditor.rules.sync.explicit import AllocatorCallEveryStep
-from auditor.rules.time.time002_step_outliers import StepOutliers
 
 from auditor.evidence.recorded.batches import Batch, Batches, Loader
 from auditor.evidence.recorded.device_calls import DeviceCalls
@@ -214,17 +213,6 @@ def test_saves_have_an_interval_over_the_saves_and_none_on_a_gpu() -> None:
     assert found.lost_us_per_step_low is not None and 1_200.0 < found.lost_us_per_step_low < 1_980.0
     (estimated,) = ask(SaveBlocksStep(), saves, replace(CPU, device="cuda"))
     assert (estimated.basis, estimated.lost_us_per_step_low) == ("estimated", None)
-
-
-def test_outliers_are_those_of_the_steps_own_time() -> None:
-    """Steps that only waited for a processor are none; regular ones are proven."""
-    collected = tuple(
-        Step(k, 60_000.0, gc_us=50_000.0) if k % 5 == 0 else Step(k, 10_000.0) for k in range(50)
-    )
-    (found,) = ask(StepOutliers(), Steps(quiet=collected))
-    assert found.proven_us == pytest.approx(10_000.0)
-    held_up = tuple(replace(step, queued_us=step.gc_us) for step in collected)
-    assert list(ask(StepOutliers(), Steps(quiet=held_up))) == []
 
 
 # -- what the engine makes of it -------------------------------------------------------------------

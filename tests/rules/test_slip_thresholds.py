@@ -13,10 +13,9 @@ from auditor.rules.ckpt.rows import KeptStateRow, PartialResumeRow
 from auditor.rules.data.datasets import FileReadAgain, TensorOfListOfArrays, WorkersDrawAlike
 from auditor.rules.graph.left_out import OneBackwardForAll
 from auditor.rules.graph.rows import SummedRow
-from auditor.rules.kern.kern008_forwards_in_row import ForwardsInRow, ForwardsOfSmallBatches, InRow
 from auditor.rules.kern.loops import ModuleLoop, ModuleLoops, ModulePieceByPiece
-from auditor.rules.mem.one_change import AllDifferences, HooksPileUp
-from auditor.rules.mem.rows import DifferencesRow, KeptHookRow
+from auditor.rules.mem.one_change import AllDifferences
+from auditor.rules.mem.rows import DifferencesRow
 from auditor.rules.opt.clipping import ClippingMisplaced
 from auditor.rules.opt.opt007_schedule_in_epochs import ScheduleInEpochs
 from auditor.rules.opt.rows import ClippingRow, SchedulerRow
@@ -349,30 +348,6 @@ def test_time004_measures_on_a_cpu_and_names_the_call_in_the_loop():
     assert [place.site.line for place in finding.places] == [3, 90]
 
 
-def forwards(share=0.05, elements=8192, steps=3):
-    sites = SITE, Site("train.py", 4), Site("train.py", 5)
-    row = InRow(sites, "Net", elements, share, steps)
-    return list(ask(ForwardsOfSmallBatches(), ForwardsInRow(3, (row,))))
-
-
-@pytest.mark.parametrize(
-    ("share", "elements", "steps", "found"),
-    [(0.05, 8192, 3, 1), (0.049, 8192, 3, 0), (0.05, 8193, 3, 0), (0.05, 8192, 2, 0)],
-)
-def test_kern008_wants_a_share_and_small_batches_on_every_step(share, elements, steps, found):
-    assert len(forwards(share, elements, steps)) == found
-
-
-def test_kern008_names_all_of_the_calls():
-    (finding,) = forwards(0.5)
-    assert [place.site.line for place in finding.places] == [3, 4, 5]
-    assert (finding.per_step, finding.facts) == (3, (("numbers in a batch", "8,192"),))
-    assert finding.message == (
-        "Net is called 3 times in a row, each time with a small batch of its own: "
-        "50% of the watched forward is inside"
-    )
-
-
 def differences(nbytes=1 << 20, kind="squares", *, graph=True):
     seen = (
         DifferencesRow(step=step, at=0, kind=kind, size=16, bytes=nbytes, graph=graph)
@@ -426,20 +401,6 @@ def test_opt006_wants_a_share_of_the_steps_and_so_many(steps, n, absent, found):
         assert ("after the backward" in rule.remedy(finding).text) == absent
     other = ClippingRow(at=0, optimizer="SGD", steps=steps, n=n, absent=absent)
     assert len(list(ask(rule, rows(line, other, sites=(SITE,))))) == found, "a line is told once"
-
-
-@pytest.mark.parametrize(
-    ("added", "steps", "found"), [(5, 5, 1), (4, 4, 0), (9, 10, 1), (9, 11, 0)]
-)
-def test_mem017_wants_nearly_all_steps_and_so_many(added, steps, found):
-    line = KeptHookRow(
-        at=0, way="register_hook", owner="Parameter", n=2 * added, added=added, steps=steps
-    )
-    findings = list(ask(HooksPileUp(), rows(line, sites=(SITE,))))
-    assert len(findings) == found
-    for finding in findings:
-        assert f"{2 * added} hooks of this line" in finding.message
-        assert (finding.steps, finding.per_step) == (added, 2 * added / steps)
 
 
 def fed(length=None, given={0: 1}, steps=8):

@@ -10,10 +10,7 @@ from auditor.rules.data.datasets import StepBoundByCopiesToDevice
 from auditor.rules.mem.memory import DeviceMemoryNearlyFull, DevicePeak, TraceMemory
 from auditor.rules.sync.waiting import StepBoundByCopiesToHost
 from auditor.rules.time.storage_syncs import UnattributedTime
-from auditor.rules.time.time002_step_outliers import StepOutliers
 
-from auditor.evidence.recorded.batches import Batch, Batches
-from auditor.evidence.recorded.steps import Step, Steps
 from auditor.evidence.trace.steps import Silence, TraceStep, TraceSteps
 from auditor.model import Severity
 from auditor.rule import NotLooked
@@ -152,93 +149,3 @@ def test_share_of_the_devices_memory(allocated, reserved, expected):
         )
         == expected
     )
-
-
-def quiet(*slow, typical=10_000.0, count=20, gc=0.0, wait=0.0):
-    """Quiet steps and their batches; those of ``slow`` take 40 ms, of which ``gc`` and ``wait`` are
-    known.
-    """
-    made = (Step(n, 40_000.0, gc_us=gc) if n in slow else Step(n, typical) for n in range(count))
-    return Steps(quiet=tuple(made)), Batches(quiet=tuple(Batch(0, n, wait) for n in slow))
-
-
-@pytest.mark.parametrize(
-    ("table", "expected"),
-    [
-        (quiet(4, 9, 13, gc=15_000), WARNING),
-        (quiet(4, 9, 13, wait=15_000), WARNING),
-        (quiet(4, 9, 13, gc=14_999), NOTHING),
-        (quiet(4, 9, 13), NOTHING),
-        (quiet(4, 9, gc=30_000), NOTHING),
-        (quiet(0, 4, 9, 12, 15, gc=30_000), WARNING),
-        (quiet(0, 4, 9, 12, 15, 17, gc=30_000), NOTHING),
-        (quiet(4, 9, 13, typical=20_001, gc=19_000), NOTHING),
-        (quiet(4, 9, 13, count=300, gc=30_000), NOTHING),
-    ],
-    ids=[
-        "collector",
-        "loader",
-        "less than half",
-        "unknown",
-        "two",
-        "a quarter",
-        "more",
-        "not twice",
-        "under 5 % of the time",
-    ],
-)
-def test_slow_steps(table, expected):
-    assert said(StepOutliers().detect(*table)) == expected
-
-
-def test_slow_steps_are_priced_by_their_extra_time_and_their_distance_is_said():
-    (finding,) = StepOutliers().detect(*quiet(4, 9, 14, 19, gc=20_000))
-    assert (finding.lost_us_per_step, finding.per_step) == (4 * 30_000 / 20, 0.2)
-    assert "every 5 steps" in finding.message
-    assert "garbage collection" in finding.message
-
-
-def test_a_few_milliseconds_more_are_the_schedulers():
-    table = Steps(
-        quiet=tuple(Step(n, 5900.0 if n % 8 == 0 else 1000.0, gc_us=0.0) for n in range(20))
-    )
-    assert said(StepOutliers().detect(table, Batches())) == NOTHING
-
-
-def test_time_that_other_programs_had_the_processor_is_not_the_steps():
-    """The same slow steps, once because the loader was slow and once because it had to wait for its
-    turn.
-    """
-    waits = Batches(quiet=tuple(Batch(0, n, 25_000.0) for n in (4, 9, 13)))
-    busy = Steps(
-        quiet=tuple(
-            Step(n, 40_000.0, queued_us=28_000.0) if n in (4, 9, 13) else Step(n, 10_000.0)
-            for n in range(20)
-        )
-    )
-    alone = Steps(
-        quiet=tuple(
-            Step(n, 40_000.0, queued_us=900.0) if n in (4, 9, 13) else Step(n, 10_000.0)
-            for n in range(20)
-        )
-    )
-    assert said(StepOutliers().detect(busy, waits)) == NOTHING
-    assert said(StepOutliers().detect(alone, waits)) == WARNING
-
-
-@pytest.mark.parametrize(
-    ("queued", "expected"), [(0.0, WARNING), (19_999.0, WARNING), (20_001.0, NOTHING)]
-)
-def test_nor_is_that_which_other_programs_had_of_the_workers(queued, expected):
-    slow = (4, 9, 13)
-    steps = tuple(Step(n, 40_000.0) if n in slow else Step(n, 10_000.0) for n in range(20))
-    waits = tuple(Batch(0, n, 25_000.0, queued_us=queued) for n in slow)
-    table = Batches(quiet=waits)
-    assert said(StepOutliers().detect(Steps(quiet=steps), table)) == expected
-
-
-def test_too_few_steps_are_not_judged():
-    with pytest.raises(NotLooked, match="too few"):
-        list(StepOutliers().detect(*quiet(count=9)))
-    with pytest.raises(NotLooked, match="11 are needed"):
-        list(StepOutliers().in_trace(steps(count=10)))

@@ -80,7 +80,7 @@ def test_an_unknown_format_is_told_the_known_ones(folder, audit):
 
 def test_the_manual_as_markdown_holds_each_page(folder, audit):
     done = audit("rules", "--format", "markdown", cwd=folder)
-    for code in ("SYNC001", "COMP011"):
+    for code in ("SYNC001", "COMP006"):
         page = audit("explain", code, cwd=folder).stdout
         finds = page.partition("## What it finds")[2].partition("##")[0].strip()
         assert finds

@@ -44,7 +44,7 @@ def several():
     torch.manual_seed(5)
     alike = DataLoader(data, batch_size=8, shuffle=True)  # DIST008
     own = iter(DataLoader(torch.randn(400, 8) + rank, batch_size=4))
-    wide = DistributedDataParallel(torch.nn.Linear(8, 1), find_unused_parameters=True)  # DIST006
+    wide = DistributedDataParallel(torch.nn.Linear(8, 1), find_unused_parameters=True)
     descent = torch.optim.SGD(wide.parameters(), lr=0.1)
     while True:  # DIST007
         for (x,), (y,) in zip(loader, alike):

@@ -105,20 +105,6 @@ def test_matrix_products_are_told_from_convolutions_by_their_operator(tmp_path):
     }
 
 
-def test_a_bias_is_lost_only_where_channels_agree(tmp_path):
-    program = Program()
-    for bias, channels in ((16, 16), (16, 8)):
-        with program.inside(
-            "aten::conv2d", **{"Input Dims": [[1, 3, 8, 8], [16, 3, 3, 3], [bias], [], [], [], []]}
-        ):
-            program.operator("aten::add_", 7.0)
-        program.operator(
-            "aten::batch_norm", 5.0, **{"Input Dims": [[1, channels, 6, 6], [channels]]}
-        )
-    found = line(tmp_path, program).biased_convolutions
-    assert (found.looked, len(found.rows), found.bias_ns) == (True, 1, 7_000)
-
-
 def test_operators_are_placed_in_the_users_function(tmp_path):
     program = Program()
     begin = program.host

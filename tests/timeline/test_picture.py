@@ -199,7 +199,6 @@ def test_findings_are_marked_where_their_waits_are(tmp_path):
         ("KERN001", [(400.0, 100.0), (600.0, 99.0)]),
         ("KERN002", []),
         ("KERN003", [(400.0, 95.0), (600.0, 94.0)]),
-        ("KERN004", []),
     ],
 )
 def test_idle_findings_are_marked_at_gaps_that_can_be_seen(tmp_path, code, own):

@@ -13,16 +13,13 @@ from typing import Any
 from auditor.capture.instruments.import_hook import AfterImport
 from auditor.capture.instruments.monkeypatch import SWAPPED, Patches
 from auditor.capture.instruments.torch_private.compiler import (
-    GRAPHS,
     MARK,
     PACKAGE,
-    SKIPPED,
     Listener,
     beneath_compiled,
     is_compilation,
     leave_out,
     when_left,
-    when_skipped,
     when_told,
 )
 from auditor.capture.instruments.user_frames import OWN
@@ -101,11 +98,6 @@ class CompiledCode:
         self._tells_of_leaving = when_left(
             self._patches.attribute, self._left, self._waits, self._entered
         )
-        self._after(GRAPHS, self._imported_graphs)
-
-    def _imported_graphs(self) -> None:
-        unheard = when_skipped(lambda said: self._hears(SKIPPED, dict, lambda: said))
-        self._patches.on_undo(unheard)
 
     def _hears(self, name: str, data: Callable[[], Any], text: Callable[[], Any] | None) -> None:
         with contextlib.suppress(Exception):  # the user's program goes on

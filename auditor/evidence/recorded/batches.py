@@ -293,22 +293,6 @@ class Batches(Table):
         if not self.quiet_steps:
             raise NotLooked("no step was timed")
 
-    def waits_by_step(self) -> dict[int, float]:
-        """Us that each quiet step waited for loaders, by its number."""
-        waits: defaultdict[int, float] = defaultdict(float)
-        for batch in self.quiet:
-            waits[batch.step] += batch.wait_us
-        return dict(waits)
-
-    def crowded_by_step(self) -> dict[int, float]:
-        """Us of these in which the loaders' workers may have waited for a processor, by the number of
-        the step.
-        """
-        crowded: dict[int, float] = {}
-        for batch, us in self._for_their_workers():
-            crowded[batch.step] = crowded.get(batch.step, 0.0) + us
-        return crowded
-
     def waiting(self) -> Waiting | None:
         """How the quiet steps waited; None if there were none."""
         totals: defaultdict[int, float] = defaultdict(float)

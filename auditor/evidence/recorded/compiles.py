@@ -22,8 +22,6 @@ DONE = ("compile", "backward")
 FIXED = "dynamic=False"
 """As ``regions`` has it among the options."""
 
-_GRAPHS = re.compile(r"mode='(reduce-overhead|max-autotune)'|'triton\.cudagraphs': True")
-
 _NUMBER = re.compile(r"'[^']*'|\"[^\"]*\"|\d+(?:\.\d+)?(?:e-?\d+)?")
 
 
@@ -66,18 +64,6 @@ class Recompiled:
 
 
 @dataclass(frozen=True)
-class Skip:
-    """CUDA graphs that were asked for and are not used, and why. ``own``: torch names the line;
-    else it is the one that ran.
-    """
-
-    site: Site
-    reason: str
-    n: int
-    own: bool
-
-
-@dataclass(frozen=True)
 class Compiles(Table):
     """What was compiled in the passes that nothing of ours disturbs."""
 
@@ -91,15 +77,11 @@ class Compiles(Table):
     """Time of all compilations."""
     fixed: tuple[Site, ...] = ()
     """Lines that compile with ``dynamic=False``: each length is compiled for itself."""
-    graphs: tuple[Site, ...] = ()
-    """Lines whose options ask for CUDA graphs."""
-    skips: tuple[Skip, ...] = ()
 
     @classmethod
     def build(cls, evidence: Evidence) -> Compiles:
         """From the rows of these passes."""
-        every = rows_of(evidence, CompileRow)
-        rows = [row for row in every if row.pass_name in UNDISTURBED]
+        rows = [row for row in rows_of(evidence, CompileRow) if row.pass_name in UNDISTURBED]
         regions = evidence.rows(RegionRow)
         if not rows and not regions:
             raise NotLooked("the program compiles nothing (torch.compile)")
@@ -110,8 +92,6 @@ class Compiles(Table):
             sum(1 for row in done if row.what == "compile"),
             sum(row.us for row in done),
             _lines(evidence, lambda row: FIXED in row.options.split(", ")),
-            _lines(evidence, lambda row: _GRAPHS.search(row.options) is not None),
-            tuple(_skips(evidence, every if evidence.recording.device.null else rows)),
         )
 
 
@@ -119,16 +99,6 @@ def _lines(evidence: Evidence, wanted: Callable[[RegionRow], bool]) -> tuple[Sit
     """Lines that give something to the compiler, each once."""
     at = (row.at for row in evidence.rows(RegionRow) if wanted(row))
     return tuple(dict.fromkeys(evidence.recording.site(each) for each in at if each is not None))
-
-
-def _skips(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Skip]:
-    """One for each line and reason, numbers aside."""
-    groups: dict[tuple[int, str], list[CompileRow]] = {}
-    for row in rows:
-        if row.what == "skip" and row.at is not None:
-            groups.setdefault((row.at, _NUMBER.sub("N", row.reason)), []).append(row)
-    for (at, _), each in groups.items():
-        yield Skip(evidence.recording.site(at), each[0].reason, len(each), each[0].own)
 
 
 def _breaks(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Break]:

@@ -32,17 +32,10 @@ class DataParallelModule:
     what: str
     ranks: int
     nbytes: int
-    find_unused: bool
     averaged: tuple[int, ...] = ()
     """For each step of the optimizer the backward passes that averaged its gradients."""
-    unused: int | None = 0
-    """Backward passes that did not reach all of its parameters; None where that is not known."""
     at: Site | None = None
     """Where most of the last backward passes were called."""
-    buckets: int = 0
-    """In how many its gradients are sent at least; 0 where that is not known."""
-    at_once: tuple[int, ...] = ()
-    """As ``averaged``, of these the passes whose gradients all came from one compiled backward."""
     apart: tuple[Apart, ...] = ()
     """Steps of the optimizer on gradients that are not averaged."""
     stepped: int = 0
@@ -93,18 +86,13 @@ def _module(
     site = evidence.recording.site
     averaged = [each for each in steps if each.n]
     places = Counter(each.at for each in averaged).most_common(1)
-    unused = [each.unused for each in averaged]
     return DataParallelModule(
         None if row.at is None else site(row.at),
         row.what,
         row.ranks,
         row.bytes,
-        row.find_unused,
         tuple(each.n for each in averaged),
-        None if None in unused else sum(each or 0 for each in unused),
         site(places[0][0]) if places else None,
-        row.buckets,
-        tuple(each.at_once for each in averaged),
         tuple(
             Apart(
                 site(each.local_at),

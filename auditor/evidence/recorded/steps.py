@@ -93,8 +93,6 @@ class Steps(Table):
     anomaly_off: tuple[Step, ...] = ()
     eager_held: tuple[Step, ...] = ()
     compiled_again: tuple[Step, ...] = ()
-    quiet_from: int = 0
-    """Number in the run of the first quiet step; a step's own ``number`` is that in its pass."""
 
     @classmethod
     def build(cls, evidence: Evidence) -> Steps:
@@ -105,7 +103,7 @@ class Steps(Table):
             name: _steps_of(rows, name, device_us)
             for name in ("quiet", "loud", "anomaly_off", "eager_held", "compiled_again")
         }
-        return cls(**passes, quiet_from=evidence.recording.run_step("quiet", 0))
+        return cls(**passes)
 
     @property
     def typical(self) -> Estimate | None:

@@ -73,10 +73,6 @@ class DeviceIdle(Table):
     """Kernels shorter than 10 us."""
     median_kernel_us: float = 0.0
     empty: float = 0.0
-    deepest: int = 0
-    """Most kernels that ever waited in the queue."""
-    full_us: float = 0.0
-    """Host time in launches that found the queue full."""
     graphs: int = 0
     """Launches of CUDA graphs."""
 
@@ -153,10 +149,7 @@ class DeviceIdle(Table):
 
 
 def _table(line: Timeline, found: Idle) -> DeviceIdle:
-    from auditor.timeline.idle import queue_depth
-
     use, delay = line.devices[0], line.launch_delay_ns
-    depth = queue_depth(line.trace, use, line.launches)
     return DeviceIdle(
         steps=line.steps.count,
         marked=line.steps.marked,
@@ -170,28 +163,8 @@ def _table(line: Timeline, found: Idle) -> DeviceIdle:
         short=use.short_kernels,
         median_kernel_us=use.median_kernel_ns / 1e3,
         empty=float((delay < EMPTY_NS).mean()) if len(delay) else 0.0,
-        deepest=int(depth.max()) if len(depth) else 0,
-        full_us=_full(line, depth.max() if len(depth) else 0),
         graphs=sum(total.calls for total in line.runtime_calls if "GraphLaunch" in total.name),
     )
-
-
-FULL, SLOW_LAUNCH_NS = 1000, 50_000
-"""The driver's queue holds 1024 kernels; a launch that finds it full takes as long as the next
-kernel (a free one 5 us).
-"""
-
-
-def _full(line: Timeline, deepest: int) -> float:
-    from auditor.timeline.naming import is_launch, mask
-
-    calls = line.trace.calls
-    if deepest < FULL:
-        return 0.0
-    took = (calls.end - calls.start)[
-        mask(line.trace.names, calls.name, is_launch) & (line.steps.of(calls.start) >= 0)
-    ]
-    return float(took[took >= SLOW_LAUNCH_NS].sum()) / 1e3
 
 
 def _gap(line: Timeline, found: Idle, row: int) -> Gap:

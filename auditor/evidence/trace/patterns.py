@@ -1,5 +1,5 @@
 """What the order of a trace's operators says about the program: attention in pieces, index loops,
-biases that are lost, layouts.
+layouts.
 """
 
 from __future__ import annotations
@@ -96,13 +96,6 @@ class Structure(Table):
     attention_us: float = 0.0
     attention_at: Where = NOWHERE
     loops: tuple[Loop, ...] = ()
-    shapes: bool = False
-    """Whether shapes of convolutions were recorded."""
-    biased: int = 0
-    """Convolutions whose bias a batch norm takes away."""
-    biased_at: Where = NOWHERE
-    bias_us: float = 0.0
-    convolutions: int = 0
     transposes: tuple[tuple[str, float], ...] = ()
     """Kernels that change layouts, and their time."""
     tuning: Tuning | None = None
@@ -118,11 +111,6 @@ class Structure(Table):
         return self.attention_us / self.kernel_us if self.kernel_us else 0.0
 
     @property
-    def bias_share(self) -> float:
-        """Part of all kernel time in adding biases that are lost."""
-        return self.bias_us / self.kernel_us if self.kernel_us else 0.0
-
-    @property
     def transpose_us(self) -> float:
         """Time of kernels that change layouts."""
         return sum(us for _, us in self.transposes)
@@ -134,7 +122,7 @@ class Structure(Table):
 
 
 def _table(line: Timeline) -> Structure:
-    use, steps, biased = line.devices[0], line.steps.count, line.biased_convolutions
+    use, steps = line.devices[0], line.steps.count
     return Structure(
         steps=steps,
         marked=line.steps.marked,
@@ -144,14 +132,6 @@ def _table(line: Timeline) -> Structure:
         attention_us=line.attention.ns / 1e3,
         attention_at=where(line, line.attention.softmax),
         loops=_loops(line),
-        shapes=biased.looked,
-        biased=len(biased.rows),
-        biased_at=where(line, biased.rows),
-        bias_us=biased.bias_ns / 1e3,
-        convolutions=sum(
-            line.operator_calls.get(name, 0)
-            for name in ("aten::conv1d", "aten::conv2d", "aten::conv3d")
-        ),
         transposes=tuple(
             (one.name, one.ns / 1e3)
             for one in line.kernels

@@ -306,7 +306,6 @@ PATTERNS = {
     "SYNC005": r"^aten::(nonzero|masked_select|_?unique\w*|repeat_interleave|bincount)$",
     "SYNC006": _COPY_TO_DEVICE,
     "SYNC007": _COPY_TO_DEVICE,
-    "SYNC008": r"^Memset",
     "SYNC010": _COPY_TO_DEVICE,
     "SYNC011": _COPY_TO_DEVICE,
     "SYNC012": r"^(cuda|hip)(Malloc|Free)",
@@ -320,7 +319,6 @@ PATTERNS = {
     "AMP002": _PRODUCTS,
     "AMP003": _PRODUCTS,
     "AMP007": r"^aten::_to_copy$",
-    "CFG002": r"^aten::(cudnn_batch_norm|native_batch_norm)$",
     "CFG003": r"(nchwToNhwc|nhwcToNchw)",
     "OPT001": r"^Optimizer\.step",
     "OPT002": r"^Optimizer\.zero_grad",
@@ -331,7 +329,6 @@ PATTERNS = {
     "DIST002": _COLLECTIVES,
     "DIST003": _COLLECTIVES,
     "DIST004": _COLLECTIVES,
-    "TIME002": _STEP,
     "TIME003": _STEP,
 }
 """By code of rule. A rule that is not here has no kind of slice of its own (memory, graphs, idle

@@ -53,9 +53,7 @@ class Side:
         )
 
 
-WAITS = frozenset(
-    {"SYNC001", "SYNC002", "SYNC003", "SYNC004", "SYNC005", "SYNC006", "SYNC008", "SYNC011"}
-)
+WAITS = frozenset({"SYNC001", "SYNC002", "SYNC003", "SYNC004", "SYNC005", "SYNC006", "SYNC011"})
 """Rules whose findings count places where the host waits for the device; the rest of the family
 counts other calls.
 """

@@ -18,7 +18,7 @@ class CompileRow(PassRow, kw_only=True):
         doc(
             "`compile`: a frame was compiled; `backward`: the backward of one; `break`: its graph "
             "was broken; `recompile`: it is compiled anew, since a guard failed; `limit`: it is "
-            "compiled no more, and runs eagerly; `skip`: CUDA graphs were asked for and are not used"
+            "compiled no more, and runs eagerly"
         ),
     ]
     at: MaybeAt = None
@@ -27,7 +27,7 @@ class CompileRow(PassRow, kw_only=True):
     ] = ""
     frame: Annotated[str, doc("the compiler's number of the frame")] = ""
     attempt: Annotated[int, doc("how often the frame was compiled before")] = 0
-    reason: Annotated[str, doc("of a break or skip why, of a recompile the guard that failed")] = ""
+    reason: Annotated[str, doc("of a break why, of a recompile the guard that failed")] = ""
     resumed: Annotated[
         int | None,
         doc(

@@ -24,10 +24,6 @@ class DataParallelRow(PassRow, kw_only=True):
     what: Annotated[str, doc("class of the module inside")] = ""
     ranks: Annotated[int, doc("of its process group")] = 0
     bytes: Annotated[int, doc("of its parameters that require gradients")] = 0
-    find_unused: Annotated[bool, doc("`find_unused_parameters`, as given")] = False
-    buckets: Annotated[
-        int, doc("the least number of buckets in which its gradients are sent; 0: not known")
-    ] = 0
 
 
 class GradientSyncRow(PassRow, kw_only=True):
@@ -46,13 +42,6 @@ class GradientSyncRow(PassRow, kw_only=True):
             "`local`"
         ),
     ]
-    unused: Annotated[
-        int | None,
-        doc("of these, passes that did not reach all of its parameters; null: not known"),
-    ] = None
-    at_once: Annotated[
-        int, doc("of these, passes that got all of its gradients from one compiled backward")
-    ] = 0
     local: Annotated[
         int,
         doc(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import inspect
 import json
 import os
@@ -28,7 +27,6 @@ from auditor.capture.instruments.torch_private.autograd import REDUCTION
 from auditor.capture.instruments.torch_private.look_up import FOUND, Missing
 from auditor.capture.shadow.facade import EXACT_FOREACH
 from tests.capture.instruments.hidden_names import accessors, hidden
-from tests.echo_group import as_rank
 
 Check = Callable[[SimpleNamespace], None]
 
@@ -672,18 +670,6 @@ def distributed_data_parallel(t):
     assert nn.parallel.DistributedDataParallel._set_static_graph is t.set_static_graph
 
 
-@promise(
-    "torch.nn.parallel.DistributedDataParallel._use_python_reducer",
-    without=gives("sends_in_graph", SimpleNamespace(_use_python_reducer=True), value=False),
-)
-def gradients_sent_in_the_graph(t):
-    with as_rank(0):
-        module = nn.parallel.DistributedDataParallel(nn.Linear(2, 2))
-        assert module._use_python_reducer is False
-        assert not t.sends_in_graph(module)
-    assert t.sends_in_graph(SimpleNamespace(_use_python_reducer=True))
-
-
 @promise("torch.nn.modules.batchnorm._BatchNorm", without=equals(BatchNorm=None))
 def batch_norms(t):
     for each in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
@@ -883,28 +869,6 @@ def the_compiler_is_heard(t):
     assert t.is_compilation("bwd_compilation_metrics", {"co_name": None})
     given_up = {"co_name": None, "fail_type": "RecompileLimitExceeded"}
     assert not t.is_compilation("bwd_compilation_metrics", given_up)
-
-
-GRAPHS = "torch._inductor.cudagraph_utils"
-
-
-def skips_are_not_heard(t):
-    importlib.import_module(t.GRAPHS)
-    t.when_skipped(print)()
-
-
-@promise(f"{GRAPHS}.cudagraphs_log", without=skips_are_not_heard)
-@promise(f"{GRAPHS}.perf_hint_log", without=skips_are_not_heard)
-def skipped_graphs_are_heard(t):
-    module, heard = importlib.import_module(t.GRAPHS), []
-    log = getattr(module, "cudagraphs_log", None) or module.perf_hint_log
-    back = t.when_skipped(heard.append)
-    log.warning("skipping %s due to mutated inputs", "cudagraphs")
-    log.warning("something else")
-    back()
-    log.warning("skipping cudagraphs due to what nobody hears")
-    assert heard == ["skipping cudagraphs due to mutated inputs"]
-    assert t.SKIPPED
 
 
 @promise(

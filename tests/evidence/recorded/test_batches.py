@@ -121,7 +121,6 @@ def test_waits_of_the_loader_that_was_waited_for_most():
     )
     assert (found.mean_us, found.share) == (15.0, 0.1875)
     assert found.facts == (("waiting", "19% of the timing pass"), ("num_workers", "4"))
-    assert table.waits_by_step() == {0: 35.0, 2: 10.0, 9: 900.0}
     assert Batches(quiet_steps=quiet_steps, quiet=batches).waiting() is None
     assert Batches(loaders=(Loader(1),), quiet_steps=quiet_steps).waiting() is None
 
@@ -263,15 +262,6 @@ def test_the_nearest_line_that_is_known(cause, known, line, blame):
     found = Resident(loader, step_pattern({0}, 1), cause, ("cuda:0", "cuda:1"), default)
     assert (found.site.file, found.blame) == (line, blame)
     assert found.facts == (("cause", blame), ("devices", "cuda:0, cuda:1"), ("num_workers", "3"))
-
-
-def test_what_workers_waited_for_a_processor_by_step():
-    batches = (
-        Batch(1, 0, 30.0, queued_us=50.0),  # 20 of it hold up the next batch
-        Batch(1, 2, 25.0, queued_us=0.0),
-        Batch(2, 2, 10.0, queued_us=None),
-    )
-    assert Batches(quiet=batches).crowded_by_step() == {0: 30.0, 2: 20.0}
 
 
 @pytest.mark.parametrize(

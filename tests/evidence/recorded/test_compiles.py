@@ -158,34 +158,3 @@ def test_the_timed_step_that_reached_the_limit_is_known(seen, name, since):
     rows += [last, row("limit", 4, step=4, name=name), row("limit", 5, step=9, name=name)]
     (found,) = seen(sites=[3], compiles=rows, regions=[]).get(Compiles).recompiled
     assert (found.limit, found.since) == (True, since)
-
-
-def skip(name="warmup", at=0, reason="mutated inputs (1 instances)", **more):
-    return {"pass": name, "step": 0, "what": "skip", "at": at, "reason": reason, **more}
-
-
-def test_skips_of_one_reason_at_one_line_are_one(seen):
-    rows = [skip(own=True), skip(reason="mutated inputs (2 instances)"), skip(at=1)]
-    rows += [skip(reason="cpu device"), skip(at=None), skip("loud", reason="of ours")]
-    found = seen(sites=[3, 8], compiles=rows, regions=[]).get(Compiles).skips
-    assert [(each.site.line, each.reason, each.n, each.own) for each in found] == [
-        (3, "mutated inputs (1 instances)", 2, True),
-        (8, "mutated inputs (1 instances)", 1, False),
-        (3, "cpu device", 1, False),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("options", "n"),
-    [
-        ("mode='reduce-overhead'", 1),
-        ("fullgraph=True, mode='max-autotune'", 1),
-        ("options={'triton.cudagraphs': True}", 1),
-        ("mode='max-autotune-no-cudagraphs'", 0),
-        ("options={'triton.cudagraphs': False}", 0),
-        ("mode='default'", 0),
-    ],
-)
-def test_lines_that_ask_for_graphs_are_known(seen, options, n):
-    regions = [{"pass": "warmup", "step": 0, "number": 0, "at": 0, "options": options}]
-    assert len(seen(sites=[3], compiles=[], regions=regions).get(Compiles).graphs) == n

@@ -15,51 +15,33 @@ def module(number=0, **more):
 
 def test_steps_of_the_optimizer_are_joined_to_their_module(seen):
     rows = [
-        loud(step, number=number, at=at, n=n, unused=unused)
-        for step, number, at, n, unused in (
-            (0, 0, 1, 3, 0),
-            (0, 1, 1, 1, 0),
-            (1, 0, 2, 2, 1),
-            (2, 0, 2, 1, 0),
-        )
+        loud(step, number=number, at=at, n=n)
+        for step, number, at, n in ((0, 0, 1, 3), (0, 1, 1, 1), (1, 0, 2, 2), (2, 0, 2, 1))
     ]
     table = seen(
         sites=[3, 5, 7],
-        data_parallel=[module(1, find_unused=True), module()],
+        data_parallel=[module(1), module()],
         gradient_syncs=rows,
     ).get(DataParallel)
     first, second = table.each
-    assert (first.averaged, first.unused, first.at.line) == ((3, 2, 1), 1, 7)
+    assert (first.averaged, first.at.line) == ((3, 2, 1), 7)
     assert (first.made_at.line, first.ranks, first.nbytes) == (3, 2, 80)
-    assert (second.averaged, second.find_unused, second.unused) == ((1,), True, 0)
+    assert second.averaged == (1,)
 
 
 def test_steps_on_gradients_of_one_rank_are_set_apart(seen):
     rows = [
-        loud(0, number=0, at=1, n=1, unused=0),
-        loud(1, number=0, at=1, n=1, unused=0, local=3, local_at=2, entered_at=0),
+        loud(0, number=0, at=1, n=1),
+        loud(1, number=0, at=1, n=1, local=3, local_at=2, entered_at=0),
         loud(2, number=0, at=2, n=0, local=1, local_at=2),
     ]
     table = seen(sites=[3, 5, 7], data_parallel=[module()], gradient_syncs=rows).get(DataParallel)
     (one,) = table.each
-    assert (one.averaged, one.at.line, one.stepped, one.unused) == ((1, 1), 5, 3, 0)
+    assert (one.averaged, one.at.line, one.stepped) == ((1, 1), 5, 3)
     assert [
         (each.step, each.averaged, each.local, each.backward_at.line, each.entered_at)
         for each in one.apart
     ] == [(1, 1, 3, 7, one.made_at), (2, 0, 1, 7, None)]
-
-
-def test_one_pass_that_is_not_known_leaves_all_unknown(seen):
-    rows = [loud(step, number=0, at=1, n=1, unused=unused) for step, unused in ((0, 0), (1, None))]
-    table = seen(sites=[3, 5], data_parallel=[module()], gradient_syncs=rows).get(DataParallel)
-    assert table.each[0].unused is None
-
-
-def test_passes_whose_gradients_came_at_once_are_counted(seen):
-    rows = [loud(step, number=0, at=1, n=2, at_once=at_once) for step, at_once in ((0, 2), (1, 0))]
-    table = seen(sites=[3, 5], data_parallel=[module(buckets=3)], gradient_syncs=rows)
-    (only,) = table.get(DataParallel).each
-    assert (only.buckets, only.at_once) == (3, (2, 0))
 
 
 def test_a_module_without_a_step_has_no_place(seen):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.dist.rows import NormBatchRow
-from auditor.rules.mem.rows import KeptHookRow
+from auditor.rules.mem.rows import DifferencesRow
 from auditor.rules.num.rows import UpdateRow
 
 from auditor.evidence.table import Rows
@@ -13,15 +12,16 @@ from auditor.recordings.schema.numerics import NormBufferRow
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud
 
-HOOK = {"way": "register_hook", "steps": 9, "owner": "Linear", "n": 18, "added": 9}
+SQUARES = {"kind": "squares", "size": 3, "bytes": 18, "graph": True}
 UPDATE = {"optimizer": "SGD", "dtype": "bfloat16", "rate": 0.1, "steps": 7, "asked": 40}
 
 
 def test_rows_come_as_they_were_written_each_with_its_line(seen):
-    evidence = seen(sites=[4, 5], kept_hooks=[loud(8, at=1, **HOOK), loud(8, at=0, **HOOK)])
-    first, second = evidence.get(Rows[KeptHookRow])
+    made = [loud(8, at=1, **SQUARES), loud(8, at=0, **SQUARES)]
+    evidence = seen(sites=[4, 5], differences=made)
+    first, second = evidence.get(Rows[DifferencesRow])
     assert (first.site.line, second.site.line) == (5, 4)
-    assert (first.way, first.added, len(evidence.get(Rows[KeptHookRow]))) == ("register_hook", 9, 2)
+    assert (first.kind, first.bytes, len(evidence.get(Rows[DifferencesRow]))) == ("squares", 18, 2)
 
 
 def test_a_row_without_a_line_has_no_place(seen):
@@ -30,9 +30,9 @@ def test_a_row_without_a_line_has_no_place(seen):
 
 
 def test_rows_that_no_probe_wrote_are_not_looked_at(seen):
-    with pytest.raises(NotLooked, match="the recording holds no kept_hooks"):
-        seen().get(Rows[KeptHookRow])
-    assert not list(seen(kept_hooks=[]).get(Rows[KeptHookRow])), "it looked, and found none"
+    with pytest.raises(NotLooked, match="the recording holds no differences"):
+        seen().get(Rows[DifferencesRow])
+    assert not list(seen(differences=[]).get(Rows[DifferencesRow])), "it looked, and found none"
 
 
 def test_rows_may_say_what_their_absence_means(seen):
@@ -42,8 +42,3 @@ def test_rows_may_say_what_their_absence_means(seen):
 
 def test_rows_that_older_recordings_lack_are_none(seen):
     assert not list(seen().get(Rows[NormBufferRow]))
-
-
-def test_rows_whose_absence_says_that_nothing_was_looked_at(seen):
-    with pytest.raises(NotLooked, match="no batch norm ran in a DistributedDataParallel"):
-        seen(norm_batches=[]).get(Rows[NormBatchRow])

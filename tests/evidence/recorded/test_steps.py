@@ -61,7 +61,6 @@ def test_passes_and_device_times(seen):
     table = seen(device="cuda", steps=rows, device_times=device).get(Steps)
     assert [len(part) for part in (table.quiet, table.loud, table.anomaly_off)] == [3, 2, 1]
     assert (len(table.eager_held), len(table.compiled_again)) == (4, 5)
-    assert table.quiet_from == 2
     host, on_device, _ = table.quiet
     assert (host.us, host.by_device, host.own_us, host.host_us) == (1000.0, False, 600.0, 1000.0)
     assert (on_device.us, on_device.by_device, on_device.own_us) == (90.0, True, 90.0)

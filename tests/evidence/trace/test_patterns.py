@@ -15,14 +15,12 @@ def test_shares_of_kernel_time():
     table = Structure(
         kernel_us=200.0,
         attention_us=50.0,
-        bias_us=10.0,
         transposes=(("nchwToNhwc", 5.0), ("nhwcToNchw", 4.0)),
     )
-    assert (table.attention_share, table.bias_share, table.transpose_us) == (0.25, 0.05, 9.0)
-    empty = Structure(attention_us=5.0, bias_us=5.0)
-    assert (empty.attention_share, empty.bias_share, empty.transpose_us) == (0.0, 0.0, 0.0)
-    small = Structure(kernel_us=0.5, attention_us=5.0, bias_us=5.0)
-    assert (small.attention_share, small.bias_share) == (10.0, 10.0)
+    assert (table.attention_share, table.transpose_us) == (0.25, 9.0)
+    empty = Structure(attention_us=5.0)
+    assert (empty.attention_share, empty.transpose_us) == (0.0, 0.0)
+    assert Structure(kernel_us=0.5, attention_us=5.0).attention_share == 10.0
 
 
 def test_on_which_steps_algorithms_were_tried():

@@ -4,8 +4,6 @@ alone, and what it traces in the place of hooks of ours.
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -42,13 +40,6 @@ COMPILED_BACKWARD: Final = "CompiledFunctionBackward"
 _disabled = on_instances("torch._dynamo.config.disable")
 _context = on_instances("torch._dynamo.eval_frame.OptimizedModule.dynamo_ctx")
 _callback = on_instances("torch._dynamo.eval_frame._TorchDynamoContext.callback")
-
-GRAPHS: Final = "torch._inductor.cudagraph_utils"
-"""The module that decides on CUDA graphs. Without it: see :func:`when_skipped`."""
-
-_log = on_instances("torch._inductor.cudagraph_utils.cudagraphs_log")
-_older_log = on_instances("torch._inductor.cudagraph_utils.perf_hint_log")
-_SKIPPING: Final = "skipping cudagraph"
 
 TURN: Final = "_maybe_set_eval_frame"
 """Its name: compiled functions call it as they begin and as they end. Without it: see
@@ -176,43 +167,6 @@ def is_compilation(name: str, data: dict[str, Any]) -> bool:
     if not name.endswith("compilation_metrics"):
         return False
     return data.get("co_name") is not None or (name.startswith("bwd") and not data.get("fail_type"))
-
-
-SKIPPED: Final = "cudagraph_skipped"
-"""Name of the message by which a :class:`Listener` hears that CUDA graphs are not used, and why.
-Without a log of :data:`GRAPHS`: see :func:`when_skipped`.
-"""
-
-
-class _Hearing(logging.Filter):
-    """Hears why CUDA graphs are skipped; lets everything through."""
-
-    def __init__(self, hear: Callable[[str], None]) -> None:
-        super().__init__()
-        self._hear = hear
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Called for what is logged; torch says nothing of it in another way while code runs."""
-        with contextlib.suppress(Exception):
-            said = record.getMessage()
-            if said.startswith(_SKIPPING):
-                self._hear(said)
-        return True
-
-
-def when_skipped(hear: Callable[[str], None]) -> Callable[[], None]:
-    """Have ``hear`` called with why CUDA graphs are not used, each time that torch warns of it,
-    until what this returns is called. :data:`GRAPHS` is imported by then.
-
-    Without ``cudagraphs_log``, or ``perf_hint_log`` in its place (torch 2.6): never.
-    """
-    graphs = sys.modules.get(GRAPHS)
-    log = _log(graphs) or _older_log(graphs)
-    if not isinstance(log, logging.Logger):
-        return lambda: None
-    hearing = _Hearing(hear)
-    log.addFilter(hearing)
-    return lambda: log.removeFilter(hearing)
 
 
 # -- when compiled code has run --------------------------------------------------------------------

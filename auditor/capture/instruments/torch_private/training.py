@@ -136,16 +136,6 @@ set_static_graph: Callable[..., Any] | None = private(
 nothing to replace.
 """
 
-_python_reducer = on_instances("torch.nn.parallel.DistributedDataParallel._use_python_reducer")
-
-
-def sends_in_graph(module: Any) -> bool:
-    """Whether compiled code sends the gradients of a DistributedDataParallel itself
-    (``optimize_ddp="python_reducer"``). Without ``_use_python_reducer``: no.
-    """
-    return bool(_python_reducer(module))
-
-
 BatchNorm: Any = private("torch.nn.modules.batchnorm._BatchNorm")
 """Base of all batch norms, whose ``forward`` they share. Without it: None, and what their buffers
 hold is not looked at.

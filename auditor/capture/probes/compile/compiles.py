@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
-from auditor.capture.instruments.torch_private.compiler import SKIPPED, is_compilation
+from auditor.capture.instruments.torch_private.compiler import is_compilation
 from auditor.capture.probes.base import Context, Probe
 from auditor.recordings.schema.compiled import CompileRow
 
@@ -19,7 +19,6 @@ _CODE = re.compile(r"\bgb\d{4}\b", re.IGNORECASE)
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d+)$")
 OTHER_MODE = "GLOBAL_STATE changed: grad_mode"
 _LIMIT = re.compile(r"recompile.?limit|cache.?size.?limit", re.IGNORECASE)
-_SKIPPING = re.compile(r"^skipping cudagraphs? due to (disabling cudagraphs due to )?")
 _LOST = "Failed to handle graph break gracefully. Skipping the function"
 _ENCOUNTERED = "Graph break encountered:"
 _ATTEMPTING = "Encountered graph break when attempting to trace"
@@ -64,8 +63,6 @@ class CompilesProbe(Probe):
                 self._broke(str(text()))
             elif kind == "recompile_reasons":
                 self._recompiles(text())
-        elif name == SKIPPED and text is not None:
-            self._skipped(str(text()))
         elif name.endswith("compilation_metrics"):
             self._compiled(name, data())
 
@@ -115,20 +112,6 @@ class CompilesProbe(Probe):
         )
         row.pass_name, row.step = self.context.pass_name, self.context.step
         self._waiting.append(row)
-
-    def _skipped(self, text: str) -> None:
-        """CUDA graphs are not used: at the user's line that torch names, or that runs now."""
-        said, _, after = text.partition("Found from")
-        why = _SKIPPING.sub("", " ".join(said.split())).rstrip(". ")
-        frames = [each.groupdict() for each in _FRAME.finditer(after)]
-        mine = [each for each in frames if self.context.frames.is_user(each["file"])]
-        row = CompileRow(what="skip", reason=why[:TOLD], own=bool(mine))
-        if mine:
-            last = mine[-1]
-            row.at = self.context.frames.site(last["file"], int(last["line"]), last["name"])
-        else:
-            row.at = self.context.frames.here()
-        self.context.add(row)
 
     def _compiled(self, name: str, data: dict[str, Any]) -> None:
         frame, _, attempt = str(data.get("compile_id") or "").strip("[]").rpartition("/")

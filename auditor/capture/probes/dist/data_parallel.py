@@ -14,7 +14,7 @@ from auditor.capture.instruments.autograd_graph import Backward, Walk
 from auditor.capture.instruments.data_parallel_modules import DataParallelModules
 from auditor.capture.instruments.module_stack import keep_hooks
 from auditor.capture.instruments.torch_private.compiler import COMPILED_BACKWARD
-from auditor.capture.instruments.torch_private.training import is_compiled, sends_in_graph
+from auditor.capture.instruments.torch_private.training import is_compiled
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, tensors_of
 from auditor.recordings.schema.dist import DataParallelRow, GradientSyncRow
@@ -34,9 +34,6 @@ class _Wrapped:
     """Its last forward prepared none, and no backward came since."""
     told: bool = False
     n: int = 0
-    unused: int = 0
-    at_once: int = 0
-    unknown: bool = False
     last_at: int | None = None
     local: int = 0
     """Backward passes since then whose gradients are this rank's own."""
@@ -54,8 +51,7 @@ class _Wrapped:
 
     def clear(self) -> None:
         """Its gradients are gone."""
-        self.n = self.unused = self.at_once = self.local = self.bypassed = 0
-        self.unknown = False
+        self.n = self.local = self.bypassed = 0
 
 
 class DataParallelProbe(OptimizerProbe):
@@ -154,15 +150,12 @@ class DataParallelProbe(OptimizerProbe):
         self.missed(error)
 
     def _averaged(self, one: _Wrapped, walked: Walk) -> None:
-        reached = one.parameters & {id(leaf.variable) for leaf in walked.leaves}
+        reached = not one.parameters.isdisjoint(id(leaf.variable) for leaf in walked.leaves)
         if not reached and not walked.capped:
             return  # of another module
         one.forwarded = False
         one.local = 0  # what was summed up before is averaged with it
         one.n += 1
-        one.unknown |= walked.capped
-        one.unused += reached != one.parameters
-        one.at_once += not walked.capped and _from_one_graph(walked, reached)
         one.last_at = self.context.frames.here()
 
     def _kept_apart(self, one: _Wrapped, walked: Walk) -> None:
@@ -197,11 +190,8 @@ class DataParallelProbe(OptimizerProbe):
             at = one.last_at if one.n or not one.local else one.local_at
             if (one.n or one.local or one.bypassed) and at is not None:
                 self._tell(module, one)
-                row = GradientSyncRow(
-                    number=one.number, at=at, n=one.n, local=one.local, at_once=one.at_once
-                )
+                row = GradientSyncRow(number=one.number, at=at, n=one.n, local=one.local)
                 row.bypassed = one.bypassed
-                row.unused = None if one.unknown else one.unused
                 if one.local:
                     row.local_at, row.entered_at = one.local_at, one.entered_at
                 self.context.add(row)
@@ -219,35 +209,8 @@ class DataParallelProbe(OptimizerProbe):
         row = DataParallelRow(number=one.number, at=one.at, what=type(module.module).__name__)
         row.ranks = module.process_group.size()
         row.bytes = sum(each.nbytes for each in module.parameters() if each.requires_grad)
-        row.find_unused = bool(module.find_unused_parameters)
-        row.buckets = 0 if sends_in_graph(module) else least_buckets(module)
         self.context.add(row)
 
 
 def _trained(module: Any) -> frozenset[int]:
     return frozenset(id(each) for each in module.parameters() if each.requires_grad)
-
-
-def _from_one_graph(walked: Walk, parameters: frozenset[int]) -> bool:
-    """Whether the gradients of all these come from one node of the compiler's."""
-    leaves = {leaf for leaf in walked.leaves if id(leaf.variable) in parameters}
-    before = [
-        node
-        for node in walked.nodes
-        if any(after in leaves for after, _ in node.next_functions if after is not None)
-    ]
-    return len(before) == 1 and type(before[0]).__name__ == COMPILED_BACKWARD
-
-
-def least_buckets(module: Any) -> int:
-    """How many it sends at least: the first one may be smaller than the rest."""
-    most = getattr(module, "bucket_bytes_cap", 0)
-    sizes = [each.nbytes for each in module.parameters() if each.requires_grad]
-    if not most or not sizes:
-        return 0
-    full, held = 0, 0
-    for size in reversed(sizes):
-        held += size
-        if held >= most:
-            full, held = full + 1, 0
-    return full + bool(held)

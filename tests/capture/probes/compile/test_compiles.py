@@ -118,48 +118,6 @@ def test_an_entry_of_the_other_grad_mode_is_not_why_a_length_is_compiled_anew(tm
     assert [OTHER_MODE in reason for _, reason in reasons] == [True, False, False]
 
 
-SKIPS = """
-import torch._inductor.cudagraph_utils as graphs
-
-def step():
-    place = __file__
-    for said in (
-        "skipping cudagraphs due to mutated inputs (1 instances). Found from : \\n "
-        f'  File "{torch.__file__}", line 2, in call\\n  File "{place}", line 5, in step\\n',
-        "skipping cudagraphs due to cpu device (arg0_1)",
-        "skipping cudagraph due to function 0 exceeding max re-recording limit (=128)",
-        "cudagraph partition due to something",
-    ):
-        LOG.warning(said)  # logged
-"""
-
-
-def test_why_graphs_are_skipped_is_heard(tmp_path):
-    fresh()
-    COMPILED_CODE.install()
-    try:
-        with Drive(tmp_path, CompilesProbe) as drive:
-            log = "LOG = getattr(graphs, 'cudagraphs_log', None) or graphs.perf_hint_log\n"
-            program = load(tmp_path, "import torch" + SKIPS + log)
-            drive.run("quiet", program.step, 1)
-            rows = drive.rows("compiles")
-    finally:
-        COMPILED_CODE.uninstall()
-    assert [
-        (row["what"], row["reason"], row["at_line"], row.get("own", False)) for row in rows
-    ] == [
-        ("skip", "mutated inputs (1 instances)", 5, True),
-        ("skip", "cpu device (arg0_1)", line_of(program, "logged"), False),
-        (
-            "skip",
-            "function 0 exceeding max re-recording limit (=128)",
-            line_of(program, "logged"),
-            False,
-        ),
-    ]
-    assert program.LOG.filters == []
-
-
 LOST = """
 import torch
 

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 from auditor.capture.instruments.torch_private.data import LoaderIterator
 from auditor.capture.probes.dist.batch_digests import BatchDigestsProbe
-from auditor.capture.probes.dist.data_parallel import DataParallelProbe, least_buckets
+from auditor.capture.probes.dist.data_parallel import DataParallelProbe
 from auditor.capture.probes.dist.sampler_epochs import SamplerEpochsProbe
 from tests.capture.drive import Drive, line_of, load
 from tests.echo_group import ranks
@@ -108,9 +108,9 @@ def test_what_was_averaged_for_each_step_of_the_optimizer(tmp_path: Path) -> Non
             drive.run("loud", step, steps=1)
         (module, *again), rows = drive.rows("data_parallel"), drive.rows("gradient_syncs")
         assert (module["at_line"], module["what"]) == (line_of(user, "made"), "Two")
-        assert (module["ranks"], module["bytes"], module["find_unused"]) == (2, 80, True)
+        assert (module["ranks"], module["bytes"]) == (2, 80)
         assert len(again) == 1  # another pass
-        assert [(row["n"], row["unused"]) for row in rows] == [(2, 1), (1, 0)]
+        assert [row["n"] for row in rows] == [2, 1]
         assert rows[0]["at_line"] == line_of(user, "last")
     assert all(vars(owner)[name] is value for owner, name, value in before)
 
@@ -263,18 +263,3 @@ def step():
             drive.step(user.step)
         (row,) = drive.rows("collective_calls")
     assert row["total"] == 7
-
-
-@pytest.mark.parametrize(
-    ("sizes", "cap", "expected"),
-    [([4, 4, 4], 4, 3), ([4, 4, 4], 8, 2), ([4, 4, 4], 9, 1), ([4, 4], 0, 0), ([], 4, 0)],
-)
-def test_buckets_are_filled_from_the_last_parameter(sizes, cap, expected):
-    class _Module(torch.nn.Module):
-        bucket_bytes_cap = cap * 4
-
-    module = _Module()
-    for number, size in enumerate(sizes):
-        module.register_parameter(f"p{number}", torch.nn.Parameter(torch.zeros(size)))
-    module.register_parameter("frozen", torch.nn.Parameter(torch.zeros(99), requires_grad=False))
-    assert least_buckets(module) == expected

@@ -1,1 +1,0 @@
-"""Probes of COMP rules: they import torch, and only the recording child imports them."""
