@@ -7,8 +7,6 @@ from __future__ import annotations
 import pytest
 from auditor.rules.amp.half import OldMixedPrecisionApi
 from auditor.rules.ckpt.ckpt006_stale_rate import CheckpointOverridesRate
-from auditor.rules.ckpt.resumed import CheckpointVariantNotChosen
-from auditor.rules.ckpt.rows import RecomputeRow
 from auditor.rules.graph.backward_rewalks import GraphWalkedAgain
 from auditor.rules.graph.rows import RewalkRow
 from auditor.rules.opt.clipping import ClipReadsGradientNorm
@@ -126,54 +124,6 @@ def test_losses_with_something_between_them_are_silent():
     other = [shared(), (), (), shared()]
     assert walked(*other) == []
     assert len(walked(*other, share=0.5)) == 1
-
-
-# -- CKPT002 ---------------------------------------------------------------------------------------
-
-
-def call(step, n=3, name="checkpoint", library="", *, at=0, lost=False):
-    return RecomputeRow(step=step, at=at, name=name, library=library, lost=lost, n=n)
-
-
-def unchosen(*calls, steps=4):
-    source = Source({"t.py": "\ncheckpoint(f, x)\n"})
-    rule = CheckpointVariantNotChosen()
-    return list(ask(rule, rows(*calls, sites=(A, B)), loud(steps), source))
-
-
-def test_calls_are_counted_by_line_function_and_library():
-    found = unchosen(
-        call(0, 2, lost=True),
-        call(1),
-        call(3, 50, lost=True),  # the step did not complete
-        call(1, at=1),
-        call(0, name="checkpoint_sequential"),
-        call(2, 4, library="lib.py:run", lost=True),
-        steps=3,
-    )
-    assert [(each.site.line, each.per_step, each.steps) for each in found] == [
-        (2, 5 / 3, 2),
-        (2, 4 / 3, 1),
-        (2, 1.0, 1),
-        (3, 1.0, 1),
-    ]
-    assert [each.severity for each in found] == [Severity.ERROR, Severity.ERROR, None, None]
-    assert "checkpoint_sequential is called" in found[2].message
-
-
-def test_without_a_completed_step_nothing_is_said():
-    assert unchosen(call(0), steps=0) == []
-
-
-def test_a_variant_that_is_not_chosen():
-    (found,) = unchosen(call(0), call(1))
-    assert (found.per_step, found.steps, found.severity) == (1.5, 2, None)
-    assert len(CheckpointVariantNotChosen().remedy(found).edits) == 1
-    (lost,) = unchosen(call(0), call(1, lost=True))
-    assert lost.severity is Severity.ERROR
-    assert unchosen(call(0, library="lib.py:f")) == []
-    (inside,) = unchosen(call(0, library="lib.py:f", lost=True), call(1, library="lib.py:f"))
-    assert inside.facts == (("called by", "lib.py:f"),)
 
 
 # -- CKPT006 in a run ------------------------------------------------------------------------------
