@@ -154,7 +154,6 @@ FILLED = [
     "owners",
     "piecewise",
     "reads",
-    "recompute",
     "saves",
     "steps",
     "strays",

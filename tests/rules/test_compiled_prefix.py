@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.rules.ckpt.resumed import CompiledPrefix
+from auditor.rules.ckpt.ckpt008_compiled_names import CompiledPrefix
 
 from auditor.evidence.recorded.compiled_regions import CompiledRegions, Region
 from auditor.evidence.recorded.torch_save import Save, Saves

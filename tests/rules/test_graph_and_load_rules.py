@@ -7,8 +7,6 @@ from __future__ import annotations
 import pytest
 from auditor.rules.amp.half import OldMixedPrecisionApi
 from auditor.rules.ckpt.ckpt006_stale_rate import CheckpointOverridesRate
-from auditor.rules.ckpt.resumed import CheckpointVariantNotChosen
-from auditor.rules.ckpt.rows import RecomputeRow
 from auditor.rules.opt.clipping import ClipReadsGradientNorm
 
 from auditor.evidence.recorded.amp import Amp, AmpEvent
@@ -17,60 +15,12 @@ from auditor.evidence.recorded.reads import Read, Reads
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.evidence.source.read_purpose import Expression
-from auditor.model import Severity, Site
-from tests.rules.asking import ask, loud, rows
+from auditor.model import Site
+from tests.rules.asking import ask
 
 A, B, FILLED = (
     Site("t.py", line, "step", text) for line, text in ((2, "a()"), (3, "b()"), (9, ""))
 )
-
-
-# -- CKPT002 ---------------------------------------------------------------------------------------
-
-
-def call(step, n=3, name="checkpoint", library="", *, at=0, lost=False):
-    return RecomputeRow(step=step, at=at, name=name, library=library, lost=lost, n=n)
-
-
-def unchosen(*calls, steps=4):
-    source = Source({"t.py": "\ncheckpoint(f, x)\n"})
-    rule = CheckpointVariantNotChosen()
-    return list(ask(rule, rows(*calls, sites=(A, B)), loud(steps), source))
-
-
-def test_calls_are_counted_by_line_function_and_library():
-    found = unchosen(
-        call(0, 2, lost=True),
-        call(1),
-        call(3, 50, lost=True),  # the step did not complete
-        call(1, at=1),
-        call(0, name="checkpoint_sequential"),
-        call(2, 4, library="lib.py:run", lost=True),
-        steps=3,
-    )
-    assert [(each.site.line, each.per_step, each.steps) for each in found] == [
-        (2, 5 / 3, 2),
-        (2, 4 / 3, 1),
-        (2, 1.0, 1),
-        (3, 1.0, 1),
-    ]
-    assert [each.severity for each in found] == [Severity.ERROR, Severity.ERROR, None, None]
-    assert "checkpoint_sequential is called" in found[2].message
-
-
-def test_without_a_completed_step_nothing_is_said():
-    assert unchosen(call(0), steps=0) == []
-
-
-def test_a_variant_that_is_not_chosen():
-    (found,) = unchosen(call(0), call(1))
-    assert (found.per_step, found.steps, found.severity) == (1.5, 2, None)
-    assert len(CheckpointVariantNotChosen().remedy(found).edits) == 1
-    (lost,) = unchosen(call(0), call(1, lost=True))
-    assert lost.severity is Severity.ERROR
-    assert unchosen(call(0, library="lib.py:f")) == []
-    (inside,) = unchosen(call(0, library="lib.py:f", lost=True), call(1, library="lib.py:f"))
-    assert inside.facts == (("called by", "lib.py:f"),)
 
 
 # -- CKPT006 in a run ------------------------------------------------------------------------------

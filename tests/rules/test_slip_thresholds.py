@@ -8,8 +8,7 @@ import pytest
 from auditor.rules.cfg.modes import EvaluatedInTrainMode, TrainedInEvalMode
 from auditor.rules.cfg.rows import SwitchedRow, TrainModeForwardRow
 from auditor.rules.ckpt.ckpt009_kept_state_is_live import KeptStateIsLive
-from auditor.rules.ckpt.resumed import ResumedInPart
-from auditor.rules.ckpt.rows import KeptStateRow, PartialResumeRow
+from auditor.rules.ckpt.rows import KeptStateRow
 from auditor.rules.data.datasets import FileReadAgain, TensorOfListOfArrays, WorkersDrawAlike
 from auditor.rules.graph.left_out import OneBackwardForAll
 from auditor.rules.graph.rows import SummedRow
@@ -113,20 +112,6 @@ def test_ckpt009_believes_the_run_before_the_source():
     (finding,) = kept(text="", loaded=3, loaded_at=1)
     assert "it was loaded at train.py:9, 3 times" in finding.message
     assert kept(loaded_at_once=1) == []
-
-
-def test_ckpt010_names_a_state_that_a_line_leaves_out_once():
-    left = {"at": 0, "file_at": 1, "key": "train.other"}
-    given = [
-        PartialResumeRow(**left, left_out="scheduler", owner="StepLR", saved=saved, now=1)
-        for saved in (7, 9)
-    ]
-    given.append(PartialResumeRow(**left, left_out="optimizer", owner="Adam"))
-    sites = SITE, Site("train.py", 9)
-    first, second = ask(ResumedInPart(), rows(*given, sites=sites))
-    assert "under 'train.other' after 7 of its steps" in first.message
-    assert "the scheduler's state is loaded here, and that of its Adam is not" in second.message
-    assert [place.site.line for place in first.places] == [9, 3]
 
 
 def where(share, us, batches, *, in_worker):
