@@ -166,7 +166,7 @@ MAY: dict[str, set[str]] = {
         "runs",
     },
     "check": {"amounts", "cli", "errors", "judging", "model", "recordings", "syntax"},
-    "drill": {"cli", "errors", "recordings", "runs"},
+    "drill": {"amounts", "cli", "errors", "recordings", "runs"},
     "reproduce": {"cli", "errors", "git", "model", "recordings", "runs", "syntax"},
     "tensorboard_tab": {"amounts", "cli", "errors", "evidence", "judging", "model", "recordings"},
     "mcp": {"cli", "errors", "judging", "runs"},

@@ -111,15 +111,9 @@ def checkpoint(**options: Any) -> None:
     help="nan, inf, oom or kill, and the step.",
 )
 @click.option(
-    "--where",
-    type=click.Choice(["batch", "activation", "gradient"]),
-    help="Where in the step. [default: batch for nan and inf, "
-    "gradient (the backward pass) for oom and kill]",
-)
-@click.option(
     "--steps",
     type=parameter_types.Whole(1),
-    help="Steps of each run. [default: 10 after the fault]",
+    help="Steps of the run. [default: 10 after the fault]",
 )
 @TIMEOUT_OF_ALL
 @out_folder("Folder for the results. [default: audits/drill-<target>-<time>/]")
@@ -128,15 +122,14 @@ def checkpoint(**options: Any) -> None:
 @DEBUG
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def drill(**options: Any) -> None:
-    """Plant a fault in TARGET at a step, and say whether it survives: in its weights, its
-    checkpoints, its retry, its restart.
+    """Plant a fault in TARGET at a step: does it go on, stop with a message, or train on with NaN?
 
-    Steps count from 0. The target runs in copies of the working directory, so no checkpoint of
+    Steps count from 0. The target runs in a copy of the working directory, so no checkpoint of
     yours is replaced.
 
     \b
       audit drill trainer:step --inject nan@12
-      audit drill trainer:step --inject oom@12 --where activation
+      audit drill trainer:step --inject oom@12
       audit drill train.py --inject kill@30 --steps 60 -- --resume
 
     Exit code: 0 survived, 1 failed, 2 the drill could not be done, 3 the target failed on its own.

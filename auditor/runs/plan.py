@@ -279,17 +279,15 @@ class Change(msgspec.Struct, frozen=True, tag=True):
 
 
 What = Literal["", "nan", "inf", "oom", "kill"]
-Where = Literal["batch", "activation", "gradient"]
 
 
 class Drill(msgspec.Struct, frozen=True, tag=True):
     """A run of ``audit drill``: all steps are one pass, watched for what becomes of the fault that
-    is planted, ``what`` at ``step`` (0-based), in a place of the step; ``""`` leaves it undisturbed.
+    is planted, ``what`` at ``step`` (0-based); ``""`` leaves it undisturbed.
     """
 
     what: What = ""
     step: int = 0
-    where: Where = "batch"
 
 
 class Passes(msgspec.Struct, frozen=True, tag=True):

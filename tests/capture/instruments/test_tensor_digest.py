@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from auditor.capture.probes.drill.state_digest import digest, finite
+from auditor.capture.instruments.tensor_digest import digest, finite
 
 KINDS = {
     "float": torch.ones(3),
