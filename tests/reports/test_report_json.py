@@ -356,3 +356,11 @@ def test_the_documentation_is_that_of_the_schema() -> None:
     assert page.read_text("utf-8") == schema.markdown(), (
         "run: python -m auditor.reports.schema > docs/report-json.md"
     )
+
+
+def test_a_forecast_price_of_0_2_is_none() -> None:
+    written = json.loads(as_json.Json().render(golden.rich_report()))
+    written["findings"][0] |= {"basis": "forecast", "lost_us_per_step": None, "unpriced": ""}
+    written |= {"forecast": {"gpus": []}, "lanes": [{"kind": "timeline"}]}
+    bases = [finding.basis for finding in as_json.load(json.dumps(written).encode()).findings]
+    assert bases.count("none") == 1 + [f["basis"] for f in written["findings"]].count("none")
