@@ -63,17 +63,9 @@ def _steps(evidence: Evidence) -> Iterator[tuple[float, str]]:
     """When each step of the run that the snapshot is of began on the clock of snapshots, and its
     name.
     """
-    own, again, snapshot = evidence.recording, evidence.recording.rerun, evidence.recording.snapshot
-    to_oom = evidence.recording.to_oom
-    if to_oom is not None:
-        again = to_oom
-    run = (
-        again
-        if again is not None and snapshot is not None and snapshot.parent == again.folder
-        else own
-    )
-    for number, row in enumerate(
-        evidence.rows(StepRow) if again is None else run.own_rows(StepRow)
-    ):
+    again, snapshot = evidence.recording.to_oom, evidence.recording.snapshot
+    of_it = again is not None and snapshot is not None and snapshot.parent == again.folder
+    rows = again.rows(StepRow) if again is not None and of_it else evidence.rows(StepRow)
+    for number, row in enumerate(rows):
         if row.unix_us:
             yield row.unix_us, f"step {number}"
