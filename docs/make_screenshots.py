@@ -39,13 +39,12 @@ SHOTS = (
     Shot("phone-light", 390, 844, "light", "#finding-1"),
     Shot("phone-dark", 390, 844, "dark"),
     Shot("memory-light", 1280, 620, "light", "#memory-1"),
-    Shot("purpose-light", 1280, 680, "light", "#memory-2"),
-    Shot("timeline-dark", 1280, 820, "dark", "#timeline-1"),
+    Shot("parts-dark", 1280, 460, "dark", "#parts"),
 )
 
 
 SHOW = "location.hash = arguments[0]; document.querySelector(arguments[0]).scrollIntoView()"
-"""The address brings a view of a chart to the front that stands behind another one."""
+"""The address opens what is folded."""
 
 
 def audited(folder: Path) -> Path:

@@ -21,13 +21,13 @@ SIZE_LIMIT = 64 * 1024 * 1024
 
 Object = dict[str, Any]
 
-UNWRITTEN = ("hints", "joined_facts", "changes")
+UNWRITTEN = ("hints", "changes")
 """Fields of a finding that are for rules and charts, and for nobody else."""
 
 UNWRITTEN_OF_REPORT = ("editor_links", "folder", "interactive_figures")
 """Fields of the report that mean nothing on another machine."""
 
-CHARTS = ("series", "layers", "lanes")
+CHARTS = ("series", "layers")
 """Fields that hold a chart in each item: thousands of numbers, which nobody reads one below the
 other.
 """

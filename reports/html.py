@@ -11,7 +11,7 @@ import hashlib
 import importlib.util
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from auditor import amounts
 from auditor.model import Report
-from auditor.model.charts import Lanes, drawn
+from auditor.model.charts import drawn
 
 from . import (
     baselines,
@@ -30,10 +30,10 @@ from . import (
     device,
     families,
     finding_rows,
-    lanes,
     next_steps,
     outcomes,
     page,
+    parts,
     pictures,
     ranks,
     shares,
@@ -81,14 +81,13 @@ def _context(report: Report) -> dict[str, Any]:
     by_step = drawn(
         "step times and memory by step", lambda: _with_data(charts.charts(report.series)), faults
     )
-    timelines = drawn(
-        "the timeline of a step",
-        lambda: _with_data(lanes.pictures(_timelines(report), page.places(report))),
-        faults,
+    made_of = drawn("what the steps are made of", lambda: _with_data(_parts(report)), faults)
+    memory = drawn("memory over time", lambda: _with_data(stacked.pictures(report.layers)), faults)
+    filled = (*made_of, *memory)
+    shown = (
+        *(_shown_by_step(chart) for chart, _ in by_step),
+        *(_shown(picture) for picture, _ in filled),
     )
-    filled = (*timelines, *drawn("memory over time", lambda: _with_data(_memory(report)), faults))
-    grouped = pictures.by_subject(tuple(picture for picture, _ in filled))
-    shown = (*(_shown_by_step(chart) for chart, _ in by_step), *map(_shown, grouped))
     return {
         "report": report,
         "run": report.run,
@@ -121,7 +120,7 @@ def _context(report: Report) -> dict[str, Any]:
         "compiled_parts": compilation.rows(report),
         **_fixing(report),
         "charts": [chart for chart, _ in by_step],
-        "pictures": grouped,
+        "pictures": [picture for picture, _ in filled],
         "marks_listed": _MARKS_LISTED,
         **_drawing([data for _, data in (*by_step, *filled)], plotly=report.interactive_figures),
     }
@@ -199,23 +198,14 @@ def _shown_by_step(chart: charts.Chart) -> page.Shown:
     return page.Shown(chart.id, f"{chart.title} by step", frozenset(chart.codes))
 
 
-def _shown(group: tuple[pictures.Picture, ...]) -> page.Shown:
-    """One link for all views of a subject: the switch between them is where it leads."""
-    first = group[0]
-    codes = frozenset(code for picture in group for code in picture.codes)
-    marked = frozenset(place.anchor for picture in group for place in picture.places)
-    title = first.title.partition(",")[0] if len(group) > 1 else first.title
-    return page.Shown(first.id, title, codes, marked, device=first.of_memory)
+def _shown(picture: pictures.Picture) -> page.Shown:
+    return page.Shown(picture.id, picture.title, frozenset(picture.codes), device=picture.of_memory)
 
 
-def _timelines(report: Report) -> tuple[Lanes, ...]:
-    return tuple(chart for chart in report.lanes if chart.kind != "segments")
-
-
-def _memory(report: Report) -> tuple[pictures.Picture, ...]:
-    """Memory over time and what lies where, device by device."""
-    segments = tuple(chart for chart in report.lanes if chart.kind == "segments")
-    return (*stacked.pictures(report.layers), *lanes.pictures(segments, page.places(report)))
+def _parts(report: Report) -> Iterator[pictures.Picture]:
+    drawn = None if report.parts is None else parts.picture(report.parts)
+    if drawn is not None:
+        yield drawn
 
 
 def _policy(script: str, *, with_plotly: bool) -> str:

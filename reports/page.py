@@ -108,14 +108,11 @@ class Card:
 
 @dataclass(frozen=True)
 class Shown:
-    """A chart that findings may link to: those of ``codes`` (rules or families), and those that it
-    marks (``anchors``).
-    """
+    """A chart that findings may link to: those of ``codes`` (rules or families)."""
 
     id: str
     title: str
     codes: frozenset[str]
-    anchors: frozenset[str] = frozenset()
     device: bool = False
     """Whether it shows a device's memory: what a CPU's memory finding is about cannot be seen
     there.
@@ -125,15 +122,6 @@ class Shown:
 def cards(report: Report, charts: Sequence[Shown] = ()) -> tuple[Card, ...]:
     """All findings in the report's order."""
     return tuple(_cards(report, charts))
-
-
-def places(report: Report) -> dict[str, tuple[str, str]]:
-    """Anchor and code of each finding by its key; the first where several have one key."""
-    known: dict[str, tuple[str, str]] = {}
-    for number, finding in enumerate(report.findings, 1):
-        for key in finding.keys:
-            known.setdefault(key, (f"finding-{number}", text.one_line(finding.code, 20)))
-    return known
 
 
 def title(name: str) -> str:
@@ -218,15 +206,15 @@ def _cards(report: Report, charts: Sequence[Shown]) -> Iterator[Card]:
             finding,
             report,
             pages,
-            tuple(chart for chart in charts if _shows(chart, finding, anchor)),
+            tuple(chart for chart in charts if _shows(chart, finding)),
         )
 
 
-def _shows(chart: Shown, finding: Finding, anchor: str) -> bool:
+def _shows(chart: Shown, finding: Finding) -> bool:
     family = families.family_of(finding.code)
     if chart.device and family == "MEM" and summary.seen_on(finding) == "cpu":
         return False
-    return anchor in chart.anchors or not chart.codes.isdisjoint({*finding.codes, family})
+    return not chart.codes.isdisjoint({*finding.codes, family})
 
 
 def _card(

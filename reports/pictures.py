@@ -38,31 +38,9 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Place:
-    """A finding that shows in the chart: link, its code, and where."""
-
-    anchor: str
-    code: str
-    where: str
-
-
-@dataclass(frozen=True)
-class Marked:
-    """The costliest gap of a step: what is said of it, and link and code of the finding that explains
-    it (empty where none does).
-    """
-
-    said: str
-    anchor: str = ""
-    code: str = ""
-
-
-@dataclass(frozen=True)
 class Picture:
     """One chart. ``rows`` is its height in px without the axis, ``said`` what it shows in numbers.
-
-    ``view`` names how it shows its subject, for the switch between pictures whose ``subject`` is
-    the same.
+    ``of_memory``: it shows a device's memory over time.
     """
 
     id: str
@@ -78,12 +56,7 @@ class Picture:
     rows: int
     thinned: str
     codes: tuple[str, ...]
-    grid: bool = True
     of_memory: bool = False
-    places: tuple[Place, ...] = ()
-    gap: Marked | None = None
-    subject: str = ""
-    view: str = ""
     plot: dict[str, Any] = field(default_factory=dict)
 
     def data(self) -> dict[str, Any]:
@@ -95,17 +68,6 @@ class Picture:
             "xLabel": self.x_label,
             **self.plot,
         }
-
-
-def by_subject(pictures: Sequence[Picture]) -> tuple[tuple[Picture, ...], ...]:
-    """Neighbours that show the same subject together, every other picture alone."""
-    groups: list[tuple[Picture, ...]] = []
-    for picture in pictures:
-        if picture.subject and groups and groups[-1][0].subject == picture.subject:
-            groups[-1] = (*groups[-1], picture)
-        else:
-            groups.append((picture,))
-    return tuple(groups)
 
 
 def shade(colour: int) -> str:

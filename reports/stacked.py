@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.model.charts import Layers
@@ -19,7 +19,6 @@ MARKS = 80
 """Lines where steps begin that are drawn at most."""
 
 ROWS = 300
-VIEWS = {"line": "by line of code", "purpose": "by what it is for"}
 _OOM = "out of memory"
 
 
@@ -34,22 +33,13 @@ class _Drawn:
     high: float
 
 
-def pictures(layers: Sequence[Layers], first: int = 1) -> tuple[Picture, ...]:
-    """One picture a chart; those without a point are left out. Charts of one device have the same
-    subject.
-    """
-    drawn, subject = [], ""
-    for number, chart in enumerate(layers, first):
-        subject = subject if subject and chart.by == "purpose" else f"memory-{number}"
-        if points := _drawn(chart):
-            drawn.append(
-                replace(
-                    _picture(f"memory-{number}", chart, points),
-                    subject=subject,
-                    view=VIEWS[chart.by],
-                )
-            )
-    return tuple(drawn)
+def pictures(layers: Sequence[Layers]) -> tuple[Picture, ...]:
+    """One picture a chart; those without a point are left out."""
+    return tuple(
+        _picture(f"memory-{number}", chart, points)
+        for number, chart in enumerate(layers, 1)
+        if (points := _drawn(chart))
+    )
 
 
 def _drawn(chart: Layers) -> _Drawn | None:

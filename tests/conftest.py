@@ -28,7 +28,7 @@ settings.register_profile(
 settings.load_profile("shared machine")
 
 LONGEST = (
-    "seam/test_reruns.py",
+    "seam/test_early_failures.py",
     "seam/test_rehearsals.py",
     "rules/test_rules.py",
     "seam/test_outcomes.py",
@@ -58,7 +58,7 @@ WHOLE_AUDITS = (
     "seam/test_rehearsed_values.py",
     "seam/test_replaced_functions.py",
     "seam/test_replay.py",
-    "seam/test_reruns.py",
+    "seam/test_early_failures.py",
     "seam/test_shadowed_packages.py",
     "seam/test_sheltered.py",
 )

@@ -22,8 +22,7 @@ from auditor.capture.target.signal_handlers import undisturbed
 from auditor.capture.target.tracebacks import located, raised_by, words
 from auditor.errors import TargetProblem, fault, traceback_of, type_of
 from auditor.model.devices import CPU, SHADOW
-from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter
-from auditor.recordings.schema.run import SiteRow
+from auditor.recordings.folder import SCHEMA, RecordingWriter
 from auditor.runs import program
 from auditor.runs import target as targets
 from auditor.runs.left_without_cuda import ON_CPU, left_without_cuda
@@ -57,8 +56,6 @@ class Recorder:
         )
         self.cwd = os.getcwd()  # the target may leave it, or remove it
         self.pipe = ProgressPipe(plan.progress_fd)
-        if plan.fit is not None and plan.fit.known:
-            self.writer.adopt_sites(Recording(Path(plan.fit.known)).rows(SiteRow))
         self.warnings: list[str] = []
         # until something better is known: what is on disk must be true if we vanish now
         self.outcome = "killed"

@@ -39,7 +39,6 @@ not named takes as long as it is.
 
 RUNS = {
     "target": "",
-    "second run": "second run, up to the step before",
     "run up to the error": "run up to the out-of-memory error, to see which lines hold it",
     "replay": "replay of the step that went bad",
     "rehearsal": "rehearsal of the GPU path",

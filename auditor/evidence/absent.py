@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from auditor.recordings.joined_runs import RERUN
 from auditor.recordings.schema.run import LapseRow
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def why_missing(evidence: Evidence, table: type[Table], parts: Sequence[str]) ->
     if evidence.bare:
         return f"a {evidence.bare} does not show it: audit run records it"
     outcome, shadow = manifest.get("outcome"), evidence.recording.device.shadow
-    if outcome != "completed" and not manifest.get(RERUN):
+    if outcome != "completed":
         return (
             f"the {'rehearsal' if shadow else 'run'} ended early ({outcome}), before this could be "
             "recorded"

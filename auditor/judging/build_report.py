@@ -29,7 +29,6 @@ from auditor.evidence.snapshot.out_of_memory import ran_out
 from auditor.evidence.source.excerpts import excerpt
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace import facts as traces
-from auditor.evidence.trace.charts import trace_charts
 from auditor.evidence.trace.device_time import device_time
 from auditor.evidence.trace.ranks import ranks_of
 from auditor.judging import null_beside
@@ -50,12 +49,12 @@ from auditor.model import (
     charts,
     prices,
 )
-from auditor.model.charts import Lanes, Layers
+from auditor.model.charts import Layers, Parts
 from auditor.patch import another_librarys, diff_bytes, shows_line
 from auditor.patch import plan as plan_patches
 from auditor.recordings.folder import Recording, Row
 from auditor.recordings.schema.run import StepRow
-from auditor.rule import Rule
+from auditor.rule import NotLooked, Rule
 from auditor.runs.plan import REHEARSAL
 
 TOP_OPERATORS = 15
@@ -199,19 +198,17 @@ def drawn(report: Report, evidence: Evidence) -> Report:
     """The report with its charts. Where one cannot be drawn a warning says so, and everything else
     stands.
     """
-    if report.layers or report.lanes:
+    if report.layers or report.parts:
         return report
     faults: list[str] = []
-    traced = charts.drawn(
-        "the timeline of a step", lambda: trace_charts(evidence, report.findings), faults
-    )
-    memory = charts.drawn(
-        "memory over time", lambda: (_memory(evidence, evidence.inside(REHEARSAL)),), faults
-    )
-    layers, segments = memory[0] if memory else ((), ())
+    parts = charts.drawn("what the steps are made of", lambda: _parts(evidence), faults)
+    layers = charts.drawn("memory over time", lambda: _memory(evidence), faults)
     said = (each for each in faults if each not in report.warnings)
     return replace(
-        report, layers=layers, lanes=(*traced, *segments), warnings=(*report.warnings, *said)
+        report,
+        layers=layers,
+        parts=parts[0] if parts else None,
+        warnings=(*report.warnings, *said),
     )
 
 
@@ -302,20 +299,25 @@ def _times(us: list[float]) -> StepTimes | None:
 
 # -- charts ----------------------------------------------------------------------------------------
 
-Charts = tuple[tuple[Layers, ...], tuple[Lanes, ...]]
+
+def _parts(evidence: Evidence) -> tuple[Parts, ...]:
+    try:
+        line = traces.timed_timeline(evidence)
+    except NotLooked:
+        return ()
+    from auditor.timeline.parts import step_parts
+
+    drawn = step_parts(line)
+    return () if drawn is None else (drawn,)
 
 
-def _memory(evidence: Evidence, rehearsed: Evidence | None) -> Charts:
+def _memory(evidence: Evidence) -> tuple[Layers, ...]:
     """Charts of the device's memory: real where there was a device, else those of the rehearsal."""
-    run = evidence.once(null_run)
+    run, rehearsed = evidence.once(null_run), evidence.inside(REHEARSAL)
     if run is not None and run.memory is not None:
         return memory_charts(run.memory, predicted=True)
-    layers, lanes = memory_charts(evidence, predicted=evidence.recording.device.simulated)
-    return (
-        (layers, lanes)
-        if layers or lanes or rehearsed is None
-        else memory_charts(rehearsed, predicted=True)
-    )
+    layers = memory_charts(evidence, predicted=evidence.recording.device.simulated)
+    return layers or (memory_charts(rehearsed, predicted=True) if rehearsed is not None else ())
 
 
 # -- findings --------------------------------------------------------------------------------------

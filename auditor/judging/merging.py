@@ -81,7 +81,6 @@ def _join(group: list[Finding], causes: Causes) -> Finding:
         lost_bytes=max(held) if held else None,
         facts=tuple(_facts(ordered)),
         places=tuple(places),
-        joined_facts=tuple(fact for each in ordered for fact in each.facts),
         changes=tuple(change for each in ordered for change in each.changes),
         remedy=_remedy(ordered),
     )

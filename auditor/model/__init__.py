@@ -16,7 +16,7 @@ from auditor.model.baseline import Accepted as Accepted
 from auditor.model.baseline import Baseline as Baseline
 from auditor.model.baseline import Part as Part
 from auditor.model.baseline import State
-from auditor.model.charts import Lanes, Layers, Series
+from auditor.model.charts import Layers, Parts, Series
 from auditor.model.communication import Communication
 from auditor.model.compilation import Compilation
 from auditor.model.device_time import DeviceTime
@@ -174,8 +174,6 @@ class Finding:
     follows: str = ""
     baseline_state: State | None = None
     """Whether it is in the baseline that it was compared with; None where there was none."""
-    joined_facts: tuple[tuple[str, str], ...] = ()
-    """Facts of all findings that it joins, each as it was; never written to the report."""
     changes: tuple[Change, ...] = ()
     """What a replay of the trace leaves out to price it; never written to the report."""
 
@@ -389,8 +387,8 @@ class Report:
     """
     layers: tuple[Layers, ...] = ()
     """Memory over time, of each device."""
-    lanes: tuple[Lanes, ...] = ()
-    """Timelines, parts of steps, segment maps."""
+    parts: Parts | None = None
+    """What the steps of the trace are made of; None without a trace."""
     what_if: WhatIf | None = None
     """What the fixes buy together, by a replay of the trace; None where no finding asks for one."""
     ran_out: RanOut | None = None

@@ -1,5 +1,5 @@
-"""Charts of a report as data: memory in layers over time, and bars in lanes. Standard library
-only.
+"""Charts of a report as data: lines by step, memory in layers over time, the parts of steps. Standard
+library only.
 """
 
 from __future__ import annotations
@@ -99,15 +99,13 @@ class Tone:
 
 @dataclass(frozen=True)
 class Layers:
-    """Memory of one device over time, stacked by the line that allocated it or by its purpose,
-    lowest first.
+    """Memory of one device over time, stacked by the line that allocated it, lowest first.
 
     ``held`` has one row of bytes a layer, ``reserved`` is what the allocator held, all at the same
     ``x``: us since the first event, or the event's number where ``x_unit`` is ``event``. ``marks``
     are moments with a name (a step begins, memory ran out). ``events`` were in the history; of each
     stretch of them the points with most and with least are here. ``codes`` are the rules whose
-    findings it illustrates: codes or families. A chart by purpose follows that of its device by
-    line.
+    findings it illustrates: codes or families.
     """
 
     title: str
@@ -120,14 +118,13 @@ class Layers:
     marks: tuple[tuple[float, str], ...] = ()
     events: int = 0
     codes: tuple[str, ...] = ()
-    by: Literal["line", "purpose"] = "line"
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A stretch of one lane, in the chart's unit; ``tone`` is an index of its ``tones``."""
+    """A stretch of one row, in us; ``tone`` is an index of the chart's ``tones``."""
 
-    lane: int
+    row: int
     start: float
     length: float
     tone: int
@@ -135,54 +132,14 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Pointer:
-    """Where a finding (by its ``key``) shows in a chart: from ``start`` for ``length``."""
-
-    key: str
-    start: float
-    length: float
-
-
-@dataclass(frozen=True)
-class Gap:
-    """The longest stretch of a step, from ``start`` for ``length``, in which nothing happened on the
-    device, or where there is none on the host (``whose``): the rows of ``lanes`` show it.
-
-    ``share`` is that of the step, ``said`` who could have filled it, in words; ``key`` that of the
-    finding that explains it, empty where none does.
-    """
-
-    lanes: tuple[int, ...]
-    start: float
-    length: float
-    share: float
-    whose: Literal["device", "host"]
-    said: str
-    key: str = ""
-
-
-@dataclass(frozen=True)
-class Lanes:
-    """Bars in lanes: the timeline of a step, the parts of all steps, or the segments of a device's
-    memory.
-
-    ``unit`` is ``us`` or ``bytes``. ``edges`` are borders of segments: lane and place. ``total``
-    things were there; those too short to be seen are joined with their neighbours. ``codes`` as in
+class Parts:
+    """What the steps are made of: a row of bars for each side of a step, in us. ``codes`` as in
     :class:`Layers`.
     """
 
-    kind: Literal["timeline", "parts", "segments"]
     title: str
     note: str
-    unit: Literal["us", "bytes"]
-    lanes: tuple[str, ...]
+    rows: tuple[str, ...]
     tones: tuple[Tone, ...]
     bars: tuple[Bar, ...]
-    edges: tuple[tuple[int, float], ...] = ()
-    pointers: tuple[Pointer, ...] = ()
-    total: int = 0
     codes: tuple[str, ...] = ()
-    gap: Gap | None = None
-    """The costliest one; None where none has weight."""
-    origin: float | None = None
-    """Time stamp (us) at which a timeline begins in the trace that it was drawn from."""

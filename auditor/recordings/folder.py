@@ -17,7 +17,6 @@ import msgspec
 from auditor import redaction
 from auditor.model import Outcome, Site
 from auditor.model.devices import DeviceInfo, Input, device_named, input_named
-from auditor.recordings.joined_runs import RERUN, joined, joined_rows, taken_passes
 from auditor.recordings.part_files import BYTE_LIMIT, NO_JSON, Unreadable, plain_rows, typed_rows
 from auditor.recordings.row import Row as TypedRow
 from auditor.recordings.schema import PARTS
@@ -122,28 +121,8 @@ class Recording:
     @property
     def trace(self) -> Path | None:
         """The file that torch.profiler wrote, if there is one."""
-        again = self.rerun
-        if again is not None and "trace" in self.taken:
-            return again.trace
         path = self.folder / TRACE
         return path if path.is_file() else None
-
-    @cached_property
-    def rerun(self) -> Recording | None:
-        """The recording of a second run, up to the step before the one in which this run failed.
-
-        The passes that :attr:`taken` names are those of the second run, and ``rows`` reads both as
-        one recording.
-        """
-        again = self.inside(RERUN) if self.taken else None
-        if again is not None:
-            again.taken = frozenset()  # it has none of its own, whatever a stranger's folder says
-        return again
-
-    @cached_property
-    def taken(self) -> frozenset[str]:
-        """Names of the passes that are read from the second run; empty where there was none."""
-        return taken_passes(self.manifest)
 
     @cached_property
     def to_oom(self) -> Recording | None:
@@ -167,18 +146,12 @@ class Recording:
         names, folders = AT_OOM + AT_END if ended else AT_END + AT_OOM, [self.folder]
         if self.to_oom is not None:
             folders.insert(0, self.to_oom.folder)
-        # what is read of its steps goes with its snapshot; how the run ended, with its own
-        if self.rerun is not None:
-            folders.insert(
-                len(folders) if ended or not self.taken & {"memory", "loud"} else 0,
-                self.rerun.folder,
-            )
         found = (folder / name for folder in folders for name in names)
         return next((path for path in found if path.is_file()), None)
 
     def has(self, part: str) -> bool:
         """True if the probe that writes this part ran (it may have seen nothing)."""
-        return self.part_file(part) is not None or (self.rerun is not None and self.rerun.has(part))
+        return self.part_file(part) is not None
 
     def part_file(self, part: str) -> Path | None:
         """The file of a part in this run's folder; None if there is none, or something else has
@@ -207,48 +180,22 @@ class Recording:
         Of a part's name all of its rows come as plain objects.
         """
         if isinstance(kind, str):
-            fields = self.own_rows(kind)
-            return (
-                fields if self.rerun is None else joined(fields, self.rerun.rows(kind), self.taken)
-            )
+            path = self.part_file(kind)
+            return [] if path is None else list(plain_rows(path, kind))
         return [row for row in self.typed_rows(kind.part) if isinstance(row, kind)]
 
     def typed_rows(self, part: str) -> list[TypedRow]:
         """All rows of a part, each of its type; what is of none is left out, and :meth:`unreadable`
         tells of it.
         """
-        own = self._own_typed_rows(part)
-        return (
-            own if self.rerun is None else joined_rows(own, self.rerun.typed_rows(part), self.taken)
-        )
-
-    def first_rows(self, part: str) -> list[TypedRow]:
-        """The same of the first run alone, also where a second one took its place: how it ended."""
-        return self._own_typed_rows(part)
-
-    def _own_typed_rows(self, part: str) -> list[TypedRow]:
         path = self.part_file(part)
         return [] if path is None else list(typed_rows(path, part, self._unreadable))
-
-    @overload
-    def own_rows(self, kind: type[R]) -> list[R]: ...
-
-    @overload
-    def own_rows(self, kind: str) -> list[Row]: ...
-
-    def own_rows(self, kind: type[R] | str) -> list[R] | list[Row]:
-        """As :meth:`rows` of this run alone, also of passes that are read from the second run."""
-        if isinstance(kind, str):
-            path = self.part_file(kind)
-            return [] if path is None else list(plain_rows(path, kind))
-        return [row for row in self._own_typed_rows(kind.part) if isinstance(row, kind)]
 
     def unreadable(self, part: str) -> str:
         """A sentence about the first row of a part that was left out because it is not of the
         part's type; empty if none was.
         """
-        mine = self._unreadable.get(part, "")
-        return mine if mine or self.rerun is None else self.rerun.unreadable(part)
+        return self._unreadable.get(part, "")
 
     def damage(self) -> list[str]:
         """A sentence about each part that could not be read, or not whole, as far as it was asked
@@ -256,37 +203,29 @@ class Recording:
         """
         for part in PARTS:
             self.part_file(part)
-        mine = [self._unreadable[part] for part in sorted(self._unreadable)]
-        return mine if self.rerun is None else [*mine, *self.rerun.damage()]
+        return [self._unreadable[part] for part in sorted(self._unreadable)]
 
     def run_step(self, pass_name: str, step: int) -> int:
         """Number in its run of a pass's step: from 0, warm-up and earlier passes included, as the
         program's own loop counts.
-
-        Of a pass that is read from the second run it is the number there.
         """
-        if self.rerun is not None and pass_name in self.taken:
-            return self.rerun.run_step(pass_name, step)
-        return self._counted(pass_name, step)
+        starts, steps = self._pass_starts
+        return step + starts.get(pass_name, steps)
 
     @property
     def ended_in(self) -> int | None:
         """Number in the run of the step in which an error ended it; None where none did, or outside
-        a step. Never of the second run.
+        a step.
         """
         error = self.manifest.get("error") or {}
         step = error.get("step")
-        return None if step is None else self._counted(error.get("pass_name") or "", step)
-
-    def _counted(self, pass_name: str, step: int) -> int:
-        starts, steps = self._pass_starts
-        return step + starts.get(pass_name, steps)
+        return None if step is None else self.run_step(error.get("pass_name") or "", step)
 
     @cached_property
     def _pass_starts(self) -> tuple[dict[str, int], int]:
         """The number in the run of each pass's first step, and how many steps there are."""
         starts: dict[str, int] = {}
-        rows = self.own_rows(StepRow)
+        rows = self.rows(StepRow)
         for number, row in enumerate(rows):
             starts.setdefault(row.pass_name, number)
         return starts, len(rows)

@@ -8,7 +8,7 @@ text that no encoding takes.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from os import close, fchmod, fstat, replace, write  # ours also where a target puts its own in os
 from os import open as open_file
@@ -18,7 +18,6 @@ from typing import Any
 import msgspec
 
 from auditor.errors import plain
-from auditor.recordings.joined_runs import SPAN, site_numbers
 from auditor.recordings.row import Row
 from auditor.recordings.schema.run import SiteRow
 
@@ -33,6 +32,9 @@ Spelled = Callable[[str], str]
 
 LONGEST_TEXT = 1 << 20
 """Characters of one text in a row at most, where the row cannot be encoded as it is."""
+
+SPAN = ("opcode", "first_line", "end_line", "col", "end_col", "via")
+"""What else is known of a place than file, line and function."""
 
 
 class RecordingWriter:
@@ -52,7 +54,6 @@ class RecordingWriter:
         self._rows: dict[str, list[Row | Fields]] = {}
         self._files: dict[str, AppendedFile] = {}
         self._sites: dict[tuple[Any, ...], int] = {}
-        self._next = 0
         self._process = os.getpid()
         self._mode = 0o666 & ~_umask()
 
@@ -87,17 +88,9 @@ class RecordingWriter:
         key = (file, line, function, *map(more.get, SPAN))
         number = self._sites.get(key)
         if number is None:
-            number = self._sites[key] = self._next
-            self._next += 1
+            number = self._sites[key] = len(self._sites)
             self.add(SiteRow(id=number, file=file, line=line, function=function, **more))
         return number
-
-    def adopt_sites(self, rows: Iterable[SiteRow]) -> None:
-        """Use the numbers that another recording of the same program gave to its places; before the
-        first :meth:`site`.
-        """
-        self._sites = site_numbers(rows)
-        self._next = max(self._sites.values(), default=-1) + 1
 
     def touch(self, part: str) -> None:
         """Make the part exist even if it stays empty: *looked and saw nothing* differs from *not

@@ -23,7 +23,7 @@ from pathlib import Path
 from auditor import redaction
 from auditor.errors import AuditProblem, TargetProblem
 from auditor.recordings.folder import Recording
-from auditor.runs.finalize import FOLLOWED, add_warning, clear, counted, files_of, seal, shortened
+from auditor.runs.finalize import FOLLOWED, add_warning, clear, counted, seal, shortened
 from auditor.runs.leftover_processes import Keeper, Orphans
 from auditor.runs.null_variables import without_null_device
 from auditor.runs.plan import Plan, Trial
@@ -38,7 +38,6 @@ __all__ = [
     "add_warning",
     "clear",
     "counted",
-    "files_of",
     "record",
     "record_apart",
     "record_once",
@@ -244,8 +243,6 @@ class Child:
     def _wait_finished(self, deadline: float | None) -> int:
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if left is not None and self._pace.hangs(left):
-                left = 0.0
             try:
                 code = self.poll()
                 return (

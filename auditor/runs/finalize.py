@@ -261,6 +261,16 @@ def files_of(folder: Path, manifest: Row, ran: Callable[[str], str] = str) -> li
     return [file for file in files if has_content(ran(file))]
 
 
+def keep_sources(recording: Recording, further: Recording) -> None:
+    """A line found by a further run may lie in a file that no site of the main recording names."""
+    manifest = recording.manifest
+    files = [*files_of(further.folder, further.manifest), *further.manifest.get("configs", ())]
+    sources = store_sources(recording.folder, manifest["cwd"], iter(files))
+    manifest["sources"] = {**sources, **manifest["sources"]}
+    manifest["masked"] = {**masked_lines(manifest["cwd"], files), **manifest.get("masked", {})}
+    write_manifest(recording.folder, manifest)
+
+
 def clear(folder: Path) -> None:
     """Remove a recording's files, so that it can be made again."""
     for entry in folder.iterdir():

@@ -17,7 +17,7 @@ from auditor.errors import TargetProblem
 from auditor.recordings.folder import Recording, UnreadableRecording
 from auditor.runs.child_process import FOLLOWED, Child, add_warning, seal
 from auditor.runs.launchers import another_store
-from auditor.runs.plan import RANK_FOLDER, RERUN_PATIENCE, RERUN_PATIENCE_S, Fit, Plan
+from auditor.runs.plan import AGAIN, AGAIN_S, RANK_FOLDER, Plan
 from auditor.runs.progress import Progress, silent
 from auditor.runs.project_copy import NoCopy
 from auditor.runs.rank_meeting import DONE, Mark, RankMeeting
@@ -53,15 +53,13 @@ class LaunchedRanks:
         deadline: float | None,
         progress: Progress,
         echo: Callable[[str], None],
-        fit: Fit | None = None,
     ) -> list[Recording]:
         """As rank 0: one run of all ranks; the recordings of those that could be read."""
         run = self.runs
         if run:
-            shortened = fit or plan.fit
-            assert shortened is not None, "a further run has other passes than the first"
+            assert plan.fit is not None, "a further run has other passes than the first"
             variables = another_store(os.environ)
-            self.meeting.decide(run, {"steps": shortened.steps, "variables": variables})
+            self.meeting.decide(run, {"steps": plan.fit.steps, "variables": variables})
             plan = replace(plan, variables=variables)
             deadline = self._patient(deadline)
         own = self._run(plan, deadline, progress, echo)
@@ -138,7 +136,7 @@ class LaunchedRanks:
         first.
         """
         now = time.monotonic()
-        latest = now + RERUN_PATIENCE_S + RERUN_PATIENCE * (now - self._began)
+        latest = now + AGAIN_S + AGAIN * (now - self._began)
         return latest if deadline is None else min(deadline, latest)
 
     def _wait(self, child: Child, run: int, deadline: float | None) -> Ended:

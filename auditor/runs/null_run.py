@@ -18,9 +18,9 @@ from auditor.recordings.schema.run import StepRow
 from auditor.runs import child_process
 from auditor.runs.child_process import add_warning
 from auditor.runs.course import Course, Made, quiet, seconds_to
+from auditor.runs.finalize import keep_sources
 from auditor.runs.plan import LEAST_REHEARSED, Audit, Plan
 from auditor.runs.progress import stage
-from auditor.runs.rerun import keep_sources
 
 PATIENCE_S, PATIENCE = 120.0, 10.0
 """It may take this long, and so many times as long as the rehearsal took."""

@@ -76,11 +76,6 @@ REPLAY = "replay"
 REPLAY_PARTS = ("births", "nonfinite")
 """What a replay of a step that ended with non-finite gradients or parameters looks for."""
 
-RERUN = "rerun"
-"""Folder of a second run's own recording, inside that of the run which failed before all its passes
-were done.
-"""
-
 OOM_RUN = "oom"
 """Folder of the recording of a run up to an out-of-memory error with an allocation history, inside
 that of the run that had none.
@@ -116,13 +111,13 @@ device takes up to six times as long, and a large model's is not worth minutes.
 LEAST_REHEARSED = 6
 """A rehearsal that ends before so many judged steps says nothing."""
 
-LEAST_RERUN = 4
-"""Steps that a target must take before it fails for a second run to say anything: one warms up,
-three show a pattern.
+LEAST_FAILED = 4
+"""Steps that a target must take before it fails for a rehearsal of them to say anything: one warms
+up, three show a pattern.
 """
 
-RERUN_PATIENCE_S, RERUN_PATIENCE = 120.0, 20.0
-"""A second run that nothing limits may take this long, and so many times as long as the first took
+AGAIN_S, AGAIN = 120.0, 20.0
+"""A further run that nothing limits may take this long, and so many times as long as the first took
 to the same step.
 """
 
@@ -189,9 +184,6 @@ leaves, the trace and the memory pass a tenth each.
 LEAST_MEMORY = 3
 """Steps of the memory pass that a short target has all the same: they name the lines at the peak."""
 
-CAUSES = tuple("loud origin numbers memory quiet gradients trace leaner values".split())
-"""The order of passes in a second run of a target that failed: the most telling ones first."""
-
 AT_LEAST = {"loud": 3, "origin": 1, "quiet": 1, "numbers": 1, "memory": 1, "trace": 1}
 """Steps that a pass gets before the ones named after it get any; below three diagnosed steps rules
 say nothing of a pattern.
@@ -211,16 +203,9 @@ rules ask for so many.
 
 @dataclass(frozen=True)
 class Fit:
-    """That a target takes ``steps`` steps and no more: it ends there, or fails in the next one.
-
-    ``kept`` are passes that an earlier run has done and this one leaves out. That run lies in the
-    folder ``known``, and its numbers of places in the source are used on, so that the rows of both
-    can be read as one recording.
-    """
+    """That a target takes ``steps`` steps and no more."""
 
     steps: int
-    kept: tuple[str, ...] = ()
-    known: str = ""
 
     def share_out(self, warmup: int, wanted: Mapping[str, int]) -> dict[str, int]:
         """Steps of each pass, of the ``wanted`` ones, that fit; never more than ``steps`` together,
@@ -228,11 +213,10 @@ class Fit:
 
         Every pass gets a few steps first, in the order of :data:`AT_LEAST`; then the ones with a
         fixed number are filled, and the diagnostic and the timing pass share the rest. A pass that
-        must be whole (``leaner``) is so or is left out. Where the timing pass was done before, the
-        passes with instruments come first: the target may fail earlier this time.
+        must be whole (``leaner``) is so or is left out.
         """
         warmup = min(warmup, max(1, self.steps // 10))
-        most = {name: 0 if name in self.kept else wanted.get(name, 0) for name in CAUSES}
+        most = {name: wanted.get(name, 0) for name in (*AT_LEAST, "gradients", "leaner", "values")}
         part = round(TRACED_SHARE * self.steps)
         most["trace"] = min(most["trace"], part)
         most["memory"] = min(most["memory"], max(LEAST_MEMORY, part))
@@ -255,8 +239,7 @@ class Fit:
         give("quiet", max(round(TIMED_SHARE * left), left - (most["loud"] - given["loud"])))
         give("loud", left)
         give("values", left)
-        ordered = CAUSES if self.known else wanted
-        return {"warmup": warmup, **{name: given[name] for name in ordered if given[name]}}
+        return {"warmup": warmup, **{name: given[name] for name in wanted if given[name]}}
 
 
 class Change(msgspec.Struct, frozen=True, tag=True):
@@ -411,12 +394,6 @@ class Plan:
     def fitted(self, steps: int) -> Plan:
         """The same plan for a target that ends after ``steps`` steps."""
         return replace(self, fit=Fit(steps))
-
-    def rerun(self, steps: int, kept: tuple[str, ...]) -> Plan:
-        """The plan of a second run, of the ``steps`` steps before the one that failed, for the
-        passes that are not ``kept``.
-        """
-        return replace(self, folder=f"{self.folder}/{RERUN}", fit=Fit(steps, kept, self.folder))
 
     def to_oom(self, steps: int) -> Plan:
         """The plan of a run that ran out of memory after ``steps`` whole steps, once more, to learn

@@ -18,7 +18,6 @@ from auditor.runs.plan import (
     REHEARSED_STEPS,
     REHEARSED_WARMUP,
     Audit,
-    Fit,
     Passes,
     Plan,
 )
@@ -102,7 +101,6 @@ class PlayedRanks:
         deadline: float | None,
         progress: Progress,
         echo: Callable[[str], None],
-        fit: Fit | None = None,
     ) -> list[Recording]:
         """Each of ``plan.played``, in a copy of the working directory: what it computes are zeros,
         which must not be written over results.
@@ -114,8 +112,6 @@ class PlayedRanks:
             for rank in plan.played:
                 stage(progress, f"rank {rank} of {plan.world_size}")
                 own = of_rank(apart, rank, variables)
-                if fit is not None:
-                    own = own.rerun(fit.steps, fit.kept)
                 made.append(record_once(own, deadline, progress, prefixed(echo, rank)))
                 if made[-1].manifest["outcome"] == "interrupted":
                     break

@@ -26,11 +26,10 @@ from auditor.runs.child_process import (
     shortened,
 )
 from auditor.runs.launchers import free_port
-from auditor.runs.plan import RANK_FOLDER, Fit, Plan
+from auditor.runs.plan import RANK_FOLDER, Plan
 from auditor.runs.progress import Progress, silent
 from auditor.runs.project_copy import NoCopy, sheltered
 from auditor.runs.rank_recordings import RankedRecording
-from auditor.runs.rerun import rerun
 
 ALONE_S = 15.0
 """How long the other ranks may go on after one failed: they wait for it in their next
@@ -54,11 +53,8 @@ class Ranks(Protocol):
         deadline: float | None,
         progress: Progress,
         echo: Callable[[str], None],
-        fit: Fit | None = None,
     ) -> list[Recording]:
-        """One run; one recording for each rank; with ``fit`` that of a second run, inside the
-        first's.
-        """
+        """One run; one recording for each rank."""
 
     def shelter(self, plan: Plan) -> AbstractContextManager[tuple[Plan, list[str]]]:
         """The plan in a copy of the working directory, as
@@ -100,10 +96,6 @@ def record(
         for each in recordings:
             add_warning(each, shortened(each, total))
 
-    def again(wanted: Plan, until: float | None, progress: Progress) -> list[Recording]:
-        return _apart(ranks, plan, until, progress, lambda text: None, fit=wanted.fit)
-
-    rerun(plan, recordings, deadline, progress, again)
     return RankedRecording(Path(plan.folder))
 
 
@@ -113,12 +105,10 @@ def _apart(
     deadline: float | None,
     progress: Progress,
     echo: Callable[[str], None],
-    *,
-    fit: Fit | None = None,
 ) -> list[Recording]:
     """A further run, in a copy of the working directory. Raises :class:`NoCopy`."""
     with ranks.shelter(plan) as (apart, reached):
-        made = ranks.once(apart, deadline, progress, echo, fit)
+        made = ranks.once(apart, deadline, progress, echo)
     _warn(made, *reached)
     return made
 
@@ -140,7 +130,6 @@ class LocalRanks:
         deadline: float | None,
         progress: Progress,
         echo: Callable[[str], None],
-        fit: Fit | None = None,
     ) -> list[Recording]:
         """Start them, wait for all, and complete their recordings."""
         port = free_port()
@@ -148,8 +137,6 @@ class LocalRanks:
             replace(plan, folder=f"{plan.folder}/{RANK_FOLDER}{rank}", rank=rank, rendezvous=port)
             for rank in range(plan.world_size)
         ]
-        if fit is not None:
-            plans = [each.rerun(fit.steps, fit.kept) for each in plans]
         children: list[Child] = []
         try:
             children.extend(

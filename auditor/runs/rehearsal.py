@@ -20,11 +20,11 @@ from auditor.recordings.schema.sync import DeviceUseRow, LimitRow
 from auditor.runs import child_process
 from auditor.runs.child_process import add_warning, counted
 from auditor.runs.course import Course, Made, interrupt, quiet, seconds_to
-from auditor.runs.finalize import raised
+from auditor.runs.finalize import keep_sources, raised
 from auditor.runs.null_run import COMPARED
 from auditor.runs.plan import (
+    LEAST_FAILED,
     LEAST_REHEARSED,
-    LEAST_RERUN,
     REHEARSED_SLOWER,
     REHEARSED_STEPS,
     Passes,
@@ -32,7 +32,6 @@ from auditor.runs.plan import (
 )
 from auditor.runs.progress import Progress, stage
 from auditor.runs.project_copy import sheltered
-from auditor.runs.rerun import FAILED, keep_sources
 
 FORKED = "Cannot re-initialize CUDA in forked subprocess"
 """What torch says where a worker process asks for CUDA, and the shadow device with it."""
@@ -100,7 +99,7 @@ def _planned(course: Course) -> Plan | None:
     are none.
     """
     plan, recording = course.main
-    outcome, failed = recording.manifest["outcome"], sum(counted(recording.folder).values())
+    outcome, steps = recording.manifest["outcome"], sum(counted(recording.folder).values())
     parts = course.audit.rehearsed
     if recording.rows(NonfiniteRow):  # the replay on the CPU tells of it, once
         parts = tuple(part for part in parts if part != NonfiniteRow.part)
@@ -111,9 +110,7 @@ def _planned(course: Course) -> Plan | None:
         if steps > REHEARSED_STEPS and prolonged(steps) not in recording.manifest["warnings"]:
             add_warning(recording, prolonged(steps))
         return plan.rehearsal(parts, steps)
-    again = recording.manifest.get("rerun") or {}
-    steps = min(failed, again.get("steps", failed))
-    fits = outcome in FAILED and steps >= LEAST_RERUN
+    fits = outcome != "interrupted" and steps >= LEAST_FAILED
     return plan.rehearsal(parts).fitted(steps) if fits else None
 
 

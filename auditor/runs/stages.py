@@ -24,20 +24,19 @@ from auditor.recordings.schema.run import StepRow
 from auditor.runs import child_process, null_run, ranks, rehearsal
 from auditor.runs.child_process import add_warning
 from auditor.runs.course import Course, Made, interrupt, seconds_to
+from auditor.runs.finalize import keep_sources
 from auditor.runs.plan import (
+    AGAIN,
+    AGAIN_S,
     NULL_RUN,
     OOM_RUN,
     REHEARSAL,
     REPLAY,
-    RERUN,
-    RERUN_PATIENCE,
-    RERUN_PATIENCE_S,
     Audit,
     Plan,
 )
 from auditor.runs.progress import Progress, stage
 from auditor.runs.rehearsal import needs_cuda, rehearse, rehearse_alone
-from auditor.runs.rerun import Early, alone, keep_sources, rerun
 
 # -- replay ----------------------------------------------------------------------------------------
 # The replay: a run whose step left non-finite values behind is made once more, up to that step, to
@@ -120,13 +119,13 @@ def explain_oom(course: Course) -> None:
     not.
     """
     plan, recording = course.main
-    rows = recording.own_rows(StepRow)
+    rows = recording.rows(StepRow)
     took = max(((row.start_us + row.us) / 1e6 for row in rows), default=0.0)
     if course.left_s < took:
         add_warning(recording, f"{NO_LINES}: the time given is used up (--timeout)")
         return
     stage(course.progress, "run up to the error")
-    until = course.within(RERUN_PATIENCE_S + RERUN_PATIENCE * took)
+    until = course.within(AGAIN_S + AGAIN * took)
     again = course.again(plan.to_oom(len(rows)), until)
     recording.__dict__.pop("to_oom", None)
     if again is not None and again.manifest["outcome"] == "interrupted":
@@ -184,15 +183,6 @@ def main_run(course: Course) -> None:
     _advise_a_launcher(run, recording)
 
 
-def _second_run(course: Course) -> None:
-    plan, recording = course.made[-1]
-    rerun(plan, [recording], course.deadline, course.progress, alone)
-
-
-def _failed_early(course: Course) -> bool:
-    return Early.of([course.made[-1].recording]) is not None
-
-
 def _beside(course: Course) -> bool:
     return len(course.made) > 1
 
@@ -203,7 +193,6 @@ def _complete(course: Course) -> bool:
 
 STAGES = (
     Stage("main run", lambda course: True, main_run, ""),
-    Stage("second run", _failed_early, _second_run, RERUN),
     Stage("run up to the error", lacks_history, explain_oom, OOM_RUN),
     Stage(
         "replay",
@@ -213,12 +202,6 @@ STAGES = (
     ),
     Stage("first findings", _complete, lambda course: course.announce(course.main.recording), ""),
     Stage("rehearsal", rehearsal.wanted, rehearse, REHEARSAL),
-    Stage(
-        "second run of the rehearsal",
-        lambda course: _beside(course) and _failed_early(course),
-        _second_run,
-        f"{REHEARSAL}/{RERUN}",
-    ),
     Stage(
         "replay of the rehearsal",
         lambda course: _beside(course) and first_bad(course.made[-1]) is not None,

@@ -204,12 +204,10 @@
   let at = {}; // the report and the trace that are open, and their names
 
   // What the viewer asks of a server in audit view.
-  const inTrace = (report) => ({gap: null, findings: list(report.findings).map((finding) => ({
+  const inTrace = (report) => ({findings: list(report.findings).map((finding) => ({
     key: String(finding.key), code: visible(finding.code, 40), message: visible(finding.message, 500), file: String(finding.site?.file ?? ""),
     line: finding.site?.line ?? 0, function: finding.site?.function ?? "", perStep: finding.per_step, place: place(finding.site),
     slices: Object.hasOwn(known.patterns, finding.code) ? known.patterns[finding.code] : "", outermost: known.outermost.includes(finding.code),
-    gaps: list(report.lanes).filter((chart) => chart.kind === "timeline" && Number.isFinite(chart.origin)).flatMap((chart) =>
-      list(chart.pointers).filter((one) => one.key === finding.key && one.start >= 0 && one.length > 0).map((one) => [chart.origin + one.start, one.length])),
   }))});
 
   const show = (view) => {

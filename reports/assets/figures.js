@@ -86,30 +86,30 @@
     }),
   };
 
-  const lanes = {
+  const parts = {
     bars(chart) {
       chart.bars ??= chart.groups.flatMap((group) => group.base.map((base, index) => ({
-        base, length: group.length[index], lane: group.lane[index], label: group.label[index], name: group.name, shade: group.shade,
+        base, length: group.length[index], row: group.row[index], label: group.label[index], name: group.name, shade: group.shade,
       }))).sort((one, other) => one.base - other.base);
       return chart.bars;
     },
-    stops(chart, lane) { return this.bars(chart).filter((bar) => bar.lane === lane).map((bar) => bar.base); },
-    at(chart, x, lane, reach) {
-      const near = this.bars(chart).filter((bar) => bar.lane === lane && bar.base - reach <= x && x <= bar.base + bar.length + reach);
+    stops(chart, row) { return this.bars(chart).filter((bar) => bar.row === row).map((bar) => bar.base); },
+    at(chart, x, row, reach) {
+      const near = this.bars(chart).filter((bar) => bar.row === row && bar.base - reach <= x && x <= bar.base + bar.length + reach);
       const inside = near.filter((bar) => bar.base <= x && x < bar.base + bar.length);
       const rows = (inside.length ? inside : near).map((bar) => [bar.shade, bar.name, bar.label]);
-      return { place: x, where: chart.lanes[lane], rows: rows.length ? rows : [["tone-none", "nothing there", ""]] };
+      return { place: x, where: chart.names[row], rows: rows.length ? rows : [["tone-none", "nothing there", ""]] };
     },
     table(chart) {
       const longest = [...this.bars(chart)].sort((one, other) => other.length - one.length);
       return {
-        heads: ["lane", "what", "kind", `from, ${chart.unit}`, `length, ${chart.unit}`], words: true,
-        rows: longest.map((bar) => [chart.lanes[bar.lane], bar.label, bar.name, digits(bar.base), digits(bar.length)]),
+        heads: ["row", "what", "kind", `from, ${chart.unit}`, `length, ${chart.unit}`], words: true,
+        rows: longest.map((bar) => [chart.names[bar.row], bar.label, bar.name, digits(bar.base), digits(bar.length)]),
       };
     },
   };
 
-  const kinds = { lines, layers, lanes };
+  const kinds = { lines, layers, parts };
 
   // ---- the table ------------------------------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@
       this.svg = this.plot.querySelector("svg");
       this.axis = this.plot.querySelector(".x i").textContent;
       this.still = [...this.plot.querySelectorAll(".x span")];
-      this.lane = 0;
+      this.row = 0;
       this.over = made("div", "over");
       this.over.tabIndex = 0;
       this.over.setAttribute("role", "application");
@@ -216,7 +216,7 @@
 
     point(event) {
       const at = this.over.getBoundingClientRect();
-      if (this.chart.kind === "lanes") this.lane = Math.min(this.chart.lanes.length - 1, Math.max(0, Math.floor((event.clientY - at.top) / at.height * this.chart.lanes.length)));
+      if (this.chart.kind === "parts") this.row = Math.min(this.chart.names.length - 1, Math.max(0, Math.floor((event.clientY - at.top) / at.height * this.chart.names.length)));
       const pulled = this.from !== null && event.buttons && Math.abs(event.clientX - this.from) > DRAGGED;
       this.band.hidden = !pulled;
       if (pulled) {
@@ -241,13 +241,13 @@
         "+": () => this.zoom(0.5), "=": () => this.zoom(0.5), "-": () => this.zoom(2), Escape: () => this.show(...this.chart.span),
       }[event.key];
       if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
-      if (/Up|Down/.test(event.key) && this.chart.kind !== "lanes") return;
+      if (/Up|Down/.test(event.key) && this.chart.kind !== "parts") return;
       event.preventDefault();
       act();
     }
 
     walk(by) {
-      const [low, high] = this.view, stops = this.kind.stops(this.chart, this.lane).filter((x) => x >= low && x <= high);
+      const [low, high] = this.view, stops = this.kind.stops(this.chart, this.row).filter((x) => x >= low && x <= high);
       if (!stops.length) return this.tell(low);
       const now = this.cursor.hidden ? (by > 0 ? -Infinity : Infinity) : this.place;
       const next = by > 0 ? stops.find((x) => x > now) : stops.findLast((x) => x < now);
@@ -255,13 +255,13 @@
     }
 
     change(by) {
-      this.lane = Math.min(this.chart.lanes.length - 1, Math.max(0, this.lane + by));
+      this.row = Math.min(this.chart.names.length - 1, Math.max(0, this.row + by));
       this.tell(this.cursor.hidden ? this.view[0] : this.place);
     }
 
     tell(x) {
       const [low, high] = this.view, reach = 3 * (high - low) / (this.over.clientWidth || WIDE);
-      const { place, where, rows } = this.kind.at(this.chart, x, this.lane, reach);
+      const { place, where, rows } = this.kind.at(this.chart, x, this.row, reach);
       if (place === undefined) return;
       this.place = place;
       const [what, inWhat] = this.across, said = inWhat ? `${digits(place)} ${inWhat}` : `${what} ${digits(place)}`;

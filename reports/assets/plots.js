@@ -31,7 +31,7 @@
     return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
   }
 
-  // A lane's name in lines that fit beside a chart on a phone.
+  // A row's name in lines that fit beside a chart on a phone.
   function inLines(name) {
     const made = [""];
     for (const word of name.split(" ").flatMap((one) => one.match(/.{1,17}/gu) ?? [])) {
@@ -104,22 +104,15 @@
     };
   }
 
-  // ---- bars in lanes ----------------------------------------------------------------------------------------------
+  // ---- bars of the parts of steps ----------------------------------------------------------------------------------------------
 
-  function lanes(chart) {
+  function parts(chart) {
     const traces = chart.groups.map((group) => ({
-      type: "bar", orientation: "h", name: plain(group.name), y: group.lane, x: group.length, base: group.base, width: 0.78,
+      type: "bar", orientation: "h", name: plain(group.name), y: group.row, x: group.length, base: group.base, width: 0.78,
       customdata: group.label.map(plain), marker: { color: colour("--" + group.shade), line: { width: 0 } },
       hovertemplate: "%{customdata}<extra>" + plain(group.name) + "</extra>", textposition: "none",
     }));
-    const ticks = chart.lanes.map((_, index) => index);
-    const edges = { x: chart.edges.map((edge) => edge[1]), y: chart.edges.map((edge) => edge[0]) };
-    if (edges.x.length) {
-      traces.push({
-        type: "scatter", mode: "markers", name: "edges", hoverinfo: "skip", ...edges,
-        marker: { symbol: "line-ns", size: 0.78 * chart.height / chart.lanes.length, line: { width: 1, color: colour("--quiet") } },
-      });
-    }
+    const ticks = chart.names.map((_, index) => index);
     return {
       traces,
       layout: layout(chart, {
@@ -127,14 +120,14 @@
         margin: { l: innerWidth < 620 ? 114 : 132, r: 8, t: 30, b: 40 },
         xaxis: axis({ title: { text: plain(chart.xLabel), standoff: 8 }, range: [0, chart.right] }),
         yaxis: axis({
-          range: [chart.lanes.length - 0.5, -0.5], tickvals: ticks, ticktext: chart.lanes.map(innerWidth < 620 ? inLines : plain), fixedrange: true, showgrid: false,
+          range: [chart.names.length - 0.5, -0.5], tickvals: ticks, ticktext: chart.names.map(innerWidth < 620 ? inLines : plain), fixedrange: true, showgrid: false,
           zeroline: false,
         }),
       }),
     };
   }
 
-  const kinds = { layers, lanes };
+  const kinds = { layers, parts };
 
   async function wake(figure, chart) {
     if (!window.DecompressionStream) return;

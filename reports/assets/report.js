@@ -39,17 +39,11 @@
   function openLinked() {
     const linked = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (!linked) return;
-    showView(linked.id);
     linked.closest("article")?.dispatchEvent(new Event("linked", { bubbles: true }));
     const folded = linked.matches("details") ? [linked] : [...linked.querySelectorAll(":scope > details")];
     for (let part = linked; part; part = part.parentElement?.closest("details")) if (part.matches("details")) folded.push(part);
     for (const part of folded) part.open = true;
     if (linked.matches("article, details")) linked.scrollIntoView();
-  }
-
-  // A chart that stands behind another view of the same thing comes to the front.
-  function showView(id) {
-    for (const choice of document.querySelectorAll(".views input")) choice.checked = choice.checked || choice.value === id;
   }
 
   // Paper has no clicks: all is open on it, and folded again afterwards.
@@ -63,8 +57,7 @@
     unfolded = [];
   }
 
-  // In audit view the page around this one says which findings, and whether the costliest gap, can be seen in its trace; it
-  // shows what is asked for.
+  // In audit view the page around this one says which findings can be seen in its trace; it shows what is asked for.
   function showTraced(told) {
     if (parent === window || told.source !== parent || !Array.isArray(told.data?.traced)) return;
     for (const finding of document.querySelectorAll("article[data-key]")) {
@@ -72,11 +65,6 @@
       if (!line || !told.data.traced.includes(finding.dataset.key)) continue;
       line.hidden = false;
       line.querySelector("button").onclick = () => parent.postMessage({finding: finding.dataset.key}, "*");
-    }
-    const gap = told.data.gap === true && document.querySelector(".gap-said button");
-    if (gap) {
-      gap.hidden = false;
-      gap.onclick = () => parent.postMessage({gap: true}, "*");
     }
   }
 

@@ -103,7 +103,7 @@ class CollectiveOrder(Table):
 def _calls(recording: Recording) -> list[Call]:
     return [
         Call(recording.rank, recording.site(row.at), row.what, row.numbers, row.total)
-        for row in recording.first_rows(CollectiveCallRow.part)
+        for row in recording.typed_rows(CollectiveCallRow.part)
         if isinstance(row, CollectiveCallRow)
     ]
 
@@ -202,7 +202,7 @@ def _issued(recording: Recording) -> dict[str, list[Call]]:
     """By group, those of groups that have all ranks."""
     found: dict[str, list[Call]] = {}
     world = int(recording.manifest.get("world_size") or 1)
-    for row in recording.first_rows(CommunicationRow.part):
+    for row in recording.typed_rows(CommunicationRow.part):
         if not isinstance(row, CommunicationRow) or row.ranks != world or row.what in OF_TWO:
             continue
         numbers = row.bytes_in // SIZES.get(row.dtype, 1)
@@ -213,13 +213,13 @@ def _issued(recording: Recording) -> dict[str, list[Call]]:
 
 def _diagnosed(recording: Recording) -> int:
     """Steps of the diagnostic pass that a rank completed."""
-    rows = recording.first_rows(StepRow.part)
+    rows = recording.typed_rows(StepRow.part)
     return sum(isinstance(row, StepRow) and row.pass_name == "loud" for row in rows)
 
 
 def _steps(recording: Recording) -> int:
     """Steps that a rank completed in its first run, of all passes."""
-    return sum(isinstance(row, StepRow) for row in recording.first_rows(StepRow.part))
+    return sum(isinstance(row, StepRow) for row in recording.typed_rows(StepRow.part))
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,7 @@ def test_a_short_run_says_nothing_and_a_long_step_goes_on_being_told() -> None:
 def test_each_run_has_a_name() -> None:
     time, said = Time(), list[str]()
     lines = shown.Lines(said.append, time)
-    for run in ("second run", "replay", "rehearsal"):
+    for run in ("replay", "rehearsal"):
         time.now += 60
         lines.stage(run)
         assert said[-1] == f"{shown.RUNS[run]}: starting the target"
@@ -264,27 +264,6 @@ def test_the_child_tells_its_passes_and_the_parent_hears_them() -> None:
         pace.read(line)
     assert heard == [OUTLINE, ("warmup", 0, 5), ("warmup", 5, 5)]
     assert pace.steps == 5
-
-
-@pytest.mark.parametrize(
-    ("steps", "waited", "left", "hangs"),
-    [
-        (4, 31.0, 16.9, True),  # 4 s to the fourth step: a second run may take 5 s and 3 times that
-        (4, 31.0, 17.1, False),
-        (4, 29.0, 16.9, False),  # a step may take 10 s and 20 times as long as another
-        (3, 31.0, 10.0, False),  # too few steps to run again
-    ],
-)
-def test_a_hanging_step_is_given_up_while_the_others_can_be_run_again(
-    steps: int, waited: float, left: float, hangs: bool
-) -> None:
-    time = Time()
-    pace = progress.Pace(progress.silent, time)
-    for step in range(steps):
-        time.now += 1.0
-        pace.read(f"quiet {step + 1} 50")
-    time.now += waited
-    assert pace.hangs(left) is hangs
 
 
 def test_a_bar_says_so_too_where_no_step_comes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,7 +112,7 @@ def test_a_whole_analyze_builds_no_table_twice(tmp_path, counted, monkeypatch):
     assert analyze.analyze(paths=(str(folder),), out=str(tmp_path / "out"), **options) == 0
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert (
-        report["layers"] and report["lanes"] and report["series"]
+        report["layers"] and report["parts"] and report["series"]
     )  # the charts were drawn from the same evidence
     assert len(builds) > 60 and set(builds.values()) == {1}
     steps = folder / "steps.jsonl"

@@ -144,7 +144,7 @@ def test_a_pack_may_leave_its_remedy_a_dict(folder, pack):
     assert analyze().exit_code == 0
     [found] = written(folder)["findings"]
     assert found["remedy"]["text"] == "Mend it by hand, now."
-    assert not {"hints", "joined_facts", "changes"} & set(found)
+    assert not {"hints", "changes"} & set(found)
 
 
 BROKEN_PACKS = {

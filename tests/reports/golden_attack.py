@@ -17,7 +17,7 @@ from auditor.model import (
     TargetError,
     Verdict,
 )
-from auditor.model.charts import Lanes, Tone
+from auditor.model.charts import Parts, Tone
 from tests.reports import golden_charts
 from tests.reports.golden_report import rich_report
 
@@ -85,11 +85,7 @@ def attack_report() -> Report:
             )
             for attack in ATTACKS
         ),
-        lanes=tuple(
-            _lanes(chart, attack)
-            for attack in ATTACKS
-            for chart in (golden_charts.timeline(attack), golden_charts.segments())
-        ),
+        parts=_parts(golden_charts.parts(), "".join(ATTACKS)),
         manual={
             attack: f"# {attack}\n{attack}\n- {attack}\n```\n{attack}\n```\n`{attack}`"
             for attack in ATTACKS
@@ -97,18 +93,10 @@ def attack_report() -> Report:
     )
 
 
-def _lanes(chart: Lanes, attack: str) -> Lanes:
+def _parts(chart: Parts, attack: str) -> Parts:
     bars = tuple(replace(bar, label=attack) for bar in chart.bars)
     tones = tuple(Tone(attack, 1) for _ in chart.tones)
-    return replace(
-        chart,
-        title=attack,
-        note=attack,
-        lanes=(attack, attack),
-        tones=tones,
-        bars=bars,
-        codes=(attack,),
-    )
+    return Parts(attack, attack, (attack, attack), tones, bars, (attack,))
 
 
 def _attacked(attack: str) -> Finding:

@@ -96,7 +96,6 @@ def _findings() -> tuple[Finding, ...]:
             ("read as", "float of a 0-dim float32 tensor"),
         ),
         hints=object(),
-        joined_facts=(("waits", "50"),),
         remedy=Remedy(
             "Keep the running loss on the device and read it once where it is logged.",
             edits=(
@@ -342,8 +341,8 @@ def rich_report() -> Report:
         ),
         excerpts=_excerpts(findings),
         manual={"SYNC001": MANUAL, "GRAPH001": MANUAL.replace("SYNC001", "GRAPH001")},
-        layers=(golden_charts.memory(), golden_charts.purposes()),
-        lanes=(golden_charts.timeline(findings[0].key), golden_charts.segments()),
+        layers=(golden_charts.memory(),),
+        parts=golden_charts.parts(),
     )
 
 
@@ -362,7 +361,7 @@ def silent_report() -> Report:
         series=(),
         warnings=(),
         layers=(),
-        lanes=(),
+        parts=None,
     )
 
 

@@ -64,14 +64,14 @@ def test_arrow_keys_read_each_step_and_its_mark(show: Callable[..., Any]) -> Non
 
 def test_the_pointer_reads_a_bar_and_says_where_there_is_none(show: Callable[..., Any]) -> None:
     browser = show(golden.rich_report())
-    rows = len(browser.execute_script("return document.querySelectorAll('#timeline-1 .y span')"))
-    _at(browser, "#timeline-1", 0.1, 1.5 / rows).perform()
-    told = browser.execute_script(f"{_TIP}.textContent", "#timeline-1")
-    assert told.startswith("host, ") and "aten::linear, 9 ms" in told
-    _at(browser, "#timeline-1", 0.999, 1.5 / rows).perform()
-    assert "nothing there" in browser.execute_script(f"{_TIP}.textContent", "#timeline-1")
-    _at(browser, "#timeline-1", 0.5, 2.5 / rows).perform()
-    assert "gemm" in browser.execute_script(f"{_TIP}.textContent", "#timeline-1")
+    rows = len(browser.execute_script("return document.querySelectorAll('#parts .y span')"))
+    _at(browser, "#parts", 0.1, 0.5 / rows).perform()
+    told = browser.execute_script(f"{_TIP}.textContent", "#parts")
+    assert told.startswith("mean: host, ") and "aten::linear, 9 ms" in told
+    _at(browser, "#parts", 0.999, 0.5 / rows).perform()
+    assert "nothing there" in browser.execute_script(f"{_TIP}.textContent", "#parts")
+    _at(browser, "#parts", 0.5, 1.5 / rows).perform()
+    assert "gemm" in browser.execute_script(f"{_TIP}.textContent", "#parts")
 
 
 def test_memory_is_told_layer_by_layer_from_the_top(show: Callable[..., Any]) -> None:
@@ -131,7 +131,7 @@ def test_buttons_zoom_and_a_closer_look_draws_all_points(show: Callable[..., Any
 @pytest.mark.parametrize(
     ("figure", "first", "rows"),
     [
-        ("#timeline-1", ["stream 7", "gemm, 30 ms", "kernels", "0.5", "30"], 4),
+        ("#parts", ["mean: device", "gemm, 30 ms", "kernels", "0.5", "30"], 3),
         ("#memory-1", ["0", "2", "0", "0.01563", "4"], 12),
     ],
 )
@@ -194,27 +194,21 @@ def test_a_chart_becomes_plotly_when_it_is_looked_at(show: Callable[..., Any]) -
     assert not browser.execute_script("return document.querySelector('.plot').checkVisibility()")
 
 
-def test_memory_and_lanes_become_plotly_too(show: Callable[..., Any]) -> None:
+def test_memory_and_parts_become_plotly_too(show: Callable[..., Any]) -> None:
     browser = show(PLOTLY)
-    wake_charts(browser, "#memory-1", "#timeline-1", "#segments-1")
+    wake_charts(browser, "#memory-1", "#parts")
     kinds = (
         "return Object.fromEntries(arguments[0].map((id) => [id, document.querySelector(`#${id} "
         ".live-plot`).data"
         ".map((trace) => trace.type + ' ' + trace.name)]))"
     )
-    assert browser.execute_script(kinds, ["timeline-1", "memory-1", "segments-1"]) == {
-        "timeline-1": ["bar findings", "bar forward", "bar backward", "bar kernels"],
+    assert browser.execute_script(kinds, ["parts", "memory-1"]) == {
+        "parts": ["bar forward", "bar backward", "bar kernels"],
         "memory-1": [
             "scatter model.py:31 __init__",
             "scatter trainer.py:140 step",
             "scatter all other lines",
             "scatter reserved",
-        ],
-        "segments-1": [
-            "bar model.py:31 __init__",
-            "bar free",
-            "bar trainer.py:140 step",
-            "scatter edges",
         ],
     }
     top = browser.execute_script(
@@ -295,14 +289,11 @@ return [...document.querySelectorAll('.plot .y span, .plot .x span, .live-plot .
 def test_no_label_of_a_chart_is_cut_off_on_a_phone(show: Callable[..., Any]) -> None:
     report = golden.rich_report()
     long = "NCCL communication stream of rank 13"
-    lanes = tuple(
-        replace(chart, lanes=(long, *chart.lanes[1:])) if chart.kind != "segments" else chart
-        for chart in report.lanes
-    )
-    assert any(long in chart.lanes for chart in lanes)
-    browser = show(replace(report, lanes=lanes, interactive_figures=True), 390)
+    assert report.parts is not None
+    parts = replace(report.parts, rows=(long, *report.parts.rows[1:]))
+    browser = show(replace(report, parts=parts, interactive_figures=True), 390)
     assert browser.execute_script(_OUTSIDE) == []
-    words = browser.execute_script("return document.querySelector('#timeline-1 .y').textContent")
+    words = browser.execute_script("return document.querySelector('#parts .y').textContent")
     assert long in words
-    wake_charts(browser, "#timeline-1")
+    wake_charts(browser, "#parts")
     assert browser.execute_script(_OUTSIDE) == []

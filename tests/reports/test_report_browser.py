@@ -29,7 +29,7 @@ pytestmark = [NEEDS_CHROMIUM, pytest.mark.full]
 )
 def test_no_console_message_no_request_no_attack(show: Callable[..., Any], report: Report) -> None:
     browser = show(replace(report, interactive_figures=True))
-    wake_charts(browser, "figure.chart", "#timeline-1", "#memory-1", "figure[id^=segments]")
+    wake_charts(browser, "figure.chart", "#parts", "#memory-1")
     assert browser.get_log("browser") == []
     assert (
         browser.execute_script(
@@ -72,27 +72,6 @@ def test_words_stand_before_any_chart_wakes(show: Callable[..., Any]) -> None:
     assert "412 µs" in browser.execute_script(
         "return document.querySelector('.headline').innerText"
     )
-
-
-def test_memory_by_line_and_by_purpose_change_places_by_keyboard(show: Callable[..., Any]) -> None:
-    from selenium.webdriver.common.keys import Keys
-
-    browser = show(golden.rich_report())
-    shown = (
-        "return ['memory-1', 'memory-2'].map((id) => document.getElementById(id).checkVisibility())"
-    )
-    assert browser.execute_script(shown) == [True, False]
-    choice = browser.find_element("css selector", "input[value=memory-1]")
-    browser.execute_script("arguments[0].focus()", choice)
-    choice.send_keys(Keys.ARROW_RIGHT)
-    assert browser.execute_script(shown) == [False, True]
-    browser.execute_script("location.hash = '#memory-1'")  # a finding's link
-    wait(browser, "return document.getElementById('memory-1').checkVisibility()")
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    try:
-        assert browser.execute_script(shown) == [True, True]
-    finally:
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 def test_every_finding_is_reached_by_keyboard(show: Callable[..., Any]) -> None:

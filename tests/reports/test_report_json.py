@@ -32,7 +32,7 @@ from auditor.model import (
     TargetError,
     Verdict,
 )
-from auditor.model.charts import Bar, Lanes, Layers, Pointer, Series, Tone
+from auditor.model.charts import Bar, Layers, Parts, Series, Tone
 from auditor.model.verification import Verified
 from auditor.model.what_if import PricedFix, WhatIf
 from tests.reports import golden_attack
@@ -84,7 +84,6 @@ findings = st.builds(
     severity=st.sampled_from(Severity),
     facts=_tuples(st.tuples(words, words)),
     hints=st.just({}),
-    joined_facts=st.just(()),
     code=words,
     name=words,
     key=words,
@@ -168,11 +167,9 @@ reports = st.builds(
             _tuples(counts), _tuples(st.tuples(numbers, words)), counts, _tuples(words),
         )
     ),
-    lanes=_tuples(
+    parts=_maybe(
         st.builds(
-            Lanes, st.sampled_from(("timeline", "parts", "segments")), words, words, st.sampled_from(("us", "bytes")), _tuples(words),
-            _tuples(tones), _tuples(st.builds(Bar, counts, numbers, numbers, counts, words)), _tuples(st.tuples(counts, numbers)),
-            _tuples(st.builds(Pointer, words, numbers, numbers)), counts, _tuples(words),
+            Parts, words, words, _tuples(words), _tuples(tones), _tuples(st.builds(Bar, counts, numbers, numbers, counts, words)), _tuples(words),
         )
     ),
 )  # fmt: skip
@@ -195,7 +192,7 @@ def test_golden_reports_keep_to_the_schema(name: str) -> None:
 
 def test_rich_report_comes_back_whole_but_for_what_is_not_written() -> None:
     report = golden.rich_report()
-    bare = tuple(replace(finding, hints={}, joined_facts=()) for finding in report.findings)
+    bare = tuple(replace(finding, hints={}) for finding in report.findings)
     assert as_json.load(as_json.Json().render(report)) == replace(report, findings=bare)
 
 
@@ -359,3 +356,11 @@ def test_the_documentation_is_that_of_the_schema() -> None:
     assert page.read_text("utf-8") == schema.markdown(), (
         "run: python -m auditor.reports.schema > docs/report-json.md"
     )
+
+
+def test_a_forecast_price_of_0_2_is_none() -> None:
+    written = json.loads(as_json.Json().render(golden.rich_report()))
+    written["findings"][0] |= {"basis": "forecast", "lost_us_per_step": None, "unpriced": ""}
+    written |= {"forecast": {"gpus": []}, "lanes": [{"kind": "timeline"}]}
+    bases = [finding.basis for finding in as_json.load(json.dumps(written).encode()).findings]
+    assert bases.count("none") == 1 + [f["basis"] for f in written["findings"]].count("none")

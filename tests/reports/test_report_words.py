@@ -116,7 +116,7 @@ def test_a_chart_that_cannot_be_drawn_costs_one_sentence(monkeypatch: pytest.Mon
         monkeypatch.setattr(f"auditor.reports.{module}.{name}", broken)
     shown = str(renderer("html").render(golden.rich_report()))
     assert shown.count("cannot be drawn: ArithmeticError: no such place</li>") == 2
-    assert 'id="timeline-1"' in shown
+    assert 'id="parts"' in shown
     assert 'id="finding-7"' in shown
 
 

@@ -18,7 +18,6 @@ from tests.reports import golden_report as golden
 from tests.reports.browsing import NEEDS_CHROMIUM, axe_violations, chromium, enter, wait
 from tests.reports.viewing import (
     framed_trace,
-    idle_gap,
     plain_trace,
     two_lines,
     viewing,
@@ -44,11 +43,10 @@ def driver() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Five runs: plain, with Python frames in its trace, with an idle device, with two lines that do
-    the same, and one whose texts attack.
+    """Four runs: plain, with Python frames in its trace, with two lines that do the same, and one
+    whose texts attack.
     """
     audits = tmp_path_factory.mktemp("view") / "audits"
-    idle_gap(audits.parent)
     report = golden.rich_report()
     write_run(audits / "framed", trace=framed_trace())
     write_run(audits / "plain", trace=plain_trace())
@@ -132,7 +130,7 @@ def test_runs_are_listed_and_a_report_runs_in_its_sandbox(opened: Callable[..., 
     names = wait(
         browser, "return [...document.querySelectorAll('#runs b')].map((name) => name.textContent)"
     )
-    assert names == ["zz attack", "two lines", "plain", "framed", "gap"]  # the newest first
+    assert names == ["zz attack", "two lines", "plain", "framed"]  # the newest first
     _enter(browser, "Report")
     assert wait(browser, "return document.querySelector('h1')?.innerText").endswith(
         "examples.energy_flow.trainer:step"
@@ -236,70 +234,6 @@ def test_lines_without_frames_share_the_slices_in_their_order(opened: Callable[.
         )
         starts[key.rpartition(" ")[0]] = round(start, 3)
     assert starts == {"line 20": 0.72, "line 10": 0.1}
-
-
-GAP = (
-    "const range = viewer.trackView.viewport.interestRange;"
-    "const work = [...viewer.model.getDescendantEvents()].filter((one) => one.title === 'gemm');"
-    "const [before, after] = [work.find((one) => Math.abs(one.end - range.min) < 1e-6), "
-    "work.find((one) => Math.abs(one.start - range.max) < 1e-6)];"
-    "return [range.max - range.min, before?.duration ?? 0, after?.duration ?? 0]"
-)
-"""Length of the marked gap, and of the kernels at its borders (ms)."""
-
-
-def test_the_costliest_gap_of_the_report_shows_in_the_trace(opened: Callable[..., Any]) -> None:
-    browser = opened("run=gap&view=report")
-    _enter(browser, "Report")
-    button = wait(browser, "return document.querySelector('.gap-said button:not([hidden])')")
-    browser.execute_script("arguments[0].click()", button)
-    browser.switch_to.parent_frame()
-    _trace(browser)
-    assert wait(browser, "return document.body.dataset.shown") == "gap 0"
-    assert browser.execute_script(GAP) == pytest.approx([3.0, 5.01, 1.8])
-    left, right = browser.execute_script(
-        "const port = viewer.trackView.viewport, shown = port.currentDisplayTransform, width = "
-        "port.modelTrackContainer.canvas.width;"
-        "return [shown.xViewToWorld(0), shown.xViewToWorld(width)]"
-    )
-    assert right - left == pytest.approx(6.0)
-    said = "return document.querySelector('#findings li[aria-current=true]').innerText"
-    assert "3 ms of this step (30%) without work on the device" in browser.execute_script(said)
-
-
-def test_findings_of_idle_time_go_from_gap_to_gap(opened: Callable[..., Any]) -> None:
-    browser = opened("run=gap&view=trace")
-    _trace(browser)
-    items = wait(browser, "return document.querySelectorAll('#findings li')")
-    assert [item.text.split("\n")[0] for item in items] == [
-        "Costliest gap",
-        "KERN001",
-        "KERN002",
-        "MEM003",
-    ]
-    several, one = items[1:3]
-    assert "(not a matter of slices)" in items[3].text
-    assert "Show in trace (1)" in one.text
-    assert "the gap of one step" in one.text
-    one.find_element("tag name", "button").click()
-    length, before, _ = browser.execute_script(GAP)
-    assert (length, before) == pytest.approx((2.965, 5.01)), "up to the launch that ended it"
-    assert "Show in trace (2)" in several.text
-    button = several.find_element("tag name", "button")
-    for gap in ([3.0, 5.01, 1.8], [0.1, 1.8, 0.06]):
-        button.click()
-        assert browser.execute_script(GAP) == pytest.approx(gap)
-
-
-def test_a_gap_outside_of_the_trace_is_not_shown(opened: Callable[..., Any]) -> None:
-    browser = opened("run=two+lines&view=trace")
-    _trace(browser)
-    wait(browser, "return document.querySelector('#findings li')")
-    told = browser.execute_script(
-        "return fetch(`findings${location.search}`).then((it) => it.json())"
-    )
-    assert told["gap"]["at"] == [1e9 + 30_500.0, 4500.0]
-    assert not browser.execute_script("return document.querySelectorAll('li[data-gap]').length")
 
 
 def test_findings_without_a_slice_say_so(opened: Callable[..., Any]) -> None:

@@ -12,18 +12,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from auditor.reports import renderer
 
-from auditor.evidence.table import Evidence
-from auditor.evidence.trace.charts import trace_charts
 from auditor.model import Finding, Report, Site
-from auditor.model.charts import Gap
-from auditor.recordings.standalone import TraceRecording
-from tests.reports import golden_charts
 from tests.reports import golden_report as golden
-from tests.timeline.kineto import call, frame, kernel, note, op, text, training
+from tests.timeline.kineto import frame, op, text, training
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -61,7 +55,7 @@ def framed_trace() -> str:
 
 def two_lines() -> tuple[Report, str]:
     """Two lines of one function that each read once a step, and a trace without frames: three
-    steps, two ``item`` each. The report's gap is of another trace.
+    steps, two ``item`` each.
     """
     report = golden.rich_report()
     early, late = (
@@ -76,39 +70,7 @@ def two_lines() -> tuple[Report, str]:
     )
     events = training(3)
     events += [op("aten::item", 1000.0 * number + 720, 50) for number in (1, 2, 3)]
-    gap = Gap((1,), 30_500.0, 4500.0, 0.128, "device", "the host did something else")
-    step = replace(golden_charts.timeline(""), gap=gap, origin=1e9)
-    return replace(report, findings=(late, early), lanes=(step,)), text(events)
-
-
-def idle_gap(folder: Path) -> Path:
-    """A run whose step has a gap of 3 ms on the device (from 5,030 us on) and one of 0.1 ms. The
-    report draws the step of its own trace; the first finding explains the long gap, the second is
-    about all of them. The trace begins before the step.
-    """
-
-    def launched(at: float, start: float, us: float, number: int) -> list[dict[str, Any]]:
-        return [call("cudaLaunchKernel", at, 5.0, number), kernel("gemm", start, us, number)]
-
-    events = [
-        op("aten::empty", 400.0, 10.0),
-        note("ProfilerStep#1", 1000.0, 10_000.0),
-        *launched(1010.0, 1020.0, 5010.0, 1),
-        op("aten::sort", 6200.0, 2500.0),
-        *launched(8990.0, 9030.0, 1800.0, 2),
-        *launched(10_700.0, 10_930.0, 60.0, 3),
-    ]
-    report = golden.rich_report()
-    findings = tuple(
-        Finding(None, "the device idles", code=code, key=code, seen_on="trace")
-        for code in ("KERN002", "KERN001", "MEM003")
-    )
-    trace = folder / "drawn" / "trace.json.gz"
-    trace.parent.mkdir(parents=True)
-    trace.write_bytes(gzip.compress(text(events).encode()))
-    lanes = trace_charts(Evidence(TraceRecording(trace)), findings)
-    drawn = replace(report, findings=findings, lanes=lanes)
-    return write_run(folder / "audits" / "gap", drawn, text(events))
+    return replace(report, findings=(late, early)), text(events)
 
 
 @contextlib.contextmanager

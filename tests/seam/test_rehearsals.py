@@ -154,24 +154,14 @@ def test_a_portable_trainer_is_timed_on_the_cpu_and_rehearsed(runs):
 
 
 def test_its_memory_is_drawn_as_predicted_with_steps_marked(runs):
-    chart, *purposes = runs["portable"][1]["layers"]
-    assert [each["by"] for each in (chart, *purposes)] in (["line"], ["line", "purpose"])
+    (chart,) = runs["portable"][1]["layers"]
     assert chart["note"].startswith("Predicted")
     labels = [label for _, label in chart["marks"] if label.startswith("step ")]
     assert labels == [f"step {number}" for number in range(len(labels))]
     assert len(labels) >= 14  # two to warm up, twelve that are judged
     assert [place for place, _ in chart["marks"]] == sorted(place for place, _ in chart["marks"])
-    assert all(
-        lane["note"].startswith("Predicted")
-        for lane in runs["portable"][1]["lanes"]
-        if lane["kind"] == "segments"
-    )
     assert any("portable.py:" in tone["name"] for tone in chart["layers"])
-    assert {lane["kind"] for lane in runs["portable"][1]["lanes"]} == {
-        "timeline",
-        "parts",
-        "segments",
-    }
+    assert runs["portable"][1]["parts"]["rows"][0] == "mean: host"
     assert runs["cpu_only"][1]["layers"] == []
 
 

@@ -57,7 +57,7 @@ def runs(tmp_path_factory, audit):
         (folder / f"{name}.py").write_text(textwrap.dedent(TARGETS[name]))
         (folder / "data.json").write_text('{"x": 1.0}')
         target = f"{name}.py" if name == "short" else f"{name}:step"
-        more = ("--device", "auto" if name == "rehearsed" else "cpu")
+        more = ("--device", "auto" if name in ("rehearsed", "raises") else "cpu")
         done = audit(
             "run",
             target,
@@ -91,7 +91,8 @@ def rows(folder, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "inside"), [("rehearsed", "rehearsal"), ("raises", "rerun"), ("replayed", "replay")]
+    ("name", "inside"),
+    [("rehearsed", "rehearsal"), ("raises", "rehearsal"), ("replayed", "replay")],
 )
 def test_a_further_run_writes_nothing_into_the_users_folder(runs, name, inside):
     folder, _, _ = runs[name]
@@ -127,34 +128,3 @@ def test_everything_is_named_as_the_users_own_file(runs, name):
     if name == "raises":
         assert report["run"]["error"]["site"]["file"] == "raises.py"
     assert not [each for each in report["warnings"] if "while it ran in a copy" in each]
-
-
-def test_rows_of_both_runs_name_a_line_by_one_number(runs):
-    folder, _, _ = runs["raises"]
-    first, second = rows(folder, "sites.jsonl"), rows(folder, "rerun/sites.jsonl")
-    places = {
-        (
-            row["file"],
-            row["line"],
-            row.get("col"),
-            row.get("opcode"),
-            row.get("via"),
-            row["function"],
-        )
-        for row in first
-    }
-    assert all(row["file"] == str(folder / "raises.py") for row in second)
-    again = {
-        (
-            row["file"],
-            row["line"],
-            row.get("col"),
-            row.get("opcode"),
-            row.get("via"),
-            row["function"],
-        )
-        for row in second
-    }
-    assert (
-        not places & again
-    )  # a place that the first run knew keeps its number and is not written again

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditor.evidence.table import Evidence
-from auditor.evidence.trace.charts import trace_charts
 from auditor.evidence.trace.facts import timeline_of
 from auditor.judging import catalogue, engine
 from auditor.recordings.standalone import TraceRecording
@@ -88,19 +87,8 @@ def test_no_rule_fails_and_no_part_exceeds_its_step(how):
         judgement = engine.judge(recording, catalogue.rules())
         verdicts = judgement.verdicts
         drawn(timeline_of(recording))
-        timelines = [
-            chart
-            for chart in trace_charts(recording, judgement.findings)
-            if chart.kind == "timeline"
-        ]
         parts = timeline_of(recording).composition
     assert not [one.reason for one in verdicts if one.status == "failed"]
-    keys = {finding.key for finding in judgement.findings}
-    assert all(
-        pointer.key in keys and pointer.length >= 0
-        for chart in timelines
-        for pointer in chart.pointers
-    )
     for whole, part in (
         (parts.to_device, parts.to_device_alone),
         (parts.loader, parts.loader_alone),

@@ -1,5 +1,5 @@
-"""Memory over time by the line that allocated it or by what it is for: what a chart shows of an
-allocation history, few points, every extreme.
+"""Memory over time by the line that allocated it: what a chart shows of an allocation history, few
+points, every extreme.
 """
 
 from __future__ import annotations
@@ -7,9 +7,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from auditor.evidence.snapshot.file import SnapshotData
 from auditor.evidence.snapshot.history import Course
@@ -33,25 +32,11 @@ events: time would hide them.
 """
 
 Owner = Site | str
-By = Literal["line", "purpose"]
 OLDER, NO_FRAME, REST = (
     "from before the history",
     "no Python frame: from backward's threads",
     "all other lines",
 )
-RESTS: dict[By, str] = {"line": REST, "purpose": "all the rest"}
-TITLES: dict[By, str] = {"line": "by the line that allocated it", "purpose": "by what it is for"}
-
-
-@dataclass(frozen=True)
-class Move:
-    """Bytes that count for another owner from an event on, without being freed. Owners are
-    indices.
-    """
-
-    source: int
-    target: int
-    size: int
 
 
 @dataclass(frozen=True)
@@ -65,10 +50,6 @@ class Told:
     owner: Sequence[int]
     before: tuple[int, ...]
     """Bytes of each owner before the first event."""
-    last_at: Mapping[int, int]
-    """Owner of the block that was last allocated at an address."""
-    moves: Mapping[int, Sequence[Move]] = field(default_factory=dict)
-    """What changes hands just before an event."""
 
 
 @dataclass(frozen=True)
@@ -100,33 +81,26 @@ def told(data: SnapshotData, course: Course, origins: Origins) -> Told:
             number = at.get(event["addr"], 0)
         owner.append(number)
     return Told(
-        course, tuple(numbers), owner, tuple(before[number] for number in range(len(numbers))), at
+        course, tuple(numbers), owner, tuple(before[number] for number in range(len(numbers)))
     )
 
 
-def layers(
-    history: Told, steps: Sequence[tuple[float, str]], *, note: str, by: By = "line"
-) -> tuple[Layers, dict[Owner, Tone]]:
-    """The chart, and the colour of each owner that has one. ``steps`` are times in us since the
-    epoch, with their names.
-    """
+def layers(history: Told, steps: Sequence[tuple[float, str]], *, note: str) -> Layers:
+    """The chart; ``steps`` are times in us since the epoch, with their names."""
     course = history.course
     moments = held_at(history, positions(course, POINTS // (LINES + 3)))
     shown = largest(moments, LINES)
-    tones = {
-        history.owners[number]: Tone(named(history.owners[number]), colour)
-        for colour, number in enumerate(shown, 1)
-    }
+    tones = [Tone(named(history.owners[number]), colour) for colour, number in enumerate(shown, 1)]
     rest = set(range(len(history.owners))).difference(shown)
     rows = [tuple(held[number] for held in moments.held) for number in shown]
     others = tuple(sum(held[number] for number in rest) for held in moments.held)
     stacked = [
-        *zip(tones.values(), rows, strict=True),
-        *([(Tone(RESTS[by], -1), others)] if any(others) else []),
+        *zip(tones, rows, strict=True),
+        *([(Tone(REST, -1), others)] if any(others) else []),
     ]
     by_time = in_time(course)
-    chart = Layers(
-        title=f"Memory on cuda:{course.device} over time, {TITLES[by]}",
+    return Layers(
+        title=f"Memory on cuda:{course.device} over time, by the line that allocated it",
         note=note,
         x_unit="us" if by_time else "event",
         x=tuple(
@@ -139,9 +113,7 @@ def layers(
         marks=tuple(_marks(course, steps, by_time=by_time)),
         events=len(course.reserved),
         codes=("MEM", "GRAPH", "SYNC012"),
-        by=by,
     )
-    return chart, tones
 
 
 def positions(course: Course, limit: int) -> tuple[int, ...]:
@@ -178,9 +150,6 @@ def held_at(history: Told, at: tuple[int, ...]) -> Moments:
     for index, (number, total) in enumerate(
         zip(history.owner, history.course.allocated, strict=True)
     ):
-        for move in history.moves.get(index, ()):
-            now[move.source] -= move.size
-            now[move.target] += move.size
         if number >= 0:
             now[number] += total - last
         last = total

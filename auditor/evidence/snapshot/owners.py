@@ -102,7 +102,7 @@ def _rows(evidence: Evidence) -> Sequence[OwnerRow]:
     """Of the run that the snapshot is of."""
     run = evidence.recording.to_oom
     if run is not None:
-        return run.own_rows(OwnerRow)
+        return run.rows(OwnerRow)
     return evidence.rows(OwnerRow) if evidence.has(OwnerRow.part) else ()
 
 

@@ -4,16 +4,16 @@ made of its batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from auditor import amounts
 from auditor.allocator import replay
 from auditor.allocator.history import Call
-from auditor.evidence.snapshot.by_purpose import Lives
-from auditor.evidence.snapshot.file import snapshot_of
+from auditor.evidence.snapshot.file import Event, snapshot_of
 from auditor.evidence.snapshot.history import Course
-from auditor.evidence.snapshot.owners import EARLIER, Owners
+from auditor.evidence.snapshot.owners import EARLIER, FOR_EVER, Owners
 from auditor.evidence.snapshot.what_if import replays_of
 from auditor.evidence.table import Evidence
 from auditor.recordings.schema.data import BatchRow, LoaderRow
@@ -76,3 +76,27 @@ def _scaled(evidence: Evidence, course: Course, owners: Owners, size: int) -> It
         )
         fixed = purpose or owners.updating(now) or owners.age(now, now) == EARLIER
         yield call if fixed else call._replace(size=call.size // size * (size // 2))
+
+
+class Lives:
+    """Until when a block can have lived: the next allocation at its address. To be asked in the
+    order of the history.
+    """
+
+    def __init__(self, trace: Sequence[Event], time_us: Sequence[int]) -> None:
+        births: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for index, event in enumerate(trace):
+            if event["action"] == "alloc":
+                births[event["addr"]].append((index, time_us[index]))
+        self._coming: dict[int, Iterator[tuple[int, int]]] = {
+            address: iter(found) for address, found in births.items()
+        }
+        self._next: dict[int, tuple[int, int]] = {}
+
+    def gone_us(self, address: int, born: int) -> int:
+        """Time of the first allocation there after event ``born``."""
+        found = self._next.get(address, (-1, 0))
+        while found[0] <= born:
+            found = next(self._coming.get(address, iter(())), (FOR_EVER, FOR_EVER))
+        self._next[address] = found
+        return found[1]

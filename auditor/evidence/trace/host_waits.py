@@ -256,7 +256,6 @@ def _place(line: Timeline, key: _Key, rows: list[int]) -> WaitPlace:
         slow_us=slow,
         copying_us=copying,
         pinned=rate,
-        rows=tuple(rows),
     )
 
 

@@ -10,7 +10,6 @@ import hashlib
 import html
 import importlib.util
 import json
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -20,8 +19,7 @@ from urllib.parse import parse_qs
 
 from auditor import amounts
 from auditor.judging import catalogue
-from auditor.model import Finding, Report
-from auditor.model.charts import Lanes
+from auditor.model import Report
 
 from .runs import Run, runs_in
 
@@ -104,7 +102,6 @@ class Pages:
         costs, summary, text = (catalogue.reports(name) for name in ("costs", "summary", "text"))
         return _json(
             {
-                "gap": costliest(report),
                 "findings": [
                     {
                         "key": finding.key,
@@ -119,7 +116,6 @@ class Pages:
                         "place": text.one_line(str(finding.site), 300) if finding.site else "",
                         "slices": pattern(finding.code),
                         "outermost": finding.code in OUTERMOST,
-                        "gaps": of(report, finding),
                     }
                     for finding in report.findings
                 ],
@@ -243,48 +239,6 @@ def _blocks(path: Path) -> Iterator[bytes]:
 def _read(file: IO[bytes]) -> Iterator[bytes]:
     while block := file.read(BLOCK):
         yield block
-
-
-# -- gaps ------------------------------------------------------------------------------------------
-# Gaps that the trace view can show: stretches between slices, as time stamps of the trace.
-
-
-Stretch = list[float]
-"""Time stamp of its begin and its length, in us."""
-
-
-def of(report: Report, finding: Finding) -> list[Stretch]:
-    """Where a finding shows in the step that the report draws, if no slices are its own."""
-    if pattern(finding.code):
-        return []
-    return [
-        [origin + pointer.start, pointer.length]
-        for origin, chart in _timelines(report)
-        for pointer in chart.pointers
-        if pointer.key == finding.key and _is_place(pointer.start, pointer.length)
-    ]
-
-
-def costliest(report: Report) -> dict[str, Any] | None:
-    """The gap that the report marks in its step: what is said of it, and where it is. None where
-    it marks none.
-    """
-    for origin, chart in _timelines(report):
-        told = catalogue.reports("lanes").costliest(chart, {})
-        if told is not None and chart.gap is not None:
-            return {"said": told.said, "at": [origin + chart.gap.start, chart.gap.length]}
-    return None
-
-
-def _timelines(report: Report) -> Iterator[tuple[float, Lanes]]:
-    """The drawn steps whose place in the trace is known."""
-    for chart in report.lanes:
-        if chart.kind == "timeline" and chart.origin is not None and math.isfinite(chart.origin):
-            yield chart.origin, chart
-
-
-def _is_place(start: float, length: float) -> bool:
-    return math.isfinite(start + length) and start >= 0 and length > 0
 
 
 # -- slices ----------------------------------------------------------------------------------------

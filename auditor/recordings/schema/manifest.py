@@ -32,11 +32,6 @@ class _Error(TypedDict, total=False):
     under: list[str]
 
 
-class _Rerun(TypedDict, total=False):
-    passes: list[str]
-    steps: int
-
-
 class Manifest(TypedDict, total=False):
     """Fields of ``manifest.json`` that readers lean on; one with a field of another type is
     refused.
@@ -70,4 +65,3 @@ class Manifest(TypedDict, total=False):
     in_process: bool
     null_device: dict[str, str]
     warnings: list[str]
-    rerun: _Rerun | None

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from auditor.evidence.snapshot.by_line import (
     REST,
     Moments,
-    Move,
     Told,
     held_at,
     in_time,
@@ -42,12 +41,12 @@ def test_shown_are_the_ends_and_every_extreme_in_few_events(values, limit):
 
 def test_owners_gain_and_lose_what_changes():
     one = course((10, 30, 30, 25, 45), start_allocated=5)
-    history = Told(one, ("old", "a", "b"), (1, 2, -1, 0, 1), (5, 0, 0), {}, {3: (Move(2, 1, 8),)})
+    history = Told(one, ("old", "a", "b"), (1, 2, -1, 0, 1), (5, 0, 0))
     assert held_at(history, (0, 1, 3, 4)).held == (
         (5, 5, 0),
         (5, 5, 20),
-        (0, 13, 12),
-        (0, 33, 12),
+        (0, 5, 20),
+        (0, 25, 20),
     )
 
 
@@ -86,22 +85,21 @@ def test_the_chart_of_a_history():
     times = (100, 200, 300, 400)
     one = course((10, 30, 31, 21), (40, 40, 50, 50), time_us=times, ooms=(2,))
     owners = (Site("/a/b/train.py", 4, "f"), "before", "c")
-    history = Told(one, owners, (0, 1, 2, 0), (0, 0, 0), {})
+    history = Told(one, owners, (0, 1, 2, 0), (0, 0, 0))
     steps = [(100, "one"), (350, "two"), (99, "early"), (401, "late")]
-    chart, tones = layers(history, steps, note="n")
+    chart = layers(history, steps, note="n")
     assert (chart.x_unit, chart.x, chart.events) == ("us", (0.0, 100.0, 200.0, 300.0), 4)
     assert chart.reserved == (40, 40, 50, 50)
     assert [tone.name for tone in chart.layers] == ["before", "b/train.py:4 f", "c"]
     assert chart.marks == ((200.0, "out of memory"), (0, "one"), (250, "two"))
-    assert set(tones) == set(owners)
     assert all(sum(column) == total for column, total in zip(zip(*chart.held), one.allocated))
 
 
 def test_without_times_the_chart_runs_by_events_and_the_rest_is_one_layer():
     many = tuple(f"owner {number}" for number in range(12))
     one = course(tuple(range(100, 1300, 100)), ooms=(5,))
-    history = Told(one, many, tuple(range(12)), (0,) * 12, {})
-    chart, _ = layers(history, [(5, "step")], note="n")
+    history = Told(one, many, tuple(range(12)), (0,) * 12)
+    chart = layers(history, [(5, "step")], note="n")
     assert (chart.x_unit, chart.x[-1], len(chart.layers)) == ("event", 11.0, 9)
     assert (chart.layers[-1].name, chart.held[-1][-1]) == (REST, 400)
     assert chart.marks == ((5.0, "out of memory"),)
@@ -111,8 +109,8 @@ def test_without_times_the_chart_runs_by_events_and_the_rest_is_one_layer():
 def test_steps_are_marked_at_the_next_event_where_events_are_the_axis():
     times = (*range(90), 2000, 3000)
     one = course((1,) * 92, time_us=times)
-    history = Told(one, ("a",), (0,) + (-1,) * 91, (0,), {})
-    chart, _ = layers(history, [(1000.0, "one"), (2000.0, "two"), (3000, "end")], note="n")
+    history = Told(one, ("a",), (0,) + (-1,) * 91, (0,))
+    chart = layers(history, [(1000.0, "one"), (2000.0, "two"), (3000, "end")], note="n")
     assert chart.marks == ((90.0, "one"), (90.0, "two"), (91.0, "end"))
 
 

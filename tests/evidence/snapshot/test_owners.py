@@ -105,9 +105,7 @@ def test_without_rows_nothing_is_known():
 
 def test_rows_are_those_of_the_run_up_to_the_error_where_there_is_one():
     first, again = Rows(("parameter", 5, [1])), Rows(("parameter", 5, [2]))
-    first.recording = SimpleNamespace(
-        to_oom=SimpleNamespace(own_rows=lambda kind: again.rows(kind))
-    )
+    first.recording = SimpleNamespace(to_oom=SimpleNamespace(rows=lambda kind: again.rows(kind)))
     owners = Owners(first)
     assert (owners.purpose(1, 0, 9), owners.purpose(2, 0, 9)) == ("", "parameters")
     workspace = Owners(Rows(("workspace", 5, [3])))

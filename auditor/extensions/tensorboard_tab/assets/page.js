@@ -8,18 +8,16 @@
   const chosen = () => new URLSearchParams(location.hash.slice(1));
   const go = (run, view, more = {}) => { location.hash = new URLSearchParams({run, view, ...more}); };
 
-  // A report is told which of its findings have slices or gaps in the trace beside it, and whether its costliest gap is there;
-  // it may then ask for one to be shown.
+  // A report is told which of its findings have slices in the trace beside it; it may then ask for one to be shown.
   const tell = async (run, frame) => {
     const reply = await fetch(`findings?${new URLSearchParams({run})}`);
     if (!reply.ok) return;
-    const {findings, gap} = await reply.json();
-    const traced = findings.filter((finding) => finding.slices || finding.gaps.length).map((finding) => finding.key);
-    frame.contentWindow.postMessage({traced, gap: gap !== null}, "*");
+    const {findings} = await reply.json();
+    const traced = findings.filter((finding) => finding.slices).map((finding) => finding.key);
+    frame.contentWindow.postMessage({traced}, "*");
     addEventListener("message", (asked) => {
       if (asked.source !== frame.contentWindow) return;
       if (traced.includes(asked.data?.finding)) go(run, "trace", {finding: asked.data.finding});
-      else if (gap && asked.data?.gap === true) go(run, "trace", {gap: 1});
     });
   };
 
@@ -64,7 +62,7 @@
     for (const frame of frames.values()) frame.hidden = true;
     element("said").textContent = run.page || view !== "report" ? "" : run.problem ?? "this run has no report.html";
     if (run.page || view !== "report") {
-      const frame = framed(run, view), wanted = [...chosen()].filter(([name]) => name === "finding" || name === "gap");
+      const frame = framed(run, view), wanted = [...chosen()].filter(([name]) => name === "finding");
       frame.hidden = false;
       if (view === "trace" && wanted.length) zoom(frame, wanted);
     }

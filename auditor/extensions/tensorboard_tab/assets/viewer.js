@@ -1,4 +1,4 @@
-// The trace of one run in Catapult, beside the run's findings: each that has slices of its kind, or gaps, zooms to them.
+// The trace of one run in Catapult, beside the run's findings: each that has slices of its kind zooms to them.
 "use strict";
 (async () => {
   const run = new URLSearchParams(location.search).get("run") ?? "";
@@ -45,25 +45,14 @@
     return {view, model};
   };
 
-  // A slice is selected. A gap has none: what lies between its borders is marked as the range of interest.
   const zoom = (view, shown) => {
-    const viewport = view.trackView.viewport, isGap = shown instanceof tr.b.math.Range;
-    const [start, end] = isGap ? [shown.min, shown.max] : [shown.start, shown.end];
-    view.brushingStateController.changeSelectionFromTimeline(new tr.model.EventSet(isGap ? [] : [shown]));
-    if (isGap) viewport.interestRange.set(shown);
-    else viewport.interestRange.reset();
-    const around = Math.max((end - start) * (isGap ? 0.5 : 2), 0.01); // ms on both sides, so that its neighbours are seen
+    const viewport = view.trackView.viewport, {start, end} = shown;
+    view.brushingStateController.changeSelectionFromTimeline(new tr.model.EventSet([shown]));
+    const around = Math.max((end - start) * 2, 0.01); // ms on both sides, so that its neighbours are seen
     const transform = viewport.currentDisplayTransform.clone();
     transform.xSetWorldBounds(start - around, end + around, viewport.modelTrackContainer.canvas.width);
     viewport.setDisplayTransformImmediately(transform);
-    if (!isGap) viewport.trackForEvent(shown)?.scrollIntoViewIfNeeded?.();
-  };
-
-  // Catapult counts from the first event, in ms. A gap outside of what it read is none of this trace.
-  const gapsIn = (model, gaps) => {
-    const shift = model.timestampShiftToZeroAmount_;
-    const ranges = gaps.map(([at, us]) => tr.b.math.Range.fromExplicitRange(at / 1000 + shift, (at + us) / 1000 + shift));
-    return ranges.filter((range) => range.min >= model.bounds.min && range.max <= model.bounds.max);
+    viewport.trackForEvent(shown)?.scrollIntoViewIfNeeded?.();
   };
 
   // -- which slices are a finding's -----------------------------------------------------------------------------------------
@@ -126,7 +115,7 @@
 
   // A button that goes to the longest of what was found, then to the next one.
   const showing = (view, item, name, found, how) => {
-    const button = make("button", item, found.length > 1 || item.dataset.key ? `Show in trace (${found.length})` : "Show in trace");
+    const button = make("button", item, `Show in trace (${found.length})`);
     if (how) make("i", item, how);
     const longest = found.reduce((best, one) => (one.duration > best.duration ? one : best));
     let at = found.indexOf(longest) - 1;
@@ -138,34 +127,24 @@
     };
   };
 
-  const list = (view, model, slices, {findings, gap}) => {
+  const list = (view, slices, {findings}) => {
     make("h1", aside, "Findings in the trace");
-    make("p", aside, "A button goes to the longest slice of the finding's kind, or to the longest gap that it is about, then to the next one. "
+    make("p", aside, "A button goes to the longest slice of the finding's kind, then to the next one. "
       + "Where the trace has no Python frames, a slice may come from another line that does the same.");
     const items = make("ul", aside);
-    const marked = gapsIn(model, gap ? [gap.at] : []);
-    if (marked.length) {
-      const item = make("li", items);
-      item.dataset.gap = "";
-      make("b", item, "Costliest gap");
-      told(make("small", item), gap.said);
-      showing(view, item, "gap", marked, "");
-    }
     for (const finding of findings) {
       const item = make("li", items);
       item.dataset.key = finding.key;
       make("b", item, finding.code);
       make("small", item, finding.place);
       told(make("small", item), finding.message);
-      const {found, how} = slicesOf(slices, finding, findings), gaps = gapsIn(model, finding.gaps);
+      const {found, how} = slicesOf(slices, finding, findings);
       if (found.length) showing(view, item, finding.key, found, how);
-      else if (gaps.length) showing(view, item, finding.key, gaps, gaps.length > 1 ? "gaps of one step" : "the gap of one step");
       else make("small", item, finding.slices ? "(no such slice in this trace)" : "(not a matter of slices)");
     }
     const goToWanted = () => {
-      const asked = new URLSearchParams(location.hash.slice(1)), wanted = asked.get("finding");
-      const isWanted = ({dataset}) => (wanted === null ? asked.has("gap") && "gap" in dataset : dataset.key === wanted);
-      [...items.children].find(isWanted)?.querySelector("button")?.click();
+      const wanted = new URLSearchParams(location.hash.slice(1)).get("finding");
+      [...items.children].find(({dataset}) => dataset.key === wanted)?.querySelector("button")?.click();
     };
     addEventListener("hashchange", goToWanted);
     goToWanted();
@@ -183,7 +162,7 @@
     status.remove();
     const slices = [...model.getDescendantEvents()].filter((event) => event.title && event.duration >= 0);
     slices.sort((one, other) => one.start - other.start);
-    if (found) list(view, model, slices, found);
+    if (found) list(view, slices, found);
     else aside.remove();
     document.body.dataset.slices = slices.length;
     window.viewer = view;

@@ -11,8 +11,6 @@ import torch
 from auditor.rules.mem.mem006_peak_by_line import PeakHolders
 from torch import nn
 
-from auditor.evidence.snapshot.charts import memory_charts
-from auditor.evidence.snapshot.history import Allocations
 from auditor.evidence.snapshot.owners import (
     EARLIER,
     KEPT,
@@ -88,36 +86,6 @@ def test_without_an_optimizer_nothing_is_said(tmp_path):
 
     found, _ = categories(tmp_path, make)
     assert found == {}
-
-
-def test_the_chart_by_purpose_holds_at_the_peak_what_the_finding_says(tmp_path):
-    """And at every point as much as the chart by line; what is kept changes hands where a step
-    begins.
-    """
-    recording = rehearsal(tmp_path, trainer(keep=[]))
-    (by_line, by_purpose), _ = memory_charts(Evidence(recording), predicted=True)
-    (course,), (peak,) = (
-        Evidence(recording).get(Allocations).devices,
-        Evidence(recording).get(PeakHolders).devices,
-    )
-    assert (by_line.by, by_purpose.by) == ("line", "purpose") and by_line.x == by_purpose.x
-    assert [sum(held) for held in zip(*by_purpose.held)] == list(course.allocated)
-    columns = {tone.name: column for tone, column in zip(by_purpose.layers, by_purpose.held)}
-    assert (
-        columns["parameters"][-1] == columns["gradients"][-1] == 4 * MIB
-        and columns["optimizer state"][-1] == 8 * MIB
-    )
-    said = {each.name: each.size for each in peak.categories if each.name in columns}
-    assert len(said) >= 5 and {name: columns[name][course.peak] for name in said} == said
-    assert max(columns[KEPT]) == 4 * 2 * MIB  # the last one is still the last step's own
-
-
-def test_without_an_optimizer_there_is_no_chart_by_purpose(tmp_path):
-    def make():
-        return lambda: torch.ones(1024, 1024, device="cuda").sum()
-
-    charts, _ = memory_charts(Evidence(rehearsal(tmp_path, make)), predicted=True)
-    assert [chart.by for chart in charts] == ["line"]
 
 
 class Marks:
