@@ -23,7 +23,7 @@ from auditor.runs.plan import Audit, Plan
 from auditor.runs.progress import silent
 from auditor.runs.rehearsal import rehearse
 
-PLANNED = {"warmup": 5, "quiet": 50, "trace": 5, "loud": 50, "numbers": 3, "origin": 3}
+PLANNED = {"warmup": 5, "quiet": 50, "trace": 5, "loud": 50, "numbers": 3, "gradients": 3}
 
 
 def recorded(
@@ -85,7 +85,7 @@ def rerun_of(
 
 
 DIED = {"warmup": 5, "quiet": 12}
-AGAIN = {"warmup": 1, "loud": 9, "origin": 3, "numbers": 3}
+AGAIN = {"warmup": 1, "loud": 9, "gradients": 3, "numbers": 3}
 
 
 def test_both_runs_are_read_as_one_recording(tmp_path: Path) -> None:
@@ -98,14 +98,14 @@ def test_both_runs_are_read_as_one_recording(tmp_path: Path) -> None:
     assert {name: steps.count(name) for name in steps} == {
         **DIED,
         "loud": 9,
-        "origin": 3,
+        "gradients": 3,
         "numbers": 3,
     }
     assert [row["name"] for row in whole.manifest["passes"]] == [
         "warmup",
         "quiet",
         "loud",
-        "origin",
+        "gradients",
         "numbers",
     ]
     assert (whole.manifest["outcome"], whole.manifest["error"]) == (
@@ -126,7 +126,9 @@ def test_both_runs_are_read_as_one_recording(tmp_path: Path) -> None:
 def test_places_have_one_number_in_both_runs(tmp_path: Path) -> None:
     first = recorded(tmp_path, {"warmup": 5, "quiet": 50, "trace": 5, "loud": 6})
     whole = rerun_of(
-        tmp_path, first, Second(({"warmup": 2, "origin": 3, "numbers": 3, "loud": 4}, "completed"))
+        tmp_path,
+        first,
+        Second(({"warmup": 2, "gradients": 3, "numbers": 3, "loud": 4}, "completed")),
     )
     assert [row["line"] for row in whole.rows("sites")] == [7]
     assert {row["at"] for row in whole.rows("reads")} == {0}
@@ -139,7 +141,7 @@ def test_steps_are_counted_in_the_run_that_took_them(tmp_path: Path) -> None:
     error = {"type": "ValueError", "pass_name": "trace", "step": 0}
     first = recorded(tmp_path, {"warmup": 5, "quiet": 12}, error=error)
     whole = rerun_of(
-        tmp_path, first, Second(({"warmup": 1, "loud": 9, "origin": 3, "trace": 2}, "completed"))
+        tmp_path, first, Second(({"warmup": 1, "loud": 9, "gradients": 3, "trace": 2}, "completed"))
     )
     assert (whole.ended_in, whole.run_step("quiet", 0)) == (17, 5)
     assert (whole.run_step("loud", 0), whole.run_step("trace", 1)) == (1, 14)
@@ -177,20 +179,20 @@ def test_which_outcomes_are_run_again(tmp_path: Path, outcome: str, again: int) 
 @pytest.mark.parametrize(
     ("passes", "finished", "missing"),
     [
-        ({"warmup": 5, "quiet": 3}, True, ("trace", "loud", "numbers", "origin")),
-        ({"warmup": 5, "quiet": 2}, True, ("quiet", "trace", "loud", "numbers", "origin")),
-        ({"warmup": 5, "quiet": 50, "trace": 5, "loud": 6}, True, ("numbers", "origin")),
-        ({"warmup": 5, "quiet": 50, "trace": 5, "loud": 5}, True, ("loud", "numbers", "origin")),
+        ({"warmup": 5, "quiet": 3}, True, ("trace", "loud", "numbers", "gradients")),
+        ({"warmup": 5, "quiet": 2}, True, ("quiet", "trace", "loud", "numbers", "gradients")),
+        ({"warmup": 5, "quiet": 50, "trace": 5, "loud": 6}, True, ("numbers", "gradients")),
+        ({"warmup": 5, "quiet": 50, "trace": 5, "loud": 5}, True, ("loud", "numbers", "gradients")),
         (
             {"warmup": 5, "quiet": 50, "trace": 5, "loud": 49},
             False,
-            ("loud", "numbers", "origin"),
+            ("loud", "numbers", "gradients"),
         ),  # its last rows are lost
-        ({"warmup": 5, "quiet": 50, "trace": 5, "loud": 50, "numbers": 1}, True, ("origin",)),
+        ({"warmup": 5, "quiet": 50, "trace": 5, "loud": 50, "numbers": 1}, True, ("gradients",)),
         (
             {"warmup": 5, "quiet": 50, "trace": 5, "loud": 50, "numbers": 2},
             False,
-            ("numbers", "origin"),
+            ("numbers", "gradients"),
         ),
     ],
 )
@@ -204,7 +206,7 @@ def test_what_the_second_run_is_for(
 
 
 def test_a_failure_in_the_last_pass_leaves_nothing_to_run_again(tmp_path: Path) -> None:
-    assert rerun.Early.of([recorded(tmp_path, {**PLANNED, "origin": 2})]) is None
+    assert rerun.Early.of([recorded(tmp_path, {**PLANNED, "gradients": 2})]) is None
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def found(report: Any) -> set[tuple[str, str, str]]:
 
 
 def test_the_same_is_found_as_in_a_target_that_lives(runs: Any) -> None:
-    assert {code for code, _, _ in found(runs["step"][1])} >= {"GRAPH002", "GRAPH005", "SYNC001"}
+    assert {code for code, _, _ in found(runs["step"][1])} >= {"GRAPH002", "GRAPH005"}
     assert found(runs["dies"][1]) == found(runs["step"][1])
 
 
@@ -215,7 +215,7 @@ def test_steps_after_a_handled_error_count(
     assert recording.manifest["outcome"] == "completed"
     steps = steps_of(recording)
     diagnosed = steps.pop("loud")
-    assert steps == {"warmup": 5, "quiet": 20, "trace": 5, "origin": 3}
+    assert steps == {"warmup": 5, "quiet": 20, "trace": 5}
     assert 12 <= diagnosed <= 20
     assert [row["step"] for row in recording.rows("steps") if row["pass"] == "loud"] == list(
         range(diagnosed)
