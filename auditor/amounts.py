@@ -20,7 +20,6 @@ _PASSES = {
     "gradients": "gradient pass",
     "loops": "pass for loops",
     "memory": "memory pass",
-    "origin": "data-flow pass",
     "values": "value pass",
     "replay": "replay",
     "drill": "drill",

@@ -126,17 +126,16 @@ class ReadingRule(Rule):
     def report(
         self, reads: Reads, places: Iterable[Place], say: Callable[[Place], str]
     ) -> Iterator[tuple[Place, Finding]]:
-        """A finding for each place that does it often enough; a note where it is not usual, a
-        library's doing, or where it waits for nothing: nothing in the program uses a GPU.
+        """A finding for each place that does it often enough; a note where it is not usual, or a
+        library's doing.
         """
-        free = reads.device == "cpu" and not reads.chooses_device
         for place in places:
             weight = place.pattern.weight(
                 usual=self.share, rare=self.rare, interval=self.interval, enough=self.enough
             )
             if weight is None:
                 continue
-            harmless = weight == "sometimes" or place.library or free
+            harmless = weight == "sometimes" or place.library
             yield (
                 place,
                 Finding(

@@ -55,10 +55,6 @@ WORDS = {
         "_dynamo",
         "the name of a file, to know torch's own frames in a stack",
     ),
-    f"{PROBES}/sync/reads_stack.py": (
-        "_maybe_opt_step _get_growth_tracker",
-        "functions in a stack: compared, not called",
-    ),
     f"{PROBES}/sync/reads.py": (
         "_local_scalar_dense _unique2 _index_put_impl_ _linalg_check_errors",
         "operators: _kernel leaves out",
@@ -340,7 +336,6 @@ NO_NAMES = {
     "NoDispatchMode",
     "REHEARSAL_NEEDS",
     "ANY_GLOBAL_HOOK",
-    "GET_VALUE",
     "FOREACH_DEFAULT",
     "CLIP_BY_NORM",
 }

@@ -19,7 +19,6 @@ from auditor.runs.plan import (
     MEMORY_STEPS,
     NULL_MEMORY_STEPS,
     NUMBERS_STEPS,
-    ORIGIN_STEPS,
     STEADY_STEPS,
     SYNC_STEPS,
     TELLING,
@@ -63,7 +62,6 @@ SHARES = {
     "trace": (1, 0.1),
     "loud": (TELLING, 0.25),
     "numbers": (1, 0.2),
-    "origin": (1, 0.25),
     "memory": (LEAST_MEMORY, 0.1),
 }
 """Steps that a pass needs, and its share of the time that is given where steps are long."""
@@ -116,7 +114,6 @@ def _wanted(plan: Plan, device: DeviceInfo, watched: frozenset[str]) -> dict[str
         "leaner": len(LEANER_STEPS),
         "numbers": NUMBERS_STEPS,
         "gradients": 0 if device.shadow else GRADIENT_STEPS,
-        "origin": 0 if device.accelerator else ORIGIN_STEPS,
     }
     causes = {name: steps for name, steps in causes.items() if name in watched}
     if device.shadow:

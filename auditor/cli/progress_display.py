@@ -30,7 +30,6 @@ COSTS = {
     "memory": 1.2,
     "numbers": 4.0,
     "gradients": 3.0,
-    "origin": 6.0,
     "replay": 2.0,
 }
 """How many times as long a step takes with a pass's instruments, by docs/overhead.md; one of those

@@ -37,8 +37,6 @@ PASSES = {
     "both gradients are compared; what layers are given and activations give is looked at",
     "loops": "pass for loops: how long the Python loops take that were found; their lines are followed "
     "and nothing else",
-    "origin": "data-flow pass: follows values from the model and the "
-    "training device, to tell them from host tensors",
 }
 
 

@@ -35,11 +35,6 @@ PRICED_STEPS = 20
 interval over batches (at least 5 steps): anomaly mode makes a step much slower.
 """
 
-ORIGIN_STEPS = 3
-"""Steps of the origin pass: it runs two Python dispatch modes, several times slower than the step
-itself.
-"""
-
 NUMBERS_STEPS = 3
 """Steps of the numbers pass: it runs a Python dispatch mode, several times slower than the step
 itself.
@@ -184,7 +179,7 @@ leaves, the trace and the memory pass a tenth each.
 LEAST_MEMORY = 3
 """Steps of the memory pass that a short target has all the same: they name the lines at the peak."""
 
-AT_LEAST = {"loud": 3, "origin": 1, "quiet": 1, "numbers": 1, "memory": 1, "trace": 1}
+AT_LEAST = {"loud": 3, "quiet": 1, "numbers": 1, "memory": 1, "trace": 1}
 """Steps that a pass gets before the ones named after it get any; below three diagnosed steps rules
 say nothing of a pattern.
 """
@@ -192,7 +187,7 @@ say nothing of a pattern.
 LEAST_TIMED = 3
 """Steps of the timing pass that come before the gradient pass: a median of fewer is one step."""
 
-FIXED = ("origin", "numbers", "memory", "trace")
+FIXED = ("numbers", "memory", "trace")
 """Passes of a few steps, which more of them would tell no more."""
 
 TELLING = 8

@@ -76,7 +76,6 @@ def rehearse(course: Course) -> None:
     if rehearsed is not None and interrupted:
         course.interrupted("rehearsal of the GPU path", rehearsed)
     elif why:
-        recording.manifest["gpu_unused"] = rehearsed is not None and bool(unused(rehearsed))
         if rehearsed is not None:
             recording.manifest["cuda_in_worker"] = _frames_in_worker(rehearsed)
         add_warning(recording, f"the GPU path could not be rehearsed: {why}")

@@ -47,10 +47,10 @@ class ExplicitSynchronize(Rule):
     share: float = knob(0.5, "Share of the steps from which an explicit synchronize is reported.")
 
     def detect(self, calls: DeviceCalls, machine: Machine, source: Source) -> Iterator[Finding]:
-        seen = [site for site in calls.sites(WAITS) if site.pattern.usual(self.share)]
-        if not seen:
-            machine.nothing_seen_without_cuda("calls after a check for a GPU did not happen")
-        for site in seen:
+        machine.nothing_seen_without_cuda("nothing waits for one")
+        for site in calls.sites(WAITS):
+            if not site.pattern.usual(self.share):
+                continue
             waits = (
                 "the host waits for the GPU"
                 if machine.cuda
@@ -65,7 +65,6 @@ class ExplicitSynchronize(Rule):
                 per_step=site.per_step,
                 lost_us_per_step=site.us_per_step if machine.cuda else None,
                 basis="estimated" if machine.cuda else "none",
-                severity=None if machine.gpu_path else Severity.NOTE,
                 facts=site.facts,
                 remedy=Remedy(self.advice, (edit,) if alone else ()),
             )
@@ -95,7 +94,6 @@ QUERIES = {
 HOMES = ("torch.cuda", "torch.accelerator")
 COLLECTIONS = {"gc.collect": "a full collection looks at every container object of the process"}
 UNPRICED = {
-    "cpu": "free on a CPU, it would cost on a GPU",
     "rehearsal": "seen in rehearsal, which gives no times",
     "null": "seen on a null device, which gives no times",
 }
@@ -152,9 +150,7 @@ class AllocatorCallEveryStep(Rule):
                 per_step=site.per_step,
                 lost_us_per_step=site.us_per_step if priced else None,
                 basis="measured" if priced else "none",
-                severity=Severity.NOTE
-                if site.name in QUERIES or not (priced or machine.gpu_path)
-                else None,
+                severity=Severity.NOTE if site.name in QUERIES else None,
                 facts=site.facts,
                 remedy=Remedy(self.advice, tuple(_dropped(site, source))),
             )
@@ -183,10 +179,11 @@ class AllocatorCallEveryStep(Rule):
         )
 
     def _costly(self, calls: DeviceCalls, steps: Steps, machine: Machine) -> Iterator[CallSite]:
-        """Calls that matter: commands always, queries and collections where they take a measurable
-        share of the step.
+        """Calls that matter: commands on a GPU always, queries there and collections where they take
+        a measurable share of the step.
         """
-        yield from calls.sites(COMMANDS)
+        if machine.gpu_path:
+            yield from calls.sites(COMMANDS)
         priced = [(COLLECTIONS, self.collect_cost)] + (
             [(QUERIES, self.query_cost)] if machine.cuda else []
         )

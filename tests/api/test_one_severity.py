@@ -1,4 +1,4 @@
-"""A finding has one severity, whichever door a program comes through."""
+"""A finding is one, whichever door a program comes through."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ def step():
     optimizer.step()
     losses.append(loss.item())
 """
-# The options come from outside: a watched file that names a device could use a GPU.
 DOORS = """
 import json
 import sys
@@ -74,7 +73,7 @@ def test_reads_strictly():
 
 
 @pytest.mark.full
-def test_a_read_where_nothing_uses_a_gpu_is_a_note_through_all_doors(tmp_path):
+def test_a_read_where_nothing_uses_a_gpu_is_no_wait_through_all_doors(tmp_path):
     files = {"cpu_only.py": PROGRAM, "doors.py": DOORS, "test_suite.py": SUITE}
     for name, text in files.items():
         (tmp_path / name).write_text(text)
@@ -85,6 +84,6 @@ def test_a_read_where_nothing_uses_a_gpu_is_a_note_through_all_doors(tmp_path):
         return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True).stdout
 
     told = json.loads(said("doors.py", json.dumps({"device": "cpu"})).splitlines()[-1])
-    assert told == dict.fromkeys(told, [["SYNC001", "note"]])
+    assert told == dict.fromkeys(told, [])
     shown = said("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_suite.py")
-    assert "1 failed, 1 passed" in shown, shown
+    assert "2 passed" in shown, shown

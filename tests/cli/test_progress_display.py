@@ -17,7 +17,14 @@ from auditor.capture.process import ProgressPipe
 from auditor.cli import progress_display as shown
 from auditor.runs import progress
 
-OUTLINE = [("warmup", 5), ("quiet", 50), ("trace", 5), ("loud", 50), ("numbers", 3), ("origin", 3)]
+OUTLINE = [
+    ("warmup", 5),
+    ("quiet", 50),
+    ("trace", 5),
+    ("loud", 50),
+    ("numbers", 3),
+    ("gradients", 3),
+]
 
 
 class Time:
@@ -46,8 +53,8 @@ def test_the_estimate_counts_what_instruments_cost() -> None:
         for step in range(steps if name == "warmup" else 10):
             time.now += 1.0
             estimate.step(name, step + 1, steps)
-    # 40 of the timing pass, then 5, 50, 3 and 3 steps that take 1.7, 1.2, 4 and 6 times as long
-    assert estimate.left == pytest.approx(40 + 5 * 1.7 + 50 * 1.2 + 3 * 4 + 3 * 6)
+    # 40 of the timing pass, then 5, 50, 3 and 3 steps that take 1.7, 1.2, 4 and 3 times as long
+    assert estimate.left == pytest.approx(40 + 5 * 1.7 + 50 * 1.2 + 3 * 4 + 3 * 3)
     assert str(estimate) == "pass 2 of 6: timing pass, step 10 of 50, about 2 min left"
 
 
@@ -112,7 +119,7 @@ def test_a_line_for_each_pass_and_now_and_then_one_between() -> None:
     assert min(apart) >= shown.LEAST_S
     assert len(said) <= 12
     words = " ".join(text for _, text in said)
-    assert not [name for name in ("quiet", "loud", "numbers", "origin") if name in words]
+    assert not [name for name in ("quiet", "loud", "numbers", "gradients") if name in words]
 
 
 def test_a_short_run_says_nothing_and_a_long_step_goes_on_being_told() -> None:

@@ -173,10 +173,8 @@ def test_steps_have_the_allocators_counters_and_a_time_between_events(recording)
     assert all(row["us"] > 0 for row in times)
 
 
-def test_reads_name_the_device_and_the_kind(recording):
-    seen = {(row["kind"], row["tensor_device"]) for row in rows(recording, "reads")}
-    assert ("item", "cuda:0") in seen
-    assert {device for _, device in seen} == {"cuda:0"}
+def test_reads_name_their_kind(recording):
+    assert "item" in {row["kind"] for row in rows(recording, "reads")}
 
 
 def test_the_snapshot_has_lines_of_this_file_and_the_trace_kernels(recording):

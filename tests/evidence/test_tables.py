@@ -179,25 +179,13 @@ def test_kinds_decide_the_rest():
     )
 
 
-def test_reads_join_sites_origin_and_text(project):
+def test_reads_join_sites_and_text(project):
     span = {"opcode": "CALL", "first_line": 9, "end_line": 9, "col": 34, "end_col": 45}
     seen = [
-        {"pass": "loud", "step": step, "at": 0, "kind": "item", "n": 2, "us": 4.0, "grad": 0}
+        {"pass": "loud", "step": step, "at": 0, "kind": "item", "n": 2, "us": 4.0}
         for step in range(12)
     ]
-    known = [
-        {
-            "pass": "origin",
-            "step": 0,
-            "at": 0,
-            "kind": "item",
-            "n": 2,
-            "us": 0.0,
-            "grad": 0,
-            "derived": 2,
-        }
-    ]
-    table = Evidence(project(sites=[(9, span)], steps=rows(), reads=seen + known)).get(Reads)
+    table = Evidence(project("rehearse", sites=[(9, span)], steps=rows(), reads=seen)).get(Reads)
     (place,) = table.places("scalar")
     assert (place.site.line, place.text, place.per_step, str(place.pattern)) == (
         9,

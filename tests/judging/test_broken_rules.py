@@ -219,16 +219,16 @@ def test_a_pack_of_ones_own_family_can_be_selected(folder, pack):
 
 def test_a_rule_whose_probe_broke_is_skipped_everywhere(folder):
     recording = folder / "recording"
-    for part in ("reads", "sites"):
+    for part in ("clippings", "sites"):
         (recording / f"{part}.jsonl").touch()
     (recording / "lapses.jsonl").write_text(
-        '{"pass": "loud", "step": 0, "probe": "reads", "parts": ["reads"], "error": "OSError: '
+        '{"pass": "loud", "step": 0, "probe": "clippings", "parts": ["clippings"], "error": "OSError: '
         'gone"}\n'
     )
     formats = [f"--format={name}=out.{name}" for name in ("sarif", "junit", "github", "markdown")]
-    done = CliRunner().invoke(main, ["analyze", "recording", "--select", "SYNC001", *formats])
+    done = CliRunner().invoke(main, ["analyze", "recording", "--select", "OPT006", *formats])
     assert done.exit_code == 0, done.output
-    why = "the probe 'reads' failed and did not see all of it (OSError: gone)"
+    why = "the probe 'clippings' failed and did not see all of it (OSError: gone)"
     report = written(folder)
     assert [(each["status"], each["reason"]) for each in report["verdicts"]] == [("skipped", why)]
     for said in (
@@ -237,7 +237,7 @@ def test_a_rule_whose_probe_broke_is_skipped_everywhere(folder):
         *((folder / f"out.{name}").read_text() for name in ("github", "markdown")),
     ):
         flat = " ".join(said.replace("&#39;", "'").split())
-        assert f"{why}: SYNC001 could not look" in flat
+        assert f"{why}: OPT006 could not look" in flat
         assert "1 rule could not look" in flat and "0 rules looked and found nothing" in flat
     assert f'<skipped message="{why}"' in (folder / "out.junit").read_text()
     notifications = json.loads((folder / "out.sarif").read_text())["runs"][0]["invocations"][0][

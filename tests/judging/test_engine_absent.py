@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from auditor.evidence.recorded.device_calls import DeviceCalls
-from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import Recording
@@ -40,7 +39,7 @@ class Empty(Recording):
 )
 def test_the_reason_is_one_for_all(recording, said):
     reasons = set()
-    for table in (Steps, DeviceCalls, Reads):
+    for table in (Steps, DeviceCalls):
         with pytest.raises(NotLooked) as why:
             Evidence(recording).get(table)
         reasons.add(str(why.value))

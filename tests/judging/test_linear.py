@@ -103,8 +103,7 @@ def recording(
         ],
         "steps": [{"pass": "loud", "step": i, "us": 1e3, "host_us": 1e3} for i in range(steps)],
         "reads": [
-            {"pass": "loud", "step": step, "at": i, "kind": "item", "n": 1, "grad": 1}
-            | {"tensor_device": "cuda:0"}
+            {"pass": "loud", "step": step, "at": i, "kind": "item", "n": 1}
             for i in range((functions if read is None else read) * len(lines))
             for step in range(steps)
         ],

@@ -282,8 +282,6 @@ def recorded(
             "kind": kind,
             "n": 1,
             "us": 10.0 * (n + 1),
-            "grad": 1,
-            "tensor_device": "cuda:0",
             "lib": "",
         }
         for step in range(20)

@@ -329,11 +329,10 @@ def test_numbers_whose_origin_does_not_show_are_not_called_pythons(written, said
 def test_what_to_do_about_a_read_depends_on_who_reads(via, advice):
     expression = Expression(via=via, text="Normal(mean, std)")
     rows = tuple(
-        Read(Site("t.py", 1), "item", "scalar", step, expression=expression, grad=1)
-        for step in range(12)
+        Read(Site("t.py", 1), "item", "scalar", step, expression=expression) for step in range(12)
     )
     (finding,) = RULES["SYNC001"]().detect(
-        Reads("cpu", 12, rows), Source({"t.py": "d = Normal(mean, std)\n"})
+        Reads("rehearsal", 12, rows), Source({"t.py": "d = Normal(mean, std)\n"})
     )
     assert advice in RULES["SYNC001"]().remedy(finding).text
 
@@ -341,11 +340,13 @@ def test_what_to_do_about_a_read_depends_on_who_reads(via, advice):
 def test_functions_of_a_framework_are_counted_one_by_one():
     functions = {"lib/a.py:log": 1, "lib/b.py:check": 3}
     rows = tuple(
-        Read(Site("t.py", 1), "item", "scalar", step, n, expression=Expression(via=via), grad=n)
+        Read(Site("t.py", 1), "item", "scalar", step, n, expression=Expression(via=via))
         for step in range(12)
         for via, n in functions.items()
     )
-    (finding,) = RULES["SYNC001"]().detect(Reads("cpu", 12, rows), Source({"t.py": "train()\n"}))
+    (finding,) = RULES["SYNC001"]().detect(
+        Reads("rehearsal", 12, rows), Source({"t.py": "train()\n"})
+    )
     assert "(inside lib/b.py:check 3 per step, lib/a.py:log 1 per step)" in finding.message
 
 
@@ -360,11 +361,10 @@ def test_functions_of_a_framework_are_counted_one_by_one():
 def test_a_check_of_linalg_is_no_number_that_the_line_reads(kind, via, checks, advice):
     expression = Expression(via=via, text="m.inverse()")
     rows = tuple(
-        Read(Site("t.py", 1), kind, "scalar", step, expression=expression, grad=1)
-        for step in range(12)
+        Read(Site("t.py", 1), kind, "scalar", step, expression=expression) for step in range(12)
     )
     (finding,) = RULES["SYNC001"]().detect(
-        Reads("cpu", 12, rows), Source({"t.py": "c = m.inverse()\n"})
+        Reads("rehearsal", 12, rows), Source({"t.py": "c = m.inverse()\n"})
     )
     assert ("checks on the host" in finding.message) is checks
     assert ("Python number" in finding.message) is not checks
@@ -375,8 +375,8 @@ def test_a_check_of_linalg_is_no_number_that_the_line_reads(kind, via, checks, a
 def test_a_log_that_runs_several_times_in_a_step_is_left_alone(times, patch):
     text = "for part in parts:\n    print(part.item())\n"
     site = Site("t.py", 2, "", "print(part.item())")
-    rows = tuple(Read(site, "item", "scalar", step, n=times, grad=times) for step in range(12))
-    (finding,) = RULES["SYNC001"]().detect(Reads("cpu", 12, rows), Source({"t.py": text}))
+    rows = tuple(Read(site, "item", "scalar", step, n=times) for step in range(12))
+    (finding,) = RULES["SYNC001"]().detect(Reads("rehearsal", 12, rows), Source({"t.py": text}))
     assert (RULES["SYNC001"]().remedy(finding).edits != ()) is patch
 
 

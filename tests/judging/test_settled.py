@@ -225,7 +225,7 @@ def test_of_a_run_under_way_each_rule_is_asked_once_its_passes_are_over(tmp_path
     first = FirstFindings(choice(Plain, OfALaterPass), lines.append)
     before = {path: path.read_bytes() for path in under_way(tmp_path).rglob("*") if path.is_file()}
     with first.until_judged():
-        first.announce_part(tmp_path, frozenset({"numbers", "origin"}))
+        first.announce_part(tmp_path, frozenset({"numbers", "gradients"}))
         first._threads[-1].join()
         assert lines[1:] == ["  a.py:3: TIME911 a line"]
         first.announce(Recording(tmp_path))
@@ -260,7 +260,7 @@ class Shown:
         self.told.append((name, done, steps))
 
 
-PLANNED = [("quiet", 3), ("loud", 2), ("numbers", 1), ("origin", 1)]
+PLANNED = [("quiet", 3), ("loud", 2), ("numbers", 1), ("gradients", 1)]
 
 
 def watched(tmp_path, monkeypatch, calls) -> tuple[list[frozenset[str]], list[object]]:
@@ -278,11 +278,11 @@ def watched(tmp_path, monkeypatch, calls) -> tuple[list[frozenset[str]], list[ob
 @pytest.mark.parametrize(
     ("calls", "announced"),
     [
-        ([("loud", 0, 2), ("loud", 2, 2), ("numbers", 0, 1)], [{"numbers", "origin"}]),
-        ([("loud", 2, 2), ("numbers", 0, 1), ("loud", 0, 2), ("origin", 0, 1)], 1),
+        ([("loud", 0, 2), ("loud", 2, 2), ("numbers", 0, 1)], [{"numbers", "gradients"}]),
+        ([("loud", 2, 2), ("numbers", 0, 1), ("loud", 0, 2), ("gradients", 0, 1)], 1),
         ([("quiet", 3, 3), ("loud", 0, 2), ("loud", 2, 2)], []),
         ([("quiet", 3, 3), "rehearsal", ("loud", 2, 2), ("numbers", 0, 1)], []),
-        (["rehearsal", ("loud", 2, 2), ("numbers", 0, 1)], [{"numbers", "origin"}]),
+        (["rehearsal", ("loud", 2, 2), ("numbers", 0, 1)], [{"numbers", "gradients"}]),
         ([("warmup", 0, 2), "rehearsal", ("loud", 2, 2), ("numbers", 0, 1)], 1),
     ],
     ids=[

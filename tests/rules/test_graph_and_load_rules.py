@@ -86,16 +86,7 @@ CLIP = "torch/nn/utils/clip_grad.py:clip_grad_norm_"
 def clipped(text, *, steps=range(12), line=1, device="cuda", more=""):
     site = Site("t.py", line, "step", text)
     reads = tuple(
-        Read(
-            site,
-            "item",
-            "branch",
-            step,
-            tensor_device=device,
-            grad=1,
-            expression=Expression(via=CLIP),
-        )
-        for step in steps
+        Read(site, "item", "branch", step, expression=Expression(via=CLIP)) for step in steps
     )
     table = Reads(device, 12, reads)
     return list(ask(ClipReadsGradientNorm(), table, Source({"t.py": f"{text}\n{more}"}), Configs()))

@@ -63,7 +63,7 @@ def test_the_advice_of_a_library_is_another():
 
 def reads(*numbers):
     rows = tuple(
-        Read(SITE, "item", "scalar", step, n, 5.0, 1, "cuda:0", expression=Expression(text="x"))
+        Read(SITE, "item", "scalar", step, n, 5.0, expression=Expression(text="x"))
         for step, n in enumerate(numbers)
     )
     return Reads("cuda", len(numbers), rows)
@@ -104,9 +104,7 @@ def test_the_line_that_would_wait_in_the_place_of_a_sum(below, steps, line):
         span = Span(number, number, at, at + len(read))
         site = Site("train.py", number, "", lines[number - 1].strip())
         rows += [
-            Read(
-                site, "item", "scalar", step, 1, 5.0, 1, "cuda:0", expression=Expression(span=span)
-            )
+            Read(site, "item", "scalar", step, 1, 5.0, expression=Expression(span=span))
             for step in range(steps if number == 3 else 12)
         ]
     source = Source({"train.py": text})

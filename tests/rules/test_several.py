@@ -59,7 +59,7 @@ def test_reads():
     reads = Reads(
         "cuda",
         20,
-        everywhere(lambda site, step: Read(site, "item", "scalar", step, tensor_device="cuda")),
+        everywhere(lambda site, step: Read(site, "item", "scalar", step)),
     )
     assert lines(ask(ScalarReadEveryStep(), reads)) == [2, 4]
 

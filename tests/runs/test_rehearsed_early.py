@@ -15,7 +15,7 @@ from auditor.runs.plan import Audit, Plan
 from auditor.runs.progress import silent
 from auditor.runs.rehearsal import rehearse
 
-PLANNED = {"warmup": 5, "quiet": 50, "trace": 5, "loud": 50, "numbers": 3, "origin": 3}
+PLANNED = {"warmup": 5, "quiet": 50, "trace": 5, "loud": 50, "numbers": 3}
 
 
 def recorded(

@@ -129,7 +129,7 @@ def test_steps_after_a_handled_error_count(
     assert recording.manifest["outcome"] == "completed"
     steps = steps_of(recording)
     diagnosed = steps.pop("loud")
-    assert steps == {"warmup": 5, "quiet": 20, "trace": 5, "origin": 3}
+    assert steps == {"warmup": 5, "quiet": 20, "trace": 5}
     assert 12 <= diagnosed <= 20
     assert [row["step"] for row in recording.rows("steps") if row["pass"] == "loud"] == list(
         range(diagnosed)

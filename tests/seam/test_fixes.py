@@ -10,7 +10,8 @@ import sys
 LOGGING_SCRIPT = """
 import torch
 
-model = torch.nn.Linear(8, 1)
+device = "cuda" if torch.cuda.is_available() else "cpu"
+model = torch.nn.Linear(8, 1, device=device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
 
@@ -27,7 +28,7 @@ def train(batches):
     print(f"mean {running / 100:.4f}")
 
 
-train(torch.ones(100, 4, 8))
+train(torch.ones(100, 4, 8, device=device))
 """
 
 LOGS_LESS = LOGGING_SCRIPT.replace(
@@ -49,8 +50,6 @@ def test_a_log_is_throttled_and_a_sum_stays_on_the_device(audit, tmp_path):
         "train.py",
         "--steps",
         "12",
-        "--device",
-        "cpu",
         "--select",
         "SYNC001",
         "--out",

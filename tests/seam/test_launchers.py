@@ -30,7 +30,6 @@ for step in range(int(sys.argv[1])):
     losses.append(loss.item())
 dist.destroy_process_group()
 """
-LINE = SCRIPT.splitlines().index("    losses.append(loss.item())") + 1
 TORCHRUN = ("torchrun", "--nproc-per-node", "2")
 
 
@@ -56,9 +55,6 @@ def test_torchrun_of_a_script_that_ends_early_is_one_report(audit, folder):
     assert [row["rank"] for row in report["ranks"]] == [0, 1]
     assert len({row["steps"] for row in report["ranks"]}) == 1
     assert any("ends after 40 steps" in text for text in report["warnings"])
-    assert ("SYNC001", LINE) in [
-        (f["code"], f["site"]["line"]) for f in report["findings"] if f["site"]
-    ]
     assert {each.name for each in (out / "recording").iterdir()} == {"rank0", "rank1"}
 
 

@@ -63,8 +63,6 @@ MARKED = {
     for code in [line.partition("  # DIST")[2]]
     if code
 }
-LINE = TRAINER.splitlines().index("    losses.append(loss.item())") + 1
-
 ALONE = """
 import os, time
 import torch
@@ -133,7 +131,6 @@ def test_the_rank_that_failed_is_judged_and_the_one_that_waits_for_it_is_ended(a
         "raised ValueError after 5 whole steps: it was run again" in text
         for text in report["warnings"]
     )
-    assert [f["site"]["line"] for f in report["findings"] if f["code"] == "SYNC001"] == [LINE]
 
 
 def test_the_slowest_rank_is_judged_where_nothing_ties_them(audit, folder):

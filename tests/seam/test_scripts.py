@@ -196,7 +196,7 @@ def test_the_trace_has_steps_of_its_own(runs):
         each["name"]: each["steps"]
         for each in json.loads((out / "recording" / "manifest.json").read_text())["passes"]
     }
-    assert list(passes) == [*("warmup", "quiet", "trace", "loud", "numbers", "gradients", "origin")]
+    assert list(passes) == [*("warmup", "quiet", "trace", "loud", "numbers", "gradients")]
     assert (passes["trace"], passes["loud"]) == (5, 12)
     trace = gzip.decompress((out / "recording" / "trace.json.gz").read_bytes()).decode()
     assert [f"ProfilerStep#{n}" in trace for n in range(6)] == [True] * 5 + [False]

@@ -153,12 +153,6 @@ def test_a_conversion_runs_on_the_host_only_in_a_blocking_copy_up():
     assert down[0].nbytes == 32
 
 
-def test_a_loss_has_a_graph_and_a_label_has_none():
-    loss = facts(lambda: torch.ones((), device="cuda", requires_grad=True).mul(2).item())
-    label = facts(lambda: torch.ones((), device="cuda").item())
-    assert (loss[0].requires_grad, label[0].requires_grad) == (True, False)
-
-
 def test_the_scalers_own_read_says_so():
     def action():
         lab = constructs.Lab()

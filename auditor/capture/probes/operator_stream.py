@@ -192,8 +192,6 @@ class Subscriber:
     whatever we get wrong: what a subscriber raises is given to ``on_error``, and the others go on.
     """
 
-    higher_order: ClassVar[bool] = False
-    """True if it wants operators without a schema."""
     inside: ClassVar[bool] = False
     """True if it wants the operators that a tensor made of others (DTensor) runs, and not the one on
     that tensor. All others are then shown the same.
@@ -303,7 +301,7 @@ class OperatorStream(DispatchMode):
         wanting: list[Subscriber] = []
         for each in self._subscribers:
             try:
-                if (operator.schema is not None or each.higher_order) and each.wants(operator):
+                if operator.schema is not None and each.wants(operator):
                     wanting.append(each)
             except Exception as error:
                 _say(each, error)

@@ -74,7 +74,7 @@ class RehearsalProbe(Probe, Listener):
     def start(self) -> None:
         for part in (READS, COPIES, USE):
             self.context.writer.touch(part)
-        self._log = ReadLog(self.context, on_cuda=True)
+        self._log = ReadLog(self.context)
 
     def step_begin(self) -> None:
         if self._log is not None:
@@ -102,7 +102,7 @@ class RehearsalProbe(Probe, Listener):
             return
         try:
             if crossing.kind in READ_KINDS and crossing.blocking:
-                log.note_crossing(crossing.kind, requires_grad=crossing.requires_grad)
+                log.note_crossing(crossing.kind)
             elif crossing.kind == "copy" and crossing.direction == "h2d":
                 self._note_copy(log, crossing)
         except Exception as error:  # the user's step goes on whatever we got wrong

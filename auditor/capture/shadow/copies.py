@@ -70,7 +70,6 @@ def tell_upload(
         "h2d",
         pinned=pinned,
         blocking=not non_blocking,
-        requires_grad=source.requires_grad,
         constant=constant,
         subject=source,
     )
@@ -97,7 +96,6 @@ def tell_download(
         "d2h",
         pinned=pinned,
         blocking=blocking,
-        requires_grad=source.requires_grad,
     )
 
 

@@ -51,8 +51,6 @@ class Crossing:
     """The operator (``aten::nonzero``) or the API (``Tensor.to``, ``torch.cuda.synchronize``,
     ``GradScaler.step``).
     """
-    requires_grad: bool = False
-    """What crossed has a graph, so that it certainly came from the model."""
     constant: bool = False
     """A host-to-device copy of numbers written in Python."""
     subject: Any = field(default=None, compare=False, repr=False)

@@ -90,7 +90,6 @@ def tell(
     *,
     pinned: bool = False,
     blocking: bool = True,
-    requires_grad: bool = False,
     constant: bool = False,
     subject: torch.Tensor | None = None,
 ) -> None:
@@ -106,7 +105,6 @@ def tell(
             pinned,
             blocking,
             operator,
-            requires_grad,
             constant,
             subject,
         )

@@ -83,7 +83,7 @@ def _item(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         "torch/amp/grad_scaler.py"
     )
     operator = "GradScaler.step" if scaler else "aten::_local_scalar_dense"
-    tell("item", operator, args[0].element_size(), "d2h", requires_grad=args[0].requires_grad)
+    tell("item", operator, args[0].element_size(), "d2h")
 
 
 def _index(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -100,7 +100,7 @@ def _index(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if said:  # else torch allocated it with self.options(): on CUDA it lies on the device
                 _host_index(index)
         elif index.dtype in _MASKS:
-            tell("mask_index", "aten::index", 8, "d2h", requires_grad=args[0].requires_grad)
+            tell("mask_index", "aten::index", 8, "d2h")
 
 
 def _index_put(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -140,7 +140,7 @@ def _masked_fill(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Cuda/TensorCompare: a tensor given as the value is read by item()."""
     value = args[2] if len(args) > 2 else kwargs.get("value")
     if isinstance(value, ShadowTensor):
-        tell("item", "aten::masked_fill", value.nbytes, "d2h", requires_grad=value.requires_grad)
+        tell("item", "aten::masked_fill", value.nbytes, "d2h")
 
 
 def _smoothed_loss(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -174,7 +174,7 @@ def _equal(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Cuda/Equal.cpp: eq().all().item(), unless sizes answer, or that it is the same memory."""
     one, other = args
     if one.shape == other.shape and not (isinstance(other, ShadowTensor) and one.is_set_to(other)):
-        tell("equal", "aten::equal", 1, "d2h", requires_grad=one.requires_grad)
+        tell("equal", "aten::equal", 1, "d2h")
 
 
 _NORMAL_READS: Final = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)
@@ -185,7 +185,7 @@ on the device. Torch 2.12 is older, 2.14 has it; of 2.13, which is between, noth
 
 def _normal(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if _NORMAL_READS and isinstance(args[1], ShadowTensor):
-        tell("item", "aten::normal", 1, "d2h", requires_grad=args[1].requires_grad)
+        tell("item", "aten::normal", 1, "d2h")
 
 
 def _histc(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -265,8 +265,7 @@ def _always(name: str) -> _Look | None:
     kind, size = READS[name]
 
     def look(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        grad = isinstance(args[0], Tensor) and args[0].requires_grad
-        tell(kind, f"aten::{name}", size, "d2h", requires_grad=grad)
+        tell(kind, f"aten::{name}", size, "d2h")
 
     return look
 

@@ -74,7 +74,7 @@ def _tell_save(plain: torch.Tensor) -> None:
             if key_of(storage) in HERE.saved:
                 return
             HERE.saved.add(key_of(storage))
-    tell("to_cpu", "torch.save", size, "d2h", requires_grad=plain.requires_grad)
+    tell("to_cpu", "torch.save", size, "d2h")
 
 
 def _location(storage: Any) -> str | None:

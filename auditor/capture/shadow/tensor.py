@@ -89,7 +89,7 @@ class ShadowTensor(Tensor):
         return 0
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
-        tell("print", "Tensor.__repr__", self.nbytes, "d2h", requires_grad=self.requires_grad)
+        tell("print", "Tensor.__repr__", self.nbytes, "d2h")
         with DisableTorchFunctionSubclass(), torch.no_grad():
             text = repr(self._inner.detach())
         ending = f", device='{CUDA}'"
@@ -107,7 +107,7 @@ class ShadowTensor(Tensor):
 
     def tolist(self) -> Any:
         """As on CUDA: one copy to the host, then Python numbers."""
-        tell("tolist", "Tensor.tolist", self.nbytes, "d2h", requires_grad=self.requires_grad)
+        tell("tolist", "Tensor.tolist", self.nbytes, "d2h")
         return self._inner.tolist()
 
     def numpy(self, *, force: bool = False) -> Any:

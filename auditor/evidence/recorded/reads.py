@@ -22,6 +22,9 @@ from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import FoundAt, Site
 from auditor.model.devices import DeviceInfo, device_named
 from auditor.recordings.schema.sync import ReadRow
+from auditor.rule import NotLooked
+
+NO_DEVICE = "waits for values are recorded on a GPU and in a rehearsal of the GPU path, and this run has none"
 
 LEADS: tuple[Act, ...] = ("branch", "scalar", "transfer", "shape")
 """What a line is reported as when it does several things, strongest first."""
@@ -56,7 +59,7 @@ framework that it called.
 
 @dataclass(frozen=True)
 class Read:
-    """Reads of one kind by one expression in one step of the loud pass. ``us`` is how long they
+    """Reads of one kind by one expression in one step. ``us`` is how long they
     took together, ``span_us`` the time from the first to the last.
     """
 
@@ -66,17 +69,13 @@ class Read:
     step: int
     n: int = 1
     us: float = 0.0
-    grad: int = 0
-    tensor_device: str = "cpu"
     lib: str = ""
     expression: Expression = field(default_factory=Expression)
     span_us: float = 0.0
 
     @cached_property
     def key(self) -> ExpressionKey:
-        """The expression, whatever function of torch was under it: instruments of the origin pass
-        may be.
-        """
+        """The expression, whatever function of torch was under it."""
         expression = self.expression
         return (
             self.site.file,
@@ -101,7 +100,6 @@ class Place:
     reads: tuple[Read, ...]
     steps: int
     device: Device
-    chooses_device: bool = True
     step_us: tuple[float, ...] = ()
 
     @cached_property
@@ -162,16 +160,8 @@ class Place:
         """What it does to the host and on which steps, said for the device of this run; ``subject``
         is what does it.
         """
-        if self.on.timed:
-            return f"{subject} makes the host wait for the GPU on {self.pattern}"
-        if self.on.simulated:
-            return f"{subject} would make the host wait for the GPU on {self.pattern}"
-        if self.chooses_device:
-            return f"{subject} would make the host wait if this ran on a GPU, on {self.pattern}"
-        return (
-            f"{subject} runs on {self.pattern}; nothing in this program uses a GPU, and only there "
-            "would the host wait"
-        )
+        makes = "makes" if self.on.timed else "would make"
+        return f"{subject} {makes} the host wait for the GPU on {self.pattern}"
 
     @property
     def checks(self) -> bool:
@@ -215,41 +205,32 @@ class Place:
 
 @dataclass(frozen=True)
 class Reads(Table):
-    """All reads of the loud pass, and what the origin pass says of the expressions that it reached.
-
-    ``origin`` maps an expression to (reads seen, of which computed from the model or moved to its
-    device). ``chooses_device``: the program could run on a GPU, as far as its source and the
-    rehearsal tell.
-    """
+    """All reads of the loud pass, of a GPU's or of a rehearsal's."""
 
     parts: ClassVar[tuple[str, ...]] = ("reads", "steps")
+    absent: ClassVar[Mapping[str, str]] = {"reads": NO_DEVICE}
+    of_rehearsals: ClassVar[bool] = True
 
     device: Device = "cpu"
     steps: int = 0
     rows: tuple[Read, ...] = ()
-    origin: Mapping[ExpressionKey, tuple[int, int]] = field(default_factory=dict)
     statements: Statements = field(default_factory=Statements)
-    chooses_device: bool = True
     step_us: tuple[float, ...] = ()
 
     @classmethod
     def build(cls, evidence: Evidence) -> Reads:
-        """From the loud and origin passes."""
-        rows, source = rows_of(evidence, ReadRow), evidence.get(Source)
+        """From the loud pass."""
+        if not evidence.recording.device.accelerator:
+            raise NotLooked(NO_DEVICE)
+        source = evidence.get(Source)
         made = cache(partial(_expression, evidence, source))
-        reads = tuple(
-            _read(row, *made(row.at, row.kind)) for row in rows if row.pass_name == "loud"
-        )
-        origin = _origin((made(row.at, row.kind), row) for row in rows if row.pass_name == "origin")
-        unused = bool(evidence.recording.manifest.get("gpu_unused"))
+        rows = (row for row in rows_of(evidence, ReadRow) if row.pass_name == "loud")
         steps = evidence.get(Steps).loud
         return cls(
             device_of(evidence),
             len(steps),
-            reads,
-            origin,
+            tuple(_read(row, *made(row.at, row.kind)) for row in rows),
             Statements(evidence.recording.source),
-            not unused and source.chooses_device,
             tuple(step.us for step in steps),
         )
 
@@ -271,24 +252,9 @@ class Reads(Table):
         return (place for place in self.all_places if place.act == act)
 
     def counts(self, read: Read) -> bool:
-        """True if the read is a host sync where the model is on a GPU."""
-        if (
-            read.lib == "loader"
-            or _is_machinery(read.expression.via)
-            or _is_clip(read.expression.via)
-        ):
-            return False
-        if self._on_accelerator:
-            return read.tensor_device.startswith("cuda")
-        known = self.origin.get(read.key)
-        if known is None:
-            return read.grad > 0
-        seen, derived = known
-        return 2 * derived >= seen > 0
-
-    @cached_property
-    def _on_accelerator(self) -> bool:
-        return device_named(self.device).accelerator
+        """True if the read is the line's own doing."""
+        via = read.expression.via
+        return not (read.lib == "loader" or _is_machinery(via) or _is_clip(via))
 
     @cached_property
     def all_places(self) -> tuple[Place, ...]:
@@ -310,8 +276,8 @@ class Reads(Table):
         )
 
     @property
-    def _more(self) -> tuple[int, Device, bool, tuple[float, ...]]:
-        return self.steps, self.device, self.chooses_device, self.step_us
+    def _more(self) -> tuple[int, Device, tuple[float, ...]]:
+        return self.steps, self.device, self.step_us
 
 
 def _leading(reads: list[Read]) -> Act:
@@ -364,15 +330,6 @@ Made = tuple[Site, Expression, Act]
 """A line, an expression of it that reads, and what for."""
 
 
-def _origin(rows: Iterable[tuple[Made, ReadRow]]) -> dict[ExpressionKey, tuple[int, int]]:
-    origin: dict[ExpressionKey, tuple[int, int]] = {}
-    for made, row in rows:
-        key = _read(row, *made).key
-        seen, derived = origin.get(key, (0, 0))
-        origin[key] = seen + row.n, derived + (row.derived or 0)
-    return origin
-
-
 def _expression(evidence: Evidence, source: Source, at: int, kind: str) -> Made:
     where, site = evidence.recording.site_row(at), evidence.recording.site(at)
     span = span_at(where)
@@ -395,8 +352,6 @@ def _read(row: ReadRow, site: Site, expression: Expression, act: Act) -> Read:
         n=row.n,
         us=row.us,
         span_us=row.span_us,
-        grad=row.grad,
-        tensor_device=row.tensor_device,
         lib=row.lib,
         expression=expression,
     )

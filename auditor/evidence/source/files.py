@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -51,11 +50,6 @@ LOGS = frozenset(
 )
 """Last names of calls that log: print, tqdm, logging, TensorBoard's writer, wandb and mlflow."""
 
-DEVICES = re.compile(r"\b(?:cuda|device|devices|device_map|accelerator|xpu|Trainer|Fabric)\b")
-"""What a program says that can run on more than the CPU: a device's name, torch's word for the
-choice, or who makes it.
-"""
-
 N = TypeVar("N", bound=ast.AST)
 T = TypeVar("T")
 
@@ -92,11 +86,6 @@ class Source(Table):
         if span.line != span.end_line or not 0 < span.line <= len(lines):
             return ""
         return lines[span.line - 1].encode()[span.col : span.end_col].decode(errors="replace")
-
-    @property
-    def chooses_device(self) -> bool:
-        """True if the program names a GPU, or a device that could be one."""
-        return any(DEVICES.search(text) for text in self.texts.values())
 
     def node_at(self, file: str, span: Span) -> ast.expr | None:
         """The expression that spans exactly these bytes."""

@@ -11,7 +11,7 @@ class ReadRow(PassRow, kw_only=True):
     """Reads of a tensor's value on the host: one row per step, place and kind."""
 
     part = "reads"
-    when = "loud, origin; a rehearsal: loud"
+    when = "CUDA, a rehearsal: loud"
 
     at: At
     kind: Annotated[
@@ -25,18 +25,7 @@ class ReadRow(PassRow, kw_only=True):
     n: N
     us: Annotated[float, doc("host time inside (us)")] = older(0.0)
     span_us: Annotated[float, doc("from the first of them to the last (us)")] = 0.0
-    grad: Annotated[
-        int, doc("how many of the n had requires_grad (so they certainly came from the model)")
-    ] = older(0)
-    tensor_device: Annotated[str, doc("where the tensor lay")] = older("")
     lib: Annotated[str, doc("`loader` inside a data loader, else empty")] = older("")
-    derived: Annotated[
-        int | None,
-        doc(
-            "in `origin`: how many of the n were computed from parameters or from tensors moved to "
-            "the training device; left out where none was asked about"
-        ),
-    ] = None
 
 
 class CopyRow(PassRow, kw_only=True):

@@ -105,7 +105,7 @@ def test_what_is_wrong_is_said_at_once(
 
 @pytest.mark.parametrize(
     ("earlier", "later"),
-    [("numerics", "doubles"), ("numerics", "piecewise"), ("reads", "origin"), ("birth", "finite")],
+    [("numerics", "doubles"), ("numerics", "piecewise"), ("birth", "finite")],
 )
 def test_a_watch_is_entered_in_the_order_that_its_rows_depend_on(earlier: str, later: str) -> None:
     names = [probe.name for probe in PROBES]
@@ -125,12 +125,12 @@ def test_a_rehearsal_has_its_device_first_and_none_of_what_a_device_must_answer(
     ]
     assert names[0] == "rehearsal"
     assert {"leaner", "holders", "modes", "training", "owners"} < set(names)
-    assert not {"reads", "origin", "fed"} & set(names)
+    assert not {"reads", "fed"} & set(names)
 
 
 def test_a_run_has_what_its_rules_need_and_what_every_recording_has(tmp_path: Path) -> None:
     names = {probe.name for probe in _selected(tmp_path, CPU, "reads", "leaner")}
-    assert names == {"modes", "training", "owners", "reads", "origin", "eager_held", "loop_times"}
+    assert names == {"modes", "training", "owners", "reads", "eager_held", "loop_times"}
 
 
 @pytest.mark.parametrize("own", PROBES, ids=lambda own: own.name)

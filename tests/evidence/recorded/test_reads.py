@@ -8,6 +8,7 @@ from auditor.evidence.recorded.reads import Place, Read, Reads
 from auditor.evidence.source.files import Span
 from auditor.evidence.source.read_purpose import Expression
 from auditor.model import Site
+from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud, steps
 
 SITE = Site("trainer.py", 3, "step", "if loss.item() > 1:")
@@ -23,7 +24,7 @@ def place(*reads, number=4, device="cuda", **more):
     return Place(SITE, "scalar", reads, number, device, **more)
 
 
-def reads(*rows, number=4, device="cpu", **more):
+def reads(*rows, number=4, device="rehearsal", **more):
     return Reads(device, number, rows, **more)
 
 
@@ -71,16 +72,14 @@ def test_no_steps_no_averages():
 
 
 @pytest.mark.parametrize(
-    ("device", "chooses", "said"),
+    ("device", "said"),
     [
-        ("cuda", True, "it makes the host wait for the GPU on 1 of 4 steps"),
-        ("rehearsal", True, "it would make the host wait for the GPU on 1 of 4 steps"),
-        ("cpu", True, "it would make the host wait if this ran on a GPU, on 1 of 4 steps"),
-        ("cpu", False, "it runs on 1 of 4 steps; nothing in this program uses a GPU"),
+        ("cuda", "it makes the host wait for the GPU on 1 of 4 steps"),
+        ("rehearsal", "it would make the host wait for the GPU on 1 of 4 steps"),
     ],
 )
-def test_what_it_does_to_the_host(device, chooses, said):
-    assert place(read(), device=device, chooses_device=chooses).waits("it").startswith(said)
+def test_what_it_does_to_the_host(device, said):
+    assert place(read(), device=device).waits("it").startswith(said)
 
 
 def test_the_library_that_reads_on_the_lines_behalf():
@@ -100,51 +99,39 @@ def test_the_text_is_the_line_where_the_expression_is_unknown():
 
 
 @pytest.mark.parametrize(
-    ("device", "more", "counted"),
+    ("more", "counted"),
     [
-        ("cuda", {"tensor_device": "cuda:0"}, True),
-        ("cuda", {"tensor_device": "cpu", "grad": 1}, False),
-        ("rehearsal", {"tensor_device": "cuda:0"}, True),
-        ("cuda", {"tensor_device": "cuda:0", "lib": "loader"}, False),
-        ("cpu", {"grad": 1}, True),
-        ("cpu", {"grad": 0}, False),
-        ("cpu", {"grad": 1, "via": "torch/nn/utils/clip_grad.py:clip_grad_norm_"}, False),
-        ("cpu", {"grad": 1, "via": "torch/amp/grad_scaler.py:step"}, False),
-        ("cpu", {"grad": 1, "via": "torch/cuda/amp/grad_scaler.py:step"}, False),
-        ("cpu", {"grad": 1, "via": "torch/autograd/graph.py:run"}, False),
-        ("cpu", {"grad": 1, "via": "torch/optim/adam.py:step"}, False),
-        ("cpu", {"grad": 1, "via": "torch/utils/data/dataloader.py:next"}, False),
-        ("cpu", {"grad": 1, "via": "torch/optim/lr_scheduler.py:step"}, True),
+        ({}, True),
+        ({"lib": "loader"}, False),
+        ({"via": "torch/nn/utils/clip_grad.py:clip_grad_norm_"}, False),
+        ({"via": "torch/amp/grad_scaler.py:step"}, False),
+        ({"via": "torch/cuda/amp/grad_scaler.py:step"}, False),
+        ({"via": "torch/autograd/graph.py:run"}, False),
+        ({"via": "torch/optim/adam.py:step"}, False),
+        ({"via": "torch/utils/data/dataloader.py:next"}, False),
+        ({"via": "torch/optim/lr_scheduler.py:step"}, True),
     ],
     ids=str,
 )
-def test_which_reads_would_make_the_host_wait(device, more, counted):
-    assert reads(device=device).counts(read(**more)) is counted
-
-
-@pytest.mark.parametrize(
-    ("origin", "counted"), [((4, 2), True), ((4, 1), False), ((0, 0), False), ((1, 1), True)]
-)
-def test_the_origin_pass_decides_by_half_of_the_reads(origin, counted):
-    one = read(grad=5)
-    assert reads(origin={one.key: origin}).counts(one) is counted
+def test_which_reads_are_the_lines_own(more, counted):
+    assert reads().counts(read(**more)) is counted
 
 
 def test_one_statement_is_one_place_in_the_order_of_the_source():
     rows = [
-        read(line=8, grad=1),
-        read(line=3, grad=1, span=Span(3, 3, 9, 12), text="late"),
-        read(1, line=3, grad=1, span=Span(3, 3, 2, 5), text="early"),
-        read(line=3, grad=0),
-        read(4, line=3, grad=1),  # did not complete
-        read(line=9, grad=1, act="branch"),
+        read(line=8),
+        read(line=3, span=Span(3, 3, 9, 12), text="late"),
+        read(1, line=3, span=Span(3, 3, 2, 5), text="early"),
+        read(line=3, lib="loader"),
+        read(4, line=3),  # did not complete
+        read(line=9, act="branch"),
     ]
     table = reads(*rows)
     three, eight = table.places("scalar")
     assert (three.site.line, eight.site.line) == (3, 8)
     assert [each.expression.text for each in three.reads] == ["early", "late"]
     assert [each.site.line for each in table.places("branch")] == [9]
-    assert (three.steps, three.device, three.chooses_device) == (4, "cpu", True)
+    assert (three.steps, three.device) == (4, "rehearsal")
 
 
 @pytest.mark.parametrize(
@@ -157,12 +144,12 @@ def test_one_statement_is_one_place_in_the_order_of_the_source():
     ],
 )
 def test_the_strongest_act_leads_a_line(acts, leads):
-    rows = [read(act=act, grad=1, span=Span(3, 3, n, n + 1)) for n, act in enumerate(acts)]
+    rows = [read(act=act, span=Span(3, 3, n, n + 1)) for n, act in enumerate(acts)]
     assert [each.act for each in reads(*rows).all_places] == [leads]
 
 
 def test_what_the_line_itself_does_comes_before_its_library():
-    rows = [read(act="branch", grad=1, via="lib.py:f"), read(act="scalar", grad=1)]
+    rows = [read(act="branch", via="lib.py:f"), read(act="scalar")]
     assert [each.act for each in reads(*rows).all_places] == ["scalar"]
 
 
@@ -179,7 +166,7 @@ def test_what_the_line_itself_does_comes_before_its_library():
     ],
 )
 def test_the_outer_read_of_an_expression_is_the_lines(kinds, kept):
-    rows = [read(kind=kind, grad=1) for kind in kinds]
+    rows = [read(kind=kind) for kind in kinds]
     (found,) = reads(*rows).places("scalar")
     assert {each.kind for each in found.reads} == kept
 
@@ -193,13 +180,8 @@ def test_clips_are_apart(seen):
         read(line=9),
         read(line=7, via=clip, lib="loader"),
     ]
-    (found,) = reads(*rows, chooses_device=False).clips()
-    assert (found.site.line, len(found.reads), found.steps, found.chooses_device) == (
-        3,
-        2,
-        4,
-        False,
-    )
+    (found,) = reads(*rows).clips()
+    assert (found.site.line, len(found.reads), found.steps) == (3, 2, 4)
 
 
 def test_rows_are_joined_with_their_places(seen):
@@ -209,36 +191,26 @@ def test_rows_are_joined_with_their_places(seen):
         (4, {"via": "torch/_tensor_str.py:_str"}),
         (3, {"col": 3}),
     ]
-    row = {"at": 0, "kind": "item", "n": 2, "us": 5.0, "grad": 1}
+    row = {"at": 0, "kind": "item", "n": 2, "us": 5.0}
     rows = [
-        loud(0, **row, tensor_device="cuda:0", lib="loader"),
+        loud(0, **row, lib="loader"),
         loud(1, **{**row, "at": 1}),
         loud(1, **{**row, "at": 2}),
-        {"pass": "origin", "step": 0, **row, "derived": 1},
-        {"pass": "origin", "step": 1, **row},
+        {"pass": "quiet", "step": 0, **row},
     ]
     table = seen(text=text, device="cuda", sites=places, steps=steps(3), reads=rows).get(Reads)
     item, printed, half = table.rows
-    assert (table.device, table.steps, table.chooses_device) == ("cuda", 3, True)
-    assert (item.kind, item.n, item.us, item.grad, item.step) == ("item", 2, 5.0, 1, 0)
-    assert (item.tensor_device, item.lib, item.expression.text) == (
-        "cuda:0",
-        "loader",
-        "loss.item()",
-    )
+    assert (table.device, table.steps) == ("cuda", 3)
+    assert (item.kind, item.n, item.us, item.step) == ("item", 2, 5.0, 0)
+    assert (item.lib, item.expression.text) == ("loader", "loss.item()")
     assert (item.expression.span, item.expression.opcode) == (Span(3, 3, 3, 14), "CALL")
     assert (printed.kind, printed.act, half.expression.span) == ("print", "transfer", None)
-    assert table.origin == {item.key: (4, 1)}
 
 
-@pytest.mark.parametrize(
-    ("text", "unused", "chooses"),
-    [("x = 1", False, False), ("x.cuda()", False, True), ("x.cuda()", True, False)],
-)
-def test_a_program_that_could_run_on_a_gpu(seen, text, unused, chooses):
-    manifest = {"gpu_unused": True} if unused else {}
-    table = seen(text=text, steps=[], reads=[], manifest=manifest).get(Reads)
-    assert table.chooses_device is chooses
+def test_a_run_on_a_cpu_waits_for_nothing(seen):
+    row = {"at": 0, "kind": "item", "n": 2}
+    with pytest.raises(NotLooked, match="on a GPU and in a rehearsal"):
+        seen(sites=[3], steps=steps(3), reads=[loud(0, **row)]).get(Reads)
 
 
 @pytest.mark.parametrize(("span_us", "often"), [(1900.0, False), (2100.0, True)])

@@ -192,7 +192,7 @@ def test_a_run_may_take_as_long_as_the_audit_several_times_over(project: Path) -
     recording = _recording(project, target="train.py:step", argv=[])
     rows = [
         {"pass": name, "step": 0, "us": 1e6, "queued_us": 0.0, "start_us": start}
-        for name, start in (("quiet", 5e6), ("origin", 89e6))
+        for name, start in (("quiet", 5e6), ("gradients", 89e6))
     ]
     (recording.folder / "steps.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with Laboratory(Evidence(Recording(recording.folder))) as laboratory:

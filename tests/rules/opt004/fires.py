@@ -4,16 +4,6 @@ import torch
 from torch import nn
 
 
-def raises_on_a_bad_norm():
-    model = nn.Linear(8, 1)
-
-    def step():
-        model(torch.ones(4, 8)).mean().backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)  # OPT004
-
-    return step
-
-
 def on_the_gpu_path__rehearsal():
     model = nn.Linear(8, 1, device="cuda")
 

@@ -4,16 +4,6 @@ import torch
 from torch import nn
 
 
-def clipping_stays_on_the_device():
-    model = nn.Linear(8, 1)
-
-    def step():
-        model(torch.ones(4, 8)).mean().backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-
-    return step
-
-
 def on_the_gpu_path__rehearsal():
     model = nn.Linear(8, 1, device="cuda")
 
@@ -24,21 +14,21 @@ def on_the_gpu_path__rehearsal():
     return step
 
 
-def clip_by_value():
-    model = nn.Linear(8, 1)
+def clip_by_value__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
 
     def step():
-        model(torch.ones(4, 8)).mean().backward()
+        model(torch.ones(4, 8, device="cuda")).mean().backward()
         nn.utils.clip_grad_value_(model.parameters(), 1.0)
 
     return step
 
 
-def checked_every_fiftieth_step():
-    model, count = nn.Linear(8, 1), [0]
+def checked_every_fiftieth_step__rehearsal():
+    model, count = nn.Linear(8, 1, device="cuda"), [0]
 
     def step():
-        model(torch.ones(4, 8)).mean().backward()
+        model(torch.ones(4, 8, device="cuda")).mean().backward()
         count[0] += 1
         nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=count[0] % 50 == 0)
 

@@ -9,24 +9,13 @@ from torch import nn
 from tests.timeline.kineto import text, training
 
 
-def loss_logged_with_item():
-    model, history = nn.Linear(8, 1), []
+def loss_logged_with_item__rehearsal():
+    model, history = nn.Linear(8, 1, device="cuda"), []
 
     def step():
-        loss = model(torch.ones(4, 8)).square().mean()
+        loss = model(torch.ones(4, 8, device="cuda")).square().mean()
         loss.backward()
         history.append(loss.item())  # SYNC001
-
-    return step
-
-
-def inverse_of_an_output():
-    model = nn.Linear(8, 4)
-
-    def step():
-        matrices = model(torch.ones(4, 8)).view(4, 2, 2)
-        checked = (matrices @ matrices.mT + torch.eye(2)).inverse()  # SYNC001
-        checked.square().mean().backward()
 
     return step
 
@@ -42,11 +31,11 @@ def inverse_on_the_device__rehearsal():
     return step
 
 
-def float_and_int_of_a_metric():
-    model, metrics = nn.Linear(8, 3), {}
+def float_and_int_of_a_metric__rehearsal():
+    model, metrics = nn.Linear(8, 3, device="cuda"), {}
 
     def step():
-        out = model(torch.ones(4, 8))
+        out = model(torch.ones(4, 8, device="cuda"))
         metrics["mean"] = float(out.mean())  # SYNC001
         metrics["first"] = int(out.argmax())  # SYNC001
         out.sum().backward()
@@ -54,22 +43,22 @@ def float_and_int_of_a_metric():
     return step
 
 
-def formatted_into_a_message():
-    model, messages = nn.Linear(8, 1), []
+def formatted_into_a_message__rehearsal():
+    model, messages = nn.Linear(8, 1, device="cuda"), []
 
     def step():
-        loss = model(torch.ones(4, 8)).mean()
+        loss = model(torch.ones(4, 8, device="cuda")).mean()
         loss.backward()
         messages.append(f"loss {loss:.3f}")  # SYNC001
 
     return step
 
 
-def nan_check_through_math():
-    model = nn.Linear(8, 1)
+def nan_check_through_math__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
 
     def step():
-        loss = model(torch.ones(4, 8)).mean()
+        loss = model(torch.ones(4, 8, device="cuda")).mean()
         if math.isnan(loss):  # SYNC001
             raise ValueError
         loss.backward()
@@ -77,22 +66,22 @@ def nan_check_through_math():
     return step
 
 
-def gradient_norms_of_every_parameter():
-    model, row = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 1)), {}
+def gradient_norms_of_every_parameter__rehearsal():
+    model, row = nn.Sequential(nn.Linear(8, 8, device="cuda"), nn.Linear(8, 1, device="cuda")), {}
 
     def step():
-        model(torch.ones(4, 8)).mean().backward()
+        model(torch.ones(4, 8, device="cuda")).mean().backward()
         for name, p in model.named_parameters():
             row[name] = p.grad.norm(2).item()  # SYNC001
 
     return step
 
 
-def number_read_to_decide():
-    model, best = nn.Linear(8, 1), [math.inf]
+def number_read_to_decide__rehearsal():
+    model, best = nn.Linear(8, 1, device="cuda"), [math.inf]
 
     def step():
-        loss = model(torch.ones(4, 8)).square().mean()
+        loss = model(torch.ones(4, 8, device="cuda")).square().mean()
         loss.backward()
         if loss.item() < best[0]:  # SYNC001
             best[0] = 0.5

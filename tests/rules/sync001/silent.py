@@ -9,22 +9,22 @@ from torch import nn
 from tests.timeline.kineto import text, training
 
 
-def inverse_without_its_check():
-    model = nn.Linear(8, 4)
+def inverse_without_its_check__rehearsal():
+    model = nn.Linear(8, 4, device="cuda")
 
     def step():
-        matrices = model(torch.ones(4, 8)).view(4, 2, 2)
-        inverse, _ = torch.linalg.inv_ex(matrices @ matrices.mT + torch.eye(2))
+        matrices = model(torch.ones(4, 8, device="cuda")).view(4, 2, 2)
+        inverse, _ = torch.linalg.inv_ex(matrices @ matrices.mT + torch.eye(2, device="cuda"))
         inverse.square().mean().backward()
 
     return step
 
 
-def logged_every_fiftieth_step():
-    model, log, count = nn.Linear(8, 1), [], [0]
+def logged_every_fiftieth_step__rehearsal():
+    model, log, count = nn.Linear(8, 1, device="cuda"), [], [0]
 
     def step():
-        loss = model(torch.ones(4, 8)).mean()
+        loss = model(torch.ones(4, 8, device="cuda")).mean()
         loss.backward()
         count[0] += 1
         if count[0] % 50 == 0:
@@ -33,84 +33,85 @@ def logged_every_fiftieth_step():
     return step
 
 
-def item_of_a_numpy_array():
-    model, values = nn.Linear(8, 1), np.ones(3)
+def item_of_a_numpy_array__rehearsal():
+    model, values = nn.Linear(8, 1, device="cuda"), np.ones(3)
 
     def step():
-        (model(torch.ones(4, 8)).mean() * values.sum().item()).backward()
+        (model(torch.ones(4, 8, device="cuda")).mean() * values.sum().item()).backward()
 
     return step
 
 
-def item_of_a_tensor_that_never_leaves_the_host():
-    model = nn.Linear(8, 1)
+def item_of_a_tensor_that_never_leaves_the_host__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
 
     def step():
         length = torch.randint(1, 4, (1,)).item()
-        model(torch.ones(length, 8)).mean().backward()
+        model(torch.ones(length, 8, device="cuda")).mean().backward()
 
     return step
 
 
-def item_of_a_host_side_schedule():
-    model, schedule, count = nn.Linear(8, 1), torch.linspace(1, 0, 100), [0]
+def item_of_a_host_side_schedule__rehearsal():
+    model, schedule, count = nn.Linear(8, 1, device="cuda"), torch.linspace(1, 0, 100), [0]
 
     def step():
-        (model(torch.ones(4, 8)).mean() * schedule[count[0] % 100].item()).backward()
+        (model(torch.ones(4, 8, device="cuda")).mean() * schedule[count[0] % 100].item()).backward()
         count[0] += 1
 
     return step
 
 
-def adam_reads_its_own_step_counters():
-    model = nn.Linear(8, 1)
+def adam_reads_its_own_step_counters__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
     optimizer = torch.optim.Adam(model.parameters(), foreach=False)
 
     def step():
         optimizer.zero_grad()
-        model(torch.ones(4, 8)).mean().backward()
+        model(torch.ones(4, 8, device="cuda")).mean().backward()
         optimizer.step()
 
     return step
 
 
-def gradient_clipping_stays_on_the_device():
-    model = nn.Linear(8, 1)
+def gradient_clipping_stays_on_the_device__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
 
     def step():
-        model(torch.ones(4, 8)).mean().backward()
+        model(torch.ones(4, 8, device="cuda")).mean().backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
 
     return step
 
 
-def running_total_on_the_device():
-    model, total = nn.Linear(8, 1), torch.zeros(())
+def running_total_on_the_device__rehearsal():
+    model, total = nn.Linear(8, 1, device="cuda"), torch.zeros((), device="cuda")
 
     def step():
-        loss = model(torch.ones(4, 8)).mean()
+        loss = model(torch.ones(4, 8, device="cuda")).mean()
         loss.backward()
         total.add_(loss.detach())
 
     return step
 
 
-def advantages_normalised_by_their_deviation():
-    model = nn.Linear(8, 1)
+def masked_fill_with_a_host_scalar__rehearsal():
+    model, low = nn.Linear(8, 8, device="cuda"), torch.tensor(-1e9)
 
     def step():
-        out = model(torch.ones(4, 8))
-        ((out - out.mean()) / (out.std() + 1e-6)).square().mean().backward()
+        out = model(torch.ones(4, 8, device="cuda"))
+        out.masked_fill(out > 0, low).softmax(1).mean().backward()
 
     return step
 
 
-def masked_fill_with_a_host_scalar():
-    model, low = nn.Linear(8, 8), torch.tensor(-1e9)
+def loss_read_by_a_program_that_has_no_gpu_path__no_note():
+    model, history = nn.Linear(8, 1), []
 
     def step():
-        out = model(torch.ones(4, 8))
-        out.masked_fill(out > 0, low).softmax(1).mean().backward()
+        loss = model(torch.ones(4, 8)).square().mean()
+        loss.backward()
+        history.append(loss.item())
 
     return step
 
@@ -118,19 +119,6 @@ def masked_fill_with_a_host_scalar():
 def number_of_a_host_tensor__trace():
     calls = ("cudaMemcpyAsync", "cudaStreamSynchronize")
     return text([event for event in training(3) if event["name"] not in calls and "DtoH" not in event["name"]])
-
-
-def draws_whose_arguments_are_checked_on_the_cpu():
-    model = nn.Linear(8, 8)
-
-    def step():
-        out = model(torch.ones(64, 8))
-        spread = out.detach().abs() + 0.1
-        chosen = torch.multinomial(spread[:, 0], 4)
-        noise = torch.normal(torch.zeros(64, 8), spread) + torch.normal(0.0, spread)
-        (out * noise)[chosen].mean().backward()
-
-    return step
 
 
 def log_of_many_values_in_every_tenth_step__rehearsal():

@@ -4,11 +4,11 @@ import torch
 from torch import nn
 
 
-def nan_guard():
-    model = nn.Linear(8, 1)
+def nan_guard__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
 
     def step():
-        loss = model(torch.ones(4, 8)).mean()
+        loss = model(torch.ones(4, 8, device="cuda")).mean()
         if torch.isnan(loss):  # SYNC002
             raise ValueError("loss is NaN")
         loss.backward()
@@ -16,33 +16,33 @@ def nan_guard():
     return step
 
 
-def best_loss_kept_by_comparison():
-    model, best = nn.Linear(8, 1), [torch.tensor(1e9)]
+def best_loss_kept_by_comparison__rehearsal():
+    model, best = nn.Linear(8, 1, device="cuda"), [torch.tensor(1e9, device="cuda")]
 
     def step():
-        loss = model(torch.ones(4, 8)).square().mean()
+        loss = model(torch.ones(4, 8, device="cuda")).square().mean()
         loss.backward()
         best[0] = loss.detach() if loss < best[0] else best[0]  # SYNC002
 
     return step
 
 
-def assertion_on_the_output():
-    model = nn.Linear(8, 1)
+def assertion_on_the_output__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
 
     def step():
-        out = model(torch.ones(4, 8))
+        out = model(torch.ones(4, 8, device="cuda"))
         assert out.isfinite().all()  # SYNC002
         out.mean().backward()
 
     return step
 
 
-def loop_until_converged():
-    model = nn.Linear(8, 1)
+def loop_until_converged__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
 
     def step():
-        error = model(torch.ones(4, 8)).square().mean() + 1
+        error = model(torch.ones(4, 8, device="cuda")).square().mean() + 1
         while error > 0.5:  # SYNC002
             error = error / 2
         error.backward()
@@ -50,33 +50,33 @@ def loop_until_converged():
     return step
 
 
-def truth_of_a_condition():
-    model, flags = nn.Linear(8, 1), []
+def truth_of_a_condition__rehearsal():
+    model, flags = nn.Linear(8, 1, device="cuda"), []
 
     def step():
-        loss = model(torch.ones(4, 8)).mean()
+        loss = model(torch.ones(4, 8, device="cuda")).mean()
         flags.append(bool(loss > 0))  # SYNC002
         loss.backward()
 
     return step
 
 
-def negated_condition():
-    model, flags = nn.Linear(8, 1), []
+def negated_condition__rehearsal():
+    model, flags = nn.Linear(8, 1, device="cuda"), []
 
     def step():
-        loss = model(torch.ones(4, 8)).mean()
+        loss = model(torch.ones(4, 8, device="cuda")).mean()
         flags.append(not (loss > 0))  # SYNC002
         loss.backward()
 
     return step
 
 
-def larger_of_two_losses():
-    model = nn.Linear(8, 2)
+def larger_of_two_losses__rehearsal():
+    model = nn.Linear(8, 2, device="cuda")
 
     def step():
-        a, b = model(torch.ones(4, 8)).mean(0)
+        a, b = model(torch.ones(4, 8, device="cuda")).mean(0)
         max(a, b).backward()  # SYNC002
 
     return step

@@ -7,8 +7,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from tests.timeline.kineto import call, loop, memcpy, op, product, text
 
 
-def indices_drawn_on_the_host():
-    model, data = nn.Linear(8, 1), torch.ones(16, 8)
+def indices_drawn_on_the_host__rehearsal():
+    model, data = nn.Linear(8, 1, device="cuda"), torch.ones(16, 8, device="cuda")
 
     def step():
         rows = torch.randperm(16)[:4].tolist()
@@ -17,11 +17,11 @@ def indices_drawn_on_the_host():
     return step
 
 
-def weights_saved_every_fiftieth_step():
-    model, count, saved = nn.Linear(8, 1), [0], {}
+def weights_saved_every_fiftieth_step__rehearsal():
+    model, count, saved = nn.Linear(8, 1, device="cuda"), [0], {}
 
     def step():
-        model(torch.ones(4, 8)).mean().backward()
+        model(torch.ones(4, 8, device="cuda")).mean().backward()
         count[0] += 1
         if count[0] % 50 == 0:
             saved["weight"] = model.weight.detach().cpu()
@@ -29,8 +29,8 @@ def weights_saved_every_fiftieth_step():
     return step
 
 
-def sampler_of_a_loader():
-    model = nn.Linear(8, 1)
+def sampler_of_a_loader__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
     loader = DataLoader(TensorDataset(torch.ones(400, 8)), batch_size=4, shuffle=True)
     state = {"batches": iter(loader)}
 
@@ -40,13 +40,13 @@ def sampler_of_a_loader():
         except StopIteration:
             state["batches"] = iter(loader)
             (x,) = next(state["batches"])
-        model(x).mean().backward()
+        model(x.cuda()).mean().backward()
 
     return step
 
 
-def moved_to_the_training_device():
-    model = nn.Linear(8, 1)
+def moved_to_the_training_device__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
     device = next(model.parameters()).device
 
     def step():
@@ -56,11 +56,11 @@ def moved_to_the_training_device():
     return step
 
 
-def cast_to_another_dtype():
-    model = nn.Linear(8, 1)
+def cast_to_another_dtype__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
 
     def step():
-        out = model(torch.ones(4, 8))
+        out = model(torch.ones(4, 8, device="cuda"))
         out.to(torch.float64).mean().backward()
 
     return step

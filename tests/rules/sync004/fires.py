@@ -32,17 +32,6 @@ def synchronized_before_the_optimizer__cuda():
     return step
 
 
-def called_unguarded_and_its_error_swallowed():
-    model = nn.Linear(8, 1)
-
-    def step():
-        model(torch.ones(4, 8)).mean().backward()
-        with contextlib.suppress(AssertionError, RuntimeError):
-            torch.cuda.synchronize()  # SYNC004
-
-    return step
-
-
 def through_the_accelerator__rehearsal():
     model, x = nn.Linear(256, 256, device="cuda"), torch.ones(64, 256, device="cuda")
 

@@ -4,51 +4,51 @@ import torch
 from torch import nn
 
 
-def mask_applied_by_multiplication():
-    model = nn.Linear(8, 1)
+def mask_applied_by_multiplication__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
 
     def step():
-        error = model(torch.ones(4, 8)).square()
+        error = model(torch.ones(4, 8, device="cuda")).square()
         hard = (error >= error.mean()).to(error.dtype)
         ((error * hard).sum() / hard.sum()).backward()
 
     return step
 
 
-def mask_filled_with_a_number():
-    model = nn.Linear(8, 1)
+def mask_filled_with_a_number__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
 
     def step():
-        out = model(torch.ones(4, 8))
+        out = model(torch.ones(4, 8, device="cuda"))
         out.masked_fill(out > 9, 0.0).mean().backward()
 
     return step
 
 
-def rows_by_index_not_by_mask():
-    model, rows = nn.Linear(8, 1), torch.tensor([0, 2])
+def rows_by_index_not_by_mask__rehearsal():
+    model, rows = nn.Linear(8, 1, device="cuda"), torch.tensor([0, 2], device="cuda")
 
     def step():
-        model(torch.ones(4, 8))[rows].mean().backward()
+        model(torch.ones(4, 8, device="cuda"))[rows].mean().backward()
 
     return step
 
 
-def three_argument_where():
-    model = nn.Linear(8, 1)
+def three_argument_where__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
 
     def step():
-        out = model(torch.ones(4, 8))
+        out = model(torch.ones(4, 8, device="cuda"))
         torch.where(out > 0, out, -out).mean().backward()
 
     return step
 
 
-def mask_of_host_data_before_the_move():
-    model, labels = nn.Linear(8, 1), torch.tensor([0, 1, 2, 1])
+def mask_of_host_data_before_the_move__rehearsal():
+    model, labels = nn.Linear(8, 1, device="cuda"), torch.tensor([0, 1, 2, 1])
 
     def step():
         rows = (labels == 1).nonzero().squeeze(1)
-        model(torch.ones(len(rows), 8)).mean().backward()
+        model(torch.ones(len(rows), 8, device="cuda")).mean().backward()
 
     return step

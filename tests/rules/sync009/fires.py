@@ -6,24 +6,14 @@ import torch
 from torch import nn
 
 
-def cache_emptied_every_step():
-    model = nn.Linear(8, 1)
-
-    def step():
-        model(torch.ones(4, 8)).mean().backward()
-        torch.cuda.empty_cache()  # SYNC009
-
-    return step
-
-
-def cleanup_in_a_helper():
-    model = nn.Linear(8, 1)
+def cleanup_in_a_helper__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
 
     def free_memory():
         torch.cuda.empty_cache()  # SYNC009
 
     def step():
-        model(torch.ones(4, 8)).mean().backward()
+        model(torch.ones(4, 8, device="cuda")).mean().backward()
         free_memory()
 
     return step

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -228,15 +227,3 @@ made_on_default_device: Callable[[], set[Any]] = private(
 DeviceContext: Any = private("torch.utils._device.DeviceContext", ())
 """The mode of ``with torch.device(...)`` and of ``set_default_device``, for isinstance. Without it:
 a rehearsal knows of no default device, and a program that sets one to CUDA fails in it."""
-
-_device: Any = private("torch.utils._device")
-_default_device: Callable[[Any], Any] = (
-    attrgetter("CURRENT_DEVICE") if hasattr(_device, "CURRENT_DEVICE") else lambda module: None
-)
-
-
-def has_default_device() -> bool:
-    """Whether ``set_default_device`` set one, the CPU included. Without ``torch.utils._device``:
-    no, so data made under one counts as the host's.
-    """
-    return _default_device(_device) is not None

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
-from types import CodeType
 from typing import Any, Final
 
 import torch
@@ -77,15 +76,6 @@ def is_compiled(module: torch.nn.Module) -> bool:
 
 
 # -- optimizers ------------------------------------------------------------------------------------
-
-_get_value: Any = private("torch.optim.optimizer._get_value")
-
-COUNTER_READ: Final[CodeType | None] = getattr(_get_value, "__code__", None)
-"""Code of the function by which optimizers read their step counters, which are numbers of the host.
-Without it: None, so those count as reads of the step."""
-
-GET_VALUE: Final = "_get_value"
-"""Its name, as it is in call stacks."""
 
 foreach_types: list[Any] | None = private("torch.utils._foreach_utils._foreach_supported_types")
 """Classes of tensors that clipping takes many at once. Without it: a rehearsal clips one by one,

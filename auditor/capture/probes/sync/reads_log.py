@@ -17,7 +17,6 @@ import torch
 from auditor.capture.instruments.plain_tensor import tensors
 from auditor.capture.instruments.weakrefs import alive
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.sync import origin_marks
 from auditor.capture.probes.sync.reads_source import statement
 from auditor.capture.probes.sync.reads_stack import Place, Stack, outermost
 from auditor.errors import fault
@@ -41,13 +40,10 @@ class Count:
     at: int
     kind: str
     lib: str
-    device: str
     codes: tuple[object, ...]
     """Code objects that the key names by ``id``, kept alive."""
     n: int = 0
     us: float = 0.0
-    grad: int = 0
-    derived: int | None = None
     first: float = 0.0
     last: float = 0.0
     """When the step's first and last reads ended (``perf_counter``)."""
@@ -65,12 +61,9 @@ class Count:
             n=self.n,
             us=round(self.us, 2),
             span_us=round((self.last - self.first) * 1e6, 2),
-            grad=self.grad,
-            tensor_device=self.device,
             lib=self.lib,
-            derived=self.derived,
         )
-        self.n, self.us, self.grad, self.derived = 0, 0.0, 0, None
+        self.n, self.us = 0, 0.0
         return row
 
 
@@ -86,9 +79,8 @@ class Move:
 class ReadLog:
     """Counts reads that the user's step causes. :meth:`note` never raises."""
 
-    def __init__(self, context: Context, *, on_cuda: bool | None = None) -> None:
+    def __init__(self, context: Context) -> None:
         self.context = context
-        self.on_cuda = context.device.accelerator if on_cuda is None else on_cuda
         self.inside = Inside()
         self.stack = Stack(context.frames)
         self.errors = 0
@@ -104,8 +96,8 @@ class ReadLog:
         return self.inside.reading or not self.context.in_step
 
     def concerns(self, tensor: torch.Tensor) -> bool:
-        """True if reading this tensor can make the host wait: with CUDA only what lives there."""
-        return tensor.is_cuda if self.on_cuda else tensor.is_cpu
+        """True if reading this tensor makes the host wait."""
+        return tensor.is_cuda
 
     def note(self, kind: str, subjects: Iterable[Any], started: float) -> None:
         """Count a read of ``subjects`` that began at ``started`` (``perf_counter``) and ends
@@ -117,13 +109,11 @@ class ReadLog:
         except Exception as error:  # the user's step goes on whatever we got wrong
             self.fail(error)
 
-    def note_crossing(self, kind: str, *, requires_grad: bool) -> None:
+    def note_crossing(self, kind: str) -> None:
         """Count a read that the shadow device reports: nothing took any time there."""
         place = self.place(sys._getframe(1))
         if place is not None:
-            count = self._count(place, kind, "cuda:0")
-            count.seen(perf_counter())
-            count.grad += requires_grad
+            self._count(place, kind).seen(perf_counter())
 
     def remember(self, copy: torch.Tensor) -> None:
         """``copy`` just came to the host: reading it in the same statement is no second read."""
@@ -149,22 +139,18 @@ class ReadLog:
         place = self.place(start)
         if place is None or not subjects or self._is_copy(subjects[0], place.frame):
             return
-        count = self._count(place, kind, str(subjects[0].device))
+        count = self._count(place, kind)
         count.seen(ended)
         count.us += (ended - started) * 1e6
-        count.grad += _has_grad(subjects, place.frame, start)
-        origins = origin_marks.active()
-        if origins is not None:
-            count.derived = (count.derived or 0) + any(map(origins.derived_or_computed, subjects))
 
-    def _count(self, place: Place, kind: str, device: str) -> Count:
+    def _count(self, place: Place, kind: str) -> Count:
         frame, via, loader = place
         key = (id(frame.f_code), frame.f_lasti, 0 if via is None else id(via.f_code), kind, loader)
         count = self._counts.get(key)
         if count is None:
             codes = (frame.f_code, None if via is None else via.f_code)
             at = self.context.frames.number(frame, via)
-            count = self._counts[key] = Count(at, kind, "loader" if loader else "", device, codes)
+            count = self._counts[key] = Count(at, kind, "loader" if loader else "", codes)
         return count
 
     def place(self, start: FrameType) -> Place | None:
@@ -174,7 +160,7 @@ class ReadLog:
         if os.getpid() != self._process:  # a forked worker of the loader
             return None
         place = self.stack.place(start)
-        if place is None or (not self.on_cuda and self.stack.bookkeeping(place.via)):
+        if place is None:
             return None
         if (
             threading.get_ident() != self._thread
@@ -200,20 +186,3 @@ class ReadLog:
         for count in self._counts.values():
             if count.n:
                 self.context.add(count.row())
-
-
-def _has_grad(subjects: tuple[torch.Tensor, ...], user: FrameType, start: FrameType) -> bool:
-    """True if autograd knows a value that was read; ``format()`` detaches first, so its own
-    ``self`` is asked.
-    """
-    if any(tensor.requires_grad for tensor in subjects):
-        return True
-    frame: FrameType | None = start
-    while frame is not None and frame is not user:
-        if frame.f_code is _FORMAT:
-            return bool(frame.f_locals["self"].requires_grad)
-        frame = frame.f_back
-    return False
-
-
-_FORMAT = torch.Tensor.__format__.__code__

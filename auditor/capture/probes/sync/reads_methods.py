@@ -1,23 +1,17 @@
-"""Patched methods of Tensor: transfers, which no operator shows on a CPU; and, on an older torch,
-the reads as well.
-"""
+"""Patched methods of Tensor: transfers, and, on an older torch, the reads as well."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from time import perf_counter
-from types import FrameType, MethodType
+from types import MethodType
 from typing import Any, Final
 
 import torch
 
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.tensors import print_tensor, tensor_printing
-from auditor.capture.probes.sync import origin_marks
-from auditor.capture.probes.sync.origin_marks import HOST, HOST_DEVICE
 from auditor.capture.probes.sync.reads_log import ReadLog
-from auditor.capture.probes.sync.reads_source import says_cpu
 
 Method = Callable[..., Any]
 
@@ -56,12 +50,14 @@ def watch_transfers(log: ReadLog, patches: Patches) -> None:
     ``__array__`` needs none: it calls ``numpy``.
     """
     tensor = torch.Tensor
-    methods = {"cpu": _cpu(log, tensor.cpu), "to": _to(log, tensor.to)}
+    methods = {
+        "cpu": _cpu(log, tensor.cpu),
+        "to": _to(log, tensor.to),
+        "copy_": _copy(log, tensor.copy_),
+    }
     methods.update(
         {name: _reading(log, getattr(tensor, name), name) for name in ("numpy", "tolist")}
     )
-    if log.on_cuda or log.context.pass_name == "origin":
-        methods["copy_"] = _copy(log, tensor.copy_)
     for name, call in methods.items():
         patches.attribute(tensor, name, StandIn(getattr(tensor, name), call))
     if print_tensor is not None:
@@ -111,20 +107,19 @@ def _cpu(log: ReadLog, original: Method) -> Method:
             return original(*args, **kwargs)
         started = perf_counter()
         result = _inner(log, original, args, kwargs)
-        return _arrived(log, "cpu", args[0], result, started)
+        _arrived(log, "cpu", args[0], result, started)
+        return result
 
     return cpu
 
 
 def _arrived(
     log: ReadLog, kind: str, source: torch.Tensor, result: torch.Tensor, started: float
-) -> torch.Tensor:
-    """A transfer to the host is done: count it, and mark the copy."""
+) -> None:
+    """A transfer to the host is done: count it, and remember the copy."""
     if log.context.in_step:
         log.note(kind, (source,), started)
-    copy = _to_host(log, source, result)
-    log.remember(copy)
-    return copy
+    log.remember(result)
 
 
 def _to(log: ReadLog, original: Method) -> Method:
@@ -137,18 +132,11 @@ def _to(log: ReadLog, original: Method) -> Method:
             or not _concerns(log, args)
         ):
             return original(*args, **kwargs)
-        crosses = log.on_cuda or says_cpu(sys._getframe(1))
-        if not crosses and origin_marks.active() is None:
-            return original(*args, **kwargs)
         started = perf_counter()
         result = _inner(log, original, args, kwargs)
-        if torch.device(device).type != "cpu":
-            return result
-        if not crosses:
-            return _to_device(log, args[0], result, device)
-        if _non_blocking(args, kwargs):
-            return _to_host(log, args[0], result)
-        return _arrived(log, "to_cpu", args[0], result, started)
+        if torch.device(device).type == "cpu" and not _non_blocking(args, kwargs):
+            _arrived(log, "to_cpu", args[0], result, started)
+        return result
 
     return to
 
@@ -165,59 +153,15 @@ def _copy(log: ReadLog, original: Method) -> Method:
             return original(*args, **kwargs)
         started = perf_counter()
         result = _inner(log, original, args, kwargs)
-        if len(args) > 1 and not _non_blocking(args, kwargs) and _crosses(log, args[0], args[1]):
+        if len(args) > 1 and not _non_blocking(args, kwargs) and _crosses(args[0], args[1]):
             log.note("to_cpu", args[1:2], started)
         return result
 
     return copy_
 
 
-def _crosses(log: ReadLog, into: torch.Tensor, source: Any) -> bool:
-    if not isinstance(source, torch.Tensor):
-        return False
-    if log.on_cuda:
-        return source.is_cuda and into.device.type == "cpu"
-    origins = origin_marks.active()
-    return origins is not None and origins.state(into) is HOST and origins.derived(source)
-
-
-def _to_host(log: ReadLog, source: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
-    origins = origin_marks.active()
-    if origins is None or _moves_module(sys._getframe(1)):
-        return result
-    try:
-        return origins.copied_to_host(source, result)
-    except Exception as error:
-        log.fail(error)
-        return result
-
-
-def _to_device(
-    log: ReadLog, source: torch.Tensor, result: torch.Tensor, device: Any
-) -> torch.Tensor:
-    origins = origin_marks.active()
-    if origins is None:
-        return result
-    try:
-        module = _moves_module(sys._getframe(1))
-        if device is HOST_DEVICE:
-            return result if module else origins.copied_to_host(source, result)
-        return origins.copied_to_device(source, result, alias=module)
-    except Exception as error:
-        log.fail(error)
-        return result
-
-
-def _moves_module(frame: FrameType | None) -> bool:
-    """True inside ``Module.to()`` and ``Module.cpu()``: parameters must stay the storages that they
-    are.
-    """
-    while frame is not None and frame.f_code.co_filename == __file__:
-        frame = frame.f_back
-    return frame is not None and frame.f_code.co_filename == _MODULE
-
-
-_MODULE: Final = torch.nn.Module.to.__code__.co_filename
+def _crosses(into: torch.Tensor, source: Any) -> bool:
+    return isinstance(source, torch.Tensor) and source.is_cuda and into.device.type == "cpu"
 
 
 # On a torch without torch.library.get_kernel: fewer constructs, no operator that C++ calls by

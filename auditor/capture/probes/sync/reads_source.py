@@ -8,7 +8,7 @@ import ast
 import linecache
 from functools import lru_cache
 from itertools import islice
-from types import CodeType, FrameType
+from types import CodeType
 from typing import cast
 
 Position = tuple[int, int, int, int]
@@ -34,29 +34,6 @@ def _extent(node: ast.stmt) -> tuple[int, int]:
     return node.lineno, max(node.lineno, last)
 
 
-def says_cpu(frame: FrameType) -> bool:
-    """True if the call that the frame is making names the CPU literally: ``"cpu"`` or
-    ``torch.device("cpu")``.
-    """
-    return _says_cpu(frame.f_code, frame.f_lasti, frame.f_lineno)
-
-
-@lru_cache(maxsize=4096)
-def _says_cpu(code: CodeType, lasti: int, line: int) -> bool:
-    at = position(code, lasti)
-    for call in nodes_of(code.co_filename):
-        if not isinstance(call, ast.Call):
-            continue
-        if at is None:
-            here = call.lineno <= line <= (call.end_lineno or call.lineno)
-        else:
-            # no two calls end at the same bracket
-            here = (call.end_lineno, call.end_col_offset) == (at[1], at[3])
-        if here and _names_cpu(call):
-            return True
-    return False
-
-
 def position(code: CodeType, lasti: int) -> Position | None:
     """That of an instruction's expression; None where Python does not know it
     (``python -X no_debug_ranges``).
@@ -74,18 +51,3 @@ def nodes_of(file: str) -> tuple[ast.AST, ...]:
         return ()
     kinds = (ast.Call, ast.Subscript, ast.stmt)
     return tuple(node for node in ast.walk(tree) if isinstance(node, kinds))
-
-
-def _names_cpu(call: ast.Call) -> bool:
-    named = [keyword.value for keyword in call.keywords if keyword.arg == "device"]
-    return any(_is_cpu(value) for value in (*call.args, *named))
-
-
-def _is_cpu(node: ast.expr) -> bool:
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, str) and node.value.split(":")[0] == "cpu"
-    if not isinstance(node, ast.Call):
-        return False
-    function = node.func
-    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    return name == "device" and _names_cpu(node)

@@ -5,12 +5,10 @@ between and around.
 from __future__ import annotations
 
 import os
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Final, NamedTuple
 
 from auditor.capture.instruments.torch_files import TORCH
-from auditor.capture.instruments.torch_private.autograd import ENGINE
-from auditor.capture.instruments.torch_private.training import GET_VALUE
 from auditor.capture.instruments.user_frames import OWN, Frames
 
 _PLUMBING: Final = tuple(
@@ -35,11 +33,6 @@ behalf.
 
 _USER, _SKIP, _LIBRARY, _LOADER, _COMPILER = range(5)
 
-_SCALER_READS: Final = frozenset(
-    {"_maybe_opt_step", "<genexpr>", "get_scale", "_get_growth_tracker"}
-)
-"""Functions of GradScaler that read a device scalar on a GPU too; its CPU kernels read more."""
-
 
 class Place(NamedTuple):
     """Where a read happened: the user's frame, the innermost library frame below it, and whether
@@ -57,7 +50,6 @@ class Stack:
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
         self._rooms: dict[str, int] = {}
-        self._bookkeeping: dict[CodeType, bool] = {}
 
     def place(self, start: FrameType | None) -> Place | None:
         """The place of a read seen at ``start``; None without a user frame, or while the compiler
@@ -77,32 +69,6 @@ class Stack:
                 via = via or frame
             frame = frame.f_back
         return None
-
-    def caller(self, start: FrameType | None) -> FrameType | None:
-        """The first frame from ``start`` outwards that is neither ours nor the dispatcher's."""
-        frame = start
-        while frame is not None and self._room(frame.f_code.co_filename) == _SKIP:
-            frame = frame.f_back
-        return frame
-
-    def bookkeeping(self, via: FrameType | None) -> bool:
-        """True if a host tensor is read here that is torch's own affair, on a GPU run as well.
-
-        Optimizers' step counters, samplers' seeds, schedulers, CPU kernels of GradScaler; and what
-        the autograd engine reads without a Python frame of its own: its cause is a line of the
-        forward, which was seen there.
-        """
-        if via is None:
-            return False
-        known = self._bookkeeping.get(via.f_code)
-        if known is None:
-            known = self._bookkeeping[via.f_code] = _is_bookkeeping(
-                torch_name(via.f_code.co_filename), via.f_code.co_name
-            )
-        # ASGD keeps its counters on the parameter's device.
-        return known and not (
-            via.f_back is not None and via.f_back.f_code.co_filename.endswith("asgd.py")
-        )
 
     def _called_by_loader(self, frame: FrameType | None) -> bool:
         rooms = self._rooms
@@ -143,13 +109,3 @@ def outermost(frame: FrameType) -> FrameType:
     while frame.f_back is not None:
         frame = frame.f_back
     return frame
-
-
-def _is_bookkeeping(name: str, function: str) -> bool:
-    if name.startswith("utils/data/"):
-        return True
-    if name == "optim/lr_scheduler.py":
-        return function != "step"  # ReduceLROnPlateau.step(loss) does read the user's tensor
-    if name == "amp/grad_scaler.py":
-        return function not in _SCALER_READS
-    return (name, function) in {("optim/optimizer.py", GET_VALUE), ("autograd/graph.py", ENGINE)}
