@@ -71,17 +71,15 @@ class OptimizerFacts:
 
     name: str
     groups: tuple[dict[str, float], ...] = ()
-    parameters: int = 0
     steps: int | None = None
 
 
 @dataclass(frozen=True)
 class SchedulerFacts:
-    """A learning-rate scheduler's state. ``base`` and ``last`` are its rates by parameter group."""
+    """A learning-rate scheduler's state. ``base`` are its rates by parameter group."""
 
     name: str
     base: tuple[float, ...] = ()
-    last: tuple[float, ...] = ()
     position: int | None = None
     total: int | None = None
 

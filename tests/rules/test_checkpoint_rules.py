@@ -16,7 +16,7 @@ from auditor.model import Severity, Site
 from auditor.rule import NotLooked
 
 WEIGHTS = TensorFacts("model.w", "float32", (2, 3), "model", Tally(6, low=-1.0, high=1.0))
-ADAM = OptimizerFacts("optimizer", ({"lr": 0.1},), 1, 20)
+ADAM = OptimizerFacts("optimizer", ({"lr": 0.1},), 20)
 
 
 def scan(**facts: Any) -> Scan:
@@ -142,7 +142,7 @@ def lacks(settings=None, **facts):
     return [(each.message.partition(": ")[0], each.severity) for each in found]
 
 
-DRIVEN = (OptimizerFacts("optimizer", ({"lr": 0.1, "initial_lr": 0.2},), 1, 20),)
+DRIVEN = (OptimizerFacts("optimizer", ({"lr": 0.1, "initial_lr": 0.2},), 20),)
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def moment(number, high, kind="exp_avg_sq", tally=None, owner="optimizer"):
 
 
 def spoiled(*tensors, steps=20, **knobs):
-    facts = OptimizerFacts("optimizer", ({"lr": 0.1},), len(tensors), steps)
+    facts = OptimizerFacts("optimizer", ({"lr": 0.1},), steps)
     return list(
         OptimizerMomentsSpoiled(**knobs).detect(table(scan(tensors=tensors, optimizers=(facts,))))
     )

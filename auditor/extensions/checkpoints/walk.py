@@ -59,13 +59,9 @@ NOTHING = (
 
 def prepare() -> None:
     """Set torch up, once, for all children that are forked from here."""
-    import numpy as np
-
     torch.set_num_threads(1)  # threads do not live on in a fork
     torch.sparse.check_sparse_tensor_invariants.enable()
     torch.serialization.add_safe_globals(let_in())
-    np.zeros(0)
-    gc.collect()
     gc.freeze()  # a collection in a child would copy all that it shares
 
 
@@ -337,7 +333,6 @@ def optimizer_facts(
     return OptimizerFacts(
         named(path),
         tuple(_numbers(group) for group in groups),
-        sum(len(each["params"]) for each in groups if isinstance(each.get("params"), list)),
         max((int(each) for each in counts if _is_number(each)), default=None),
     )
 
@@ -358,12 +353,10 @@ def scheduler_facts(path: Path, state: dict[str, Any]) -> SchedulerFacts:
     """Rates and position; ``total`` where the schedule has an end (OneCycleLR; CosineAnnealingLR
     has none that it keeps to).
     """
-    base, last = (
-        tuple(float(each) for each in rates if _is_number(each)) if isinstance(rates, list) else ()
-        for rates in (state.get("base_lrs"), state.get("_last_lr"))
-    )
+    rates = state.get("base_lrs")
+    base = [float(each) for each in rates if _is_number(each)] if isinstance(rates, list) else []
     position, total = (
         each if isinstance(each, int) and _is_number(each) else None
         for each in (state.get("last_epoch"), state.get("total_steps"))
     )
-    return SchedulerFacts(named(path), base, last, position, total)
+    return SchedulerFacts(named(path), tuple(base), position, total)

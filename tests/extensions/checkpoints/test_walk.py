@@ -302,6 +302,6 @@ def test_facts_of_an_optimizer_and_a_schedule(judged):
     states = {"optimizer": optimizer.state_dict(), "scheduler": schedule.state_dict()}
     scan = judged({"model": {"w": weight}, **states, "step": 3}).scan
     (adam,), (cycle,) = scan.optimizers, scan.schedulers
-    assert (adam.name, adam.parameters, adam.steps) == ("optimizer", 1, 3)
+    assert (adam.name, adam.steps) == ("optimizer", 3)
     assert adam.groups[0]["max_lr"] == 0.5 and "betas" not in adam.groups[0]
-    assert (cycle.position, cycle.total, len(cycle.last)) == (3, 9, 1)
+    assert (cycle.position, cycle.total) == (3, 9)
