@@ -15,7 +15,7 @@ from auditor.errors import AuditProblem
 from auditor.evidence.scans import Format, OptimizerFacts, Scan, SchedulerFacts, Tally, TensorFacts
 from auditor.extensions.checkpoints.keys import printable
 from auditor.extensions.checkpoints.reading import NotACheckpoint, read
-from auditor.isolation import MEMORY, SECONDS, ReaderDied, isolated, seconds_for
+from auditor.isolation import MEMORY, ReaderDied, isolated
 from auditor.typed_reading import decoder
 
 SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".tar")
@@ -35,8 +35,13 @@ SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\..+)")
 INDEX_LIMIT = 2**26
 """Bytes of an index at most: one of a hundred thousand tensors has 10 MB."""
 
-CPU_SECONDS = 10.0
-"""Time of a processor that a file may take, beyond that of its size."""
+CPU_SECONDS, WALL_SECONDS = 10.0, 60.0
+"""Time that a file may take: of a processor, and in all."""
+
+BYTES_A_SECOND = 200_000
+"""For each of so many bytes it may take a second more: a tensor of four numbers has 270, and takes
+half a millisecond on a busy machine.
+"""
 
 PASSED_ON = (Scan, TensorFacts, Tally, OptimizerFacts, SchedulerFacts, NotACheckpoint)
 """Classes that come from one process to another."""
@@ -84,7 +89,7 @@ def scans_of(paths: Sequence[Path]) -> list[Scan | NotACheckpoint]:
         return isolated(
             lambda: _all(paths),
             PASSED_ON,
-            seconds=SECONDS + sum(map(seconds_for, sizes)),
+            seconds=WALL_SECONDS * (1 + len(sizes)) + sum(sizes) / BYTES_A_SECOND,
             memory=None,
         )
     except ReaderDied as problem:
@@ -117,8 +122,8 @@ def _apart(path: Path) -> Scan:
         return isolated(
             lambda: read(path),
             PASSED_ON,
-            seconds=seconds_for(size),
-            cpu=seconds_for(size) - SECONDS + CPU_SECONDS,
+            seconds=WALL_SECONDS + size / BYTES_A_SECOND,
+            cpu=CPU_SECONDS + size / BYTES_A_SECOND,
             memory=MEMORY + 3 * size,
         )
     except ReaderDied as problem:

@@ -75,7 +75,11 @@ def _read(path: Path, scan: Scan) -> Scan:
     records: Counter[int] | None = None
     if scan.format == "torch zip":
         try:
-            damage, records = tuple(_wrong_in_archive(path, scan.size)), _records(path)
+            with zipfile.ZipFile(path) as archive:
+                damage = tuple(_wrong_in_archive(archive, scan.size))
+                records = Counter(
+                    each.file_size for each in archive.infolist() if "/data/" in each.filename
+                )
         except (zipfile.BadZipFile, RuntimeError, NotImplementedError, ValueError) as error:
             damage = (f"its archive is damaged: {_words(error)}",)
         if damage:
@@ -131,36 +135,31 @@ def _loaded(path: Path, kind: Format) -> Any:
 # -- what torch does not look at -------------------------------------------------------------------
 
 
-def _wrong_in_archive(path: Path, size: int) -> Iterator[str]:
-    with zipfile.ZipFile(path) as archive:
-        records = archive.infolist()
-        names = [record.filename for record in records]
-        if len({name.casefold() for name in names}) < len(names):
-            yield "it has a name twice, of which readers take one or the other"
-        if len({name.partition("/")[0] for name in names}) > 1:
-            yield "it has more than one folder"
-        if sum(name.endswith("/data.pkl") for name in names) != 1:
-            yield "it has no data.pkl, or more than one"
-        if any(stat.S_ISLNK(record.external_attr >> 16) for record in records):
-            yield "it holds a link"
-        if any(name.endswith("/constants.pkl") for name in names):
-            return  # a program, which torch refuses
-        if any(record.compress_type or record.flag_bits & 1 for record in records):
-            yield "it has compressed or encrypted records, which torch.save never writes"
-        elif sum(record.file_size for record in records) > size:
-            yield "its records are longer than the file"
-        elif any(record.CRC for record in records):  # switched off by set_crc32_options
-            bad = archive.testzip()
-            if bad is not None:
-                yield f"the checksum of {printable(bad[:80])} is wrong: its bytes have changed"
-
-
-def _records(path: Path) -> Counter[int]:
-    """How many records of tensors have which length. Raises for one whose own header differs."""
-    with zipfile.ZipFile(path) as archive:
-        for record in archive.infolist():
+def _wrong_in_archive(archive: zipfile.ZipFile, size: int) -> Iterator[str]:
+    """Raises for a record whose own header differs."""
+    records = archive.infolist()
+    names = [record.filename for record in records]
+    if len({name.casefold() for name in names}) < len(names):
+        yield "it has a name twice, of which readers take one or the other"
+    if len({name.partition("/")[0] for name in names}) > 1:
+        yield "it has more than one folder"
+    if sum(name.endswith("/data.pkl") for name in names) != 1:
+        yield "it has no data.pkl, or more than one"
+    if any(stat.S_ISLNK(record.external_attr >> 16) for record in records):
+        yield "it holds a link"
+    if any(name.endswith("/constants.pkl") for name in names):
+        return  # a program, which torch refuses
+    if any(record.compress_type or record.flag_bits & 1 for record in records):
+        yield "it has compressed or encrypted records, which torch.save never writes"
+    elif sum(record.file_size for record in records) > size:
+        yield "its records are longer than the file"
+    elif any(record.CRC for record in records):
+        bad = archive.testzip()
+        if bad is not None:
+            yield f"the checksum or header of {printable(bad[:80])} is wrong: it has changed"
+    else:  # switched off by torch.serialization.set_crc32_options
+        for record in records:
             archive.open(record).close()
-        return Counter(each.file_size for each in archive.infolist() if "/data/" in each.filename)
 
 
 def _take_safetensors(path: Path, found: Any) -> None:

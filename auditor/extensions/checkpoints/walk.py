@@ -152,11 +152,17 @@ class Walk:
             if loaded and storage.nbytes():
                 self.storages[storage.data_ptr()] = storage.nbytes()
             if _is_floating(tensor):
-                mark = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
-                if mark not in self._tallies:
-                    self._tallies[mark] = _tally(tensor.detach())
-                tally = self._tallies[mark]
+                tally = self._tally(tensor, kept=loaded)
         self._keep(path, tensor, tally)
+
+    def _tally(self, tensor: torch.Tensor, *, kept: bool) -> Tally:
+        """What is in it; views of the same numbers are looked at once, unless they are gone before
+        the next tensor is made.
+        """
+        mark = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+        if not kept or mark not in self._tallies:
+            self._tallies[mark] = _tally(tensor.detach())
+        return self._tallies[mark]
 
     def _keep(self, path: Path, tensor: torch.Tensor, tally: Tally | None) -> None:
         role: Role = "model"

@@ -89,7 +89,7 @@ def test_a_flipped_bit_of_the_weights_is_damage(judged):
         at = raw.index(file.read(record)) + record.file_size // 2
     raw[at] ^= 1
     verdict, said = told(judged, bytes(raw))
-    assert verdict == "damaged" and f"the checksum of {record.filename} is wrong" in said
+    assert verdict == "damaged" and f"the checksum or header of {record.filename} is wrong" in said
 
 
 def test_an_archive_without_checksums_is_read_all_the_same(judged):
@@ -131,7 +131,7 @@ ARCHIVES = {
     "longer than the file": zipped(PKL, ("a/data/0", bytes(64))).replace(
         struct.pack("<II", 64, 64), struct.pack("<II", 2**30, 2**30)
     ),
-    "its archive is damaged": zipped(PKL).replace(b"a/data.pkl", b"a/name.pkl", 1),
+    "the checksum or header of a/data.pkl": zipped(PKL).replace(b"a/data.pkl", b"a/name.pkl", 1),
 }
 
 
@@ -171,6 +171,16 @@ ENTRY = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 def test_wrong_headers_of_safetensors(judged, header, size):
     raw = struct.pack("<Q", len(header)) + header.encode() + bytes(size)
     assert told(judged, raw, "x.safetensors")[0] == "damaged"
+
+
+def test_each_tensor_of_safetensors_is_looked_at(judged):
+    many = {f"w{number}": torch.ones(1000) for number in range(40)}
+    many["w33"][7] = float("nan")
+    found = judged(real_checkpoints.safetensors(**many), "x.safetensors")
+    assert [each.name for each in found.poisoned] == ["w33"]
+    weights = {f"a{number}": np.ones(1000) for number in range(40)}
+    weights["a33"][7] = np.nan
+    assert [each.name for each in judged(weights).poisoned] == ["a33"]
 
 
 def test_a_name_that_says_another_format(judged):
