@@ -2,13 +2,16 @@
 nothing else.
 
 A file can be written so that a library in C dies of it (a key of nested tuples overflows the stack
-where it is hashed), takes all memory, or never ends. The child has limits for memory and time; its
-result comes back as a pickle of the classes that the caller names.
+where it is hashed), takes all memory, or never ends. The child has limits for memory and time, can
+write no file and gain no privilege; its result comes back as a pickle of the classes that the
+caller names.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import faulthandler
 import io
 import os
 import pickle
@@ -36,6 +39,9 @@ a busy machine.
 
 PIPE = 1 << 20
 
+DIES_WITH_PARENT, NO_NEW_PRIVILEGES = 1, 38
+"""What ``prctl`` of Linux is asked for."""
+
 OUT_OF_TIME = "reading it took longer than {seconds:.0f} s: it was given up"
 OUT_OF_MEMORY = "reading it takes more memory than its content can need"
 
@@ -56,12 +62,15 @@ def isolated(
     classes: tuple[type, ...] = (),
     *,
     seconds: float = SECONDS,
-    memory: int = MEMORY,
+    cpu: float | None = None,
+    memory: int | None = MEMORY,
 ) -> T:
     """What ``work`` returns, made in a child: plain data and instances of ``classes``.
 
     Raises what ``work`` raises where it is of ``classes``, else :class:`ReaderDied`. Where a
-    process cannot be forked, ``work`` runs in this one.
+    process cannot be forked, ``work`` runs in this one. ``cpu`` is the time of a processor, of all
+    ``seconds``. Without ``memory`` the child has no limit but of time: it reads nothing itself, and
+    only holds what should not be imported here.
     """
     if not hasattr(os, "fork"):
         return work()
@@ -72,7 +81,7 @@ def isolated(
         child = os.fork()
     if not child:
         os.close(read)
-        _work(work, classes, write, memory)
+        _work(work, classes, write, cpu or seconds, memory)
     os.close(write)
     try:
         answer = _answer(read, seconds)
@@ -82,13 +91,21 @@ def isolated(
     finally:
         os.close(read)
         _, status = os.waitpid(child, 0)
-    return cast("T", _result(answer, status, classes))
+    return cast("T", _result(answer, status, classes, cpu or seconds))
 
 
-def _work(work: Callable[[], Any], classes: tuple[type, ...], write: int, memory: int) -> None:
+def _work(
+    work: Callable[[], Any],
+    classes: tuple[type, ...],
+    write: int,
+    cpu: float,
+    memory: int | None,
+) -> None:
     """In the child: never returns."""
     try:
-        _limit(memory)
+        _quiet()
+        if memory is not None:
+            _limit(int(cpu) + 1, memory)
         try:
             answer = b"+" + pickle.dumps(work())
         except MemoryError:
@@ -108,20 +125,38 @@ def _work(work: Callable[[], Any], classes: tuple[type, ...], write: int, memory
         os._exit(0)  # no handlers, no buffers of the parent's
 
 
-def _limit(memory: int) -> None:
+def _quiet() -> None:
+    """It ends with its parent, and whatever a library in C says when it dies is not shown."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
+    faulthandler.disable()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+
+
+def _limit(seconds: int, memory: int) -> None:
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        _lower(resource.RLIMIT_CPU, seconds)
         with open("/proc/self/statm", encoding="ascii") as sizes:
             taken = int(sizes.read().split()[0]) * resource.getpagesize()
-        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-        cap = taken + memory
-        resource.setrlimit(
-            resource.RLIMIT_AS, (cap if soft == resource.RLIM_INFINITY else min(soft, cap), hard)
-        )
+        _lower(resource.RLIMIT_AS, taken + memory)
+
+
+def _lower(kind: int, cap: int) -> None:
+    import resource
+
+    hard = resource.getrlimit(kind)[1]
+    highest = cap + 1  # at the hard limit of time a process is killed without a word of why
+    if hard != resource.RLIM_INFINITY:
+        cap, highest = min(cap, hard), min(highest, hard)
+    resource.setrlimit(kind, (cap, highest))
 
 
 def _answer(read: int, seconds: float) -> bytes:
@@ -152,7 +187,7 @@ class _Known(pickle.Unpickler):
         return self._known[module, name]
 
 
-def _result(answer: bytes, status: int, classes: tuple[type, ...]) -> Any:
+def _result(answer: bytes, status: int, classes: tuple[type, ...], cpu: float) -> Any:
     kind, content = answer[:1], answer[1:]
     if kind == b"+":
         return _Known(content, classes).load()
@@ -161,6 +196,8 @@ def _result(answer: bytes, status: int, classes: tuple[type, ...]) -> Any:
     if kind == b"-":
         raise ReaderDied(content.decode())
     died = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    if died == signal.SIGXCPU:
+        raise ReaderDied(OUT_OF_TIME.format(seconds=cpu))
     raise ReaderDied(
         f"its reader died of it ({signal.Signals(died).name if died else 'no answer'})"
     )

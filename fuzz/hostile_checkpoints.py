@@ -15,31 +15,13 @@ from pathlib import Path
 MAGIC = 0x1950A86A20F9469CFC6C
 
 CALLABLES = """
-os.system os.popen os.execv os.execvp os.spawnl os.remove os.rename os.fork os.kill os.putenv
-posix.system nt.system subprocess.Popen subprocess.call subprocess.run subprocess.check_output _posixsubprocess.fork_exec
-builtins.eval builtins.exec builtins.compile builtins.open builtins.__import__ builtins.getattr builtins.setattr
-builtins.delattr builtins.globals builtins.vars builtins.map builtins.filter builtins.type builtins.input builtins.breakpoint
-builtins.memoryview builtins.super builtins.object builtins.property
-pickle.loads pickle.load _pickle.loads _pickle.Unpickler marshal.loads shelve.open dill.loads cloudpickle.loads joblib.load
-numpy.load numpy.f2py.compile numpy.testing._private.utils.runstring numpy.fromfile pandas.read_pickle pandas.eval
-torch.load torch.hub.load torch.jit.load torch.jit.compile torch.package.PackageImporter torch.utils.cpp_extension.load_inline
-torch.serialization.load torch._dynamo.guards.GuardBuilder.get torch.fx.experimental.symbolic_shapes.ShapeEnv.evaluate_guards_expression
-torch.utils.data.datapipes.utils.decoder.basichandlers torch.distributed.rpc.rpc_sync torch.ops.load_library
-torch.utils.bottleneck.__main__.run_cprofile torch.utils.collect_env.run torch.classes.load_library
-importlib.import_module importlib.util.spec_from_file_location runpy.run_path runpy.run_module code.interact timeit.timeit
-cProfile.run profile.run bdb.Bdb pdb.run trace.Trace.run doctest.debug_script pty.spawn webbrowser.open ctypes.CDLL
-ctypes.util.find_library multiprocessing.Process asyncio.create_subprocess_shell asyncio.unix_events._UnixSubprocessTransport._start
-socket.socket socket.create_connection urllib.request.urlopen http.client.HTTPSConnection requests.get ftplib.FTP smtplib.SMTP
-telnetlib.Telnet xmlrpc.client.ServerProxy shutil.rmtree shutil.copy tempfile.mktemp pathlib.Path.write_text io.FileIO io.open
-sys.exit sys.settrace signal.signal threading.Thread atexit.register gc.get_objects inspect.getsource site.main
-functools.partial functools.reduce operator.attrgetter operator.methodcaller operator.itemgetter itertools.starmap types.FunctionType
-types.CodeType typing.get_type_hints logging.config.fileConfig logging.config._resolve lib2to3.pgen2.pgen.generate_grammar
-idlelib.pyshell.ModifiedInterpreter.runcode idlelib.run.Executive.runcode ensurepip._run_pip pip.main pydoc.pipepager
-distutils.file_util.write_file setuptools.setup zipimport.zipimporter pkgutil.resolve_name cffi.FFI codecs.open linecache.getlines
-copyreg._reconstructor copyreg.add_extension copyreg.__newobj__ yaml.load yaml.unsafe_load jinja2.Template.render
-django.utils.autoreload.restart_with_reloader aiohttp.client.ClientSession httpx.Client venv.main sqlite3.connect
-tensorflow.keras.models.load_model keras.models.load_model onnx.load sklearn.externals.joblib.load transformers.AutoModel.from_pretrained
-mymodels.net.Net __main__.Net torch.nn.modules.linear.Linear collections.namedtuple
+os.system posix.system subprocess.Popen builtins.eval builtins.exec builtins.open builtins.getattr
+builtins.type pickle.loads marshal.loads joblib.load numpy.load pandas.read_pickle torch.load
+torch.hub.load torch.jit.load torch.classes.load_library torch.distributed.rpc.rpc_sync
+importlib.import_module runpy.run_path ctypes.CDLL socket.socket shutil.rmtree io.FileIO
+functools.partial operator.attrgetter types.FunctionType logging.config.fileConfig pip.main
+copyreg._reconstructor yaml.unsafe_load transformers.AutoModel.from_pretrained mymodels.net.Net
+torch.nn.modules.linear.Linear collections.namedtuple
 """.split()
 """Dangerous callables that scanners and their bypasses are known by, and a few that nobody can
 judge.
@@ -68,28 +50,11 @@ def word(text: str) -> bytes:
     return b"X" + struct.pack("<I", len(text)) + text.encode()
 
 
-def call(name: str, argument: str = "true", protocol: int = 2) -> bytes:
+def call(name: str) -> bytes:
     """A pickle that calls a name, beside a number."""
     module, _, attribute = name.rpartition(".")
-    if protocol < 4:
-        return (
-            b"\x80\x02}"
-            + word("step")
-            + b"K\x05s"
-            + word("hook")
-            + f"c{module}\n{attribute}\n".encode()
-            + word(argument)
-            + b"\x85Rs."
-        )
-    return (
-        b"\x80\x04}"
-        + word("hook")
-        + word(module)
-        + word(attribute)
-        + b"\x93"
-        + word(argument)
-        + b"\x85Rs."
-    )
+    called = f"c{module}\n{attribute}\n".encode() + word("true") + b"\x85R"
+    return b"\x80\x02}" + word("step") + b"K\x05s" + word("hook") + called + b"s."
 
 
 def archive(
@@ -181,8 +146,7 @@ def _opcodes() -> Iterator[tuple[str, bytes]]:
         "wrong-text": b"X\x02\x00\x00\x00\xff\xfe",
     }
     for name, body in ways.items():
-        for protocol in (2, 4):
-            yield f"{name}-{protocol}", b"\x80" + bytes([protocol]) + body + b"."
+        yield name, b"\x80\x02" + body + b"."
     yield "no-protocol", b"cos\nsystem\n(S'true'\ntR."
 
 
@@ -341,7 +305,6 @@ def files() -> Iterator[tuple[str, bytes]]:
     """Name and bytes of each file."""
     for name in CALLABLES:
         yield f"calls-{name}.pt", archive(call(name))
-        yield f"calls-{name}-4.pt", archive(call(name, protocol=4))
     for number, (module, attribute) in enumerate(DISGUISED):
         named = word(module) + word(attribute) + b"\x93)R."
         yield f"disguised-{number}.pt", archive(b"\x80\x04" + named)

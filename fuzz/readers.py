@@ -18,8 +18,8 @@ from auditor.evidence.table import Evidence
 from auditor.extensions.checkpoints import command as checkpoints
 from auditor.extensions.checkpoints import settings as checkpoint_settings
 from auditor.extensions.checkpoints.command import CheckpointRecording
-from auditor.extensions.checkpoints.contents import NotACheckpoint
-from auditor.extensions.checkpoints.scan import scan
+from auditor.extensions.checkpoints.files import scans_of
+from auditor.extensions.checkpoints.reading import NotACheckpoint
 from auditor.extensions.tensorboard_tab import scalars
 from auditor.extensions.tensorboard_tab.pages import Pages
 from auditor.extensions.verify import compare_command as compare
@@ -56,6 +56,8 @@ def warm() -> None:
     """Import everything that reading needs, so that each fork has it: what an analysis of a trace
     needs is most of it.
     """
+    from auditor.extensions.checkpoints import walk  # noqa: F401 - and torch with it
+
     catalogue.rules()
     for name in FORMATS:
         catalogue.renderer(name)
@@ -118,7 +120,10 @@ def _recording(path: Path) -> None:
 
 def _checkpoint(path: Path) -> None:
     """As `audit checkpoint FILE --out FOLDER`."""
-    evidence = Evidence(CheckpointRecording((scan(path),)))
+    (scan,) = scans_of((path,))
+    if isinstance(scan, NotACheckpoint):
+        raise scan
+    evidence = Evidence(CheckpointRecording((scan,)))
     rules = checkpoints.rules_for_checkpoints(catalogue.choose((), ()))
     report = write_results.judge(evidence, rules, config.Settings())
     checkpoints._show(evidence, report)

@@ -303,146 +303,41 @@ tensors.
 """
 
 
-def dtensor() -> Any:
-    """Needs a process group of one process."""
-    import torch.distributed as dist
-    from torch.distributed.tensor import DTensor, Replicate, Shard, init_device_mesh
-
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    try:
-        mesh = init_device_mesh("cpu", (1,))
-        return {
-            "w": DTensor.from_local(torch.ones(4, 2), mesh, [Shard(0)]),
-            "b": DTensor.from_local(torch.ones(2), mesh, [Replicate()]),
-        }
-    finally:
-        dist.destroy_process_group()
-
-
-LAYERS: tuple[Callable[[], nn.Module], ...] = (
-    lambda: nn.Linear(4, 3),
-    lambda: nn.Bilinear(2, 3, 4),
-    lambda: nn.Embedding(9, 4, padding_idx=0),
-    lambda: nn.EmbeddingBag(9, 4),
-    lambda: nn.Conv1d(2, 4, 3),
-    lambda: nn.Conv2d(2, 4, 3, groups=2),
-    lambda: nn.Conv3d(1, 2, 3),
-    lambda: nn.ConvTranspose2d(2, 2, 3),
-    lambda: nn.BatchNorm1d(4),
-    lambda: nn.BatchNorm2d(4, affine=False),
-    lambda: nn.SyncBatchNorm(4),
-    lambda: nn.InstanceNorm2d(4, affine=True, track_running_stats=True),
-    lambda: nn.GroupNorm(2, 4),
-    lambda: nn.LayerNorm(4),
-    lambda: nn.RMSNorm(4),
-    lambda: nn.PReLU(3),
-    lambda: nn.LSTM(4, 3, 2, bidirectional=True),
-    lambda: nn.GRU(4, 3, bias=False),
-    lambda: nn.RNN(4, 3),
-    lambda: nn.GRUCell(4, 3),
-    lambda: nn.MultiheadAttention(4, 2),
-    lambda: nn.TransformerEncoderLayer(4, 2, 8),
-    lambda: nn.Transformer(4, 2, 1, 1, 8),
-    lambda: nn.AdaptiveLogSoftmaxWithLoss(4, 10, [3, 6]),
-    lambda: nn.CrossEntropyLoss(weight=torch.ones(4)),
-    lambda: nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)),
-    lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(4, 3)),
-    lambda: nn.utils.parametrizations.orthogonal(nn.Linear(4, 4)),
-    lambda: nn.utils.weight_norm(nn.Linear(4, 3)),
-    lambda: torch.optim.swa_utils.AveragedModel(nn.Linear(4, 3)),
-    lambda: torch.ao.nn.quantized.Linear(4, 3),
-    lambda: torch.ao.nn.quantized.Conv2d(2, 4, 3),
-    torch.ao.quantization.MinMaxObserver,
-    torch.ao.quantization.FakeQuantize,
-    lambda: nn.ParameterList([nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(3))]),
-    lambda: nn.ParameterDict({"a": nn.Parameter(torch.ones(2))}),
-    lambda: torch.compile(nn.Linear(4, 3)),
-    lambda: nn.DataParallel(nn.Linear(4, 3)),
-)
-
-OPTIMIZERS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("SGD", {}),
-    ("SGD", {"momentum": 0.9, "nesterov": True}),
-    ("SGD", {"maximize": True, "weight_decay": 0.1}),
-    ("Adam", {}),
-    ("Adam", {"amsgrad": True}),
-    ("Adam", {"capturable": False, "foreach": True}),
-    ("Adam", {"fused": True}),
-    ("AdamW", {"betas": (0.8, 0.9)}),
-    ("AdamW", {"lr": torch.tensor(0.1), "foreach": False}),
-    ("Adagrad", {"initial_accumulator_value": 0.5}),
-    ("Adadelta", {}),
-    ("Adamax", {}),
-    ("ASGD", {}),
-    ("NAdam", {"decoupled_weight_decay": True}),
-    ("RAdam", {}),
-    ("RMSprop", {"centered": True, "momentum": 0.5}),
-    ("Rprop", {}),
-    ("Adafactor", {}),
-)
-
-Schedule = Callable[[torch.optim.Optimizer], Any]
-SCHEDULES: tuple[Schedule, ...] = (
-    lambda made: _rates().StepLR(made, 3),
-    lambda made: _rates().MultiStepLR(made, [1, 5]),
-    lambda made: _rates().ConstantLR(made),
-    lambda made: _rates().LinearLR(made),
-    lambda made: _rates().ExponentialLR(made, 0.9),
-    lambda made: _rates().PolynomialLR(made, 5),
-    lambda made: _rates().CosineAnnealingLR(made, 5),
-    lambda made: _rates().CosineAnnealingWarmRestarts(made, 5),
-    lambda made: _rates().CyclicLR(made, 0.1, 0.2, cycle_momentum=False),
-    lambda made: _rates().OneCycleLR(made, 0.1, total_steps=9, cycle_momentum=False),
-    lambda made: _rates().ReduceLROnPlateau(made, mode="max"),
-    lambda made: _rates().ReduceLROnPlateau(made),
-    lambda made: _rates().LambdaLR(made, lambda step: 1.0),
-    lambda made: _rates().ChainedScheduler([_rates().LinearLR(made), _rates().StepLR(made, 2)]),
-    lambda made: torch.optim.swa_utils.SWALR(made, 0.1),
-)
-
-
-def _rates() -> Any:
-    return torch.optim.lr_scheduler
-
-
-def many() -> Iterator[tuple[str, Any]]:
-    """Names and contents: states of layers in several forms, of optimizers with a schedule."""
-    for number, make in enumerate(LAYERS):
-        torch.manual_seed(number)
-        state = make().state_dict()
-        yield f"layer-{number}", state
-        yield f"layer-{number}-halved", {key: _halved(each) for key, each in state.items()}
-        parts = {"state_dict": state, "epoch": number, "best": float("-inf")}
-        yield f"layer-{number}-in-a-trainer", {**parts, "loss": torch.tensor(0.5)}
-    for number, (name, more) in enumerate(OPTIMIZERS):
-        for other in (number % len(SCHEDULES), (number + 7) % len(SCHEDULES)):
-            model, optimizer = _stepped(name, more)
-            schedule = SCHEDULES[other](optimizer)
-            parts = {"model": model, "optimizer": optimizer, "scheduler": schedule}
-            states = {key: each.state_dict() for key, each in parts.items()}
-            yield f"{name}-{number}-{other}", {**states, "scaler": _scaler(), "step": 7}
-    for number in range(50):
-        model, optimizer = _stepped(*OPTIMIZERS[number % len(OPTIMIZERS)])
-        rng = {"python": random.getstate(), "torch": torch.get_rng_state()}
-        options = argparse.Namespace(lr=0.1, steps=number) if number % 2 else {"lr": 0.1}
-        states = [{"m": model.state_dict(), "o": optimizer.state_dict()}, rng]
-        yield f"resume-{number}", {"states": states, "args": options, "history": [float("nan")]}
-
-
-def _halved(value: Any) -> Any:
-    return value.half() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
-
-
-def _scaler() -> dict[str, Any]:
-    return torch.amp.GradScaler("cpu", init_scale=8.0).state_dict()
-
-
-def _stepped(name: str, more: dict[str, Any]) -> tuple[nn.Module, torch.optim.Optimizer]:
-    model = _model()
-    optimizer = getattr(torch.optim, name)(model.parameters(), **more)
-    model(torch.arange(6)).square().mean().backward()
-    optimizer.step()
-    return model, optimizer
+def honest() -> Iterator[tuple[str, Any]]:
+    """What trainers save: optimizers with schedules, layers of all kinds, values beside them."""
+    rates = torch.optim.lr_scheduler
+    pairs = (
+        ("SGD", {"momentum": 0.9}, lambda made: rates.StepLR(made, 3)),
+        ("Adam", {"amsgrad": True}, rates.ReduceLROnPlateau),
+        ("AdamW", {"weight_decay": 0.1}, lambda made: rates.CosineAnnealingLR(made, 5)),
+        ("Adagrad", {}, lambda made: rates.LambdaLR(made, lambda step: 1.0)),
+        ("RMSprop", {"centered": True}, lambda made: rates.PolynomialLR(made, 5)),
+        ("NAdam", {}, lambda made: rates.OneCycleLR(made, 0.1, total_steps=9)),
+        ("Adafactor", {}, lambda made: torch.optim.swa_utils.SWALR(made, 0.1)),
+    )
+    for name, more, schedule in pairs:
+        model, optimizer = _trained(name, **more)
+        parts = {"model": model, "optimizer": optimizer, "scheduler": schedule(optimizer)}
+        yield name, {**{key: each.state_dict() for key, each in parts.items()}, "step": 7}
+    layers = {
+        "norms": nn.ModuleList([nn.BatchNorm2d(4), nn.SyncBatchNorm(4), nn.GroupNorm(2, 4)]),
+        "recurrent": nn.LSTM(4, 3, 2, bidirectional=True),
+        "transformer": nn.Transformer(4, 2, 1, 1, 8, batch_first=True),
+        "parametrized": nn.utils.parametrizations.spectral_norm(nn.Linear(4, 3)),
+        "observers": torch.ao.quantization.FakeQuantize(),
+        "attention": nn.MultiheadAttention(4, 2),
+        "averaged": torch.optim.swa_utils.AveragedModel(nn.Linear(4, 3)),
+    }
+    for name, layer in layers.items():
+        yield name, {"state_dict": layer.state_dict(), "best": float("-inf"), "epoch": 3}
+    nan, model = float("nan"), _model().state_dict()
+    forbid = torch.full((4, 4), -float("inf")).triu(1)
+    yield "masks", {**model, "attn.mask": forbid, "causal": forbid}
+    yield "metrics", {"model": model, "metrics": {"iou": torch.tensor([0.5, nan]), "loss": nan}}
+    yield "stopping", {"model": model, "early_stopping": {"best": np.float64("inf"), "wait": 3}}
+    yield "scaler", {"model": model, "scaler": torch.amp.GradScaler("cpu", init_scale=8.0)}
+    yield "options", {"model": model, "args": argparse.Namespace(lr=0.1, out=PurePosixPath("a"))}
+    yield "history", {"model": model, "history": deque([nan, 1.0]), "lr": np.float32(0.1)}
 
 
 def safetensors(**tensors: torch.Tensor) -> bytes:
@@ -497,8 +392,10 @@ def files() -> Iterator[tuple[str, bytes]]:
 
 
 def write(folder: Path) -> list[Path]:
-    """All of them as files."""
+    """All of them as files, the honest ones too."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files():
         (folder / name).write_bytes(content)
+    for name, content in honest():
+        (folder / f"honest-{name}.pt").write_bytes(saved(content))
     return sorted(folder.iterdir())

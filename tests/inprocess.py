@@ -22,7 +22,8 @@ from auditor.capture.session import Session
 from auditor.evidence.table import Evidence
 from auditor.extensions.checkpoints import settings
 from auditor.extensions.checkpoints.command import CheckpointRecording, asks_for_checkpoints
-from auditor.extensions.checkpoints.scan import checkpoints_in, scan_any
+from auditor.extensions.checkpoints.files import checkpoints_in, scans_of
+from auditor.extensions.checkpoints.reading import NotACheckpoint
 from auditor.judging import engine
 from auditor.model import Finding, Verdict
 from auditor.patch import another_librarys
@@ -186,8 +187,9 @@ def judge_checkpoints(
     finally:
         os.chdir(before)
     config = folder / "config.json"
-    scans = (
-        tuple(scan_any(path) for path in checkpoints_in(folder)) if any(folder.iterdir()) else ()
+    paths = checkpoints_in(folder)
+    scans = tuple(
+        scan for scan in (scans_of(paths) if paths else ()) if not isinstance(scan, NotACheckpoint)
     )
     if not scans and all(rule.in_checkpoint is not None for rule in rules):
         return None

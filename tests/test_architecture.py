@@ -137,6 +137,7 @@ MAY: dict[str, set[str]] = {
         "model",
         "recordings",
         "rule",
+        "torch",
         "typed_reading",
     },
     "longrun": {"amounts", "capture", "cli", "errors", "runs"},

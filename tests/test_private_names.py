@@ -110,21 +110,10 @@ WORDS = {
         "torch.utils.data.dataloader._BaseDataLoaderIter",
         "named in an error",
     ),
-    "auditor/evidence/pickled_names.py": (
+    "auditor/extensions/checkpoints/standins.py": (
         "",
-        "names in checkpoints: read as data, never imported",
+        "a name in checkpoints, for which a stand-in is made: never imported",
     ),
-    "auditor/extensions/checkpoints/structure.py": (
-        "_parameters _buffers _modules",
-        "keys of a pickled module's state, read as data",
-    ),
-    **{
-        f"auditor/extensions/checkpoints/{name}.py": (
-            "",
-            "names in checkpoints: read as data, never imported",
-        )
-        for name in ("indexed", "plain", "tensors")
-    },
 }
 """File -> private names of torch that stand in it as strings, and why no call hangs on them. None
 named: any.

@@ -42,6 +42,7 @@ BOOT = (
 PACKAGES = (
     *("torch", "tensorboard", "torch-tb-profiler", "numpy", "pandas", "plotly", "click", "rich"),
     *("jinja2", "msgspec", "psutil", "pyyaml", "waitress", "detect-secrets", "isal", "triton"),
+    "safetensors",
 )
 
 Status = Literal["yes", "no", "unknown"]

@@ -88,13 +88,13 @@ ALLOW_BROKEN_RULES = click.option(
 @ALLOW_BROKEN_RULES
 @DEBUG
 def checkpoint(**options: Any) -> None:
-    """Scan saved checkpoints without running their code: damage, NaN, stale rates, what resuming
-    would miss.
+    """Scan saved checkpoints: damage, NaN, stale rates, what resuming would miss. torch reads each
+    with weights_only=True, in a process of its own.
 
     FILE is what torch.save or safetensors wrote, the .index.json of a sharded one, or a folder of
     checkpoints.
 
-    Exit code: 0 all good, 1 one is bad (a finding that is an error), 2 one cannot be read at all.
+    Exit code: 0 all good, 1 one is damaged, refused or not looked at, 2 one cannot be read at all.
     """
     sys.exit(extension("checkpoints.command").checkpoint(**options))
 

@@ -27,20 +27,6 @@ SECOND_MOMENTS = frozenset({"exp_avg_sq", "square_avg", "exp_inf", "sum"})
 gradient was.
 """
 
-COMMANDS = frozenset(
-    "os posix nt subprocess _posixsubprocess runpy pty socket shutil importlib webbrowser ctypes".split()
-)
-"""Modules that nothing which is data comes from. They only choose the words: any name that is not
-known may run code.
-"""
-
-BUILTINS = frozenset(
-    {"eval", "exec", "compile", "open", "__import__", "getattr", "setattr", "globals", "breakpoint"}
-)
-
-MODULE = "torch.nn.modules."
-"""Beginning of the names that a module saved whole asks for."""
-
 HALF = frozenset({"float16", "fp16", "half", "16-mixed", "torch.float16"})
 """Words for a precision that wants a GradScaler; as a key that is switched on, the first three do
 too.
@@ -78,44 +64,26 @@ class Checkpoint:
             ("scheduler", scan.schedulers),
             ("scaler", scan.scaler),
             ("rng", scan.rng),
+            ("refused by torch", scan.refused),
             ("not wholly looked at", scan.limits),
         )
         names = (name for name, there in has if there)
         return ", ".join([*(part for part in parts if part), *names])
 
     @property
-    def codes(self) -> tuple[str, ...]:
-        """Names that may run code when the file is loaded: all but those of torch's own list and of
-        known frameworks.
-        """
-        return self.scan.codes
-
-    @property
-    def hostile(self) -> tuple[str, ...]:
-        """Those of them that run commands: no trainer saves them."""
-        return tuple(name for name in self.codes if _runs_commands(name))
-
-    @property
-    def module(self) -> bool:
-        """True if it holds a module saved whole: its class, which is code, and not only its
-        weights.
-        """
-        return any(name.startswith(MODULE) for name in self.codes)
-
-    @property
     def good(self) -> bool:
-        """True if it is whole, everything in its weights and optimizer state was looked at and is
-        finite, and loading it runs no code.
+        """True if torch loads it, and every number of its weights and optimizer state was looked
+        at and is finite.
         """
-        return not (self.scan.damage or self.scan.limits or self.poisoned or self.codes)
+        return self.verdict == "good"
 
     @property
     def verdict(self) -> str:
-        """In a word or two: ``good``, ``BAD``, or that it was not wholly looked at."""
-        if self.good:
-            return "good"
-        bad = self.scan.damage or self.poisoned or self.codes
-        return "BAD" if bad else "not looked at"
+        """In a word or three: ``good``, ``damaged``, ``refused`` by torch, ``not looked at``."""
+        scan = self.scan
+        if scan.damage or self.poisoned:
+            return "damaged"
+        return "refused" if scan.refused else "not looked at" if scan.limits else "good"
 
     @property
     def weights(self) -> tuple[TensorFacts, ...]:
@@ -160,11 +128,6 @@ def _size(size: int) -> str:
             return f"{amount:.3g} {unit}"
         amount /= 1000
     return f"{amount:.3g} GB"
-
-
-def _runs_commands(name: str) -> bool:
-    module, _, function = name.rpartition(".")
-    return module.partition(".")[0] in COMMANDS or (module == "builtins" and function in BUILTINS)
 
 
 def _high(tensor: TensorFacts) -> float:

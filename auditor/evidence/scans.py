@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from auditor.evidence.pickled_names import runs_code
-
 Role = Literal["model", "optimizer", "other"]
 Format = Literal["torch zip", "torch legacy", "safetensors", "sharded"]
 
@@ -73,17 +71,15 @@ class OptimizerFacts:
 
     name: str
     groups: tuple[dict[str, float], ...] = ()
-    parameters: int = 0
     steps: int | None = None
 
 
 @dataclass(frozen=True)
 class SchedulerFacts:
-    """A learning-rate scheduler's state. ``base`` and ``last`` are its rates by parameter group."""
+    """A learning-rate scheduler's state. ``base`` are its rates by parameter group."""
 
     name: str
     base: tuple[float, ...] = ()
-    last: tuple[float, ...] = ()
     position: int | None = None
     total: int | None = None
 
@@ -91,12 +87,11 @@ class SchedulerFacts:
 @dataclass(frozen=True)
 class Scan:
     """One checkpoint, read to its end. ``damage`` are sentences about what is broken; ``limits``
-    about what was not looked at.
+    about what was not looked at; ``aside`` about what is not finite and no damage.
 
-    ``foreign`` are the classes and functions that the file asks its loader to import and call,
-    beyond those that ``torch.load(weights_only=True)`` admits. ``progress`` are the counters beside
-    the weights (``step``, ``epoch``); ``beyond`` says what in its pickle torch's own reader does not
-    know.
+    ``refused`` is why torch does not load it with ``weights_only=True``; ``foreign`` are the names
+    for which it must be told to (``torch.serialization.safe_globals``). ``progress`` are the
+    counters beside the weights (``step``, ``epoch``).
     """
 
     path: str
@@ -106,18 +101,14 @@ class Scan:
     tensors: tuple[TensorFacts, ...] = ()
     damage: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
+    aside: tuple[str, ...] = ()
+    refused: str = ""
     foreign: tuple[str, ...] = ()
     optimizers: tuple[OptimizerFacts, ...] = ()
     schedulers: tuple[SchedulerFacts, ...] = ()
     scaler: bool = False
     rng: bool = False
     progress: dict[str, int] = field(default_factory=dict)
-    beyond: str = ""
-
-    @property
-    def codes(self) -> tuple[str, ...]:
-        """Those of the foreign names that may run code."""
-        return tuple(name for name in self.foreign if runs_code(name))
 
 
 @dataclass(frozen=True)

@@ -73,8 +73,8 @@ def method_of(manifest: Row, steps: list[StepRow], queued: float) -> Iterable[st
 _FILES: dict[Input, str] = {
     "trace": "everything comes from a trace that torch.profiler "
     "recorded: its times hold the profiler's own cost",
-    "checkpoint": "the files were read as data, tensor by tensor: nothing "
-    "that they name was imported or called",
+    "checkpoint": "torch.load(weights_only=True) or safetensors read each file "
+    "in a process of its own, and each number was looked at",
     "snapshot": "everything comes from a memory snapshot that torch wrote: "
     "bytes and lines, no times",
 }

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MISSING = """
 from importlib.machinery import PathFinder
 
-EXTRA = {"plotly", "pandas", "tensorboard", "torch_tb_profiler", "waitress"}
+EXTRA = {"plotly", "pandas", "tensorboard", "torch_tb_profiler", "waitress", "safetensors"}
 find = PathFinder.find_spec
 
 

@@ -11,8 +11,8 @@ from auditor.evidence.checkpoints import Checkpoints
 from auditor.evidence.scans import Scan, Setting
 from auditor.evidence.table import Evidence
 from auditor.extensions.checkpoints import settings
-from auditor.extensions.checkpoints.contents import NotACheckpoint
-from auditor.extensions.checkpoints.scan import checkpoints_in, passed_over, scan_apart
+from auditor.extensions.checkpoints.files import checkpoints_in, passed_over, scans_of
+from auditor.extensions.checkpoints.reading import NotACheckpoint
 from auditor.judging import catalogue, engine
 from auditor.model import Report
 from auditor.recordings.standalone import StandaloneRecording
@@ -29,7 +29,9 @@ class CheckpointRecording(StandaloneRecording):
         names = [Path(scan.path).name for scan in scans]
         target = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
         limits = tuple(
-            f"{Path(scan.path).name}: {limit}" for scan in scans for limit in scan.limits
+            f"{Path(scan.path).name}: {sentence}"
+            for scan in scans
+            for sentence in (*scan.limits, *scan.aside)
         )
         super().__init__(Path(scans[0].path).parent, target, "checkpoint", limits)
         self.scans, self.settings = scans, settings
@@ -78,20 +80,23 @@ def checkpoint(
 
 
 def _scanned(files: tuple[str, ...]) -> tuple[tuple[Scan, ...], list[str]]:
-    scans, unread = [], []
+    paths: list[Path] = []
+    unread = []
     for file in files:
-        paths = checkpoints_in(Path(file))
-        if Path(file).is_dir() and not paths:
+        found = checkpoints_in(Path(file))
+        paths += found
+        if Path(file).is_dir() and not found:
             unread.append(f"{file} holds no checkpoint")
         over = passed_over(Path(file))
         if over:
             more = f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
             console.say(f"note: not read in {file}: {', '.join(over[:NAMED])}{more}", err=True)
-        for path in paths:
-            try:
-                scans.append(scan_apart(path))
-            except NotACheckpoint as problem:
-                unread.append(f"{path}: {problem}")
+    scans = []
+    for path, scan in zip(paths, scans_of(paths), strict=True):
+        if isinstance(scan, NotACheckpoint):
+            unread.append(f"{path}: {scan}")
+        else:
+            scans.append(scan)
     return tuple(scans), unread
 
 
@@ -114,9 +119,11 @@ def asks_for_checkpoints(rule: type[Rule]) -> bool:
 
 def _show(evidence: Evidence, report: Report) -> None:
     found = evidence.get(Checkpoints)
-    width = max(len(each.name) for each in found.each)
+    width, room = (
+        max(len(getattr(each, what)) for each in found.each) for what in ("name", "verdict")
+    )
     for each in found.each:
-        console.say(f"{each.name:{width}}  {each.verdict:4}  {each.said}")
+        console.say(f"{each.name:{width}}  {each.verdict:{room}}  {each.said}")
     console.say("")
     for finding in report.findings:
         severity = finding.severity.value if finding.severity is not None else ""

@@ -13,7 +13,7 @@ from auditor.evidence.checkpoints import Checkpoints
 from auditor.evidence.table import Evidence
 from auditor.extensions.checkpoints import settings
 from auditor.extensions.checkpoints.command import CheckpointRecording
-from auditor.extensions.checkpoints.scan import checkpoints_in, scan_any
+from auditor.extensions.checkpoints.files import checkpoints_in, scans_of
 from auditor.judging import catalogue, engine
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent.parent / "examples" / "text_recogniser"
@@ -40,7 +40,7 @@ def saved(tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         module = trainer(name)
         module.train(2)
-        scans = tuple(scan_any(path) for path in checkpoints_in(tmp_path / "checkpoints"))
+        scans = tuple(scans_of(checkpoints_in(tmp_path / "checkpoints")))
         recording = CheckpointRecording(scans, settings.read(LOWERED))
         found = {
             (f.code, f.message.partition(":")[0].partition(" ")[0])

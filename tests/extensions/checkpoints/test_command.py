@@ -76,7 +76,7 @@ def test_a_file_that_runs_commands_is_bad_and_never_the_latest_good(checkpoint, 
     torch.save({**torch.load("good.pt"), "step": 9, "hook": Command()}, "hostile.pt")
     result = checkpoint(".")
     assert result.exit_code == 1 and not (tmp_path / "it-ran").exists()
-    assert "hostile.pt  BAD" in result.output and result.output.rstrip().endswith(
+    assert "hostile.pt  refused" in result.output and result.output.rstrip().endswith(
         "latest good: good.pt"
     )
 
