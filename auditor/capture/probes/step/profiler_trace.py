@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,8 @@ from auditor.capture.probes.base import Context
 from auditor.capture.probes.step.accelerators import accelerator_of
 
 TRACE = "trace.json.gz"
+
+LEVEL = "KINETO_LOG_LEVEL"
 
 NODE_BYTES = 60 << 10
 """What the profiler takes of the host's memory when it stops, for each autograd node that was made
@@ -54,7 +59,8 @@ class Trace:
         if accelerator is not None:
             activities.append(accelerator.activity)
         self._profile = profile(activities=activities, record_shapes=True, profile_memory=True)
-        self._profile.start()
+        with _silent_kineto():
+            self._profile.start()
         self._before = next_number()
 
     def step_begin(self) -> None:
@@ -89,6 +95,20 @@ class Trace:
         finally:
             raw.unlink(missing_ok=True)
             profiler.profiler = None  # else its events stay until Python looks for cycles
+
+
+@contextmanager
+def _silent_kineto() -> Iterator[None]:
+    """Kineto reads how much it may print when the first profiler of a process starts; without this
+    it prints two lines for each.
+    """
+    given = os.environ.get(LEVEL)
+    os.environ.setdefault(LEVEL, "99")
+    try:
+        yield
+    finally:
+        if given is None:
+            os.environ.pop(LEVEL, None)
 
 
 def compress(raw: Path, packed: Path) -> None:
