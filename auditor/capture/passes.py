@@ -29,6 +29,7 @@ from auditor.runs.plan import (
     Replay,
     Trial,
     UntilOom,
+    share_out,
 )
 from auditor.runs.repeat import Repeat
 
@@ -99,7 +100,7 @@ def passes_of(plan: Plan, device: DeviceInfo, watched: frozenset[str]) -> list[P
     steps = (
         {"warmup": plan.warmup, **wanted}
         if plan.fit is None
-        else plan.fit.share_out(plan.warmup, wanted)
+        else share_out(plan.fit, plan.warmup, wanted)
     )
     return [Pass(name, n) for name, n in steps.items() if n > 0]
 

@@ -1,5 +1,5 @@
-"""Charts of a report as data: lines by step, memory in layers over time, the parts of steps. Standard
-library only.
+"""Charts of a report as data: lines by step, memory over time, the parts of steps. Standard library
+only.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class LaunchedRanks:
         if run:
             assert plan.fit is not None, "a further run has other passes than the first"
             variables = another_store(os.environ)
-            self.meeting.decide(run, {"steps": plan.fit.steps, "variables": variables})
+            self.meeting.decide(run, {"steps": plan.fit, "variables": variables})
             plan = replace(plan, variables=variables)
             deadline = self._patient(deadline)
         own = self._run(plan, deadline, progress, echo)

@@ -196,45 +196,39 @@ rules ask for so many.
 """
 
 
-@dataclass(frozen=True)
-class Fit:
-    """That a target takes ``steps`` steps and no more."""
+def share_out(total: int, warmup: int, wanted: Mapping[str, int]) -> dict[str, int]:
+    """Steps of each pass, of the ``wanted`` ones, that fit; never more than ``total`` together,
+    with the warm-up.
 
-    steps: int
+    Every pass gets a few steps first, in the order of :data:`AT_LEAST`; then the ones with a
+    fixed number are filled, and the diagnostic and the timing pass share the rest. A pass that
+    must be whole (``leaner``) is so or is left out.
+    """
+    warmup = min(warmup, max(1, total // 10))
+    most = {name: wanted.get(name, 0) for name in (*AT_LEAST, "gradients", "leaner", "values")}
+    part = round(TRACED_SHARE * total)
+    most["trace"] = min(most["trace"], part)
+    most["memory"] = min(most["memory"], max(LEAST_MEMORY, part))
+    given, left = dict.fromkeys(most, 0), total - warmup
 
-    def share_out(self, warmup: int, wanted: Mapping[str, int]) -> dict[str, int]:
-        """Steps of each pass, of the ``wanted`` ones, that fit; never more than ``steps`` together,
-        with the warm-up.
+    def give(name: str, steps: int) -> None:
+        nonlocal left
+        more = max(0, min(steps, most[name] - given[name], left))
+        given[name], left = given[name] + more, left - more
 
-        Every pass gets a few steps first, in the order of :data:`AT_LEAST`; then the ones with a
-        fixed number are filled, and the diagnostic and the timing pass share the rest. A pass that
-        must be whole (``leaner``) is so or is left out.
-        """
-        warmup = min(warmup, max(1, self.steps // 10))
-        most = {name: wanted.get(name, 0) for name in (*AT_LEAST, "gradients", "leaner", "values")}
-        part = round(TRACED_SHARE * self.steps)
-        most["trace"] = min(most["trace"], part)
-        most["memory"] = min(most["memory"], max(LEAST_MEMORY, part))
-        given, left = dict.fromkeys(most, 0), self.steps - warmup
-
-        def give(name: str, steps: int) -> None:
-            nonlocal left
-            more = max(0, min(steps, most[name] - given[name], left))
-            given[name], left = given[name] + more, left - more
-
-        for name, steps in AT_LEAST.items():
-            give(name, steps)
-        give("loud", TELLING - given["loud"])
-        for name in FIXED:
-            give(name, most[name])
-        give("quiet", LEAST_TIMED - given["quiet"])
-        give("gradients", most["gradients"])
-        if left >= most["leaner"] + most["loud"] - given["loud"]:
-            give("leaner", most["leaner"])
-        give("quiet", max(round(TIMED_SHARE * left), left - (most["loud"] - given["loud"])))
-        give("loud", left)
-        give("values", left)
-        return {"warmup": warmup, **{name: given[name] for name in wanted if given[name]}}
+    for name, steps in AT_LEAST.items():
+        give(name, steps)
+    give("loud", TELLING - given["loud"])
+    for name in FIXED:
+        give(name, most[name])
+    give("quiet", LEAST_TIMED - given["quiet"])
+    give("gradients", most["gradients"])
+    if left >= most["leaner"] + most["loud"] - given["loud"]:
+        give("leaner", most["leaner"])
+    give("quiet", max(round(TIMED_SHARE * left), left - (most["loud"] - given["loud"])))
+    give("loud", left)
+    give("values", left)
+    return {"warmup": warmup, **{name: given[name] for name in wanted if given[name]}}
 
 
 class Change(msgspec.Struct, frozen=True, tag=True):
@@ -305,12 +299,12 @@ class Plan:
     """One recording to make, and what for. ``steps`` and ``warmup`` count steps of one pass;
     ``parts`` are the parts that rules need.
 
-    With ``fit`` the passes are shortened to the steps that the target takes. Probes in ``without``
-    do not watch, for the reason that it gives. With ``copied`` the target runs in a copy, else where
-    we do; ``variables`` are what its environment has more. ``memory_limit`` in bytes of device
-    memory, of a real device or the shadow; ``gpu`` the model that the shadow and the null device
-    play (a key of ``auditor.model.gpus.GPUS``; empty: the shadow's own). ``answers`` is the folder of the rehearsal that tells a
-    run on the null device the values.
+    With ``fit`` the passes are shortened to so many steps, all that the target takes. Probes in
+    ``without`` do not watch, for the reason that it gives. With ``copied`` the target runs in a
+    copy, else where we do; ``variables`` are what its environment has more. ``memory_limit`` in
+    bytes of device memory, of a real device or the shadow; ``gpu`` the model that the shadow and
+    the null device play (a key of ``auditor.model.gpus.GPUS``; empty: the shadow's own).
+    ``answers`` is the folder of the rehearsal that tells a run on the null device the values.
 
     ``world_size`` processes run the target, of which this is number ``rank``; they meet at port
     ``rendezvous`` of this machine. With ``played`` these ranks run, one after the other, on a null
@@ -326,7 +320,7 @@ class Plan:
     folder: str
     parts: tuple[str, ...]
     purpose: Purpose = field(default_factory=Passes)
-    fit: Fit | None = None
+    fit: int | None = None
     without: Mapping[str, str] = field(default_factory=dict)
     copied: Copied | None = None
     variables: Mapping[str, str] | None = None
@@ -388,7 +382,7 @@ class Plan:
 
     def fitted(self, steps: int) -> Plan:
         """The same plan for a target that ends after ``steps`` steps."""
-        return replace(self, fit=Fit(steps))
+        return replace(self, fit=steps)
 
     def to_oom(self, steps: int) -> Plan:
         """The plan of a run that ran out of memory after ``steps`` whole steps, once more, to learn

@@ -17,7 +17,7 @@ from auditor.judging import build_report
 from auditor.judging.method import method_of
 from auditor.model.devices import CPU, SHADOW
 from auditor.recordings.folder import RecordingWriter
-from auditor.runs.plan import Device, Drill, Fit, Passes, Plan
+from auditor.runs.plan import Device, Drill, Passes, Plan
 
 TRACELESS = Passes(trace=0)
 WHOLE = {"loud": 20, "numbers": 3}
@@ -102,7 +102,7 @@ def test_a_rehearsal_of_long_steps_leaves_out_what_must_be_whole(
 @pytest.mark.parametrize(
     "more",
     [
-        {"fit": Fit(46)},
+        {"fit": 46},
         {"parts": ("course",)},
         {"world_size": 2, "rank": 0},
         {"purpose": Drill()},

@@ -30,7 +30,7 @@ from auditor.model import Finding, Severity
 from auditor.model.devices import CPU, SHADOW
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 from auditor.rule import Rule
-from auditor.runs.plan import PRICED_STEPS, STEADY_STEPS, Fit, Passes, Plan
+from auditor.runs.plan import PRICED_STEPS, STEADY_STEPS, Passes, Plan
 
 TOO_MUCH = "the trace holds {} of 3: more would take too much memory"
 
@@ -342,7 +342,7 @@ class Causes(Watching):
         ({}, 16, 20),  # two are more than --steps
         ({}, 1, STEADY_STEPS),
         ({"purpose": Passes(trace=0, loud=4)}, 12, 4),
-        ({"fit": Fit(60)}, 12, 20),
+        ({"fit": 60}, 12, 20),
         ({"world_size": 2}, 12, 20),
     ],
 )
@@ -399,7 +399,7 @@ def test_where_steps_are_counted_one_more_pass_takes_half_of_the_diagnostic_ones
         writer, passes = RecordingWriter(tmp_path / probe.__name__), Counter[str]()
         context = Context(writer, Frames(writer), device=CPU)
         purpose = Passes(trace=0)
-        plan = Plan("x:y", (), 30, 0, "cpu", str(tmp_path), (), fit=Fit(40), purpose=purpose)
+        plan = Plan("x:y", (), 30, 0, "cpu", str(tmp_path), (), fit=40, purpose=purpose)
         session = Session(plan, context, [probe(context)], lambda name, done, total: None)
         while not session.done:
             session.begin()
@@ -445,7 +445,7 @@ class Wanting(Watching):
 
 @pytest.mark.parametrize(
     ("more", "seconds", "numbers"),
-    [({}, 1e9, 7), ({}, 0.0, 3), ({"fit": Fit(60)}, 1e9, 3), ({"world_size": 2}, 1e9, 3)],
+    [({}, 1e9, 7), ({}, 0.0, 3), ({"fit": 60}, 1e9, 3), ({"world_size": 2}, 1e9, 3)],
 )
 def test_the_precision_pass_goes_on_while_a_probe_wants_more(
     tmp_path: Path,

@@ -19,7 +19,7 @@ from auditor.model.devices import CPU
 from auditor.recordings.folder import RecordingWriter
 from auditor.recordings.schema.data import BatchRow
 from auditor.recordings.schema.sync import CallRow
-from auditor.runs.plan import DIAGNOSED_STEPS, STEADY_STEPS, Device, Fit, Passes, Plan
+from auditor.runs.plan import DIAGNOSED_STEPS, STEADY_STEPS, Device, Passes, Plan
 
 Write = Callable[[Context, int], object]
 
@@ -126,7 +126,7 @@ def test_a_line_that_is_met_on_some_steps_is_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        {"fit": Fit(80)},
+        {"fit": 80},
         {"world_size": 2},
         {"purpose": Passes(trace=0, loud=DIAGNOSED_STEPS)},
         {"kind": "null"},

@@ -197,17 +197,14 @@ def test_addresses_of_parameters_gradients_and_state_are_noted_in_the_memory_pas
 
 @pytest.mark.parametrize(("device", "steps"), [("cuda", MEMORY_STEPS), ("null", 2 + 9 + 3)])
 def test_the_history_has_enough_steps_to_tell_growth(tmp_path, monkeypatch, device, steps):
-    """On a GPU those of the memory pass; on the null device all but the timed ones at its end, warm-up
-    included.
-    """
+    """On a GPU those of the memory pass; on the null device all, warm-up included."""
     monkeypatch.chdir(tmp_path)
     if device == "cuda":
         monkeypatch.setattr(inprocess, "device_of", timed)
     found = record(
         tmp_path / "r", zoo, engine.parts_of(rules()), roots=[Path(__file__)], device=device
     )
-    ran = [row for row in rows(found, "steps") if device == "cuda" or row["pass"] != "quiet"]
-    begun = [int(row["unix_us"]) for row in ran][-steps:]
+    begun = [int(row["unix_us"]) for row in rows(found, "steps")][-steps:]
     state = pickle.loads(found.snapshot.read_bytes())
     at = sorted(event["time_us"] for trace in state["device_traces"] for event in trace)
     assert len(begun) == steps

@@ -56,7 +56,7 @@ def test_no_time_is_made_of_it(report):
     assert [finding["lost_us_per_step"] for finding in found["findings"]] == [None] * len(
         found["findings"]
     )
-    assert (found["device_time"], found["lanes"], found["series"]) == (None, [], [])
+    assert (found["device_time"], found["parts"], found["series"]) == (None, None, [])
     assert found["run"]["step_us"] is None
     assert [caution for caution in found["cautions"] if "null device" in caution]
     reasons = {

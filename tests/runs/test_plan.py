@@ -10,13 +10,13 @@ from auditor.runs.plan import (
     MEMORY_STEPS,
     Change,
     Drill,
-    Fit,
     Passes,
     Plan,
     Purpose,
     Replay,
     Trial,
     UntilOom,
+    share_out,
 )
 from auditor.runs.repeat import Repeat
 
@@ -29,38 +29,38 @@ def test_passes_never_take_more_steps_than_there_are(
     wanted: dict[str, int],
 ) -> None:
     for steps in range(1, 150):
-        shared = Fit(steps).share_out(5, wanted)
+        shared = share_out(steps, 5, wanted)
         assert sum(shared.values()) <= steps
         assert all(0 < n <= wanted.get(name, 5) for name, n in shared.items())
 
 
 def test_what_fits_is_given_in_full() -> None:
-    assert Fit(113).share_out(5, WANTED) == {"warmup": 5, **WANTED}
-    assert Fit(112).share_out(5, WANTED)["quiet"] == 49
+    assert share_out(113, 5, WANTED) == {"warmup": 5, **WANTED}
+    assert share_out(112, 5, WANTED)["quiet"] == 49
 
 
 def test_a_target_that_ends_is_timed_first_and_for_half_of_what_is_left() -> None:
-    shared = Fit(40).share_out(5, WANTED)
+    shared = share_out(40, 5, WANTED)
     assert list(shared) == ["warmup", *WANTED]
     assert abs(shared["quiet"] - shared["loud"]) <= 8
     assert sum(shared.values()) == 40
 
 
 def test_the_smallest_target_has_causes_and_a_time() -> None:
-    assert Fit(6).share_out(5, WANTED) == {"warmup": 1, "quiet": 1, "loud": 3, "numbers": 1}
+    assert share_out(6, 5, WANTED) == {"warmup": 1, "quiet": 1, "loud": 3, "numbers": 1}
 
 
 @pytest.mark.parametrize(("steps", "memory"), [(34, 3), (36, 4), (119, 12), (300, 12)])
 def test_a_short_target_gives_a_tenth_of_its_steps_to_the_memory_pass(
     steps: int, memory: int
 ) -> None:
-    shared = Fit(steps).share_out(5, {**WANTED, "memory": MEMORY_STEPS})
+    shared = share_out(steps, 5, {**WANTED, "memory": MEMORY_STEPS})
     assert shared["memory"] == memory
 
 
 @pytest.mark.parametrize(("steps", "leaner"), [(22, 5), (21, 0)])
 def test_a_pass_that_must_be_whole_is_so_or_is_left_out(steps: int, leaner: int) -> None:
-    shared = Fit(steps).share_out(2, REHEARSED)
+    shared = share_out(steps, 2, REHEARSED)
     assert shared["loud"] == 12
     assert shared.get("leaner", 0) == leaner
 
@@ -92,7 +92,7 @@ def test_a_plan_survives_the_process_seam(purpose: Purpose) -> None:
         played=(0, 3),
     ).fitted(16)
     assert Plan.from_json(plan.to_json()) == plan
-    assert plan.fit == Fit(16)
+    assert plan.fit == 16
 
 
 @pytest.mark.parametrize(
@@ -106,10 +106,10 @@ def test_a_plan_survives_the_process_seam(purpose: Purpose) -> None:
 )
 def test_the_value_pass_has_what_the_others_leave(steps: int, expected: dict[str, int]) -> None:
     wanted = {"loud": 12, "leaner": 5, "numbers": 3, "values": 38}
-    assert Fit(steps).share_out(2, wanted) == expected
+    assert share_out(steps, 2, wanted) == expected
 
 
 @pytest.mark.parametrize("steps", range(18, 40, 3))
 def test_a_median_comes_before_the_second_gradient(steps: int) -> None:
-    shared = Fit(steps).share_out(5, {**WANTED, "numbers": 3, "gradients": 2})
+    shared = share_out(steps, 5, {**WANTED, "numbers": 3, "gradients": 2})
     assert shared["quiet"] >= 3 or "gradients" not in shared

@@ -63,6 +63,7 @@ MARKED = {
     for code in [line.partition("  # DIST")[2]]
     if code
 }
+
 ALONE = """
 import os, time
 import torch
@@ -127,10 +128,6 @@ def test_the_rank_that_failed_is_judged_and_the_one_that_waits_for_it_is_ended(a
     )
     assert "the error that is shown is that of rank 1" in report["warnings"]
     assert any(text.startswith("rank 0 did not end well either: ") for text in report["warnings"])
-    assert any(
-        "raised ValueError after 5 whole steps: it was run again" in text
-        for text in report["warnings"]
-    )
 
 
 def test_the_slowest_rank_is_judged_where_nothing_ties_them(audit, folder):

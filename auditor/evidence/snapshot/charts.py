@@ -1,6 +1,4 @@
-"""The memory charts of a report: each device's memory over time, from whatever snapshot the recording
-holds.
-"""
+"""The memory charts of a report: each device's memory over time, from whatever snapshot there is."""
 
 from __future__ import annotations
 

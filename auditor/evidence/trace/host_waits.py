@@ -256,6 +256,7 @@ def _place(line: Timeline, key: _Key, rows: list[int]) -> WaitPlace:
         slow_us=slow,
         copying_us=copying,
         pinned=rate,
+        rows=tuple(rows),
     )
 
 
