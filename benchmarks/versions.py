@@ -29,7 +29,7 @@ CHOSEN = (
     *("tests/shadow/test_device.py", "tests/capture/test_session.py"),
     *(f"tests/capture/instruments/test_{name}.py" for name in ("torch_private", "user_frames")),
     *(f"tests/capture/probes/graph/test_{name}.py" for name in ("backward", "retained_graphs")),
-    *(f"tests/capture/probes/sync/test_{name}.py" for name in ("reads", "origin")),
+    "tests/capture/probes/sync/test_reads.py",
     "tests/capture/probes/data/test_dataloader.py",
     "tests/capture/probes/memory/test_snapshot.py",
     "tests/capture/probes/numerics/test_amp.py",
