@@ -45,7 +45,7 @@ class Block:
 
     __slots__ = (
         "address", "age_base", "frames", "mapped", "next", "pool", "previous", "reach", "requested", "segment_frames",
-        "size", "state", "stream", "streams",
+        "size", "state", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -66,7 +66,6 @@ class Block:
         self.next: Block | None = None
         self.frames: Frames = ()
         self.segment_frames: Frames = ()
-        self.streams: set[int] = set()
 
     @property
     def end(self) -> int:

@@ -81,8 +81,7 @@ class CachingAllocator:
     def free(
         self, address: int, now_us: int | None = None, frames: Frames = (), *, pending: bool = False
     ) -> None:
-        """Gives a block back to the cache: at once, or (``pending``, or used by other streams) once
-        these are done.
+        """Gives a block back to the cache: at once, or (``pending``) by :meth:`complete_free`.
 
         Raises :class:`ValueError` if nothing live is at that address; 0 is freed without effect.
         """
@@ -100,29 +99,11 @@ class CachingAllocator:
         self._ledger.history.append(
             Entry("free_requested", address, block.requested, block.stream, frames, now)
         )
-        if pending or block.streams:
+        if pending:
             block.state = "active_pending_free"
             self._pending[address] = block
         else:
             self._complete(block, now, frames)
-
-    def record_stream(self, address: int, stream: int) -> None:
-        """Says that another stream uses the block, so that its free waits for
-        :meth:`stream_done`.
-        """
-        block = self._live.get(address)
-        if block is not None and stream != block.stream:
-            block.streams.add(stream)
-
-    def stream_done(self, stream: int, now_us: int | None = None) -> None:
-        """The stream has done all its work: blocks that waited for it, and for no other, return to
-        the cache.
-        """
-        for block in list(self._pending.values()):
-            waited = bool(block.streams)
-            block.streams.discard(stream)
-            if waited and not block.streams:
-                self._complete_pending(block, _clock(now_us))
 
     def complete_free(self, address: int, now_us: int | None = None) -> None:
         """The free that was pending at that address is over. Nothing happens where none was (see
@@ -305,7 +286,6 @@ class CachingAllocator:
 
     def _complete_pending(self, block: Block, now_us: int) -> None:
         del self._pending[block.address]
-        block.streams.clear()
         self._complete(block, now_us, block.frames)
 
     def _complete(self, block: Block, now_us: int, frames: Frames) -> None:

@@ -9,7 +9,7 @@ import hashlib
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import Literal
 
 from auditor.model import prices
 from auditor.model.baseline import Accepted as Accepted
@@ -25,8 +25,6 @@ from auditor.model.sites import FoundAt as FoundAt
 from auditor.model.sites import Site as Site
 from auditor.model.verification import Verification, Verified
 from auditor.model.what_if import Change, WhatIf
-
-H = TypeVar("H")
 
 SCHEMA = "audit-report/1"
 
@@ -161,8 +159,7 @@ class Finding:
     facts: tuple[tuple[str, str], ...] = ()
     hints: object = field(default_factory=dict)
     """What the rule's ``remedy()`` needs to know, where ``detect`` cannot say the ``remedy`` itself:
-    a frozen dataclass that the rule declares, read with :meth:`hints_as`. A rule pack may leave a
-    dict. Never written to the report.
+    whatever it likes. Never written to the report.
     """
     code: str = ""
     name: str = ""
@@ -176,18 +173,6 @@ class Finding:
     """Whether it is in the baseline that it was compared with; None where there was none."""
     changes: tuple[Change, ...] = ()
     """What a replay of the trace leaves out to price it; never written to the report."""
-
-    def hints_as(self, kind: type[H]) -> H:
-        """``hints`` as the class that the rule declares for them; ``kind()`` where there are none.
-
-        Raises TypeError where the hints are of another class, or there are none and a field of
-        ``kind`` has no default.
-        """
-        if isinstance(self.hints, kind):
-            return self.hints
-        if self.hints:
-            raise TypeError(f"hints of {type(self.hints).__name__}, not {kind.__name__}")
-        return kind()
 
     @property
     def codes(self) -> tuple[str, ...]:

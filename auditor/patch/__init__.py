@@ -13,13 +13,12 @@ import difflib
 from collections.abc import Sequence
 
 from auditor.model import Edit
-from auditor.patch.diff import diff_bytes, shows_line, unified_diff
+from auditor.patch.diff import diff_bytes, shows_line
 from auditor.patch.edits import apply_edits
 from auditor.patch.foreign import another_librarys
 from auditor.patch.plan import PatchedFile, Plan, check, plan, write
 from auditor.patch.source import Refused, SourceText
 from auditor.patch.trees import (
-    OwnFiles,
     is_theirs,
     joined_diff,
     leads_out,
@@ -63,7 +62,6 @@ def _distance(one: bytes, other: bytes) -> int:
 # -- patch -----------------------------------------------------------------------------------------
 
 __all__ = [
-    "OwnFiles",
     "PatchedFile",
     "Plan",
     "Refused",
@@ -80,6 +78,5 @@ __all__ = [
     "plan",
     "require_own_file",
     "shows_line",
-    "unified_diff",
     "write",
 ]

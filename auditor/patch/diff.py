@@ -7,8 +7,6 @@ import os
 import re
 from collections.abc import Collection
 
-from auditor.patch.source import Refused, detect_encoding
-
 _CONTEXT = 3
 _HUNK = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+", re.MULTILINE)
 _NO_NEWLINE = b"\n\\ No newline at end of file\n"
@@ -49,17 +47,6 @@ def shows_line(diff: bytes, lines: Collection[int]) -> bool:
     """True if a hunk of one file's diff shows one of these lines (from 1) of the file before."""
     hunks = ((int(found[1]), int(found[2] or 1)) for found in _HUNK.finditer(diff))
     return any(first <= line < first + count for first, count in hunks for line in lines)
-
-
-def unified_diff(before: bytes, after: bytes, path: str) -> str:
-    """:func:`diff_bytes` for reading: decoded as the file is, what cannot be decoded replaced.
-    Write files from bytes.
-    """
-    try:
-        encoding = detect_encoding(before)
-    except Refused:
-        encoding = "utf-8"
-    return diff_bytes(before, after, path).decode(encoding.removesuffix("-sig"), "replace")
 
 
 def _lines(raw: bytes) -> list[str]:

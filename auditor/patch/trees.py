@@ -148,9 +148,6 @@ def _below(path: str, folders: Iterable[str]) -> bool:
 _ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 """What makes a folder an environment of Python's, whatever its name."""
 
-MOST_BYTES = 4 * 1024 * 1024
-"""No file of source is larger."""
-
 
 def require_own_name(file: str, action: Action) -> None:
     """Raise :class:`Refused` if no rule would edit a file of this name: it is hidden, a package's,
@@ -195,27 +192,6 @@ def require_own_file(root: Path, file: str, action: Action) -> None:
         return
     if _is_ignored(path, str(root)):
         raise Refused(f"{file} is ignored by git, so it is no source")
-
-
-class OwnFiles:
-    """Sources of the user's as they are now, by their names in a report; ``names`` may hold
-    anything, and others are not read.
-    """
-
-    def __init__(self, root: Path, names: Iterable[str]) -> None:
-        self._root = root
-        self.names = tuple(dict.fromkeys(names))
-
-    def read(self, name: str) -> bytes | None:
-        """The file's bytes; None for one that is none of the user's sources, or too large to be
-        one.
-        """
-        try:
-            require_own_file(self._root, name, "set_keyword")
-            path = self._root / name
-            return path.read_bytes() if path.stat().st_size <= MOST_BYTES else None
-        except (Refused, OSError, ValueError):
-            return None
 
 
 def _require_own_folders(folder: str, path: str) -> None:

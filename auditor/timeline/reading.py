@@ -211,7 +211,6 @@ def info(head: bytes, tail: bytes) -> Info:
         schema=_natural(keys.get("schemaVersion")),
         flags=tuple(flag for flag in _FLAGS if whole(keys.get(flag), 0) > 0),
         versions=tuple(versions),
-        trace_name=text(keys.get("traceName")),
         host=text(keys.get("host_name")),
     )
 

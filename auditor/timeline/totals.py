@@ -66,9 +66,6 @@ def _totals(trace: Trace, name: Codes, ns: Ints) -> tuple[Total, ...]:
     return tuple(sorted(found, key=lambda one: (-one.ns, one.name)))
 
 
-HOST = 0
-
-
 @dataclass(frozen=True)
 class MemoryUse:
     """One device's memory events. Totals are bytes, -1 where the torch that recorded them wrote

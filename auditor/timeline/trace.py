@@ -195,7 +195,6 @@ class Info:
     """
     versions: tuple[tuple[str, str], ...] = ()
     """(key, value) of CUDA/HIP/CUPTI/NCCL versions."""
-    trace_name: str = ""
     host: str = ""
 
     @property

@@ -91,7 +91,6 @@ QUERIES = {
     "memory_reserved": "it copies all of the allocator's counters to read one",
     "max_memory_reserved": "it copies all of the allocator's counters to read one",
 }
-HOMES = ("torch.cuda", "torch.accelerator")
 COLLECTIONS = {"gc.collect": "a full collection looks at every container object of the process"}
 UNPRICED = {
     "rehearsal": "seen in rehearsal, which gives no times",

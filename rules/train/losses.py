@@ -29,7 +29,6 @@ TWICE = (
     *(FUNCTIONAL + name for name in ("cross_entropy", "binary_cross_entropy_with_logits")),
     *("torch.log_softmax", f"{FUNCTIONAL}log_softmax"),
 )
-NAMES = "|".join(sorted({name.rpartition(".")[2] for name in TWICE}))
 ANGLE = "Degrees between the step's gradient and the repaired one from which it is an error."
 FACTOR = "How many times longer or shorter the step's gradient is from which it is an error."
 CHANGES = "the loss is another one: training changes"

@@ -119,27 +119,16 @@ def test_memory_of_one_stream_does_not_serve_another():
     assert reserved(allocator) == 40 * MIB
 
 
-def test_a_block_used_by_another_stream_waits_for_it():
+def test_a_block_that_another_stream_uses_waits_for_its_free_to_end():
     allocator = card()
     address = allocator.malloc(5 * MIB)
-    allocator.record_stream(address, 3)
-    allocator.free(address)
+    allocator.free(address, pending=True)
     stats = allocator.stats()
     assert (stats["allocated_bytes.all.current"], stats["active_bytes.all.current"]) == (0, 5 * MIB)
     assert allocator.snapshot()["segments"][0]["blocks"][0]["state"] == "active_pending_free"
     assert allocator.malloc(5 * MIB) != address
-    allocator.stream_done(2)
-    assert allocator.stats()["active_bytes.all.current"] == 10 * MIB
-    allocator.stream_done(3)
+    allocator.complete_free(address)
     assert allocator.malloc(5 * MIB) == address
-
-
-def test_use_on_its_own_stream_delays_nothing():
-    allocator = card()
-    address = allocator.malloc(5 * MIB, stream=3)
-    allocator.record_stream(address, 3)
-    allocator.free(address)
-    assert allocator.stats()["active_bytes.all.current"] == 0
 
 
 def test_a_full_device_gets_its_cache_back_and_is_asked_again():

@@ -32,8 +32,8 @@ steps = st.one_of(
     st.tuples(st.just("malloc"), sizes, st.just(0)),
     st.tuples(st.just("free"), st.integers(0, 200), st.just(0)),
     st.tuples(st.just("free"), st.integers(0, 200), st.just(0)),
-    st.tuples(st.just("record_stream"), st.integers(0, 200), st.integers(0, 2)),
-    st.tuples(st.just("stream_done"), st.just(0), st.integers(0, 2)),
+    st.tuples(st.just("free_begins"), st.integers(0, 200), st.just(0)),
+    st.tuples(st.just("free_ends"), st.integers(0, 200), st.just(0)),
     st.tuples(st.just("empty_cache"), st.just(0), st.just(0)),
 )
 programs = st.lists(steps, min_size=25, max_size=150)  # hypothesis stays near the least
@@ -109,6 +109,7 @@ class Walk:
     def __init__(self, config: str, card: int, **options: object) -> None:
         self.allocator = CachingAllocator(card, settings=AllocatorSettings.parse(config), **options)
         self.live: list[int] = []
+        self.pending: list[int] = []
         self.now = 0
 
     def step(self, action: str, number: int, stream: int) -> None:
@@ -122,9 +123,11 @@ class Walk:
         elif action == "free" and address:
             self.live.remove(address)
             allocator.free(address, self.now)
-        elif action == "record_stream" and address:
-            allocator.record_stream(address, stream)
-        elif action == "stream_done":
-            allocator.stream_done(stream, self.now)
+        elif action == "free_begins" and address:
+            self.live.remove(address)
+            self.pending.append(address)
+            allocator.free(address, self.now, pending=True)
+        elif action == "free_ends" and self.pending:
+            allocator.complete_free(self.pending.pop(number % len(self.pending)), self.now)
         elif action == "empty_cache":
             allocator.empty_cache(self.now)

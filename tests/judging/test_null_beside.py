@@ -83,7 +83,7 @@ def made(
         course |= {"sized": [sites[sized]] if sized else [], "global_step": step}
         writer.add_fields("course", {**common, **course})
         if waits:
-            work = {"at": sites[waits], "n": 1, "launches": 3, "waits": 1, "may_wait": 0}
+            work = {"at": sites[waits], "n": 1, "launches": 3, "waits": 1}
             calls = {"calls": ["cudaStreamSynchronize"]}
             writer.add_fields("device_work", {**common, **work, **calls})
         if read:

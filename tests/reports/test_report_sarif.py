@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditor.model import Finding, Remedy, Report, Site
-from auditor.patch.diff import unified_diff
+from auditor.patch.diff import diff_bytes
 from tests.reports import golden_attack
 from tests.reports import golden_report as golden
 
@@ -157,7 +157,7 @@ def test_fixes_give_what_the_diff_gives(
 ) -> None:
     old = "\n".join(before) + "\n" * (ended and bool(before))
     new = "\n".join(after) + "\n" * (ends and bool(after))
-    diff = unified_diff(old.encode(), new.encode(), "pkg/a b.py")
+    diff = diff_bytes(old.encode(), new.encode(), "pkg/a b.py").decode()
     report = replace(
         golden.rich_report(),
         findings=(
@@ -178,7 +178,7 @@ def test_fixes_give_what_the_diff_gives(
     "name", ["plain.py", "with space.py", 'quote".py', "tab\t.py", "ü.py", "back\\slash.py"]
 )
 def test_any_file_name_of_a_diff_is_read_back(name: str) -> None:
-    (only,) = replacements(unified_diff(b"a\n", b"b\n", name))
+    (only,) = replacements(diff_bytes(b"a\n", b"b\n", name).decode())
     assert (only.file, only.first, only.last, only.text) == (name, 1, 1, "b\n")
 
 

@@ -42,5 +42,4 @@ class DeviceWorkRow(PassRow, kw_only=True):
     n: N
     launches: Annotated[int, doc("kernels, those of libraries included")]
     waits: Annotated[int, doc("calls that made the host wait for the device")]
-    may_wait: Annotated[int, doc("calls that CUDA documents as such that may wait")]
     calls: Annotated[list[str], doc("their names, each once: `cudaStreamSynchronize`")]

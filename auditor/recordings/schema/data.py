@@ -27,7 +27,6 @@ class LoaderRow(Row, kw_only=True):
     persistent: Annotated[bool | None, doc("`persistent_workers`; null where unknown")] = older(
         None
     )
-    prefetch: Annotated[int | None, doc("`prefetch_factor`; null where not given")] = older(None)
     batch_size: Annotated[int | None, doc("null where a batch sampler cuts them")] = older(None)
     dataset: Annotated[str, doc("qualified name of its class, below any `Subset`")] = older("")
     dataset_file: Annotated[str | None, doc("where the class is defined")] = older(None)

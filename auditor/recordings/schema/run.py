@@ -77,7 +77,6 @@ class StepRow(PassRow, kw_only=True):
     gc_us: Annotated[
         float, doc("time in automatic and explicit garbage collections in the step")
     ] = older(0.0)
-    gc_n: Annotated[int, doc("how many collections")] = older(0)
     queued_us: Annotated[
         float,
         doc(

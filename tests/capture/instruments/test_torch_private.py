@@ -718,7 +718,6 @@ OF_ITERATORS = {
     "workers_of": ("_num_workers", 1, 0),
     "pins": ("_pin_memory", False, False),
     "persistent": ("_persistent_workers", True, None),
-    "prefetch": ("_prefetch_factor", 3, None),
     "index_sampler": ("_index_sampler", 2, None),
     "dataset_of": ("_dataset", SAMPLES, None),
     "collate_of": ("_collate_fn", sum, None),
@@ -733,7 +732,6 @@ def iterator() -> Any:
             batch_size=2,
             num_workers=1,
             persistent_workers=True,
-            prefetch_factor=3,
             collate_fn=sum,
         )
     )

@@ -208,7 +208,7 @@ def test_no_line_outside_of_a_step():
     assert one.known == [(None, None)]
 
 
-def test_an_operator_of_a_higher_order_has_no_name_and_is_shown_to_who_wants_it():
+def test_an_operator_of_a_higher_order_has_no_name():
     operator = Operator(torch.ops.higher_order.cond)
     assert (operator.schema, operator.name, operator.view, operator.writes) == (
         None,

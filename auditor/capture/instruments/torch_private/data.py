@@ -37,9 +37,6 @@ persistent: Callable[[Any], bool | None] = on_instances(f"{_ITERATOR}._persisten
 which is unknown.
 """
 
-prefetch: Callable[[Any], int | None] = on_instances(f"{_ITERATOR}._prefetch_factor")
-"""The same: batches that each worker prepares ahead. Without it: None, which is unknown."""
-
 index_sampler: Callable[[Any], Any] = on_instances(f"{_ITERATOR}._index_sampler")
 """The same: what its indices come from. Without it: None, so the size of its batches is unknown."""
 

@@ -39,7 +39,6 @@ class LoaderFacts:
     workers: int
     pin_memory: bool
     persistent: bool | None
-    prefetch: int | None
     batch_size: int | None
     dataset: type
     collate: str
@@ -67,7 +66,6 @@ def describe_loader(loader: Any, made_at: int | None) -> LoaderFacts:
         loader.num_workers,
         bool(loader.pin_memory),
         bool(loader.persistent_workers),
-        loader.prefetch_factor,
         loader.batch_size,
         dataset_class(loader.dataset),
         *place_of_callable(loader.collate_fn),
@@ -85,7 +83,6 @@ def describe_iterator(iterator: Any) -> LoaderFacts:
         data.workers_of(iterator),
         bool(data.pins(iterator)),
         data.persistent(iterator),
-        data.prefetch(iterator),
         getattr(data.index_sampler(iterator), "batch_size", None),
         dataset_class(data.dataset_of(iterator)),
         *place_of_callable(data.collate_of(iterator)),

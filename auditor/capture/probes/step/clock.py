@@ -29,7 +29,7 @@ class Clock:
         self._origin = perf_counter_ns()
         self._origin_unix_us = time_ns() / 1e3
         self._begun = Mark()
-        self._gc_before = (0, 0)
+        self._gc_before_ns = 0
         self._compiles = 0
         self.own_us = 0.0
         """Host's time of the last step in us, without what it waited for a processor."""
@@ -56,7 +56,7 @@ class Clock:
     def begin(self) -> None:
         """A step begins now."""
         self._context.freed.begin(self._context.pass_name)
-        self._gc_before = COLLECTOR.ns, COLLECTOR.n
+        self._gc_before_ns = COLLECTOR.ns
         self._compiles = COMPILED_CODE.compiles
         accelerator = self._accelerator
         if accelerator is not None:
@@ -88,8 +88,7 @@ class Clock:
             host_us=host_us,
             start_us=started_us,
             unix_us=self._origin_unix_us + started_us,
-            gc_us=(COLLECTOR.ns - self._gc_before[0]) / 1e3,
-            gc_n=COLLECTOR.n - self._gc_before[1],
+            gc_us=(COLLECTOR.ns - self._gc_before_ns) / 1e3,
             queued_us=queued_us,
             rss=self._context.freed.resident(),
             compiles=COMPILED_CODE.compiles - self._compiles,
@@ -139,11 +138,10 @@ class Clock:
 
 
 class Collector:
-    """What Python's garbage collector took in all, in ns, and how often it ran."""
+    """What Python's garbage collector took in all, in ns."""
 
     def __init__(self) -> None:
         self.ns = 0
-        self.n = 0
         self._begin = 0
 
     def install(self) -> None:
@@ -160,7 +158,6 @@ class Collector:
             self._begin = perf_counter_ns()
         else:
             self.ns += perf_counter_ns() - self._begin
-            self.n += 1
 
 
 COLLECTOR = Collector()

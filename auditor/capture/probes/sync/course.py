@@ -83,14 +83,12 @@ class _Work:
     n: int = 0
     launches: int = 0
     waits: int = 0
-    may_wait: int = 0
     calls: set[str] = field(default_factory=set)
 
     def add(self, calls: Iterable[null_device.Blocking]) -> None:
         """Calls that blocked, or may have."""
         for call in calls:
             self.waits += call.waits
-            self.may_wait += not call.waits
             self.calls.add(call.call)
 
 
@@ -171,7 +169,6 @@ class CourseProbe(OperatorProbe):
                 n=work.n,
                 launches=work.launches,
                 waits=work.waits,
-                may_wait=work.may_wait,
                 calls=sorted(work.calls),
             )
             self.context.add(row)

@@ -64,7 +64,6 @@ def test_wait_and_who_the_loader_is(tmp_path: Path) -> None:
         "workers": 0,
         "pin_memory": False,
         "persistent": False,
-        "prefetch": None,
         "batch_size": 4,
         "length": 16,
         "loader": 0,
@@ -226,7 +225,7 @@ def test_the_start_of_workers_is_waited_for_once(tmp_path: Path) -> None:
         (row,), (loader,) = drive.rows("batches"), drive.rows("loaders")
     assert row["n"] == 4 and row["devices"] == {"cpu": 4} and row["sample_devices"] == []
     assert 0.5 * user.outer < row["wait_us"] <= user.outer
-    assert (loader["workers"], loader["prefetch"], loader["persistent"]) == (1, 3, False)
+    assert (loader["workers"], loader["persistent"]) == (1, False)
 
 
 def test_a_loader_inside_a_dataset_is_part_of_the_outer_wait(tmp_path: Path) -> None:
