@@ -40,7 +40,7 @@ class Standin:
         """What it holds, with the keys of its state."""
         yield from enumerate(self.args)
         for part in self.state if isinstance(self.state, tuple) else (self.state,):
-            yield from part.items() if isinstance(part, dict) else (("state", part),)
+            yield from dict.items(part) if isinstance(part, dict) else (("state", part),)
 
 
 def is_class(value: Any) -> bool:
@@ -57,38 +57,42 @@ class Dtype(Standin):
             raise UnpicklingError("it holds an array of objects, which only pickle can read")
         return super().__new__(cls, *args)
 
-    def read(self, raw: Any) -> NDArray[Any] | str:
-        """The numbers, empty of texts; or why they are not looked at."""
+    def read(self, raw: Any, shape: Any) -> NDArray[Any] | str | None:
+        """The numbers, or why they are not looked at; None of texts."""
         import numpy as np
 
         code = self.args[0]
         if code[0] in "SU":
-            return np.zeros(0)
+            return None
         if code not in ("b1", "f2", "f4", "f8", "c8", "c16") and code[0] not in "iu":
             return f"is of numpy.{code}"
         order = self.state[1] if isinstance(self.state, tuple) else "<"
         numbers = np.frombuffer(raw, ">" + code if order == ">" else "<" + code)
-        return numbers.astype(numbers.dtype.newbyteorder("="))
+        return numbers.astype(numbers.dtype.newbyteorder("=")).reshape(shape)
 
 
 class Array(Standin):
     """An array of NumPy."""
 
-    def read(self) -> NDArray[Any] | str:
+    def read(self) -> NDArray[Any] | str | None:
         """As of its dtype."""
         _, shape, dtype, _, raw = self.state
-        numbers: NDArray[Any] | str = dtype.read(raw)
-        return numbers if isinstance(numbers, str) or not numbers.size else numbers.reshape(shape)
+        return _dtype(dtype).read(raw, shape)
 
 
 class Scalar(Standin):
     """A number of NumPy."""
 
-    def read(self) -> NDArray[Any] | str:
+    def read(self) -> NDArray[Any] | str | None:
         """As of its dtype, in an array without dimensions."""
         dtype, raw = self.args
-        numbers: NDArray[Any] | str = dtype.read(raw)
-        return numbers if isinstance(numbers, str) or not numbers.size else numbers.reshape(())
+        return _dtype(dtype).read(raw, ())
+
+
+def _dtype(value: Any) -> Dtype:
+    if not isinstance(value, Dtype):
+        raise TypeError("an array has no dtype")
+    return value
 
 
 class Filled(Standin):

@@ -120,7 +120,7 @@ class Walk:
             yield from vars(value).items() if type(value) in WHOLE else ()
         elif isinstance(value, dict):
             self._sort_in(path, value)
-            yield from value.items()
+            yield from dict.items(value)  # its own methods may be attributes of the file
             yield from getattr(value, "__dict__", {}).items()
             yield from (("key", key) for key in value)
         elif isinstance(value, (list, tuple, set, frozenset)):
@@ -136,24 +136,31 @@ class Walk:
         numbers = value.read()
         if isinstance(numbers, str):
             self._unread[f"{numbers}, and was not looked at"].append(named(path))
+        elif numbers is None:
+            return  # texts
         elif isinstance(value, Scalar):
-            if numbers.size and _may_hold(numbers.item()):
+            if _may_hold(numbers.item()):
                 self._number(path, numbers.item())
         elif numbers.dtype.kind in "fc":
             self.tensor(path, torch.from_numpy(numbers), loaded=False)
 
     def tensor(self, path: Path, tensor: torch.Tensor, *, loaded: bool = True) -> None:
         """One tensor; ``loaded`` if its storage is one of the file."""
-        why, tally = _why_not(tensor), None
-        if why:
+        # in a view of its own: attributes of a parameter may hide its methods
+        plain = torch.Tensor.detach(tensor) if type(tensor) in WHOLE else None
+        why = f"a {type(tensor).__name__}" if plain is None else _why_not(plain)
+        tally, shape = None, tuple[int, ...]()
+        if plain is None or why:
             self._unread[f"is {why}, and was not looked at"].append(named(path))
         else:
-            storage = tensor.untyped_storage()
+            shape, storage = tuple(plain.shape), plain.untyped_storage()
             if loaded and storage.nbytes():
                 self.storages[storage.data_ptr()] = storage.nbytes()
-            if _is_floating(tensor):
-                tally = self._tally(tensor, kept=loaded)
-        self._keep(path, tensor, tally)
+            if _is_floating(plain):
+                tally = self._tally(plain, kept=loaded)
+        role = self._role(path, tensor, tally, len(shape))
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        self.tensors.append(TensorFacts(named(path), dtype, shape, role, tally, path))
 
     def _tally(self, tensor: torch.Tensor, *, kept: bool) -> Tally:
         """What is in it; views of the same numbers are looked at once, unless they are gone before
@@ -161,23 +168,19 @@ class Walk:
         """
         mark = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
         if not kept or mark not in self._tallies:
-            self._tallies[mark] = _tally(tensor.detach())
+            self._tallies[mark] = _tally(tensor)
         return self._tallies[mark]
 
-    def _keep(self, path: Path, tensor: torch.Tensor, tally: Tally | None) -> None:
-        role: Role = "model"
-        dimensions = tensor.dim()
-        if self._of_optimizer(path):
-            role = "optimizer"
-        elif not isinstance(tensor, torch.nn.Parameter):
-            if tally is not None and tally.nonfinite and _may_be(path, tally, dimensions):
-                self._aside.append(named(path))
-                role = "other"
-            elif not _is_floating(tensor) or _is_result(path, dimensions):
-                role = "other"
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        shape = () if tensor.is_nested else tuple(tensor.shape)
-        self.tensors.append(TensorFacts(named(path), dtype, shape, role, tally, path))
+    def _role(self, path: Path, tensor: torch.Tensor, tally: Tally | None, dimensions: int) -> Role:
+        """Whose it is; nobody's if it is a result, or what is not finite may be so."""
+        if any(path[: len(owner)] == owner for owner in self.optimizers):
+            return "optimizer"
+        if type(tensor) is torch.nn.Parameter:
+            return "model"
+        if tally is not None and tally.nonfinite and _may_be(path, tally, dimensions):
+            self._aside.append(named(path))
+            return "other"
+        return "model" if _is_floating(tensor) and not _is_result(path, dimensions) else "other"
 
     def _number(self, path: Path, number: complex) -> None:
         """A plain number that is not finite."""
@@ -201,9 +204,6 @@ class Walk:
         else:
             self._unread["is not finite, and no key says what it is"].append(named(path))
 
-    def _of_optimizer(self, path: Path) -> bool:
-        return any(path[: len(owner)] == owner for owner in self.optimizers)
-
     def _sort_in(self, path: Path, value: dict[Any, Any]) -> None:
         words = {key for key in value if isinstance(key, str)}
         if {"state", "param_groups"} <= words and isinstance(value["param_groups"], list):
@@ -212,7 +212,7 @@ class Walk:
             self.schedulers[path] = value
         elif words >= SCALER:
             self.scalers.add(path)
-        elif any(isinstance(each, torch.Tensor) for each in value.values()):
+        elif any(isinstance(each, torch.Tensor) for each in dict.values(value)):
             self._states.add(path)
         if len(path) < 2:
             for key in COUNTERS & words:
@@ -271,8 +271,6 @@ def _may_be(path: Path, tally: Tally, dimensions: int) -> bool:
 
 def _why_not(tensor: torch.Tensor) -> str:
     """Why the numbers of a tensor are not looked at; empty of a plain dense one."""
-    if type(tensor) not in WHOLE:
-        return f"a {type(tensor).__name__}"
     if tensor.is_quantized:
         return "quantized"
     if tensor.is_nested:
@@ -334,8 +332,8 @@ def optimizer_facts(
         for facts in tensors
         if facts.place[: len(path)] == path and facts.place[-1] == "step"
     ]
-    plain = state["state"].values() if isinstance(state["state"], dict) else ()
-    counts += [each.get("step") for each in plain if isinstance(each, dict)]
+    plain = dict.values(state["state"]) if isinstance(state["state"], dict) else ()
+    counts += [dict.get(each, "step") for each in plain if isinstance(each, dict)]
     return OptimizerFacts(
         named(path),
         tuple(_numbers(group) for group in groups),
@@ -346,7 +344,7 @@ def optimizer_facts(
 def _numbers(group: dict[Any, Any]) -> dict[str, float]:
     return {
         keys.printable(str(key)[:200]): float(each)
-        for key, each in group.items()
+        for key, each in dict.items(group)
         if _is_number(each)
     }
 
@@ -359,10 +357,10 @@ def scheduler_facts(path: Path, state: dict[str, Any]) -> SchedulerFacts:
     """Rates and position; ``total`` where the schedule has an end (OneCycleLR; CosineAnnealingLR
     has none that it keeps to).
     """
-    rates = state.get("base_lrs")
+    rates = dict.get(state, "base_lrs")
     base = [float(each) for each in rates if _is_number(each)] if isinstance(rates, list) else []
     position, total = (
         each if isinstance(each, int) and _is_number(each) else None
-        for each in (state.get("last_epoch"), state.get("total_steps"))
+        for each in (dict.get(state, "last_epoch"), dict.get(state, "total_steps"))
     )
     return SchedulerFacts(named(path), tuple(base), position, total)

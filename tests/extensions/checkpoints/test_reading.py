@@ -293,6 +293,8 @@ def test_a_stand_in_with_odd_arguments_is_damage(judged):
     for body in (
         b"cnumpy.core.multiarray\nscalar\n)R",
         b"cnumpy.core.multiarray\n_reconstruct\n)RNb",
+        b"cnumpy.core.multiarray\nscalar\nNN\x86R",
+        b"cnumpy.core.multiarray\nscalar\ncnumpy\ndtype\nX\2\0\0\0i9\x85RN\x86R",
     ):
         assert told(judged, archive(b"\x80\x02" + body + b"."))[0] == "damaged"
 

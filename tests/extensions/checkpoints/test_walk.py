@@ -139,9 +139,21 @@ def with_attributes():
     return state
 
 
+def covered():
+    """A parameter and a state whose methods are hidden by attributes."""
+    weight = torch.nn.Parameter(NAN.clone())
+    for name in ("detach", "numel", "untyped_storage", "isfinite", "split", "dim"):
+        setattr(weight, name, torch.Size)
+    state = OrderedDict(w=weight)
+    state.items = state.values = state.keys = torch.Size
+    return state
+
+
 @pytest.mark.parametrize(
     ("content", "names"),
     [
+        (covered(), ["w"]),
+        ({"optimizer": {"state": covered(), "param_groups": []}}, ["optimizer.state.w"]),
         (NAN, ["(the file)"]),
         ([ONES, (NAN,)], ["[1][0]"]),
         ({"model": {0: NAN}}, ["model[0]"]),
@@ -153,7 +165,7 @@ def with_attributes():
         ({"ema": [ONES, NAN]}, ["ema[1]"]),
         ({"metrics": (shared := {"a.w": torch.full((2, 2), math.nan)}), "m": shared}, None),
     ],
-    ids=range(10),
+    ids=range(12),
 )
 def test_weights_of_any_container_are_looked_at(content, names):
     assert bad(content) == (names or ["metrics.a.w", "m.a.w"])
