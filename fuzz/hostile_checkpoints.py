@@ -306,15 +306,10 @@ def files() -> Iterator[tuple[str, bytes]]:
     for name in CALLABLES:
         yield f"calls-{name}.pt", archive(call(name))
     for number, (module, attribute) in enumerate(DISGUISED):
-        named = word(module) + word(attribute) + b"\x93)R."
-        yield f"disguised-{number}.pt", archive(b"\x80\x04" + named)
-        yield (
-            f"disguised-{number}-legacy.pt",
-            legacy(b"\x80\x02" + f"c{module}\n{attribute}\n)R.".encode()),
-        )
+        named = f"c{module}\n{attribute}\n)R.".encode()
+        yield f"disguised-{number}.pt", archive(b"\x80\x02" + named)
     for name, pickled in _opcodes():
         yield f"{name}.pt", archive(pickled)
-        yield f"{name}-legacy.pt", legacy(pickled)
     for name, content in (*_archives(), *_others()):
         yield name if "." in name and name.endswith("safetensors") else f"{name}.pt", content
 

@@ -35,7 +35,7 @@ SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\..+)")
 INDEX_LIMIT = 2**26
 """Bytes of an index at most: one of a hundred thousand tensors has 10 MB."""
 
-CPU_SECONDS, WALL_SECONDS = 10.0, 60.0
+CPU_SECONDS, WALL_SECONDS = 20.0, 60.0
 """Time that a file may take: of a processor, and in all."""
 
 BYTES_A_SECOND = 200_000

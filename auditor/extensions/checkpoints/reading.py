@@ -12,6 +12,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,9 +128,19 @@ def _walked(path: Path, scan: Scan, records: Counter[int] | None) -> Scan:
 def _loaded(path: Path, kind: Format) -> Any:
     import torch
 
+    load = partial(
+        torch.load, path, weights_only=True, map_location="cpu", mmap=kind == "torch zip"
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return torch.load(path, weights_only=True, map_location="cpu", mmap=kind == "torch zip")
+        try:
+            return load()
+        except pickle.UnpicklingError as error:
+            if "to load DTensors" not in str(error):
+                raise
+            import torch.distributed.tensor  # with it torch knows their names
+
+            return load()
 
 
 # -- what torch does not look at -------------------------------------------------------------------
@@ -213,4 +224,5 @@ def _words(error: Exception) -> str:
     said = str(error).partition("WeightsUnpickler error:")
     lines = [line.strip() for line in (said[2] or said[0]).splitlines() if line.strip()]
     text = lines[0] if lines else type(error).__name__
+    text = text.removeprefix("Weights only load failed. ")
     return printable(text.partition(". In PyTorch 2.6")[0][:WORDS])

@@ -41,6 +41,9 @@ COUNTERS = frozenset(
 )
 """Keys under which trainers save how far they are."""
 
+DEPTH = 100
+"""Containers in each other that are looked into."""
+
 COUNT = 2**63
 """Counters of a real file are smaller."""
 
@@ -101,6 +104,9 @@ class Walk:
         ahead: list[tuple[Path, Any]] = [((), loaded)]
         while ahead:
             path, value = ahead.pop()
+            if len(path) > DEPTH:
+                self._unread["lies too deep, and was not looked at"].append(named(path[:1]))
+                continue
             self.rng = self.rng or _is_rng(path)
             if isinstance(value, (float, complex)):
                 self._number(path, value)
