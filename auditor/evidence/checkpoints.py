@@ -216,6 +216,6 @@ def saved(evidence: Evidence) -> tuple[SavedCheckpoint, ...]:
     found = evidence.get(Checkpoints)
     latest = found.latest_good
     return tuple(
-        SavedCheckpoint(each.name, each.good, each.said, latest=each is latest)
+        SavedCheckpoint(each.name, each.good, each.said, each is latest, each.verdict)
         for each in found.each
     )

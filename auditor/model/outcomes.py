@@ -33,10 +33,12 @@ class RanOut:
 @dataclass(frozen=True)
 class SavedCheckpoint:
     """A checkpoint that was scanned: whether training can go on from it, and what it holds.
-    ``latest`` is the last good one of all.
+    ``latest`` is the last good one of all, ``verdict`` says in words why another is not: ``damaged``,
+    ``refused`` by torch or ``not looked at``.
     """
 
     name: str
     good: bool
     said: str
     latest: bool = False
+    verdict: str = ""

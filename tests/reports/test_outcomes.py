@@ -67,21 +67,24 @@ FILES = (
     SavedCheckpoint("a.pt", good=True, said="step 1"),
     SavedCheckpoint("b<i>.pt", good=True, said="step 2", latest=True),
     SavedCheckpoint("c.pt", good=False, said="step 3"),
+    SavedCheckpoint("d.pt", good=False, said="step 4", verdict="refused"),
+    SavedCheckpoint("e.pt", good=False, said="step 5", verdict="not looked at"),
 )
 
 
 def test_the_latest_good_checkpoint_stands_first_and_all_in_a_table():
     made = replace(golden.silent_report(), checkpoints=FILES)
-    first = "b&lt;i&gt;.pt is the latest good one 2 of 3 checkpoints are good"
+    first = "b&lt;i&gt;.pt is the latest good one 2 of 5 checkpoints are good"
     assert first in words(made, 'class="headline"')
     table = words(made, 'id="checkpoints"')
     assert "a.pt ✓ good step 1" in table
     assert "pt ✓ latest good step 2" in table
-    assert "c.pt ✕ bad step 3" in table
+    assert "c.pt ✕ bad step 3" in table, "of a report of 0.2, which has no verdict"
+    assert "d.pt ✕ refused step 4" in table and "e.pt – not looked at step 5" in table
 
 
 def test_where_none_is_good_that_is_said():
-    made = replace(golden.silent_report(), checkpoints=FILES[2:])
+    made = replace(golden.silent_report(), checkpoints=FILES[2:3])
     assert "None is good 0 of 1 checkpoint is good" in words(made, 'class="headline"')
     assert outcomes.latest_good(made) == ""
 
