@@ -74,7 +74,7 @@ def test_retries_and_errors_come_again_on_the_same_card(config, card, program):
     """Without other streams: a retry waits for these, and a history does not tell that their frees
     ended inside of it.
     """
-    allocator = recorded(config, card, [step for step in program if step[0] != "record_stream"])
+    allocator = recorded(config, card, [step for step in program if step[0] != "free_begins"])
     history, stats = History.from_snapshot(allocator.snapshot()), allocator.stats()
     replayed = replay(history, total_bytes=card)
     agree(history, replayed, allocator)

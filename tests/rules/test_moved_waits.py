@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from auditor.rules.sync.waiting import BranchOnTensor, CopyToHostEveryStep, ScalarReadEveryStep
@@ -23,13 +24,13 @@ log = logging.getLogger("moved")
 log.addHandler(logging.NullHandler())
 log.setLevel(logging.INFO)
 log.propagate = False
-model = torch.nn.Linear(8, 4)
+model = torch.nn.Linear(8, 4, device="cuda")
 history, best, state = [], math.inf, {}
 bar = SimpleNamespace(set_postfix=lambda **more: None)
 
 def step():
     global best
-    out = model(torch.ones(4, 8))
+    out = model(torch.ones(4, 8, device="cuda"))
     loss = out.square().mean()
     loss.backward()
 """
@@ -89,7 +90,7 @@ SHAPES = {
     ),
     "logged, then a new value of the name is kept": (
         "log.info('%f', loss.item())  # patch",
-        "loss = model(torch.ones(4, 8)).mean()",
+        "loss = model(torch.ones(4, 8, device='cuda')).mean()",
         "history.append(loss.item())",
     ),
     "read once, logged and kept": (
@@ -106,11 +107,16 @@ def test_a_patch_covers_all_that_would_wait(name: str, tmp_path: Path) -> None:
     path.write_text(HEAD + "".join(f"    {line}\n" for line in SHAPES[name]))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
-    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = importlib.util.module_from_spec(spec)
+
+    def made() -> Any:
+        sys.modules[path.stem] = module
+        spec.loader.exec_module(module)
+        return module.step
+
     rules = (ScalarReadEveryStep, BranchOnTensor, CopyToHostEveryStep)
     try:
-        findings, _ = judge(tmp_path / "recording", lambda: module.step, rules, roots=[path])
+        findings, _ = judge(tmp_path / "recording", made, rules, roots=[path], device="rehearse")
     finally:
         del sys.modules[path.stem]
     lines = path.read_text().split("\n")

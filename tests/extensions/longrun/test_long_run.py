@@ -172,8 +172,8 @@ def test_a_look_waits_for_the_programs_own_profiler(tmp_path, unjudged):
         assert counts["aten::addmm"] == 20
         for _ in range(15):
             step()
-    (only,) = looks(tmp_path)
-    assert int(only.name.rpartition("step")[2]) >= 20
+    first, *_ = looks(tmp_path)
+    assert int(first.name.rpartition("step")[2]) >= 20
 
 
 def test_another_audit_comes_first(tmp_path, unjudged, caplog):
