@@ -59,13 +59,13 @@ import pytest
 import cpu_only
 
 
-@pytest.mark.audit(select=["SYNC"], steps=12)
+@pytest.mark.audit(select=["SYNC", "GRAPH"], steps=12)
 def test_reads():
     for _ in range(30):
         cpu_only.step()
 
 
-@pytest.mark.audit(select=["SYNC"], steps=12, fail_on="note")
+@pytest.mark.audit(select=["SYNC", "GRAPH"], steps=12, fail_on="note")
 def test_reads_strictly():
     for _ in range(30):
         cpu_only.step()

@@ -23,7 +23,7 @@ with auditor.watch(steps=20) as watched:
     step()
 watched.report.run.outcome.upper()
 with auditor.watch(every=1000) as run:
-    run.log(loss=1.0)
+    run.steps.bit_length()
 with auditor.shadow_cuda():
     step()
 assert_no_findings("trainer:step", fail_on="error").run.target.upper()
