@@ -9,13 +9,14 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
 
 from auditor.model import Edit
 from auditor.patch.module import Module
 from auditor.patch.source import Refused, SourceText
-from auditor.syntax.index import name_of
+from auditor.syntax.index import grouped, is_path, name_of, unparsed
 
 KNOWN = frozenset({"torch", "torchvision", "torch_geometric", "monai"})
 """Libraries whose functions take what torch's of the same name take."""
@@ -43,27 +44,34 @@ def another_librarys(
         if raw is None:
             continue
         try:
-            module = Module(SourceText.from_bytes(raw))
+            module, homes = _parsed(raw)
             module.expect_line(edit)
             calls = module.calls(edit)
         except Refused:
             continue  # the patcher says why
-        homes = dict(_homes(module.tree))
         for call in calls:
-            home = homes.get(_root(call.func), "")
+            root = unparsed(call.func).partition(".")[0] if is_path(call.func) else ""
             given = any(item.arg == edit.keyword for item in call.keywords)
-            standard = home in sys.stdlib_module_names
-            if home and home not in KNOWN | own and (standard or not given):
-                return (
-                    f"line {edit.site.line} of {edit.site.file} calls `{name_of(call.func)}` of "
-                    f"{home}, which need not take what torch's does"
-                )
+            for home in homes.get(root, ()):
+                if home not in KNOWN | own and (not given or home in sys.stdlib_module_names):
+                    return (
+                        f"line {edit.site.line} of {edit.site.file} calls `{name_of(call.func)}` "
+                        f"of {home}, which need not take what torch's does"
+                    )
     return ""
 
 
-def _homes(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """The names that a file imports, and the package of each; none for what is the program's own."""
-    for node in ast.walk(tree):
+@lru_cache(maxsize=4)
+def _parsed(raw: bytes) -> tuple[Module, Mapping[str, list[str]]]:
+    """A file, which has many findings, and the packages of each name that it imports; none of what
+    is the program's own. Raises :class:`Refused`.
+    """
+    module = Module(SourceText.from_bytes(raw))
+    return module, grouped(_homes(module.parents))
+
+
+def _homes(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             for item in node.names:
                 top = item.name.partition(".")[0]
@@ -71,10 +79,3 @@ def _homes(tree: ast.Module) -> Iterator[tuple[str, str]]:
         elif isinstance(node, ast.ImportFrom) and not node.level:
             top = (node.module or "").partition(".")[0]
             yield from ((item.asname or item.name, top) for item in node.names)
-
-
-def _root(function: ast.expr) -> str:
-    """``a`` of ``a.b.c``; empty where it does not begin with a name."""
-    while isinstance(function, ast.Attribute):
-        function = function.value
-    return function.id if isinstance(function, ast.Name) else ""

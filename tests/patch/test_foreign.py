@@ -48,6 +48,7 @@ def test_torchs_own_calls_and_the_programs_are_patched(source):
         "def step():\n    from lib import DataLoader\n    DataLoader(d)\n",
         "from lib import Loader as DataLoader\nDataLoader(d)\n",
         "from lib import DataLoader\nDataLoader(d, num_workers=2)\n",
+        "try: import lib as data\nexcept: import torch.utils.data as data\ndata.DataLoader(d)\n",
     ],
 )
 def test_another_librarys_call_is_not(source):
