@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from auditor import amounts
 from auditor.evidence.table import Evidence, Table
 from auditor.model.outcomes import SavedCheckpoint
 from auditor.rule import NotLooked
@@ -58,7 +59,12 @@ class Checkpoint:
         """What it holds: format, size, tensors, step, and what training goes on from."""
         scan = self.scan
         where = f"step {self.steps}" if self.steps is not None else ""
-        parts = [f"{scan.format}", _size(scan.size), f"{len(scan.tensors)} tensors", where]
+        parts = [
+            f"{scan.format}",
+            _size(scan.size),
+            amounts.count(len(scan.tensors), "tensor"),
+            where,
+        ]
         has = (
             ("optimizer", scan.optimizers),
             ("scheduler", scan.schedulers),

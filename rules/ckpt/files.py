@@ -27,7 +27,7 @@ NAMED = 5
 
 @dataclass(frozen=True)
 class CheckpointRefused(Rule):
-    """torch.load refuses a checkpoint."""
+    """A checkpoint is refused by torch.load."""
 
     code = "CKPT001"
     severity = Severity.ERROR

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from auditor import amounts
 from auditor.evidence.checkpoints import Checkpoints
 from auditor.evidence.recorded.load_state_dict import Loads
 from auditor.evidence.source.files import Function, Source, the_only
@@ -82,7 +83,7 @@ class WeightsPoisoned(Rule):
             yield Finding(
                 None,
                 f"{checkpoint.name}: {worst.name} is {_share(worst)}{more} (it holds "
-                f"{len(checkpoint.scan.tensors)} tensors)",
+                f"{amounts.count(len(checkpoint.scan.tensors), 'tensor')})",
                 steps=1,
                 seen_on="source",
                 facts=(

@@ -162,3 +162,4 @@ def test_the_report_holds_the_state_of_each_file(checkpoint):
         ("late.pt", False, False),
     ]
     assert "step 700, optimizer" in told[1]["said"]
+    assert [each["verdict"] for each in told] == ["good", "good", "damaged"]
