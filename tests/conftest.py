@@ -66,11 +66,14 @@ WHOLE_AUDITS = (
     "seam/test_replaced_functions.py",
     "seam/test_replay.py",
     "seam/test_early_failures.py",
+    "seam/test_formats.py",
+    "seam/test_scripts.py",
     "seam/test_shadowed_packages.py",
     "seam/test_sheltered.py",
+    "test_contributing.py",
 )
 """Files whose tests start audits in processes of their own, for seconds each: ``make test-full`` runs
-them. Some of each kind stay in ``make test``: seam/test_outcomes, test_scripts and test_rehearsals.
+them. Some of each kind stay in ``make test``: seam/test_outcomes and test_rehearsals.
 """
 
 
