@@ -24,7 +24,7 @@ test: .venv/ready-dev lint types
 	$(BIN)/pytest nulldevice/tests
 
 test-full: .venv/ready-dev
-	$(PYTEST) -m "full and not slow"
+	$(PYTEST) -m "(full or hypothesis) and not slow" --hypothesis-profile full
 
 test-slow: .venv/ready-dev
 	$(PYTEST) -m slow --ignore tests/deaths
