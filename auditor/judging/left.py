@@ -28,6 +28,7 @@ LEFT = {
 
 KNOBS = {
     "AMP006": "fewest interval share",
+    "DATA007": "busy costliest handed_us noticed restarted restarts several",
     "KERN006": "body body_of_many many noted",
     "KERN007": "elements",
     "MEM003": "counted_kib device_share host_even host_returned host_step_kib trifle_kib "

@@ -19,7 +19,6 @@ from .trained_names import (
     TrainedNames,
     functions_of,
     given,
-    loose_names,
     optimizers,
     parameters,
     schedulers,
@@ -278,21 +277,9 @@ def _in_a_loop(index: Index, node: ast.expr, function: Function | None) -> bool:
 
 def _has_state(source: Source, saves: list[Save], known: TrainedNames) -> bool:
     """True if its state may be asked for or loaded somewhere, or it is saved as it is."""
-    loose, likely = loose_names(source), OPTIMIZER if known.what == "optimizer" else SCHEDULER
-    for asked in states(source):
-        if likely.search(unparsed(asked)) or known.among(asked) or _unknown(asked, loose):
-            return True
     saved = [call.args[0] for _, call in source.calls_of("save", "dump") if is_save(call)]
-    return any(known.among(value) for value in (*saved, *(save.entries for save in saves)))
-
-
-def _unknown(asked: ast.expr, loose: set[str]) -> bool:
-    """True where it may be one thing after another, or whatever a call without arguments gives."""
-    return any(
-        isinstance(each, ast.Subscript)
-        or (isinstance(each, ast.Call) and not each.args and not each.keywords)
-        or (isinstance(each, ast.Name) and each.id in loose)
-        for each in nodes_in(asked, ast.Subscript, ast.Call, ast.Name)
+    return any(map(known.may_be, states(source))) or any(
+        known.among(value) for value in (*saved, *(save.entries for save in saves))
     )
 
 

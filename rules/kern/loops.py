@@ -28,7 +28,7 @@ CALL_US = 4.0
 4,096, nothing for 65,536 (mul_, add_, addcmul_ of 100 tensors, torch 2.13.0, two slow cores).
 """
 
-BODY = 48
+BODY = 20
 """Operators in each turn, at most: more of them are a program, and no line to write at once."""
 
 SMALL = 8192

@@ -459,7 +459,7 @@ def test_parameters_come_together_by_the_line_that_hides_them_or_of_their_backwa
 
 
 HEAD = Site("train.py", 2, "step", "for k in range(8):")
-LOOP = IndexingLoop(LINE, HEAD, 10.0, 0.25, 4, 3, op="select", operators=480.0)
+LOOP = IndexingLoop(LINE, HEAD, 10.0, 0.25, 4, 3, op="select", operators=200.0)
 
 
 @pytest.mark.parametrize(
@@ -467,7 +467,7 @@ LOOP = IndexingLoop(LINE, HEAD, 10.0, 0.25, 4, 3, op="select", operators=480.0)
     [
         ({}, True),
         ({"share": 0.24}, False),
-        ({"operators": 481.0}, False),
+        ({"operators": 201.0}, False),
         ({"steps": 2}, False),
         ({"kind": "parameters"}, True),
     ],
@@ -485,7 +485,7 @@ def test_a_loop_over_pieces(change, said):
     ("us", "kind", "price"),
     [
         (500.0, "pieces", 450.0),
-        (5000.0, "parameters", 1920.0),  # 480 operators, whose arithmetic stays
+        (5000.0, "parameters", 800.0),  # 200 operators, whose arithmetic stays
         (None, "pieces", None),
     ],
 )
