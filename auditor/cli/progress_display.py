@@ -88,20 +88,19 @@ def clock(seconds: float) -> str:
     )
 
 
-class Lines:
-    """Says on stderr, line by line, how a run goes: when a pass begins, and now and then that it
-    goes on.
-
-    ``say`` writes a line. :meth:`tick` must be called about once a second, from any thread.
+class Shown:
+    """Told of a run as it goes; ``_show`` says so. :meth:`tick` must be called about once a
+    second, from any thread.
     """
 
-    def __init__(self, say: Callable[[str], None], now: Clock = time.monotonic) -> None:
-        self._say = say
+    def __init__(self, now: Clock = time.monotonic) -> None:
         self._now = now
         self._where = Where(now)
-        self._told = ("", "")
-        self._last = now() + FIRST_S - LEAST_S
         self._lock = threading.Lock()
+
+    def _show(self, where: Where) -> None:
+        """Say where it stands, if it is time to."""
+        raise NotImplementedError
 
     def stage(self, name: str) -> None:
         """Another run begins."""
@@ -121,43 +120,41 @@ class Lines:
         self.tick()
 
     def tick(self) -> None:
-        """Say where it stands, if it is time to."""
+        """Time goes on."""
         with self._lock:
-            where = (self._where.run, self._where.name)
-            if self._now() - self._last < (LEAST_S if where != self._told else SILENCE_S):
-                return
-            self._told, self._last = where, self._now()
-            text = str(self._where)
-        self._say(text)
+            self._show(self._where)
 
 
-class Bar:
+class Lines(Shown):
+    """Says on stderr, line by line, when a pass begins, and now and then that it goes on."""
+
+    def __init__(self, say: Callable[[str], None], now: Clock = time.monotonic) -> None:
+        super().__init__(now)
+        self._say = say
+        self._told = ("", "")
+        self._last = now() + FIRST_S - LEAST_S
+
+    def _show(self, where: Where) -> None:
+        told = where.run, where.name
+        if self._now() - self._last >= (LEAST_S if told != self._told else SILENCE_S):
+            self._told, self._last = told, self._now()
+            self._say(str(where))
+
+
+class Bar(Shown):
     """The same as a bar on a terminal, with a clock of its own."""
 
     def __init__(self, bar: Any) -> None:
+        super().__init__()
         self._bar = bar
         self._task = bar.add_task("starting the target", total=None)
-        self._where = Where()
+        self._drawn = ("", "")
 
-    def stage(self, name: str) -> None:
-        """Another run begins."""
-        self._where.begin(name)
-        self._bar.reset(self._task, description=str(self._where), total=None)
-
-    def outline(self, passes: list[tuple[str, int]]) -> None:
-        """All passes of the run."""
-        self._where.passes = passes
-
-    def __call__(self, name: str, done: int, steps: int) -> None:
-        """``done`` of ``steps`` steps of a pass are complete."""
-        if name != self._where.name:
-            self._bar.reset(self._task, total=steps)  # its speed says nothing of the next pass
-        self._where.step(name, done, steps)
-        self._bar.update(self._task, description=str(self._where), completed=done)
-
-    def tick(self) -> None:
-        """Say so where no step comes."""
-        self._bar.update(self._task, description=str(self._where))
+    def _show(self, where: Where) -> None:
+        if self._drawn != (where.run, where.name):  # its speed says nothing of the next pass
+            self._drawn = where.run, where.name
+            self._bar.reset(self._task, total=where.steps or None)
+        self._bar.update(self._task, description=str(where), completed=where.done)
 
 
 class Steps:

@@ -30,24 +30,6 @@ def test_a_recording_that_does_not_tell_is_not_looked_at(seen):
     assert seen(inside="b", loads=[]).get(Loads) == Loads(())
 
 
-def test_modules_and_optimizers_in_order(seen):
-    rates = {"before": {"lr": 0.1}, "after": {"lr": 0.2}, "first": {"lr": 0.3}}
-    rows = [
-        loud(0, what="module", at=0, **{**ROW, "owner": "Net", "bad": 2, "tensors": ["w", "b"]}),
-        optimizer(groups=[rates]),
-    ]
-    module, other = seen(sites=[3], loads=rows).get(Loads).each
-    assert (module.what, module.owner, module.bad, module.tensors) == (
-        "module",
-        "Net",
-        2,
-        ("w", "b"),
-    )
-    assert (module.site.line, module.groups, module.default) == (3, (), None)
-    assert (other.what, other.owner, other.default) == ("optimizer", "AdamW", 0.001)
-    assert other.groups == (Group({"lr": 0.1}, {"lr": 0.2}, {"lr": 0.3}),)
-
-
 @pytest.mark.parametrize(
     ("line", "default"),
     [(1, 0.001), (2, 0.001), (3, None), (4, None), (5, 0.001), (6, 0.001), (9, 0.001)],

@@ -4,7 +4,6 @@ back.
 
 from __future__ import annotations
 
-import copy
 import gc
 import weakref
 
@@ -95,17 +94,6 @@ def test_what_was_written_since_the_step_is_no_old_state(tmp_path):
     assert (row["steps"], row["loaded"]) == (3, 1)
 
 
-def test_a_load_with_no_step_between_is_counted_by_itself(tmp_path):
-    user = load(tmp_path, SOURCE)
-    user.PLAN = ["nothing"] * 3
-    with Drive(tmp_path, KeptStatesProbe) as drive, drive.running("loud", user.step):
-        user.take()
-        user.give()
-        drive.step(user.step)
-    (row,) = drive.rows("states")
-    assert (row["loaded_at_once"], row["loaded"]) == (1, 0)
-
-
 def test_only_the_newest_are_followed(tmp_path, monkeypatch):
     monkeypatch.setattr(kept_states, "FOLLOWED", 1)
     user = load(tmp_path, SOURCE)
@@ -117,18 +105,6 @@ def test_only_the_newest_are_followed(tmp_path, monkeypatch):
         user.model.load_state_dict(first)
     (row,) = drive.rows("states")
     assert (row["at_line"], row["loaded"]) == (line_of(user, "takes"), 0)
-
-
-def test_copies_and_untrained_modules_leave_no_row(tmp_path):
-    user = load(tmp_path, SOURCE)
-    user.PLAN = ["nothing"] * 3
-    with Drive(tmp_path, KeptStatesProbe) as drive, drive.running("loud", user.step):
-        held = [copy.deepcopy(user.model.state_dict()), user.other.state_dict()]
-        held.append({name: value.clone() for name, value in user.model.state_dict().items()})
-        drive.step(user.step)
-        drive.step(user.step)
-        assert len(held) == 3
-    assert drive.rows("states") == []
 
 
 def test_the_methods_are_put_back_and_no_state_is_kept(tmp_path):
