@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,11 +22,17 @@ ROOT = Path(__file__).resolve().parent.parent
 os.environ["AUDIT_CACHE_DIR"] = ""  # tests keep nothing in the user's cache
 
 # How long an example takes says something about the machine that the tests share with others, not
-# about the code.
-settings.register_profile(
-    "shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("shared machine")
+# about the code. `make test-full` draws anew, with --hypothesis-profile full.
+TOO_SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("the same each time", max_examples=25, derandomize=True, **TOO_SLOW)
+settings.register_profile("full", max_examples=500, **TOO_SLOW)
+settings.load_profile("the same each time")
+
+# A shell ignores these for what it starts in the background, and so would all that tests start.
+for ignored in (signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(ignored) is signal.SIG_IGN:
+        starts_with = signal.default_int_handler if ignored == signal.SIGINT else signal.SIG_DFL
+        signal.signal(ignored, starts_with)
 
 LONGEST = (
     "seam/test_early_failures.py",
@@ -59,11 +66,14 @@ WHOLE_AUDITS = (
     "seam/test_replaced_functions.py",
     "seam/test_replay.py",
     "seam/test_early_failures.py",
+    "seam/test_formats.py",
+    "seam/test_scripts.py",
     "seam/test_shadowed_packages.py",
     "seam/test_sheltered.py",
+    "test_contributing.py",
 )
 """Files whose tests start audits in processes of their own, for seconds each: ``make test-full`` runs
-them. Some of each kind stay in ``make test``: seam/test_outcomes, test_scripts and test_rehearsals.
+them. Some of each kind stay in ``make test``: seam/test_outcomes and test_rehearsals.
 """
 
 

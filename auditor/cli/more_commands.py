@@ -259,7 +259,7 @@ def view(**options: Any) -> None:
 @_format("terminal", "json")
 @flag(
     "--clean",
-    "Remove what audits keep outside their --out: the null device and traces in the cache.",
+    "Remove what audits of 0.2 kept outside their --out: a null device, copies of traces.",
 )
 @DEBUG
 def doctor(form: str, clean: bool) -> None:

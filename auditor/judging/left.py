@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 LEFT = {
     "CFG002": "write bias=False before a batch norm",
-    "CKPT002": "torch warns of checkpoint() without use_reentrant, and will refuse it",
     "CKPT010": "CKPT006 names an old rate that a resume brings back, CKPT005 missing state",
     "COMP007": "torch logs why: TORCH_LOGS=cudagraphs",
     "COMP008": "set torch._dynamo.config.skip_nnmodule_hook_guards = False, and hooks run",

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.allocator import AllocatorSettings, CachingAllocator, History, OutOfMemory, replay
@@ -55,7 +55,6 @@ def agree(history, replayed, allocator):
 
 
 @pytest.mark.parametrize("config", CONFIGS)
-@settings(max_examples=40, deadline=None)
 @given(program=programs)
 def test_a_history_replayed_as_it_was_gives_what_was_recorded(config, program):
     allocator = recorded(config, 1 << 50, [*program, *TWO_STREAMS])
@@ -68,7 +67,6 @@ def test_a_history_replayed_as_it_was_gives_what_was_recorded(config, program):
 
 
 @pytest.mark.parametrize("config", ["", "roundup_power2_divisions:4"])
-@settings(max_examples=40, deadline=None)
 @given(card=cards, program=programs)
 def test_retries_and_errors_come_again_on_the_same_card(config, card, program):
     """Without other streams: a retry waits for these, and a history does not tell that their frees
@@ -82,7 +80,6 @@ def test_retries_and_errors_come_again_on_the_same_card(config, card, program):
     assert replayed.stopped_at is None and replayed.recovered == 0
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     program=st.lists(
         st.tuples(st.sampled_from(["malloc", "free", "malloc"]), st.integers(1, MIB), st.just(0)),
@@ -98,7 +95,6 @@ def test_a_ring_that_starts_late_is_replayed_from_what_was_held_then(program):
 
 
 @pytest.mark.parametrize("config", ["expandable_segments:True", "max_split_size_mb:20"])
-@settings(max_examples=20, deadline=None)
 @given(program=programs, card=st.sampled_from([1, 4, 1000]))
 def test_segments_are_taken_over_under_other_settings(config, program, card):
     """On a card with no room beyond what was held then, with little, with much."""

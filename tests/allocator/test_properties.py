@@ -8,7 +8,7 @@ import pickle
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.allocator import OutOfMemory
@@ -29,7 +29,6 @@ def run(config, card, program, *, checked=True, **options):
 
 
 @pytest.mark.parametrize("config", CONFIGS)
-@settings(max_examples=60, deadline=None)
 @given(card=cards, program=programs)
 def test_blocks_tile_segments_and_the_books_agree(config, card, program):
     run(config, card, program)
@@ -63,7 +62,6 @@ def test_a_long_walk_on_a_card_that_is_nearly_full(config):
 
 
 @pytest.mark.parametrize("config", CONFIGS)
-@settings(max_examples=30, deadline=None)
 @given(card=cards, program=programs)
 def test_all_memory_comes_back_once_everything_is_freed(config, card, program):
     walk = run(config, card, program, checked=False)
@@ -76,7 +74,6 @@ def test_all_memory_comes_back_once_everything_is_freed(config, card, program):
     assert walk.allocator.snapshot()["segments"] == []
 
 
-@settings(max_examples=60, deadline=None)
 @given(config=st.sampled_from(CONFIGS), card=cards, program=programs)
 def test_no_two_live_blocks_share_a_byte(config, card, program):
     walk = run(config, card, program, checked=False)
@@ -87,7 +84,6 @@ def test_no_two_live_blocks_share_a_byte(config, card, program):
     }
 
 
-@settings(max_examples=60, deadline=None)
 @given(config=st.sampled_from(CONFIGS), card=cards, program=programs)
 def test_the_history_tells_what_happened(config, card, program):
     walk = run(config, card, program, checked=False)
@@ -105,7 +101,6 @@ def test_the_history_tells_what_happened(config, card, program):
     assert all(("device_free" in row) == (row["action"] == "oom") for row in rows)
 
 
-@settings(max_examples=25, deadline=None)
 @given(config=st.sampled_from(CONFIGS), card=cards, program=programs)
 def test_torch_reads_our_snapshots(config, card, program):
     from torch.cuda import _memory_viz
@@ -122,7 +117,6 @@ def test_torch_reads_our_snapshots(config, card, program):
         assert "<script" in plot(snapshot)
 
 
-@settings(max_examples=25, deadline=None)
 @given(config=st.sampled_from(CONFIGS), card=cards, program=programs)
 def test_our_evidence_reads_our_snapshots(tmp_path_factory, config, card, program):
     folder = tmp_path_factory.mktemp("recording")

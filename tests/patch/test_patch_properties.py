@@ -7,7 +7,6 @@ from __future__ import annotations
 import ast
 import functools
 import json
-import os
 import re
 import sysconfig
 import warnings
@@ -15,16 +14,12 @@ from pathlib import Path
 from typing import get_args
 
 import yaml
-from hypothesis import assume, event, given, settings
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from auditor.model import Action, Edit, Site
 from auditor.patch import Refused, apply_edits, plan
 from auditor.syntax.config_files import read_document, suffix_of
-
-EXAMPLES = int(os.environ.get("AUDIT_PATCH_EXAMPLES", "25"))
-STEADY = settings(deadline=None, derandomize="AUDIT_PATCH_EXAMPLES" not in os.environ)
-"""The same examples on each run, unless more are asked for."""
 
 MOST_BYTES = 12_000
 
@@ -177,7 +172,6 @@ def expect_settled(after: bytes, edits: list[Edit]) -> None:
             continue
 
 
-@settings(STEADY, max_examples=EXAMPLES)
 @given(trainers(), st.sets(st.sampled_from(sorted(WISHES)), min_size=1))
 def test_patches_of_real_files_are_exact_and_can_be_undone(repository, before, actions):
     edits = [wish(before, action) for action in sorted(actions)]
@@ -191,7 +185,6 @@ def test_patches_of_real_files_are_exact_and_can_be_undone(repository, before, a
     expect_settled(after, made)
 
 
-@settings(STEADY, max_examples=EXAMPLES)
 @given(trainers(), st.data())
 def test_any_edit_of_any_line_is_made_whole_or_refused(repository, before, data):
     tree = ast.parse(before)
@@ -303,7 +296,6 @@ def at(data: object, path: tuple) -> object:
     return functools.reduce(lambda found, key: found[key], path, data)
 
 
-@settings(STEADY, max_examples=2 * EXAMPLES)
 @given(TABLES, st.sampled_from(sorted(WRITERS)), st.integers(0, 2), st.booleans(), st.data())
 def test_one_value_of_a_document_changes_and_can_be_undone(
     repository, data, file, style, windows, draws
@@ -327,7 +319,6 @@ def test_one_value_of_a_document_changes_and_can_be_undone(
     assert len(before.splitlines()) == len(after.splitlines())
 
 
-@settings(STEADY, max_examples=EXAMPLES)
 @given(
     st.lists(
         st.sampled_from(["", "#!/bin/sh", "A=b", "export B='c d'", "# PYTORCH", 'cd "$X" && ls']),

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 from auditor.reports import charts, page, parts, renderer, stacked
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.model import Report
@@ -40,7 +40,6 @@ def _page(report: Report) -> str:
 
 
 @given(any_layers, any_parts)
-@settings(max_examples=300, deadline=None)
 def test_any_chart_is_drawn_or_left_out(one: Layers, other: Parts) -> None:
     for picture in filter(None, (*stacked.pictures((one,)), parts.picture(other))):
         assert all(re.fullmatch(r"[MHVhvz\d .-]+", shape.path) for shape in picture.shapes)

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import jsonschema
 import pytest
 from auditor.reports import as_json, schema
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.model import (
@@ -176,7 +176,6 @@ reports = st.builds(
 
 
 @given(reports)
-@settings(max_examples=100, deadline=None)
 def test_any_report_keeps_to_the_schema_and_comes_back_the_same(report: Report) -> None:
     written = as_json.Json().render(report)
     VALIDATOR.validate(json.loads(written))
@@ -330,7 +329,6 @@ json_values = st.recursive(
 
 
 @given(st.data(), json_values)
-@settings(max_examples=200, deadline=None)
 def test_a_report_with_any_part_replaced_loads_or_is_refused(
     data: st.DataObject, value: Any
 ) -> None:  # noqa: ANN401

@@ -17,7 +17,7 @@ import jsonschema
 import pytest
 from auditor.reports import renderer
 from auditor.reports.sarif import replacements
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.model import Finding, Remedy, Report, Site
@@ -151,7 +151,6 @@ lines = st.lists(
 
 
 @given(lines, lines, st.booleans(), st.booleans())
-@settings(max_examples=300, deadline=None)
 def test_fixes_give_what_the_diff_gives(
     before: list[str], after: list[str], ended: bool, ends: bool
 ) -> None:

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -119,6 +118,7 @@ ENDINGS = {
     "hangs": (3, "timeout"),
 }
 
+FULL = {"evaluates", "exits", "generator", "hangs", "out_of_memory"}
 ALIKE = {"trainer.step", "iterator", "leaves"}
 """Endings that take the way of another one: a method that of a function, an iterator that of a
 generator, and ``os._exit`` that of a signal.
@@ -160,7 +160,13 @@ def endings(folder, audit):
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE)) for name in ENDINGS],
+    [
+        pytest.param(
+            name,
+            marks=[pytest.mark.slow] * (name in ALIKE) + [pytest.mark.full] * (name in FULL),
+        )
+        for name in ENDINGS
+    ],
 )
 def test_exit_code_and_outcome(endings, name):
     done, report, out = endings[name]
@@ -171,7 +177,13 @@ def test_exit_code_and_outcome(endings, name):
     assert done.stdout.rstrip().endswith("report.html")
 
 
-@pytest.mark.parametrize("name", ["raises", "out_of_memory", "exits"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "raises",
+        *(pytest.param(name, marks=pytest.mark.full) for name in ("out_of_memory", "exits")),
+    ],
+)
 def test_the_error_is_the_users_own(endings, name):
     done, report, _ = endings[name]
     error = report["run"]["error"]
@@ -183,6 +195,7 @@ def test_the_error_is_the_users_own(endings, name):
     assert error["message"].split("(")[0].strip() in done.stdout
 
 
+@pytest.mark.full
 def test_a_hanging_target_says_where(endings):
     _, report, _ = endings["hangs"]
     trace = report["run"]["error"]["traceback"]
@@ -190,12 +203,14 @@ def test_a_hanging_target_says_where(endings):
     assert "auditor" not in trace
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["generator", pytest.param("iterator", marks=pytest.mark.slow)])
 def test_a_generator_that_ends_is_run_again_with_passes_that_fit(endings, name):
     _, report, _ = endings[name]
     assert report["run"]["step_us"]["n"] >= 8
 
 
+@pytest.mark.full
 def test_a_target_may_import_torch_in_its_first_step(tmp_path, audit):
     (tmp_path / "late.py").write_text(
         "def step():\n    import torch\n    torch.ones(3, requires_grad=True).sum().backward()\n"
@@ -259,6 +274,7 @@ for _ in range(80):
 """
 
 
+@pytest.mark.full
 def test_a_script_that_updates_by_hand_is_audited(tmp_path, audit):
     (tmp_path / "train.py").write_text(BY_HAND)
     asked = "--select", "KERN006", "--device", "cpu", "--out", "out", "--steps", "8"
@@ -273,13 +289,21 @@ def impossible(folder, audit):
     (folder / "broken_import.py").write_text("x = 1 / 0\n")
     (folder / "no_steps.py").write_text("import torch\nprint(torch.ones(2).sum())\n")
     (folder / "bad_syntax.py").write_text("def f(:\n")
-    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as pool:
-        patch.setenv("PYTHONWARNINGS", "error::ResourceWarning")  # a file that we leave open
-        done = pool.map(lambda target: audit("run", target, "--steps", "8", cwd=folder), IMPOSSIBLE)
-        return dict(zip(IMPOSSIBLE, done, strict=True))
+    unclosed = {"PYTHONWARNINGS": "error::ResourceWarning"}  # a file that we leave open
+    return Lazily(lambda target: audit("run", target, "--steps", "8", cwd=folder, **unclosed))
 
 
-@pytest.mark.parametrize("target", IMPOSSIBLE)
+SENTENCES = ("mytrainer:stp", "mytrainer:short", "mytrainr.py", "broken_import:step")
+"""Those that every ``make test`` asks for."""
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(target, marks=[pytest.mark.full] * (target not in SENTENCES))
+        for target in IMPOSSIBLE
+    ],
+)
 def test_what_cannot_be_audited_gets_one_clear_sentence(impossible, folder, target):
     done = impossible[target]
     raised = "broken_import" in target  # its own code, as a script's would
@@ -315,7 +339,10 @@ def test_a_users_own_rules_and_reports_packages_do_not_clash(folder, audit):
     assert done.stdout.strip() == str(folder / "out-clash" / "report.html")
 
 
+@pytest.mark.full
 def test_impossible_audits_leave_nothing_behind(impossible, folder):
+    for target in IMPOSSIBLE:
+        impossible[target]
     assert not list((folder / "audits").glob("*")) if (folder / "audits").exists() else True
 
 
@@ -356,6 +383,7 @@ def test_interrupt_reports_what_there_is(folder):
     assert "in hangs" in said and "auditor" not in said and "Traceback" not in said
 
 
+@pytest.mark.full
 def test_a_target_that_drops_ctrl_c_is_asked_again(folder):
     """An import or the program itself may swallow the first one; it must not have to be killed for
     that.

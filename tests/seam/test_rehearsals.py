@@ -169,7 +169,7 @@ def test_its_memory_is_drawn_as_predicted_with_steps_marked(runs):
     "name",
     [
         "gpu_only",
-        "leaves_without_a_gpu",
+        pytest.param("leaves_without_a_gpu", marks=pytest.mark.full),
         pytest.param("asks_for_a_gpu", marks=pytest.mark.slow),
     ],
 )
@@ -201,6 +201,7 @@ def test_workers_of_the_loader(runs):
     assert said(report, "SYNC001") == [("float(loss)", "rehearsal", "none")]
 
 
+@pytest.mark.full
 def test_a_compiled_function_runs_as_it_is(runs):
     done, report, _ = runs["compiled"]
     assert done.returncode == 0
@@ -209,6 +210,7 @@ def test_a_compiled_function_runs_as_it_is(runs):
     assert said(report, "SYNC001") == [("f(loss.detach()); loss.item()", "rehearsal", "none")]
 
 
+@pytest.mark.full
 def test_what_the_shadow_cannot_do_is_one_sentence_with_its_line(runs):
     done, report, _ = runs["parallel"]
     assert done.returncode == 0
@@ -220,6 +222,7 @@ def test_what_the_shadow_cannot_do_is_one_sentence_with_its_line(runs):
     assert status(report, "SYNC001") == "skipped"
 
 
+@pytest.mark.full
 def test_a_target_that_fails_only_on_the_gpu_path_is_said(runs):
     done, report, _ = runs["breaks_on_a_gpu"]
     assert (done.returncode, report["run"]["outcome"]) == (0, "completed")
@@ -264,6 +267,7 @@ def test_memory_limit_raises_the_real_error_and_keeps_a_snapshot(runs):
     )
 
 
+@pytest.mark.full
 def test_running_out_of_memory_in_the_rehearsal_does_not_fail_the_audit(runs):
     done, report, _ = runs["hungry"]
     assert (done.returncode, report["run"]["outcome"], report["run"]["device"]) == (
@@ -276,7 +280,9 @@ def test_running_out_of_memory_in_the_rehearsal_does_not_fail_the_audit(runs):
     assert "CUDA out of memory. Tried to allocate 12.00 MiB" in warning
 
 
-@pytest.mark.parametrize("name", ["hungry", "rehearsed_hungry"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("hungry", marks=pytest.mark.full), "rehearsed_hungry"]
+)
 def test_running_out_of_memory_is_explained_first(runs, name):
     _, report, _ = runs[name]
     first = report["findings"][0]
@@ -308,6 +314,7 @@ def test_scripts_are_rehearsed_too(runs, name):
     assert said(report, "SYNC001") == [("print(loss.item())", "rehearsal", "none")]
 
 
+@pytest.mark.full
 def test_rehearse_alone(runs):
     done, report, _ = runs["rehearsed_portable"]
     assert done.returncode == 0, done.stderr
@@ -316,6 +323,7 @@ def test_rehearse_alone(runs):
     assert status(report, "DATA007") == "skipped"
 
 
+@pytest.mark.full
 def test_rehearse_alone_of_what_cannot_be_rehearsed(runs):
     done, _, out = runs["rehearsed_parallel"]
     assert done.returncode == 2
@@ -324,6 +332,7 @@ def test_rehearse_alone_of_what_cannot_be_rehearsed(runs):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.full
 def test_rehearse_alone_of_what_ignores_the_gpu_is_no_clean_bill(runs):
     done, _, out = runs["rehearsed_cpu_only"]
     assert done.returncode == 2

@@ -5,7 +5,6 @@ computed, and it is quick.
 from __future__ import annotations
 
 import gzip
-import os
 import time
 
 import pytest
@@ -46,7 +45,6 @@ PIECES = [
     b'"traceEvents": [',
     b"9" * 400,
 ]
-EXAMPLES = int(os.environ.get("AUDITOR_FUZZ", "150"))
 SECONDS = 5.0
 
 mutation = st.tuples(
@@ -92,7 +90,7 @@ def survive(path):
     assert time.process_time() - begun < SECONDS
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(SEEDS), st.lists(mutation, min_size=1, max_size=6))
 @example(SEEDS[0], [("insert", 0.5, 1, b'"')])
 def test_mutated_text(tmp_path_factory, seed, changes):
@@ -101,7 +99,7 @@ def test_mutated_text(tmp_path_factory, seed, changes):
     survive(path)
 
 
-@settings(max_examples=EXAMPLES // 3, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(SEEDS), st.lists(mutation, min_size=1, max_size=3))
 def test_mutated_gzip(tmp_path_factory, seed, changes):
     path = tmp_path_factory.getbasetemp() / "mutated.json.gz"
@@ -119,7 +117,7 @@ numbers = st.one_of(
 )
 
 
-@settings(max_examples=EXAMPLES // 3, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(
     st.lists(
         st.fixed_dictionaries(
@@ -160,7 +158,7 @@ def test_any_values_in_any_field(tmp_path_factory, events):
     survive(path)
 
 
-@pytest.mark.parametrize("damage", [b'"fl\xc8at"', b'"fl\\ud800at"', b"[" * 200 + b"]" * 200, b"7"])
+@pytest.mark.parametrize("damage", [b'"fl\xc8at"', b"[" * 200 + b"]" * 200, b"7"])
 def test_damaged_types_of_inputs_are_unknown(tmp_path, damage):
     path = tmp_path / "types.json"
     path.write_bytes(SEEDS[0].replace(b'"Input type": ["float"', b'"Input type": [' + damage))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.timeline import Timeline
@@ -240,7 +240,6 @@ def test_queue_depth_counts_kernels_that_have_not_started(tmp_path):
     assert queue_depth(line.trace, line.devices[0], line.launches).tolist() == [0, 1, 2, 3, 4]
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 4000), st.integers(0, 900), st.integers(1, 900)), max_size=12

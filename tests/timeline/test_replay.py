@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.errors import AuditProblem
@@ -381,7 +381,6 @@ def played(actions):
 
 
 @given(ACTIONS)
-@settings(max_examples=150, deadline=None)
 def test_a_consistent_schedule_is_replayed_exactly(tmp_path_factory, actions):
     made = Timeline.of(write(tmp_path_factory.mktemp("trace"), text(played(actions)))).replays
     if made is not None:
@@ -391,7 +390,6 @@ def test_a_consistent_schedule_is_replayed_exactly(tmp_path_factory, actions):
 
 
 @given(ACTIONS, st.data())
-@settings(max_examples=150, deadline=None)
 def test_what_is_left_out_never_costs_time(tmp_path_factory, actions, data):
     line = Timeline.of(write(tmp_path_factory.mktemp("trace"), text(played(actions))))
     made = line.replays
@@ -437,7 +435,6 @@ KINDS = ("loader", "host gaps", "launches", "optimizer launches", "collectives",
 
 
 @given(EVENTS)
-@settings(max_examples=300, deadline=None)
 def test_what_no_device_did_is_replayed_too(tmp_path_factory, events):
     """Overlaps, repeated correlation ids, work before its launch: strangers' files have it all."""
     line = Timeline.of(write(tmp_path_factory.mktemp("trace"), text(events)))

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.evidence.table import Evidence
@@ -77,7 +77,6 @@ def changed(how):
     return events
 
 
-@settings(max_examples=150, deadline=None)
 @given(changes)
 def test_no_rule_fails_and_no_part_exceeds_its_step(how):
     with tempfile.TemporaryDirectory() as folder:

@@ -8,7 +8,7 @@ from typing import Annotated, TypedDict
 
 from msgspec import UNSET, UnsetType
 
-from auditor.recordings.row import PassRow, Row, doc, older
+from auditor.recordings.row import At, N, PassRow, Row, doc, older
 
 
 class SiteRow(Row, kw_only=True):
@@ -143,3 +143,16 @@ class LapseRow(PassRow, kw_only=True):
     probe: Annotated[str, doc("its name")]
     parts: Annotated[list[str], doc("what it did not see all of")]
     error: Annotated[str, doc("what happened")]
+
+
+class TorchWarningRow(PassRow, kw_only=True):
+    """A warning of torch's own, per step, line and text."""
+
+    part = "torch_warnings"
+    when = "warmup, quiet, loud"
+    optional = True
+
+    at: At
+    name: Annotated[str, doc("which: a name of `auditor.model.torch_warnings.TEXTS`")]
+    text: Annotated[str, doc("its text, at most 400 characters")]
+    n: N

@@ -8,7 +8,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.extensions.verify import intervals
@@ -80,7 +80,6 @@ def test_two_pairs_say_nothing() -> None:
     assert of_pairs([1.0, 1.0], [0.5, 0.5]) is None
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(times, times), min_size=3, max_size=8))
 def test_an_interval_holds_its_estimate_and_turns_around_with_its_sides(
     pairs: list[tuple[float, float]],

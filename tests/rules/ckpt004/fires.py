@@ -8,16 +8,6 @@ import torch
 from torch import nn, save
 
 
-def saved_on_every_step():
-    model, folder = nn.Linear(1024, 1024), Path(tempfile.mkdtemp())
-
-    def step():
-        model(torch.ones(4, 1024)).mean().backward()
-        torch.save(model.state_dict(), folder / "last.pt")  # CKPT004
-
-    return step
-
-
 def saved_on_every_other_step_by_an_imported_name():
     model, folder, count = nn.Linear(1024, 1024), Path(tempfile.mkdtemp()), [0]
 

@@ -2,18 +2,7 @@
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, TensorDataset
-
-
-def batches_from_pageable_memory__rehearsal():
-    model = nn.Linear(512, 1, device="cuda")
-    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 512)), batch_size=64))  # DATA003
-
-    def step():
-        (x,) = next(batches)
-        model(x.to("cuda")).mean().backward()
-
-    return step
+from torch.utils.data import DataLoader, TensorDataset
 
 
 def asynchronous_in_vain__rehearsal():

@@ -2,18 +2,7 @@
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, TensorDataset
-
-
-def pinned_batches__rehearsal():
-    model = nn.Linear(512, 1, device="cuda")
-    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 512)), batch_size=64, pin_memory=True))
-
-    def step():
-        (x,) = next(batches)
-        model(x.to("cuda", non_blocking=True)).mean().backward()
-
-    return step
+from torch.utils.data import DataLoader, TensorDataset
 
 
 def batches_that_stay_on_the_host__rehearsal():

@@ -2,18 +2,7 @@
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, TensorDataset
-
-
-def pinned_and_blocking__rehearsal():
-    model = nn.Linear(8, 1, device="cuda")
-    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 8)), batch_size=4, pin_memory=True))
-
-    def step():
-        (x,) = next(batches)
-        model(x.to("cuda")).mean().backward()  # DATA004
-
-    return step
+from torch.utils.data import DataLoader, TensorDataset
 
 
 def a_flag_that_was_false__rehearsal():

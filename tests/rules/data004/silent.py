@@ -2,18 +2,7 @@
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, TensorDataset
-
-
-def pinned_and_asynchronous__rehearsal():
-    model = nn.Linear(8, 1, device="cuda")
-    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 8)), batch_size=4, pin_memory=True))
-
-    def step():
-        (x,) = next(batches)
-        model(x.to("cuda", non_blocking=True)).mean().backward()
-
-    return step
+from torch.utils.data import DataLoader, TensorDataset
 
 
 def pageable_batches_are_another_rules__rehearsal():

@@ -5,17 +5,6 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 
-def moved_in_the_step__cuda():
-    model = nn.Linear(8, 1, device="cuda")
-    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 8)), batch_size=4, pin_memory=True))
-
-    def step():
-        (x,) = next(batches)
-        model(x.to("cuda", non_blocking=True)).mean().backward()
-
-    return step
-
-
 def collate_moves_to_the_only_device_there_is():
     model = nn.Linear(8, 1)
 

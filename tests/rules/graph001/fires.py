@@ -6,17 +6,6 @@ import torch
 from torch import nn
 
 
-def losses_collected_with_their_graph():
-    model, losses = nn.Linear(8, 1), []
-
-    def step():
-        loss = model(torch.ones(4, 8)).square().mean()
-        loss.backward()
-        losses.append(loss)  # GRAPH001
-
-    return step
-
-
 def total_summed_with_its_graph():
     model = nn.Linear(8, 1)
     total = 0.0

@@ -14,17 +14,6 @@ def last_loss_overwritten_each_step():
     return step
 
 
-def detached_before_it_is_kept():
-    model, losses = nn.Linear(8, 1), []
-
-    def step():
-        loss = model(torch.ones(4, 8)).square().mean()
-        loss.backward()
-        losses.append(loss.detach())
-
-    return step
-
-
 def numbers_kept():
     model, losses = nn.Linear(8, 1), []
 

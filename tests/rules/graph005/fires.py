@@ -4,18 +4,6 @@ import torch
 from torch import nn
 
 
-def graph_cut_by_detach():
-    body, head = nn.Linear(8, 8), nn.Linear(8, 1)
-    optimizer = torch.optim.AdamW([*body.parameters(), *head.parameters()], lr=1e-3)
-
-    def step():
-        optimizer.zero_grad()
-        head(body(torch.ones(4, 8)).detach()).mean().backward()  # GRAPH005
-        optimizer.step()
-
-    return step
-
-
 def graph_cut_some_lines_later():
     body, head = nn.Linear(8, 8), nn.Linear(8, 1)
     optimizer = torch.optim.AdamW([*body.parameters(), *head.parameters()], lr=1e-3)

@@ -6,15 +6,6 @@ MIB = 2**20
 MEMORY_LIMIT = 512 * MIB
 
 
-def everything_kept__rehearsal():
-    kept = []
-
-    def step():
-        kept.append(torch.empty(60 * MIB, dtype=torch.uint8, device="cuda"))  # MEM015
-
-    return step
-
-
 def holes_too_small_for_the_request__rehearsal():
     blocks = [torch.empty(40 * MIB, dtype=torch.uint8, device="cuda") for _ in range(10)]
     del blocks[::2]

@@ -4,18 +4,6 @@ import torch
 from torch import nn
 
 
-def bfloat16_weights_and_a_small_rate():
-    model = nn.Linear(64, 64).bfloat16()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.randn(8, 64).bfloat16()).float().square().mean().backward()
-        optimizer.step()  # NUM005
-
-    return step
-
-
 def float16_weights_stepped_by_sgd():
     model = nn.Linear(64, 64).half()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)

@@ -4,16 +4,6 @@ import torch
 from torch import nn
 
 
-def context_around_every_step():
-    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
-
-    def step():
-        with torch.autograd.detect_anomaly(check_nan=True):  # NUM009
-            model(torch.ones(4, 8)).square().mean().backward()
-
-    return step
-
-
 def switched_on_in_every_step():
     model = nn.Linear(8, 1)
 

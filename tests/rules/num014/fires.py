@@ -5,19 +5,6 @@ from torch import nn
 from torch.nn.utils import clip_grad_norm_
 
 
-def rate_beyond_what_the_curvature_bears():
-    torch.manual_seed(0)
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(4, 8)).square().mean().backward()
-        optimizer.step()  # NUM014
-
-    return step
-
-
 def norm_that_clipping_hides():
     model, gain = nn.Linear(8, 1), [1.0]
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)

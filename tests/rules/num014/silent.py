@@ -80,19 +80,6 @@ def gradients_that_add_up_because_nobody_clears_them():
     return step
 
 
-def training_that_converges():
-    torch.manual_seed(0)
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.randn(16, 8)).square().mean().backward()
-        optimizer.step()
-
-    return step
-
-
 def training_that_converges__rehearsal():
     torch.manual_seed(0)
     model = nn.Linear(8, 1).cuda()

@@ -4,18 +4,6 @@ import torch
 from torch import nn
 
 
-def optimizer_asked_for_zeros():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-    def step():
-        optimizer.zero_grad(set_to_none=False)  # OPT002
-        model(torch.ones(4, 8)).mean().backward()
-        optimizer.step()
-
-    return step
-
-
 def module_asked_for_zeros():
     model = nn.Linear(8, 1)
 

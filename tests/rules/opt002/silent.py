@@ -4,18 +4,6 @@ import torch
 from torch import nn
 
 
-def default_is_none():
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.ones(4, 8)).mean().backward()
-        optimizer.step()
-
-    return step
-
-
 def none_asked_for():
     model = nn.Linear(8, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

@@ -4,16 +4,6 @@ import torch
 from torch import nn
 
 
-def on_the_gpu_path__rehearsal():
-    model = nn.Linear(8, 1, device="cuda")
-
-    def step():
-        model(torch.ones(4, 8, device="cuda")).mean().backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-
-    return step
-
-
 def clip_by_value__rehearsal():
     model = nn.Linear(8, 1, device="cuda")
 

@@ -9,17 +9,6 @@ from torch import nn
 from tests.timeline.kineto import text, training
 
 
-def loss_logged_with_item__rehearsal():
-    model, history = nn.Linear(8, 1, device="cuda"), []
-
-    def step():
-        loss = model(torch.ones(4, 8, device="cuda")).square().mean()
-        loss.backward()
-        history.append(loss.item())  # SYNC001
-
-    return step
-
-
 def inverse_on_the_device__rehearsal():
     model = nn.Linear(8, 4).cuda()
 

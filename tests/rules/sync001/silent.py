@@ -84,17 +84,6 @@ def gradient_clipping_stays_on_the_device__rehearsal():
     return step
 
 
-def running_total_on_the_device__rehearsal():
-    model, total = nn.Linear(8, 1, device="cuda"), torch.zeros((), device="cuda")
-
-    def step():
-        loss = model(torch.ones(4, 8, device="cuda")).mean()
-        loss.backward()
-        total.add_(loss.detach())
-
-    return step
-
-
 def masked_fill_with_a_host_scalar__rehearsal():
     model, low = nn.Linear(8, 8, device="cuda"), torch.tensor(-1e9)
 

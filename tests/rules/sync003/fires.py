@@ -7,17 +7,6 @@ import torch
 from torch import nn
 
 
-def outputs_collected_on_the_host__rehearsal():
-    model, outputs = nn.Linear(8, 1, device="cuda"), []
-
-    def step():
-        out = model(torch.ones(4, 8, device="cuda"))
-        out.mean().backward()
-        outputs[:] = [out.detach().cpu()]  # SYNC003
-
-    return step
-
-
 def predictions_as_a_list__rehearsal():
     model, predictions = nn.Linear(8, 3, device="cuda"), []
 

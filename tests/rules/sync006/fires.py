@@ -3,19 +3,9 @@
 import numpy
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 from tests.timeline.kineto import call, loop, memcpy, op, product, span, text
-
-
-def rows_of_a_host_table__rehearsal():
-    model, table = nn.Linear(8, 1, device="cuda"), torch.randn(4096, 8)
-
-    def step():
-        rows = table[torch.randint(0, 4096, (64,))]
-        model(rows.to("cuda")).mean().backward()  # SYNC006
-
-    return step
 
 
 def rows_of_an_array__rehearsal():

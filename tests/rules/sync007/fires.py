@@ -6,16 +6,6 @@ from torch import nn
 from tests.timeline.kineto import call, loop, memcpy, op, product, text
 
 
-def pageable_rows__rehearsal():
-    model, table = nn.Linear(512, 1, device="cuda"), torch.randn(4096, 512)
-
-    def step():
-        rows = table[torch.randint(0, 4096, (64,))]
-        model(rows.to("cuda", non_blocking=True)).mean().backward()  # SYNC007
-
-    return step
-
-
 def cuda_method__rehearsal():
     model, table = nn.Linear(512, 1, device="cuda"), torch.randn(64, 512)
 

@@ -1,6 +1,5 @@
 """SYNC009 must report exactly the marked lines."""
 
-import gc
 
 import torch
 from torch import nn
@@ -15,16 +14,6 @@ def cleanup_in_a_helper__rehearsal():
     def step():
         model(torch.ones(4, 8, device="cuda")).mean().backward()
         free_memory()
-
-    return step
-
-
-def collected_every_step():
-    model = nn.Linear(8, 1)
-
-    def step():
-        model(torch.ones(4, 8)).mean().backward()
-        gc.collect()  # SYNC009
 
     return step
 

@@ -4,16 +4,6 @@ import torch
 from torch import nn
 
 
-def noise_from_the_host__rehearsal():
-    model = nn.Linear(8, 1, device="cuda")
-
-    def step():
-        noise = torch.randn(64, 8).to("cuda")  # SYNC010
-        model(noise).mean().backward()
-
-    return step
-
-
 def zeros_by_cuda__rehearsal():
     model = nn.Linear(8, 1, device="cuda")
 

@@ -4,15 +4,6 @@ import torch
 from torch import nn
 
 
-def made_on_the_device__rehearsal():
-    model = nn.Linear(8, 1, device="cuda")
-
-    def step():
-        model(torch.randn(64, 8, device="cuda")).mean().backward()
-
-    return step
-
-
 def like_a_device_tensor__rehearsal():
     model, x = nn.Linear(8, 1, device="cuda"), torch.ones(64, 8, device="cuda")
 

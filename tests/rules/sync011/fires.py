@@ -4,16 +4,6 @@ import torch
 from torch import nn
 
 
-def weights_in_the_step__rehearsal():
-    model, x = nn.Linear(8, 2, device="cuda"), torch.ones(4, 8, device="cuda")
-
-    def step():
-        weights = torch.tensor([0.3, 0.7], device="cuda")  # SYNC011
-        (model(x) * weights).mean().backward()
-
-    return step
-
-
 def moved_after_it_was_made__rehearsal():
     model, x = nn.Linear(8, 2, device="cuda"), torch.ones(4, 8, device="cuda")
 

@@ -5,16 +5,6 @@ import torch
 from torch import nn
 
 
-def made_before_the_loop__rehearsal():
-    model, x = nn.Linear(8, 2, device="cuda"), torch.ones(4, 8, device="cuda")
-    weights = torch.tensor([0.3, 0.7], device="cuda")
-
-    def step():
-        (model(x) * weights).mean().backward()
-
-    return step
-
-
 def filled_on_the_device__rehearsal():
     model, x = nn.Linear(8, 2, device="cuda"), torch.ones(4, 8, device="cuda")
 

@@ -52,48 +52,6 @@ def step():
 """
 
 
-def rows_of(tmp_path, plan):
-    user = load(tmp_path, SOURCE)
-    user.PLAN = plan.split()
-    with Drive(tmp_path, KeptStatesProbe) as drive:
-        drive.run("loud", user.step, len(user.PLAN))
-        return user, drive.rows("states")
-
-
-@pytest.mark.parametrize(
-    ("plan", "counts"),
-    [
-        ("take nothing nothing", [(1, 2, 0)]),
-        ("take nothing drop nothing", [(1, 2, 0)]),
-        ("take drop nothing", [(1, 1, 0)]),
-        ("nothing nothing take", []),
-        ("take take take", [(3, 2, 0)]),
-        ("take nothing give nothing give", [(1, 4, 2)]),
-        ("take nothing write give", [(1, 3, 1)]),
-    ],
-)
-def test_steps_and_loads_are_counted(tmp_path, plan, counts):
-    user, rows = rows_of(tmp_path, plan)
-    assert [(row["taken"], row["steps"], row["loaded"]) for row in rows] == counts
-    for row in rows:
-        assert (row["at_line"], row["module"]) == (line_of(user, "takes"), "Sequential")
-        assert (row.get("loaded_at") is not None) == bool(row["loaded"])
-
-
-def test_what_was_written_since_the_step_is_no_old_state(tmp_path):
-    user = load(tmp_path, SOURCE)
-    user.PLAN = ["take", "nothing", "nothing"]
-    with Drive(tmp_path, KeptStatesProbe) as drive, drive.running("loud", user.step):
-        for _ in range(3):
-            drive.step(user.step)
-        user.write()
-        user.give()
-        drive.step(user.step)
-        user.give()
-    (row,) = drive.rows("states")
-    assert (row["steps"], row["loaded"]) == (3, 1)
-
-
 def test_only_the_newest_are_followed(tmp_path, monkeypatch):
     monkeypatch.setattr(kept_states, "FOLLOWED", 1)
     user = load(tmp_path, SOURCE)

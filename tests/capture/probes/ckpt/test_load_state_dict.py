@@ -33,19 +33,6 @@ def test_every_function_is_put_back(tmp_path):
     ) == before
 
 
-def test_a_clean_module_and_a_mask_leave_no_row(tmp_path):
-    class Masked(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("mask", torch.full((3, 3), -torch.inf).triu(1))
-
-    def make():
-        Masked().load_state_dict(Masked().state_dict())
-        return lambda: None
-
-    assert rows(tmp_path, make) == []
-
-
 def test_a_sketch_without_values_leaves_no_row_and_is_no_failure(tmp_path):
     """As ``from_pretrained`` of Transformers makes one."""
 

@@ -9,7 +9,7 @@ import torch
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.probes.ckpt.torch_save import TorchSaveProbe
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import Drive, load
 
 SOURCE = """
 import functools, io, torch
@@ -26,48 +26,6 @@ def broken():
 
 def user_of(folder: Path) -> object:
     return load(folder, SOURCE.replace("FOLDER", str(folder)))
-
-
-def test_each_save_is_told_with_its_line(tmp_path: Path) -> None:
-    user = user_of(tmp_path)
-    with Drive(tmp_path, TorchSaveProbe) as drive:
-        drive.run("quiet", user.step, steps=2)
-        rows = drive.rows("saves")
-    assert [(row["step"], row["at_line"]) for row in rows] == [
-        (step, line_of(user, mark)) for step in (0, 1) for mark in ("dotted", "buffer")
-    ]
-    assert [(row["path"] is not None, row["replaced"]) for row in rows] == [
-        (True, False),
-        (False, False),
-        (True, True),
-        (False, False),
-    ]
-    assert rows[0]["path"] == str(tmp_path / "a.pt")
-    assert rows[0]["bytes"] == (tmp_path / "a.pt").stat().st_size
-    assert rows[1]["bytes"] is None
-    assert all(row["us"] > 0 for row in rows)
-    assert torch.equal(torch.load(tmp_path / "a.pt")["w"], torch.ones(64))
-
-
-NESTED = """
-import io, torch
-
-def write():
-    torch.save({"w": 1}, io.BytesIO())        # saves
-
-def step():
-    write()                                   # calls
-"""
-
-
-def test_the_calls_around_a_save_are_told(tmp_path: Path) -> None:
-    user = load(tmp_path, NESTED)
-    with Drive(tmp_path, TorchSaveProbe) as drive:
-        drive.run("quiet", user.step, steps=1)
-        (row,) = drive.rows("saves")
-        lines = [site["line"] for site in drive.rows("sites")]
-    told = [lines[number] for number in row["stack"]]
-    assert told[-2:] == [line_of(user, "calls"), line_of(user, "saves")]
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -102,18 +60,6 @@ def step():
     torch.save(net.state_dict(), io.BytesIO())
     torch.save([1], io.BytesIO())
 """
-
-
-def test_a_name_of_a_compiled_module_is_told_once_a_line(tmp_path: Path) -> None:
-    user = load(tmp_path, COMPILED)
-    COMPILED_CODE.install()
-    try:
-        with Drive(tmp_path, TorchSaveProbe) as drive:
-            drive.run("quiet", user.step, steps=2)
-            rows = drive.rows("saves")
-    finally:
-        COMPILED_CODE.uninstall()
-    assert [row.get("compiled", "") for row in rows] == ["_orig_mod.weight", *[""] * 7]
 
 
 def test_where_nothing_is_known_to_compile_no_name_is_looked_at(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.probes.compile import regions
 from auditor.capture.probes.compile.regions import RegionsProbe
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import Drive, load
 from tests.capture.test_compiled import fresh
 
 HEAD = """
@@ -52,31 +52,6 @@ def runs(drive, name="quiet"):
         for row in drive.rows("region_runs")
         if row["pass"] == name
     ]
-
-
-def test_a_region_has_its_place_and_its_options(tmp_path):
-    text = """
-    compiled = torch.compile(net, backend="eager", dynamic=False)  # made
-    @torch.compile(backend="aot_eager", mode=None)  # decorated
-    def f(x):
-        return x.sin()
-    net.compile(backend="eager")  # in place
-    def step():
-        f(x)
-        torch.compile(f, backend="eager")  # anew
-    """
-    program, drive = recorded(tmp_path, text, [("quiet", 1)])
-    rows = drive.rows("regions")
-    assert [(row["number"], row["at_line"], row["what"], row.get("in_step")) for row in rows] == [
-        (0, line_of(program, "made"), "Linear", None),
-        (1, line_of(program, "decorated"), "f", None),
-        (2, line_of(program, "in place"), "Linear", None),
-        (3, line_of(program, "anew"), "f", True),
-    ]
-    assert [row.get("method", False) for row in rows] == [False, False, True, False]
-    assert rows[0]["options"] == "dynamic=False, backend='eager'"
-    assert rows[1]["options"] == "backend='aot_eager'"
-    assert all(row["us"] > 0.0 for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -136,25 +111,6 @@ def test_a_pass_counts_its_own_steps_and_what_is_dropped_is_told_once(tmp_path):
     _, drive = recorded(tmp_path, text, [("warmup", 2), ("quiet", 4)])
     assert runs(drive, "warmup") == [(0, 0, True, True), (1, 2, True, False)]
     assert runs(drive) == [(1, 4, True, False)]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        """
-        compiled = torch.compile(net, backend="eager", disable=True)
-        def step():
-            train(compiled)
-        """,
-        """
-        def step():
-            train(net)
-        """,
-    ],
-)
-def test_what_is_not_compiled_has_no_rows(tmp_path, text):
-    _, drive = recorded(tmp_path, text)
-    assert (drive.rows("regions"), drive.rows("region_runs")) == ([], [])
 
 
 def test_nothing_is_said_of_runs_that_the_program_forced_another_way(tmp_path):

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from torch.utils.data._utils import fetch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from auditor.capture.probes.data.dataloader import DataLoaderProbe
-from auditor.capture.probes.data.dataloader_facts import describe_loader, tensors_in
+from auditor.capture.probes.data.dataloader_facts import describe_loader
 from tests.capture.drive import Drive, framework, line_of, load
 
 HEAD = """
@@ -27,97 +26,6 @@ def program(tmp_path: Path, source: str):
     import textwrap
 
     return load(tmp_path, HEAD.lstrip("\n") + textwrap.dedent(source))
-
-
-SLOW = """
-class Slow(Dataset):  # Slow
-    def __len__(self): return 64
-    def __getitem__(self, i):
-        time.sleep(0.002)
-        return torch.ones(10), i
-
-def pack(samples):  # pack
-    return torch.stack([x for x, _ in samples])
-
-loader = DataLoader(Slow(), batch_size=4, collate_fn=functools.partial(pack))  # made
-batches = iter(loader)
-
-def step():
-    next(batches)  # at
-"""
-
-
-def test_wait_and_who_the_loader_is(tmp_path: Path) -> None:
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(tmp_path, SLOW)
-        drive.run("quiet", user.step, steps=3)
-        drive.run("loud", user.step, steps=2)
-        (loader,) = drive.rows("loaders")
-        rows = drive.rows("batches")
-    assert loader["at_line"] == line_of(user, "at") and loader["made_at_line"] == line_of(
-        user, "made"
-    )
-    assert (loader["collate"], loader["collate_line"]) == ("pack", line_of(user, "pack"))
-    assert (loader["dataset"], loader["dataset_line"]) == ("Slow", line_of(user, "Slow"))
-    assert loader["dataset_file"] == loader["collate_file"] == user.__file__
-    expected = {
-        "workers": 0,
-        "pin_memory": False,
-        "persistent": False,
-        "batch_size": 4,
-        "length": 16,
-        "loader": 0,
-    }
-    assert loader.items() >= expected.items() and "pass" not in loader
-    quiet, loud = (
-        [r for r in rows if r["pass"] == "quiet"],
-        [r for r in rows if r["pass"] == "loud"],
-    )
-    assert [r["n"] for r in quiet] == [1, 1, 1] and all(r["wait_us"] > 8_000 for r in rows)
-    assert quiet[0].keys() == {"pass", "step", "loader", "n", "wait_us"}
-    assert [(r["devices"], r["bytes"], r["sample_devices"], r["default_device"]) for r in loud] == [
-        ({"cpu": 1}, 160, ["cpu"], "cpu")
-    ] * 2
-
-
-def test_devices_say_whether_the_dataset_or_the_collate_function_put_the_batch_there(
-    tmp_path: Path,
-) -> None:
-    source = """
-    def to_device(samples): return torch.stack([x for x, in samples]).to("meta")
-    host, device = TensorDataset(torch.randn(8, 3)), TensorDataset(torch.randn(900, 3, device="meta"))
-    class Stream(IterableDataset):
-        def __iter__(self): return iter(torch.ones(8, 3, device="meta"))
-    loaders = [DataLoader(host), DataLoader(device), DataLoader(host, collate_fn=to_device), DataLoader(Stream(), batch_size=2),
-               DataLoader(Stream(), batch_size=None), DataLoader([1.0, 2.0]), DataLoader(Subset(device, [1, 2])),
-               DataLoader(device, batch_size=900)]
-    def step():
-        for loader in loaders: next(iter(loader))
-    """
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(tmp_path, source)
-        drive.run("loud", user.step, steps=1)
-        rows, loaders = drive.rows("batches"), drive.rows("loaders")
-    assert [(list(row["devices"]), row["sample_devices"]) for row in rows] == [
-        (["cpu"], ["cpu"]),
-        (["meta"], ["meta"]),
-        (["meta"], ["cpu"]),
-        (["meta"], ["meta"]),
-        (["meta"], ["meta"]),
-        (["cpu"], ["cpu"]),
-        (["meta"], ["meta"]),
-        (["meta"], ["meta"]),
-    ]
-    assert [(row["dataset"], row["length"]) for row in loaders][3:7] == [
-        ("Stream", None),
-        ("Stream", None),
-        ("list", 2),
-        ("TensorDataset", 2),
-    ]
-    assert loaders[0]["collate"] == "default_collate"
-    assert loaders[0]["collate_file"] is loaders[0]["collate_line"] is None, (
-        "a library's definition is no place to change"
-    )
 
 
 def test_a_dataset_that_keeps_a_file_open_is_told(tmp_path: Path) -> None:
@@ -152,26 +60,6 @@ def test_default_device_is_told(tmp_path: Path) -> None:
         {"meta": 1},
         ["cpu"],
     )
-
-
-def test_a_call_operator_and_a_bound_method_are_named(tmp_path: Path) -> None:
-    source = """
-    class Pad:
-        def __call__(self, samples): return samples  # call
-    class Trainer:
-        def collate(self, samples): return samples  # method
-    loaders = [DataLoader([1], collate_fn=Pad()), DataLoader([1], collate_fn=Trainer().collate)]
-    def step():
-        for loader in loaders: list(loader)
-    """
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(tmp_path, source)
-        drive.run("quiet", user.step, steps=1)
-        rows = drive.rows("loaders")
-    assert [(r["collate"], r["collate_line"]) for r in rows] == [
-        ("Pad.__call__", line_of(user, "call")),
-        ("Trainer.collate", line_of(user, "method")),
-    ]
 
 
 def test_the_end_of_an_epoch_is_waited_for_but_is_no_batch(tmp_path: Path) -> None:
@@ -292,27 +180,6 @@ def test_iterators_and_what_their_collate_function_holds_die_as_before(tmp_path:
         assert gone() is None
 
 
-def test_a_batch_of_any_shape(tmp_path: Path) -> None:
-    import collections
-    import dataclasses
-
-    @dataclasses.dataclass
-    class Batch:
-        x: torch.Tensor
-        more: dict
-
-    pair = collections.namedtuple("pair", "a b")  # noqa: PYI024
-    one = torch.ones(1)
-    batch = Batch(one, {"deep": [pair(one, "text"), {3: one}], "self": None})
-    batch.more["self"] = batch
-    assert len(list(tensors_in(pair(one, (one, {"k": [one]})), 10))) == 3
-    assert len(list(tensors_in(batch, 3))) == 3
-    assert len(list(tensors_in([one] * 5000, 1000))) == 1000
-    start = time.perf_counter()
-    assert list(tensors_in([object()] * 1_000_000, 1000)) == []
-    assert time.perf_counter() - start < 0.5
-
-
 def test_everything_is_put_back_even_after_an_error(tmp_path: Path) -> None:
     def state() -> list[object]:
         return [
@@ -422,36 +289,3 @@ def test_what_workers_wait_for_a_processor_is_told_of_timed_steps(
     told = [row["queued_us"] for row in rows if "queued_us" in row]
     assert len(told) == (3 if workers else 0) and all(us >= 0.0 for us in told)
     assert all(row["pass"] == "quiet" for row in rows if "queued_us" in row)
-
-
-class Labelled(torch.utils.data.Dataset):
-    def __init__(self, targets):
-        self.targets = targets
-
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, index):
-        return self.targets[index]
-
-
-@pytest.mark.parametrize(
-    ("dataset", "classes"),
-    [
-        (Labelled([0, 0, 1, 2]), 3),
-        (Labelled(torch.tensor([0, 0, 1, 1], dtype=torch.uint8)), 2),
-        (torch.utils.data.Subset(Labelled([1, 0, 1, 0]), [1, 3, 0, 2]), 2),
-        (torch.utils.data.Subset(Labelled([0, 0, 1, 2]), [1, 3, 9]), None),
-        (Labelled([0, "a", 1, 2]), None),
-        (Labelled([0, [1], 1, 2]), None),
-        (Labelled(["a", "a", "b", "b"]), None),
-        (Labelled([0, 0, 2, 2]), None),
-        (Labelled([1, 1, 2, 2]), None),
-        (Labelled(torch.zeros(4, 2, dtype=torch.long)), None),
-        (Labelled([]), None),
-        ([0, 0, 1, 1], None),
-    ],
-)
-def test_classes_in_their_order_are_counted(dataset, classes):
-    assert describe_loader(DataLoader(dataset), None).sorted_classes == classes
-    assert describe_loader(DataLoader(dataset, shuffle=True), None).sorted_classes is None

@@ -14,7 +14,6 @@ from torch.utils.data import DataLoader
 from torch.utils.data._utils import fetch, worker
 
 from auditor.capture.probes.data.dataloader import DataLoaderProbe
-from auditor.capture.probes.data.loading_stacks import phase_of
 from auditor.recordings.folder import Recording
 from tests.capture.drive import Drive, line_of, load
 
@@ -53,13 +52,6 @@ def pack(rows):
 quick = TensorDataset(torch.ones(4000, 3))
 """
 
-MADE = {
-    "dataset": ("DataLoader(Slow(), batch_size=2, num_workers={w})", ["item", "deep"]),
-    "collate": ("DataLoader(torch.ones(999, 3), batch_size=2, collate_fn=pack, num_workers={w})", ["pack"]),
-    "stream": ("DataLoader(Stream(), batch_size=2, num_workers={w})", ["stream"]),
-    "sampler": ("DataLoader(quick, batch_sampler=Order(), num_workers={w})", ["order"]),
-}  # fmt: skip
-
 
 def program(folder: Path, source: str):
     return load(folder, HEAD.lstrip("\n") + textwrap.dedent(source))
@@ -72,32 +64,6 @@ def rows_of(drive: Drive):
     for row in rows:
         row["lines"] = [recording.site_row(number).line for number in row["stack"]]
     return rows
-
-
-def most(rows):
-    return max((row for row in rows if row.get("n")), key=lambda row: row["us"])
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("kind", MADE)
-def test_the_lines_that_take_the_time(kind: str, workers: int, tmp_path: Path) -> None:
-    made, marks = MADE[kind]
-    source = f"{SLOW}\nbatches = iter({made.format(w=workers)})\ndef step(): next(batches)\n"
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(tmp_path, source)
-        drive.run("quiet", user.step, steps=2)
-        assert rows_of(drive) == []
-        drive.run("loud", user.step, steps=12)
-        rows = rows_of(drive)
-        del user.batches
-    where = "worker" if workers and kind != "sampler" else "step"
-    dear = most([row for row in rows if row["where"] == where])
-    assert dear["lines"] == [line_of(user, mark) for mark in marks]
-    assert dear["phase"] == {"stream": "dataset"}.get(kind, kind) and dear["n"] > 2
-    assert {row["loader"] for row in rows} == {0}
-    if where == "worker":
-        waits = [row for row in rows if row["where"] == "step"]
-        assert not waits or most(waits)["phase"] == "other"
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -211,26 +177,6 @@ def test_everything_is_put_back(tmp_path: Path) -> None:
     next(iter(DataLoader([1, 2], num_workers=1)))
 
 
-def test_a_phase_is_named_by_the_loaders_own_frames() -> None:
-    mine = ("/home/me/train.py", 3, "Data.__getitem__")
-    torchs = "/x/torch/utils/data/"
-    assert phase_of([mine]) == "other"
-    assert phase_of([mine, (f"{torchs}dataloader.py", 9, "_BaseDataLoaderIter._next_index")]) == (
-        "sampler"
-    )
-    assert phase_of([("/home/me/fetch.py", 1, "fetch"), mine]) == "other"
-    file, (lines, first) = (
-        fetch.__file__,
-        __import__("inspect").getsourcelines(fetch._MapDatasetFetcher.fetch),
-    )
-    at = {
-        "collate": next(n for n, line in enumerate(lines, first) if "collate_fn" in line),
-        "dataset": next(n for n, line in enumerate(lines, first) if "for idx" in line),
-    }
-    for phase, line in at.items():
-        assert phase_of([mine, (file, line, "_MapDatasetFetcher.fetch")]) == phase
-
-
 STARTS = """
 class Data(Dataset):
     def __len__(self): return 8
@@ -292,57 +238,4 @@ def test_tensors_of_lists_of_arrays_are_counted_where_they_are_made(tmp_path, wo
         assert drive.rows("draws") == []
     assert (row["where"], row["at_line"]) == (where, line_of(user, "packs"))
     assert (row["arrays"], row["numbers"]) == (4 * row["n"], 200 * row["n"]) and row["n"] >= 4
-    assert (row["us"] <= row["fetch_us"]) == (workers > 0)
-
-
-@pytest.mark.parametrize(("workers", "drew"), [(0, []), (1, []), (2, [[0, 1]])])
-def test_generators_that_workers_draw_alike_from_are_written(tmp_path, workers, drew):
-    source = f"loader = DataLoader(Random(), batch_size=4, num_workers={workers})"
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(tmp_path, f"{LISTS}\n{source}\nbatches = iter(loader)\n")
-        drive.run("quiet", lambda: next(user.batches), steps=2)
-        drive.run("loud", lambda: next(user.batches), steps=2)
-        rows = drive.rows("draws")
-    assert [row["workers"] for row in rows] == drew
-    for row in rows:
-        assert (row["name"], row["kind"], row["owner"]) == (
-            "dataset.rng",
-            "random.Random",
-            "Random",
-        )
-
-
-FILES = """
-import numpy as np
-from torch.utils.data import DataLoader, Dataset
-
-file = "FOLDER/rows.npy"
-np.save(file, np.ones((8, 2)))
-
-class Rows(Dataset):
-    def __len__(self):
-        return 1000
-
-    def __getitem__(self, index):
-        return np.load(file)[index % 8]          # reads
-
-batches = iter(DataLoader(Rows(), batch_size=4, num_workers=WORKERS))
-"""
-
-
-@pytest.mark.parametrize(("workers", "where"), [(0, "step"), (2, "worker")])
-def test_whole_files_are_counted_by_batch_where_they_are_read(tmp_path, workers, where):
-    source = FILES.replace("FOLDER", str(tmp_path)).replace("WORKERS", str(workers))
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(tmp_path, source)
-        drive.run("loud", lambda: next(user.batches), steps=8)
-        (row,) = drive.rows("reread")
-    assert (row["where"], row["at_line"], row["name"]) == (
-        where,
-        line_of(user, "reads"),
-        "numpy.load",
-    )
-    assert (row["n"], row["again"]) == (4 * row["batches"], 3 * row["batches"])
-    assert row["batches"] >= 4 and row["bytes"] == 256
-    assert row["path"] == str(tmp_path / "rows.npy")
     assert (row["us"] <= row["fetch_us"]) == (workers > 0)

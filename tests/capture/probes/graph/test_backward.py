@@ -43,54 +43,6 @@ def reuse(rows) -> set[tuple[int, int]]:
     return {(row["at_line"], row["by_line"]) for row in rows}
 
 
-def test_a_plain_backward(tmp_path: Path) -> None:
-    source = """
-    def step():
-        for _ in range(3):
-            model(x).mean().backward()  # at
-    """
-    user, rows, reused = record(tmp_path, source)
-    for row in rows:
-        assert row["us"] > 0
-        assert {k: row[k] for k in ("retain", "create", "n", "anomaly", "at_line")} == {
-            "retain": False,
-            "create": False,
-            "n": 3,
-            "anomaly": False,
-            "at_line": line_of(user, "at"),
-        }
-        assert "held_bytes" not in row
-    assert len(rows) == 3 and reused == []
-
-
-def test_retained_and_never_walked_again(tmp_path: Path) -> None:
-    source = """
-    def step():
-        model(x).mean().backward(retain_graph=True)  # at
-        optimizer.step()
-    """
-    user, rows, reused = record(tmp_path, source)
-    assert [(row["retain"], row["create"]) for row in rows] == [(True, False)] * 3 and reused == []
-    # x (4x8) as the first layer's input, tanh's result (4x8), which is the last layer's input:
-    # parameters do not count.
-    assert [row.get("held_bytes") for row in rows] == [2 * 4 * 8 * 4, None, None]
-
-
-def test_two_losses_on_one_graph_need_the_first_retain_only(tmp_path: Path) -> None:
-    source = """
-    def step():
-        h = model(x)
-        h.mean().backward(retain_graph=True)  # first
-        h.pow(2).mean().backward(retain_graph=True)  # last
-    """
-    user, rows, reused = record(tmp_path, source)
-    assert [(row["at_line"], row["retain"]) for row in rows[:2]] == [
-        (line_of(user, "first"), True),
-        (line_of(user, "last"), True),
-    ]
-    assert reuse(reused) == {(line_of(user, "first"), line_of(user, "last"))} and len(reused) == 3
-
-
 def test_the_backward_that_walks_it_may_be_autograd_grad_and_may_be_of_the_next_step(
     tmp_path: Path,
 ) -> None:
@@ -108,70 +60,6 @@ def test_the_backward_that_walks_it_may_be_autograd_grad_and_may_be_of_the_next_
     kept, grad = line_of(user, "kept"), line_of(user, "grad")
     assert reuse([row for row in reused if row["step"] == 0]) == {(kept, grad)}
     assert reuse([row for row in reused if row["step"] == 1]) == {(kept, grad), (grad, kept)}
-
-
-def test_a_rest_of_the_graph_is_enough(tmp_path: Path) -> None:
-    source = """
-    def step():
-        h = model(x)
-        (h * 2).mean().backward(retain_graph=True)  # kept
-        h[:2].mean().backward()  # by
-    """
-    user, _, reused = record(tmp_path, source, steps=1)
-    assert reuse(reused) == {(line_of(user, "kept"), line_of(user, "by"))}
-
-
-def test_a_new_graph_over_the_same_parameters_is_no_reuse(tmp_path: Path) -> None:
-    source = """
-    kept = []
-    def step():
-        loss = model(x).mean()
-        loss.backward(retain_graph=True)
-        kept.append(loss)
-        model(x).mean().backward()
-    """
-    assert record(tmp_path, source)[2] == []
-
-
-def test_create_graph_implies_no_retain(tmp_path: Path) -> None:
-    source = """
-    def step():
-        data = x.clone().requires_grad_()
-        out = model(data).mean()
-        grad, = torch.autograd.grad(out, data, create_graph=True, retain_graph=True)  # penalty
-        (out + grad.norm()).backward()  # whole
-    """
-    user, rows, reused = record(tmp_path, source, steps=1)
-    flags = {row["at_line"]: (row["retain"], row["create"]) for row in rows}
-    assert flags == {
-        line_of(user, "penalty"): (False, True),
-        line_of(user, "whole"): (False, False),
-    }
-    assert [row for row in reused if not row.get("gradients")] == []  # no retained graph
-    assert reuse(reused) == {(line_of(user, "penalty"), line_of(user, "whole"))}  # of the gradient
-
-
-def test_a_gan_that_retains_for_the_generator(tmp_path: Path) -> None:
-    source = """
-    generator, critic = nn.Linear(8, 8), nn.Linear(8, 1)
-    def step():
-        fake = generator(x)
-        (critic(x).mean() - critic(fake).mean()).backward(retain_graph=True)  # critic
-        critic(fake).mean().backward()  # generator
-    """
-    user, _, reused = record(tmp_path, source)
-    assert reuse(reused) == {(line_of(user, "critic"), line_of(user, "generator"))}
-
-
-def test_a_gan_that_detaches_retains_for_nothing(tmp_path: Path) -> None:
-    source = """
-    generator, critic = nn.Linear(8, 8), nn.Linear(8, 1)
-    def step():
-        fake = generator(x)
-        (critic(x).mean() - critic(fake.detach()).mean()).backward(retain_graph=True)
-        critic(fake).mean().backward()
-    """
-    assert record(tmp_path, source)[2] == []
 
 
 @pytest.mark.parametrize("reentrant", [True, False])

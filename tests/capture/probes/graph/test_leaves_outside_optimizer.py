@@ -12,7 +12,7 @@ import pytest
 from auditor.rules.graph.probes import leaves_outside_optimizer
 from auditor.rules.graph.probes.leaves_outside_optimizer import LeavesOutsideOptimizerProbe
 
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import Drive, load
 
 SOURCE = """import torch
 model = torch.nn.Linear(2, 1)
@@ -34,28 +34,6 @@ def step():
     optimizer.step()
     moved.data.mul_(0.5)
 """
-
-
-def test_one_row_for_each_stray_with_its_holder(tmp_path: Path) -> None:
-    user = load(tmp_path, SOURCE)
-    with Drive(tmp_path, LeavesOutsideOptimizerProbe) as drive:
-        drive.run("loud", user.step, steps=4)
-        rows = {row["name"]: row for row in drive.rows("strays")}
-    assert set(rows) == {"self.tables[*]", "moved", "trained"}
-    table = rows["self.tables[*]"]
-    assert (table["line"], table["at_line"]) == (line_of(user, "made"), line_of(user, "walks"))
-    assert (table["fed"], table["changed"], table["touched"], table["optimized"]) == (
-        4,
-        False,
-        0,
-        False,
-    )
-    assert rows["moved"]["changed"] is True
-    assert (
-        rows["trained"]["optimized"],
-        rows["trained"]["registered"],
-        rows["trained"]["beside"],
-    ) == (True, False, 2)
 
 
 def test_values_are_kept_of_so_many_elements_and_no_more(

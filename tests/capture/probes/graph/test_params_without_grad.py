@@ -22,17 +22,6 @@ def step():
 """
 
 
-def test_one_row_for_each_optimizer(tmp_path: Path) -> None:
-    user = load(tmp_path, SOURCE)
-    with Drive(tmp_path, ParamsWithoutGradProbe) as drive:
-        drive.run("loud", user.step, steps=3)
-        (row,) = drive.rows("fed")
-    assert (row["optimizer"], row["steps"], row["parameters"], row["n"]) == ("AdamW", 3, 4, 2)
-    assert [each["shape"] for each in row["unfed"]] == [[2, 2], [2]]
-    assert row["still"] == [{"group": 1, "parameters": 2}]
-    assert row["at_line"] == line_of(user, "steps")
-
-
 def test_hooks_are_taken_away_and_a_broken_group_does_no_harm(tmp_path: Path) -> None:
     before = [
         len(hooks)

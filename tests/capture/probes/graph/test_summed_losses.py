@@ -7,7 +7,7 @@ import torch
 from auditor.rules.graph.probes.summed_losses import SummedLossesProbe, terms_of
 
 from auditor.capture.instruments.autograd_graph import node_of
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import Drive, load
 
 SOURCE = """
 import torch
@@ -42,36 +42,13 @@ def rows_of(tmp_path, name, losses=3, steps=1):
         return user, drive.rows("summed")
 
 
-@pytest.mark.parametrize("name", ["from_zero", "in_a_list", "stacked", "scaled"])
-@pytest.mark.parametrize(("losses", "found"), [(2, 0), (3, 1), (5, 1)])
-def test_sums_of_losses_that_stand_apart(tmp_path, name, losses, found):
-    user, rows = rows_of(tmp_path, name, losses)
-    assert len(rows) == found
-    for row in rows:
-        assert (row["n"], row["at_line"]) == (losses, line_of(user, "walks"))
-        assert 0 < row["each_bytes"] < row["saved_bytes"]
-
-
 @pytest.mark.parametrize("name", ["one_output", "two_models", "one_of_another_form", "alone"])
 def test_what_is_no_such_sum(tmp_path, name):
     assert rows_of(tmp_path, name)[1] == []
 
 
-def test_losses_of_two_terms_each(tmp_path):
-    assert [row["n"] for row in rows_of(tmp_path, "composed")[1]] == [3]
-
-
 def test_only_the_first_steps_are_looked_at(tmp_path):
     assert len(rows_of(tmp_path, "in_a_list", steps=6)[1]) == 3
-
-
-def test_a_gradient_by_name_and_one_with_a_graph_are_left_out(tmp_path):
-    user = load(tmp_path, SOURCE)
-    with Drive(tmp_path, SummedLossesProbe) as drive, drive.running("loud"):
-        weight = user.net[0].weight
-        drive.step(lambda: torch.autograd.grad(user.in_a_list(), [weight]))
-        drive.step(lambda: user.in_a_list().backward(create_graph=True))
-    assert drive.rows("summed") == []
 
 
 def test_terms_come_last_first():

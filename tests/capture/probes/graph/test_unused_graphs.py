@@ -31,24 +31,6 @@ def step():
 """
 
 
-def test_rows_of_calls_in_eval_mode_and_of_what_nothing_trains(tmp_path: Path) -> None:
-    user = load(tmp_path, SOURCE)
-    with Drive(tmp_path, UnusedGraphsProbe) as drive:
-        drive.run("loud", user.step, steps=3)
-        rows = {
-            row["at_line"]: (row["module"], row["mode"], row["n"], row["walked"], row["held"])
-            for row in drive.rows("evals")
-        }
-        saved = [row["saved_bytes"] for row in drive.rows("evals") if row["module"] == "Sequential"]
-    assert rows == {
-        line_of(user, "never"): ("Sequential", "eval", 3, 0, False),
-        line_of(user, "walked"): ("Linear", "eval", 3, 3, False),
-        line_of(user, "untrained"): ("Linear", "train", 3, 0, False),
-        line_of(user, "trained"): ("Linear", "trained", 3, 0, False),
-    }
-    assert saved == [2 * 4 * 8 * 4]  # the input, for the weight's gradient; the output of tanh
-
-
 def test_hooks_and_the_method_are_put_back_and_graphs_die(tmp_path: Path) -> None:
     before = torch.nn.Module.train
     user = load(tmp_path, SOURCE)

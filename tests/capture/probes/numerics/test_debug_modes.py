@@ -43,43 +43,6 @@ def test_switched_on_at_import_and_for_good(tmp_path: Path) -> None:
         assert drive.probes[0].anomaly_seen
 
 
-def test_inside_the_step(tmp_path: Path) -> None:
-    source = """
-def step():
-    backward()
-    with detect_anomaly(check_nan=False):  # detect
-        backward()
-        with set_detect_anomaly(False):
-            backward()
-        with set_detect_anomaly(True):  # inner
-            backward()
-        backward()
-    with set_detect_anomaly(True):  # set
-        backward()
-    backward()
-"""
-    with Drive(tmp_path, DebugModesProbe) as drive:
-        user = program(tmp_path, source)
-        drive.run("quiet", user.step, steps=1)
-        assert anomaly(drive) == [
-            (line_of(user, "detect"), 2),
-            (line_of(user, "inner"), 1),
-            (line_of(user, "set"), 1),
-        ]
-
-
-def test_off_is_silent(tmp_path: Path) -> None:
-    with Drive(tmp_path, DebugModesProbe) as drive:
-        user = program(
-            tmp_path,
-            "set_detect_anomaly(True)\nset_detect_anomaly(False)\nwith detect_anomaly(): "
-            "backward()\n",
-        )
-        drive.run("warmup", user.backward)
-        drive.run("quiet", user.backward)
-        assert anomaly(drive) == [] and not drive.probes[0].anomaly_seen
-
-
 def test_the_compilers_own_is_not_the_users(tmp_path: Path) -> None:
     source = """
 net = torch.compile(torch.nn.Linear(3, 3), backend="aot_eager")
@@ -151,44 +114,6 @@ def test_what_the_user_switches_while_held_off_is_true_afterwards(tmp_path: Path
         torch.is_anomaly_enabled,
         torch.is_anomaly_check_nan_enabled,
     ) == functions
-
-
-PROFILES = """
-import torch.autograd.profiler
-from torch.profiler import profile, schedule
-def whole():
-    with profile() as prof:  # whole
-        backward()
-def old():
-    with torch.autograd.profiler.profile():  # old
-        backward()
-scheduled = profile(schedule=schedule(wait=1, warmup=1, active=1, repeat=1))
-"""
-
-
-def test_profilers_of_the_user_are_seen_where_they_start(tmp_path: Path) -> None:
-    with Drive(tmp_path, DebugModesProbe) as drive:
-        user = program(tmp_path, PROFILES)
-        told = []
-        drive.probes[0].on_user_profiler = lambda: told.append(torch.autograd._profiler_enabled())
-        drive.run("quiet", user.whole, steps=1)
-        drive.run("loud", user.old, steps=1)
-        assert [row["at_line"] for row in drive.rows("profilers")] == [
-            line_of(user, "whole"),
-            line_of(user, "old"),
-        ]
-        assert told == [False, False] and drive.probes[0].user_profiler_seen  # told before it runs
-
-
-def test_a_scheduled_profiler_is_told_when_its_trace_begins(tmp_path: Path) -> None:
-    with Drive(tmp_path, DebugModesProbe) as drive:
-        user = program(tmp_path, PROFILES)
-        told = []
-        drive.probes[0].on_user_profiler = lambda: told.append(drive.context.step)
-        with user.scheduled:
-            assert not drive.probes[0].user_profiler_seen
-            drive.run("quiet", user.scheduled.step, steps=4)
-        assert told == [0]
 
 
 def test_our_own_profiler_is_not_the_users(tmp_path: Path) -> None:

@@ -43,34 +43,6 @@ def rows_of(folder: Path, source: str, steps: int = 3) -> tuple[object, dict[str
     return user, {f"{row['what']} {row['op']}": row for row in rows}
 
 
-def test_dtype_range_and_what_came_before(tmp_path: Path) -> None:
-    user, rows = rows_of(tmp_path, SOURCE)
-    floor, log = rows["epsilon add"], rows["function log"]
-    assert (floor["dtype"], floor["scalar"], floor["feed"], floor["into"]) == (
-        "float16",
-        1e-8,
-        "sigmoid",
-        ["log"],
-    )
-    assert floor["at_line"] == line_of(user, "floor")
-    assert (log["dtype"], log["feed"], log["guarded"], log["n"], log["steps"]) == (
-        "float16",
-        "sigmoid",
-        True,
-        6 // 2,
-        3,
-    )
-    assert log["at_line"] == line_of(user, "logarithm")
-    assert 0 < log["low"] <= log["high"] < 1
-
-
-def test_the_loss_is_what_follows_the_last_product(tmp_path: Path) -> None:
-    user, rows = rows_of(tmp_path, SOURCE)
-    assert rows["function log"]["loss"]
-    assert not rows["function exp"]["loss"]
-    assert rows["function exp"]["at_line"] == line_of(user, "gate")
-
-
 def test_results_are_the_same_and_nothing_stays(tmp_path: Path) -> None:
     alone = load(tmp_path, SOURCE)
     for _ in range(3):

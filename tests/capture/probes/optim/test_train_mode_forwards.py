@@ -4,18 +4,15 @@ put back.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-import pytest
 import torch
 from auditor.rules.cfg.probes import train_mode_forwards
 from auditor.rules.cfg.probes.train_mode_forwards import TrainModeForwardsProbe
 from torch import nn
-from torch.nn.modules import module as module_hooks
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import Drive, load
 
 SOURCE = """
 import contextlib
@@ -77,25 +74,6 @@ def rows_of(tmp_path: Path, evaluate: str, steps: int = 9, **more):
         drive.run("loud", user.step, steps)
         assert not drive.warnings
         return user, drive.rows("train_mode_forwards")
-
-
-@pytest.mark.parametrize(
-    ("evaluate", "within"), [("decorated", "within"), ("raises", "within_raising")]
-)
-def test_calls_between_two_steps_count_once(tmp_path, evaluate, within):
-    user, (row,) = rows_of(tmp_path, evaluate)
-    assert (row["times"], row["steps"]) == (3, 9)
-    assert (row["module"], row["parts"]) == ("Sequential", {"Dropout": 1})
-    assert row["at_line"] == line_of(user, "called")
-    sites = tmp_path.glob("recording*/sites.jsonl")
-    (places,) = [[json.loads(line) for line in each.read_text().splitlines()] for each in sites]
-    assert places[row["within"]]["line"] == line_of(user, within)
-    assert not module_hooks._global_forward_pre_hooks
-
-
-@pytest.mark.parametrize("evaluate", ["in_eval_mode", "untrained", "with_gradients"])
-def test_other_calls_leave_nothing(tmp_path, evaluate):
-    assert rows_of(tmp_path, evaluate)[1] == []
 
 
 def test_nothing_is_trained_before_the_first_step(tmp_path):

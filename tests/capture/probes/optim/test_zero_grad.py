@@ -22,31 +22,6 @@ def rows_of(tmp_path: Path, source: str, steps: int = 1):
         return user, drive.rows("optimizer")
 
 
-def test_set_to_none_however_it_is_passed(tmp_path: Path) -> None:
-    source = """
-def step():
-    optimizer.zero_grad()                     # default
-    optimizer.zero_grad(False)                # positional
-    optimizer.zero_grad(set_to_none=False)    # keyword
-    model.zero_grad(set_to_none=False)        # module
-"""
-    user, rows = rows_of(tmp_path, source, steps=2)
-    expected = {
-        "default": (True, "Optimizer"),
-        "positional": (False, "Optimizer"),
-        "keyword": (False, "Optimizer"),
-        "module": (False, "Module"),
-    }
-    for step in (0, 1):
-        seen = {
-            row["at_line"]: (row["set_to_none"], row["owner"])
-            for row in rows
-            if row["step"] == step
-        }
-        assert seen == {line_of(user, mark): value for mark, value in expected.items()}
-    assert all(row["n"] == 1 and row["us"] > 0 and row["call"] == "zero_grad" for row in rows)
-
-
 def test_gradients_are_cleared_as_asked(tmp_path: Path) -> None:
     user, _ = rows_of(
         tmp_path,
@@ -81,16 +56,6 @@ def step():
         line_of(user, "inner"): True,
         line_of(user, "handed"): False,
     }
-
-
-def test_an_override_with_a_loop_of_its_own_is_not_seen(tmp_path: Path) -> None:
-    source = """
-class Own(torch.optim.SGD):
-    def zero_grad(self): pass
-own = Own(model.parameters(), lr=0.1)
-def step(): own.zero_grad()
-"""
-    assert rows_of(tmp_path, source)[1] == []
 
 
 def test_a_library_that_calls_it_is_via(tmp_path: Path) -> None:

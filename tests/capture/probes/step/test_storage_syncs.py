@@ -34,20 +34,6 @@ def broken():
 """
 
 
-def test_each_line_is_told_with_its_calls(tmp_path):
-    user = load(tmp_path, SOURCE)
-    with Drive(tmp_path, StorageSyncsProbe) as drive:
-        drive.run("quiet", user.step, steps=2)
-        rows = drive.rows("synced")
-        lines = [site["line"] for site in drive.rows("sites")]
-    dotted, imported = line_of(user, "dotted"), line_of(user, "imported")
-    assert [(row["step"], row["at_line"], row["n"]) for row in rows] == [
-        (step, line, n) for step in (0, 1) for line, n in ((dotted, 1), (imported, 3))
-    ]
-    assert {row["name"] for row in rows} == {"os.fsync"} and all(row["us"] > 0 for row in rows)
-    assert [lines[at] for at in rows[0]["stack"]][-2:] == [line_of(user, "calls"), dotted]
-
-
 def test_other_threads_do_not_hold_the_step(tmp_path):
     user = load(tmp_path, SOURCE)
     with Drive(tmp_path, StorageSyncsProbe) as drive:

@@ -36,34 +36,6 @@ def step():
 """
 
 
-def test_every_alias_is_seen_at_its_line(tmp_path: Path) -> None:
-    user = load(tmp_path, ALIASES)
-    with Drive(tmp_path, DeviceCallsProbe) as drive:
-        drive.run("quiet", user.step, steps=2)
-        rows = drive.rows("calls")
-    for step in (0, 1):
-        seen = {row["at_line"]: (row["name"], row["n"]) for row in rows if row["step"] == step}
-        cache = {
-            line_of(user, mark)
-            for mark in ("dotted", "imported", "module", "class", "partial", "by_default")
-        }
-        collects = {line_of(user, "gc"), line_of(user, "collect")}
-        assert seen == {line: ("empty_cache", 1) for line in cache} | {
-            line: ("gc.collect", 1) for line in collects
-        }
-    assert all(row["us"] > 0 and row["pass"] == "quiet" for row in rows)
-
-
-def test_a_loop_is_one_row(tmp_path: Path) -> None:
-    user = load(
-        tmp_path, "import torch\ndef step():\n    for _ in range(5): torch.cuda.empty_cache()\n"
-    )
-    with Drive(tmp_path, DeviceCallsProbe) as drive:
-        drive.run("loud", user.step, steps=1)
-        (row,) = drive.rows("calls")
-    assert (row["n"], row["at_line"]) == (5, 3)
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU it does not raise")
 def test_a_call_that_raises_is_recorded_and_raises_the_same(tmp_path: Path) -> None:
     user = load(
@@ -153,13 +125,6 @@ def test_everything_is_put_back_even_after_an_error(tmp_path: Path) -> None:
         gc.collect,
         user.collect,
     ) == before
-
-
-def test_looked_and_saw_nothing(tmp_path: Path) -> None:
-    with Drive(tmp_path, DeviceCallsProbe) as drive:
-        drive.run("quiet", lambda: None)
-        assert drive.rows("calls") == []
-    assert (drive.folder / "calls.jsonl").is_file()
 
 
 def test_the_same_functions_of_torch_accelerator(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from auditor.capture.probes.sync import reads, reads_log, reads_source
+from auditor.capture.probes.sync import reads, reads_log
 from auditor.capture.probes.sync.reads import OPERATORS, ReadsProbe
 from auditor.model.devices import CUDA
 from tests.capture import drive as driving
@@ -95,75 +95,7 @@ def torch_as_it_is() -> dict[str, object]:
 # ---- the zoo
 
 
-def test_via_names_the_library_function_that_reads(tmp_path: Path) -> None:
-    with Drive(tmp_path, ReadsProbe) as drive:
-        rows = run_zoo(drive, zoo_module(tmp_path), "loud")
-    via = {row["snippet"]: row["at_site"].get("via") for row in rows}
-    assert via["spike_clip_grad_norm_nonfinite"].startswith("torch/nn/utils/clip_grad.py:")
-    assert via["transformer_mask_check"].startswith("torch/nn/modules/transformer.py:")
-    assert via["spike_grad_scaler"].startswith("torch/amp/grad_scaler.py:")
-    assert via["distribution_that_validates"].startswith("torch/distributions/")
-    for direct in (
-        "spike_item",
-        "spike_format",
-        "spike_print",
-        "spike_in_list",
-        "spike_unique",
-        "line_in_a_lambda",
-        "np_asarray",
-    ):
-        assert via[direct] is None, direct
-
-
 # ---- what a row says
-
-
-def test_row(tmp_path: Path) -> None:
-    module, rows = reads_of(
-        tmp_path,
-        "w = nn.Parameter(torch.ones(3))\ndef step():\n    for _ in range(3):\n        "
-        "w.sum().item()\n",
-        steps=2,
-    )
-    assert [(row["pass"], row["step"], row["n"], row["kind"]) for row in rows] == [
-        ("loud", s, 3, "item") for s in (0, 1)
-    ]
-    row = rows[0]
-    assert row["lib"] == "" and row["at_line"] == 7 and 0 < row["us"] < 1e5
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "print(x)",
-        "x.tolist()",
-        "str(x)",
-        "np.asarray(x)",
-        "x[x > 0]",
-        "torch.unique(x, dim=0)",
-        "x.cpu().numpy()",
-        "x.cpu().tolist()",
-    ],
-)
-def test_one_read_for_one_call(tmp_path: Path, line: str) -> None:
-    _, rows = reads_of(tmp_path, f"x = torch.randn(20, 20)\ndef step():\n    {line}\n")
-    assert [row["n"] for row in rows] == [1]
-
-
-def test_print_of_a_list_is_one_read_for_each_tensor(tmp_path: Path) -> None:
-    _, rows = reads_of(tmp_path, "x = [torch.ones(3), torch.ones(())]\ndef step():\n    str(x)\n")
-    assert [(row["kind"], row["n"]) for row in rows] == [("print", 2)]
-
-
-def test_statement_is_the_innermost_one(tmp_path: Path) -> None:
-    module = load(
-        tmp_path,
-        "def f(x):\n    if (x and\n            x):\n        y = (1,\n             2)\n        "
-        "return y\n",
-    )
-    extents = [reads_source.statement(module.__file__, line) for line in range(1, 7)]
-    assert extents == [(1, 1), (2, 3), (2, 3), (4, 5), (4, 5), (6, 6)]
-    assert reads_source.statement("<stdin>", 3) == (3, 3)
 
 
 def test_read_inside_the_loader(tmp_path: Path) -> None:

@@ -4,21 +4,13 @@ nothing of it stays.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
-from auditor.rules.train.layers import LayerCannotLearn
 from auditor.rules.train.probes.layers import LayersProbe
 from auditor.rules.train.probes.loss_repairs import LossRepairsProbe
-from auditor.rules.train.rows import LayerRow
 
-from auditor.model import Site
 from tests.capture.drive import Drive, line_of, load
 from tests.capture.probes.train.test_loss_repairs import ACCUMULATED, state_of
-from tests.rules.asking import ask, rows
-from tests.rules.test_rules import factories
-from tests.rules.train007 import silent
 
 IMAGES = """
 import torch
@@ -89,27 +81,6 @@ def test_the_ratio_is_that_of_gradients_computed_by_hand(tmp_path):
     assert first["ratio"] == pytest.approx(float(raw.norm() / normal.norm()), rel=1e-4)
     assert first["given"] == pytest.approx(float(x.square().mean().sqrt()), rel=1e-4)
     assert (first["layer"], first["at_line"]) == ("0.weight", line_of(user, "step"))
-
-
-def test_without_a_second_step_the_range_is_all(tmp_path):
-    _, found, _ = run(tmp_path, DROPPED)
-    assert [row["ratio"] for row in found if row["kind"] == "input"] == [None]
-
-
-@pytest.mark.parametrize("name", factories(Path(silent.__file__)))
-def test_near_misses_have_no_note_either(tmp_path, name):
-    step = getattr(silent, name)()
-    with Drive(tmp_path, LayersProbe) as drive:
-        drive.run("loud", step, 9)
-        drive.run("gradients", step, 2)
-        found = drive.rows("layers")
-        assert drive.rows("lapses") == []
-    layers = [
-        LayerRow(**{each: row[each] for each in LayerRow.__struct_fields__ if each in row})
-        for row in found
-    ]
-    places = (Site("t.py", 1),) * 99
-    assert layers == [] or not list(ask(LayerCannotLearn(), rows(*layers, sites=places)))
 
 
 def test_units_that_answered_in_the_diagnostic_pass_are_alive(tmp_path):

@@ -11,7 +11,7 @@ from auditor.rules.train.probes import attention, second_gradient, token_weights
 from auditor.rules.train.probes.function_tape import MOST, FunctionTape, Wanted
 from auditor.rules.train.probes.loss_repairs import LossRepairsProbe
 
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import Drive, load
 
 BROADCAST = """
 import torch
@@ -130,58 +130,10 @@ def test_gradients_are_those_of_both_losses(tmp_path):
 TWICE = ("tokens[:, :-1]", "F.pad(tokens[:, 1:], (-1, 1), value=-100)", 2)
 
 
-@pytest.mark.parametrize(("inputs", "targets", "distance"), [("tokens", "tokens", 0), TWICE])
-def test_targets_are_moved_to_the_next_token(tmp_path, inputs, targets, distance):
-    source = UNSHIFTED.replace("self.drop(", "(").replace("model(tokens)", f"model({inputs})")
-    source = source.replace("tokens.flatten()", f"{targets}.flatten()")
-    source = source.replace("def step", "torch.manual_seed(1)\n\ndef step")
-    plain = load(tmp_path, source)
-    tokens = torch.randint(0, 9, (2, 12))
-    if distance == 0:
-        out, wanted = plain.model(tokens)[:, :-1], tokens[:, 1:]
-    else:  # no target moves into the place of the first one
-        out, wanted = plain.model(tokens[:, :-1])[:, 1:], tokens[:, 2:]
-    loss = torch.nn.functional.cross_entropy(out.flatten(0, 1), wanted.flatten()).item()
-    _, (row, *_), _, lapses = run(tmp_path, source)
-    assert (row["defect"], row["distance"], lapses) == ("shift", distance, [])
-    assert row["repaired"] == pytest.approx(loss, rel=1e-5)
-
-
 def _nothing():
     import contextlib
 
     return contextlib.nullcontext()
-
-
-CLIPPED = """
-import torch
-
-torch.manual_seed(0)
-rows, columns = torch.nn.Sequential(torch.nn.Linear(4, 1), torch.nn.Flatten(0)), torch.nn.Linear(4, 1)
-
-def losses(one, two, wanted, before):
-    clipped = before + (one - before).clamp(-0.2, 0.2)  # first
-    spread = torch.max((wanted - one).abs(), (wanted - clipped).abs())  # second
-    return spread.mean() + (two - wanted).square().mean()
-
-def step():
-    x = torch.randn(16, 4)
-    wanted, before = x.sum(1, keepdim=True), torch.zeros(16, 1)
-    rows.zero_grad(), columns.zero_grad()
-    given.append((rows(x), columns(x), wanted, before))
-    losses(*given[-1]).backward()
-
-given = []
-"""
-
-
-def test_all_broadcasts_are_repaired_together_and_what_has_the_shape_stays(tmp_path):
-    user, repairs, _, lapses = run(tmp_path, CLIPPED, steps=1)
-    assert lapses == []
-    assert [row["at_line"] for row in repairs] == [line_of(user, "first"), line_of(user, "second")]
-    one, two, wanted, before = (each.detach() for each in user.given[0])
-    alike = user.losses(one, two[:, 0], wanted[:, 0], before[:, 0])
-    assert [row["repaired"] for row in repairs] == pytest.approx([float(alike)] * 2)
 
 
 def test_a_hook_of_the_program_runs_no_more_often(tmp_path):
@@ -351,14 +303,6 @@ def test_gradients_of_an_earlier_step_are_not_taken_for_this_ones():
         leaf.grad += 1
         sums.ends()
     assert not sums.unequal
-
-
-def test_it_stands_at_the_line_of_the_loss(tmp_path):
-    user = load(tmp_path, BROADCAST)
-    with Drive(tmp_path, LossRepairsProbe) as drive:
-        drive.run("gradients", user.step, 1)
-        (row,) = drive.rows("repairs")
-        assert drive.context.frames.places[row["at"]][1] == line_of(user, "loss")
 
 
 ATTENTION = """

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import functools
-import types
 
 import pytest
 import torch
 
 from auditor.capture.probes.waste.thrown_work import ThrownWorkProbe
-from auditor.recordings.schema.waste import ThrownRow
 from tests.capture.drive import Drive, load
-from tests.inprocess import record
 
 SOURCE = """
 import torch
@@ -28,18 +24,6 @@ def steps():
     while True:
         yield step()
 """
-
-
-@pytest.mark.parametrize("names", [{}, {"args": argparse.Namespace(lr=0.1)}, {"args": []}])
-def test_a_script_may_have_any_names(tmp_path, names):
-    user = load(tmp_path, SOURCE)
-    with Drive(tmp_path, ThrownWorkProbe) as drive:
-        with drive.running("numbers", types.SimpleNamespace(**names)):
-            drive.step(user.step)
-            drive.step(user.step)
-        (row,) = [row for row in drive.rows("thrown") if row["what"] == "all"]
-        assert drive.rows("lapses") == []
-    assert (row["steps"], row["trained"]) == (2, True)
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
@@ -71,36 +55,3 @@ def test_numbers_of_the_host_are_not_read_one_by_one(tmp_path, monkeypatch):
             drive.step(user.step)
         assert drive.rows("lapses") == []
         assert [row["steps"] for row in drive.rows("thrown") if row["what"] == "all"] == [2]
-
-
-ALTERNATING = """
-import torch
-g, d = torch.nn.Linear(8, 64), torch.nn.Linear(64, 1)
-g_opt = torch.optim.SGD(g.parameters(), lr=0.1)
-d_opt = torch.optim.SGD(d.parameters(), lr=0.1)
-done = 0
-
-def step():
-    global done
-    fake = g(torch.ones(32, 8))
-    d_opt.zero_grad()
-    d(fake.detach()).mean().backward()
-    d_opt.step()
-    done += 1
-    if done % {period} == 0:
-        g_opt.zero_grad()
-        d(fake).mean().backward()
-        g_opt.step()
-"""
-
-
-@pytest.mark.parametrize(("period", "watched"), [(1, 3), (2, 5), (3, 7), (5, 11)])
-def test_each_kind_of_steps_that_alternate_is_seen_twice(tmp_path, period, watched):
-    user = load(tmp_path, ALTERNATING.format(period=period))
-    folder = tmp_path / "recording"
-    made = record(folder, lambda: user.step, ("thrown",), roots=[tmp_path], steps=24, device="cpu")
-    rows = made.rows(ThrownRow)
-    found = [row for row in rows if row.what == "gradient"]
-    assert next(row.steps for row in rows if row.what == "all") == watched
-    assert [row.steps for row in found] == [2]
-    assert [row.operators * period for row in found] == pytest.approx([4.0])

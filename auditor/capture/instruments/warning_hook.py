@@ -1,0 +1,169 @@
+"""Python's door for warnings: hears torch's own, whatever filters are set, and moves a warning that
+names a function of ours (``stacklevel``) to the line that called it.
+
+The user's filters decide what the user sees, and what is raised.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, TextIO
+
+import torch.overrides
+
+from auditor.capture.instruments.monkeypatch import LOOKING, SWAPPED
+from auditor.capture.instruments.user_frames import OWN
+from auditor.model.torch_warnings import ANY, name_of
+
+HEARD: Any = ("always", ANY, Warning, None, 0)
+"""Our filter, in front of the program's: without it torch's later repetitions come to nobody."""
+
+EACH_TIME = ("always", "all", "error")
+"""Actions of filters that show a warning each time."""
+
+OVERRIDES = torch.overrides.__file__
+
+TORCH = os.path.dirname(torch.__file__) + os.sep
+
+
+class WarningHook:
+    """``heard`` is called with the name and the text of each warning of
+    :data:`auditor.model.torch_warnings.TEXTS`.
+    """
+
+    def __init__(self, heard: Callable[[str, str], None]) -> None:
+        self._heard = heard
+        self._hook = self._show
+        self._first = self._before = warnings.showwarning
+        self._depth = threading.local()
+        self._placed = False
+        self._told = set[tuple[object, ...]]()
+
+    def place(self) -> None:
+        """Stand in front of the filters, and of whatever shows warnings now. Costs two comparisons
+        where that is so already.
+        """
+        self._placed = True
+        if not warnings.filters or warnings.filters[0] is not HEARD:
+            _withdraw()
+            _filters().insert(0, HEARD)
+        if warnings.showwarning is not self._hook:
+            self._before = warnings.showwarning
+            warnings.showwarning = self._hook
+
+    def remove(self) -> None:
+        """Undo it. Where the program has put something around this hook, the hook hands on."""
+        _withdraw()
+        if self._placed and warnings.showwarning is self._hook:
+            warnings.showwarning = self._before
+        self._placed = False
+
+    def _show(  # noqa: PLR0917 - as warnings.showwarning is called
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        depth = getattr(self._depth, "n", 0)
+        self._depth.n = depth + 1
+        try:
+            if depth or not self._placed or file is not None:
+                # what is shown in the end; the program's own may call this hook again
+                show = self._before if self._placed and depth < 2 else self._first
+                show(message, category, filename, lineno, file, line)
+                return
+            frame = _frame_of(sys._getframe(1), filename)
+            if _is_between(filename) and frame is not None:
+                frame = calling_frame(frame)
+                filename, lineno = frame.f_code.co_filename, frame.f_lineno
+            name = name_of(str(message))
+            if name is None:
+                self._before(message, category, filename, lineno, file, line)
+            elif not LOOKING.depth:  # else a look of ours was warned
+                self._heard(name, str(message))
+                module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
+                self._warn_again(message, category, filename, lineno, module)
+        finally:
+            self._depth.n = depth
+
+    def _warn_again(
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        module: str,
+    ) -> None:
+        """As it would have come without our filter: once for each line, unless the program asks for
+        all. (Python's own memory of what was shown is asked before any filter.)
+        """
+        filters = _filters()
+        _withdraw()
+        try:
+            if _action(str(message), category, module, lineno) not in EACH_TIME:
+                what = str(message), category, filename, lineno
+                if what in self._told:
+                    return
+                self._told.add(what)
+            warnings.warn_explicit(message, category, filename, lineno, module, {})
+        finally:
+            filters.insert(0, HEARD)
+
+
+def _filters() -> list[Any]:
+    return warnings.filters  # type: ignore[return-value]  # typeshed: a sequence
+
+
+def _withdraw() -> None:
+    for index, each in enumerate(_filters()):
+        if each is HEARD:
+            del _filters()[index]
+            return
+
+
+def _action(text: str, category: type[Warning], module: str, lineno: int) -> str:
+    """What the filters say of a warning."""
+    for action, begins, kind, of_module, line in warnings.filters:
+        said = begins is None or _matches(begins, text)
+        there = of_module is None or _matches(of_module, module)
+        if said and there and issubclass(category, kind) and line in (0, lineno):
+            return action
+    return "default"
+
+
+def _matches(pattern: Any, text: str) -> bool:
+    return pattern == text if isinstance(pattern, str) else pattern.match(text) is not None
+
+
+def _is_between(filename: str) -> bool:
+    """True of our own files, and of torch's that calls our modes: ``stacklevel`` counts both."""
+    return filename in (SWAPPED, OVERRIDES) or filename.startswith(OWN)
+
+
+def _frame_of(frame: FrameType | None, filename: str) -> FrameType | None:
+    """The innermost frame of a file; None if there is none (a module that has ended)."""
+    while frame is not None and frame.f_code.co_filename != filename:
+        frame = frame.f_back
+    return frame
+
+
+def calling_frame(frame: FrameType) -> FrameType:
+    """Who called the innermost of our functions here: where a mode of ours was asked, also beyond
+    the function of torch's that asked it.
+    """
+    asked = False
+    while frame.f_back is not None:
+        file = frame.f_code.co_filename
+        asked |= file == OVERRIDES
+        if not _is_between(file) and not (asked and file.startswith(TORCH)):
+            break
+        frame = frame.f_back
+    return frame

@@ -1,0 +1,80 @@
+"""OPT009 to 12: schedules, clipping and groups of parameters that torch warns of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from auditor.evidence.recorded.amp import Amp
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.source.files import Source, name_of
+from auditor.evidence.table import Rows
+from auditor.model import Finding, Severity
+from auditor.recordings.schema.run import TorchWarningRow
+
+from ..torch_says import TorchSays
+
+
+class SchedulerBeforeOptimizer(TorchSays):
+    """A learning-rate scheduler steps before its optimizer."""
+
+    code = "OPT009"
+    severity = Severity.WARNING
+    warning = "scheduler first"
+    defect = (
+        "the scheduler steps before the optimizer: the first rate of the schedule is never used"
+    )
+    advice = "Call scheduler.step() after optimizer.step()."
+
+    def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
+        self, warnings: Rows[TorchWarningRow], steps: Steps, amp: Amp
+    ) -> Iterator[Finding]:
+        """Silent under a GradScaler, which leaves the optimizer's first steps out: torch warns then,
+        whatever the order.
+        """
+        if not any(event.what == "scale" for event in amp.events):
+            yield from self.at_lines(warnings, steps)
+
+
+class ClippingOfAnEmptyGenerator(TorchSays):
+    """Clipping is given a generator that is used up."""
+
+    code = "OPT010"
+    severity = Severity.WARNING
+    warning = "empty clipping"
+    defect = "clipping gets a generator that is used up: no gradient is clipped"
+    advice = "Pass model.parameters() anew in each call, or keep list(model.parameters())."
+
+
+class ParameterTwiceInAGroup(TorchSays):
+    """An optimizer is given a parameter twice."""
+
+    code = "OPT011"
+    severity = Severity.WARNING
+    warning = "parameter twice"
+    defect = "a group of the optimizer holds a parameter twice: each step updates it twice"
+    advice = "Give each parameter once, as list(dict.fromkeys(parameters))."
+
+
+class SchedulerGivenAnEpoch(TorchSays):
+    """A scheduler is told the epoch, which is deprecated."""
+
+    code = "OPT012"
+    severity = Severity.NOTE
+    warning = "scheduler epoch"
+    defect = (
+        "scheduler.step() is given the epoch: the rate is computed anew from it, and torch "
+        "will take the argument away"
+    )
+    advice = "Call scheduler.step() without it."
+
+    def detect(  # type: ignore[override]  # as above
+        self, warnings: Rows[TorchWarningRow], steps: Steps, source: Source
+    ) -> Iterator[Finding]:
+        """Where the line gives it: torch's own schedulers pass it on to those inside them."""
+        for finding in self.at_lines(warnings, steps):
+            calls = source.calls_at(finding.site) if finding.site is not None else ()
+            if any(
+                name_of(call.func).endswith("step") and (call.args or call.keywords)
+                for call in calls
+            ):
+                yield finding
