@@ -78,15 +78,10 @@ class OutOfMemoryHandledWrongly(Rule):
             seen = site.pattern
             if len(seen.seen) < self.often or seen.interval is None or seen.usual(self.share):
                 continue
-            price = (
-                f"{amounts.duration(site.us_per_step)} per step inside the call"
-                if machine.cuda
-                else "rehearsed, so not priced"
-            )
             found = Finding(
                 site.site,
                 f"empty_cache() every {seen.interval} steps prevents no out-of-memory error: "
-                f"before torch raises one it gives its cache back without the call ({price})",
+                "before torch raises one it gives its cache back without the call",
                 steps=len(seen.seen),
                 per_step=site.per_step,
                 lost_us_per_step=site.us_per_step if machine.cuda else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.evidence.recorded.load_state_dict import Group, Load, Loads
+from auditor.evidence.recorded.load_state_dict import Load, Loads
 from auditor.model import Site
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud
@@ -51,49 +51,3 @@ def test_the_last_that_brought_in_what_is_not_finite():
     )
     assert (Loads(each).spoiled("module"), Loads(each).spoiled("optimizer")) == (each[1], each[2])
     assert Loads(each[3:]).spoiled("module") is None
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "first", "default", "said"),
-    [
-        ({"lr": 0.1}, {"lr": 0.2}, {"lr": 0.2}, None, (0.1, 0.2)),
-        ({"lr": 0.1}, {"lr": 0.2}, {"lr": 0.3}, None, None),  # set again after loading
-        ({"lr": 0.2}, {"lr": 0.1}, {"lr": 0.1}, None, None),  # lower: set by hand, perhaps
-        ({"lr": 0.1}, {"lr": 0.2}, {"lr": 0.2}, 0.1, None),  # nobody had set it
-        ({"lr": 0.1}, {"lr": 0.1005}, {"lr": 0.1005}, None, None),
-        ({"lr": 0.0}, {"lr": 0.2}, {"lr": 0.2}, None, None),
-        (
-            {"lr": 0.2},
-            {"lr": 0.05, "initial_lr": 0.1},
-            {"lr": 0.05, "initial_lr": 0.1},
-            None,
-            (0.2, 0.1),
-        ),
-        (
-            {"lr": 0.2, "initial_lr": 0.1},
-            {"lr": 0.05, "initial_lr": 0.1},
-            {"lr": 0.05, "initial_lr": 0.1},
-            None,
-            None,
-        ),
-        (
-            {"lr": 0.2, "max_lr": 0.4},
-            {"lr": 0.05, "initial_lr": 0.1, "max_lr": 0.3},
-            {"lr": 0.05, "initial_lr": 0.1, "max_lr": 0.3},
-            None,
-            (0.4, 0.3),
-        ),
-        ({"lr": 0.2}, {"lr": 0.1, "max_lr": 0.3}, {"lr": 0.1, "max_lr": 0.3}, None, None),
-        (
-            {"lr": 0.2, "max_lr": 0.4},
-            {"lr": 0.1, "max_lr": 0.3},
-            {"lr": 0.1, "max_lr": 0.4},
-            None,
-            None,
-        ),
-        ({"lr": 0.1}, {}, {}, None, None),
-    ],
-    ids=str,
-)
-def test_a_rate_that_loading_replaced(before, after, first, default, said):
-    assert Group(before, after, first).overridden(0.01, default) == said
