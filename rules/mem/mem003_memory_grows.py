@@ -14,7 +14,7 @@ from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import NotLooked, Rule, knob, see
 
 from ..placing import places_of
-from .growing_lines import GrowingLines
+from .growing_lines import GrowingLine, GrowingLines
 from .kept_tensors import Keeper, KeptTensors
 from .memory import DeviceMemory, HostMemory
 
@@ -128,9 +128,8 @@ class MemoryGrowsEveryStep(Rule):
         made = kept.lines[0].site if kept.lines else None
         keeper = self._keeper(keepers, rate, device=True)
         if keeper is not None:
-            lines = (each for each in growing.lines if self._rate(each.held, 0.0) is not None)
-            if keeper.larger:
-                made = next((each.site for each in lines), None)
+            if keeper.larger:  # told where it is made: at the line that grows as it does
+                made = next((each.site for each in growing.lines if self._as(each, keeper)), None)
             site = made if keeper.larger and made is not None else keeper.site
             return _kept_by(keeper, rate, trend, site, made)
         if rate is None:
@@ -143,6 +142,13 @@ class MemoryGrowsEveryStep(Rule):
                 said = ": what is allocated here is larger on each step"
                 return _Place(rate, trend, each.site, said)
         return _Place(rate, trend)
+
+    def _as(self, line: GrowingLine, keeper: Keeper) -> bool:
+        """Whether what the line's blocks hold grows as fast as the variable, within a factor of
+        2.
+        """
+        one, other = self._rate(line.held, 0.0), self._rate(keeper.trend, 0.0)
+        return one is not None and other is not None and other / 2 <= one <= 2 * other
 
     def _on_host(self, trend: Trend, keepers: KeptTensors, *, measured: bool) -> _Place | None:
         """A variable is counted; the resident set tells of other growth, where tensors that are

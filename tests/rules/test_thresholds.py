@@ -673,9 +673,10 @@ def test_what_is_known_never_to_end_comes_before_what_may():
 
 def test_a_larger_tensor_is_told_where_it_is_made():
     bank = keeper(MIB, tensors=(1,) * 20)
-    line = GrowingLine(LINE, Trend(tuple(float(MIB * step) for step in range(1, 13))))
-    (one,) = mem003(device=STEADY, keepers=(bank,), growing=(line,))
-    assert one.site == LINE and [place.site.line for place in one.places] == [LINE.line, 7]
+    for per_step, site in ((MIB, LINE), (3 * MIB, bank.site)):  # another one's growth
+        line = GrowingLine(LINE, Trend(tuple(float(per_step * step) for step in range(1, 13))))
+        (one,) = mem003(device=STEADY, keepers=(bank,), growing=(line,))
+        assert one.site == site
 
 
 def test_growth_of_the_host_says_when_it_is_full():
