@@ -17,7 +17,7 @@ from auditor.patch.detach import detach, values_to_detach
 from auditor.patch.insert import decorate, expect_torch, insert_after_imports, insert_before
 from auditor.patch.keywords import KeywordEdits, change_keywords, read_arguments
 from auditor.patch.module import Change, Module, called_statements, covers, same
-from auditor.patch.removal import drop_statements, is_package
+from auditor.patch.removal import drop_statements
 from auditor.patch.source import Refused, SourceText, Splice, parse, parse_expression
 from auditor.patch.throttle import every_of, logging_statement, skip_compiled, throttle
 from auditor.syntax.index import name_of, parents_of
@@ -114,13 +114,7 @@ def _changes(module: Module, edits: Sequence[Edit]) -> list[Change]:
     for edit in edits:
         module.expect_line(edit)
         wanted.add(module, edit)
-    changes = list(_written(module, wanted))
-    splices = [splice for change in changes for splice in change.splices]
-    # An import that something is put behind, or that others import from, stays.
-    kept = any(is_package(edit.site.file) for edit in edits[:1]) or any(
-        edit.action == "insert_after_imports" for edit in wanted.inserted
-    )
-    return [*changes, *drop_statements(module, wanted.doomed, splices, keep_imports=kept)]
+    return [*_written(module, wanted), *drop_statements(module, wanted.doomed)]
 
 
 def _written(module: Module, wanted: _Wanted) -> Iterator[Change]:

@@ -298,7 +298,7 @@ MADE = {
     "bare, torch imported": (
         "import torch\nfrom torch.autograd import detect_anomaly\nwith detect_anomaly(): f()\n",
         ANOMALY | {"line": 3},
-        "import torch\nwith torch.autograd.set_detect_anomaly(False): f()\n",
+        "import torch\nfrom torch.autograd import detect_anomaly\nwith torch.autograd.set_detect_anomaly(False): f()\n",
     ),
     "bare, submodule imported": (
         (
@@ -307,7 +307,7 @@ MADE = {
             "f()\n"
         ),
         ANOMALY | {"line": 3},
-        "import torch.autograd\nwith torch.autograd.set_detect_anomaly(False): f()\n",
+        "import torch.autograd\nfrom torch.autograd import detect_anomaly\nwith torch.autograd.set_detect_anomaly(False): f()\n",
     ),
     "bare, torch by another name": (
         (
@@ -315,7 +315,7 @@ MADE = {
             "f()\n"
         ),
         ANOMALY | {"line": 3},
-        "import torch as th\nwith th.autograd.set_detect_anomaly(False): f()\n",
+        "import torch as th\nfrom torch.autograd import detect_anomaly\nwith th.autograd.set_detect_anomaly(False): f()\n",
     ),
     "bare, module from torch": (
         (
@@ -323,7 +323,7 @@ MADE = {
             "detect_anomaly(): f()\n"
         ),
         ANOMALY | {"line": 3},
-        "from torch import autograd\nwith autograd.set_detect_anomaly(False): f()\n",
+        "from torch import autograd\nfrom torch.autograd import detect_anomaly\nwith autograd.set_detect_anomaly(False): f()\n",
     ),
     "bare, new name imported": (
         (

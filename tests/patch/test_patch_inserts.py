@@ -73,7 +73,7 @@ MADE = {
         "import torch\nfrom torch.cuda import amp\ns = amp.GradScaler(2.0)\n",
         3,
         SCALER,
-        'import torch\ns = torch.amp.GradScaler("cuda", 2.0)\n',
+        'import torch\nfrom torch.cuda import amp\ns = torch.amp.GradScaler("cuda", 2.0)\n',
     ),
     "on several lines": (
         "import torch\ns = torch.cuda.amp.GradScaler(\n    init_scale=2.0,\n)\n",

@@ -1,5 +1,5 @@
-"""What remains after a statement is dropped reads as if it had been written so; what nothing used
-before is left alone.
+"""What remains after a statement is dropped: no hollow block, no blank line too many, every comment
+and import.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TIDY = {
             "# "
             "all\nb()\n"
         ),
-        "if x:\n    a()\n# without a GPU\nelse:\n    pass\nb()\n",
+        "if x:\n    a()\n# without a GPU\nelse:\n    # free it\n    pass\nb()\n",
     ),
     "an if before an else": (
         "if x:  # one\n    torch.cuda.empty_cache()\nelse:  # other\n    b()\n",
@@ -51,47 +51,22 @@ TIDY = {
     ),
     "one case of several": (
         "if x:\n    # free it\n    torch.cuda.empty_cache()  # all\nelif y:\n    b()\n",
-        "if x:\n    pass\nelif y:\n    b()\n",
+        "if x:\n    # free it\n    pass\nelif y:\n    b()\n",
     ),
     "an except": (
         (
             "try:\n    a()\nexcept RuntimeError:\n    # free what is cached\n    "
             "torch.cuda.empty_cache()  # all\n"
         ),
-        "try:\n    a()\nexcept RuntimeError:\n    pass\n",
+        "try:\n    a()\nexcept RuntimeError:\n    # free what is cached\n    pass\n",
     ),
-    # comments
-    "its comment": (
-        "a()\n\n# sync the device\n# for the timer\ntorch.cuda.empty_cache()\n\nb()\n",
-        "a()\n\nb()\n",
-    ),
-    "its comment, told by its words": (
-        "a()\n# empty the cache\ntorch.cuda.empty_cache()\nloss.backward()\n",
-        "a()\nloss.backward()\n",
-    ),
-    "a comment on more than it": (
-        "a()\n# finish the epoch\ntorch.cuda.empty_cache()\nmodel.train()\n",
-        "a()\n# finish the epoch\nmodel.train()\n",
-    ),
-    "a comment on both": (
-        "# cached memory goes, cached files too\ntorch.cuda.empty_cache()\ndrop_cached()\n",
-        "# cached memory goes, cached files too\ndrop_cached()\n",
-    ),
-    "a comment that a tool reads": (
-        "a()\n# fmt: off\ntorch.cuda.empty_cache()\n\nb()\n",
-        "a()\n# fmt: off\n\nb()\n",
-    ),
-    "code that is commented out": (
-        "a()\n# torch.cuda.synchronize()\ntorch.cuda.empty_cache()\n\nb()\n",
-        "a()\n# torch.cuda.synchronize()\n\nb()\n",
+    "a comment, which stays": (
+        "a()\n\n# sync the device\ntorch.cuda.empty_cache()  # all\n\nb()\n",
+        "a()\n\n# sync the device\n\nb()\n",
     ),
     "no comment, the end of a text": (
         'a = """\n# free\n"""\ntorch.cuda.empty_cache()\n\nb()\n',
         'a = """\n# free\n"""\n\nb()\n',
-    ),
-    "comments at the end of its block": (
-        "if x:\n    torch.cuda.empty_cache()\n\n    # torch.cuda.synchronize()\nb()\n",
-        "b()\n",
     ),
     # blank lines
     "between blank lines": ("a()\n\ntorch.cuda.empty_cache()\n\nb()\n", "a()\n\nb()\n"),
@@ -113,37 +88,10 @@ TIDY = {
         "a()\n\n\nb()\ntorch.cuda.empty_cache()\nc()\n",
         "a()\n\n\nb()\nc()\n",
     ),
-    # names
-    "an import": (
+    "an import, which stays": (
         "import gc\nimport torch\nx = torch.zeros(1)\ngc.collect()\n",
-        "import torch\nx = torch.zeros(1)\n",
+        "import gc\nimport torch\nx = torch.zeros(1)\n",
     ),
-    "an import beside a model in eval mode": (
-        "import gc\nmodel.eval()\ngc.collect()\n",
-        "model.eval()\n",
-    ),
-    "an import in a function": (
-        "def f():\n    import gc\n\n    a()\n    gc.collect()\n",
-        "def f():\n    a()\n",
-    ),
-}
-
-STAYS = {
-    "read elsewhere": "import gc\nprint(gc.isenabled())\n{}\n",
-    "unused before": "import os\nspare = 1\nfor b in l:\n    a()\n    {}\n",
-    "exported": "import gc\n__all__ = ['gc']\n{}\n",
-    "meant for others": "import gc  # noqa: F401\n{}\n",
-    "tried": "try:\n    import gc\nexcept ImportError:\n    gc = None\na()\n{}\n",
-    "bound twice": "import gc\ndef f(gc):\n    return gc\n{}\n",
-    "read by name": "import gc\nprint(globals()['gc'])\n{}\n",
-    "a module's variable": "n = 1\ndef f():\n    a()\n    {}\n",
-    "what computes it has an effect": "def f():\n    n = next(it)\n    a()\n    {}\n",
-    "one name of an import": "import gc, os\nprint(os.sep)\n{}\n",
-    "a variable of a function": "def f():\n    n = 1\n    a()\n    {}\n",
-    "one of a pair": "def f():\n    n, m = 1, 2\n    a()\n    {}\n",
-    "counted": "def f():\n    n = 0\n    n += 1\n    {}\n",
-    "read in a nested function": "def f():\n    n = 0\n    def g():\n        return n\n    {}\n",
-    "an annotation in quotes": "import gc\nx: 'gc.Thing' = 1\n{}\n",
 }
 
 REFUSED = {
@@ -184,34 +132,11 @@ def test_what_stays_reads_as_written(name, ends):
     )
 
 
-@pytest.mark.parametrize("name", STAYS)
-def test_what_the_patch_did_not_make_useless_stays(name):
-    call = "gc.collect()" if "gc" in STAYS[name] else "torch.cuda.empty_cache(n)"
-    before = STAYS[name].format(call)
-    rows = before.split("\n")
-    after = "\n".join(row for row in rows if row.strip() != call)
-    assert dropped(before) == after
-
-
-def test_what_a_package_imports_stays():
-    before = "import gc\nimport torch\ngc.collect()\n"
-    assert dropped(before, "pkg/__init__.py") == "import gc\nimport torch\n"
-    assert dropped(before) == "import torch\n"
-
-
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_would_be_left_hollow_is_refused(name):
     before, words = REFUSED[name]
     with pytest.raises(Refused, match=words):
         dropped(before)
-
-
-def test_calls_that_are_replaced_take_their_import_along():
-    before = b"from torch.cuda.amp import autocast\nimport torch\nwith autocast():\n    a()\n"
-    edit = Edit(Site("t.py", 3), "modernize_amp", "autocast")
-    assert (
-        apply_edits(before, [edit]) == b'import torch\nwith torch.amp.autocast("cuda"):\n    a()\n'
-    )
 
 
 # -- any program: the statements that go are marked, and the tree says what must stay --------------
