@@ -134,3 +134,15 @@ def test_a_schedule_of_schedules_gives_the_epoch_itself(tmp_path: Path) -> None:
         both.step()
     """
     assert lines(tmp_path, "OPT012", program) == []
+
+
+def test_clipping_of_a_filter_that_is_used_up(tmp_path: Path) -> None:
+    program = """
+    parameters = filter(lambda each: each.requires_grad, model.parameters())
+    def step():
+        backward()
+        list(parameters)
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+    """
+    assert lines(tmp_path, "OPT010", program) == [(FIRST + 6, 1.0)]

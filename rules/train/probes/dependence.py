@@ -38,12 +38,24 @@ FORMS = frozenset({"view", "reshape", "unflatten"})
 ON_PURPOSE = frozenset(
     """
     mean std var std_mean var_mean batch_norm instance_norm native_batch_norm sync_batch_norm
-    getitem index_select gather take take_along_dim flip roll scatter scatter_add index_add sort
+    index_select gather take take_along_dim flip roll scatter scatter_add index_add sort
     argsort topk randperm rand rand_like randn randn_like
     """.split()
 )
 """Functions by which programs mix samples on purpose: statistics of a batch, another order of it
 (mixup), messages of a graph."""
+
+COMPARED = (
+    paddings.NAMES
+    | paddings.COMPARING
+    | frozenset({"binary_cross_entropy", "binary_cross_entropy_with_logits"})
+)
+"""Losses of an output against a target."""
+
+OTHER_LENGTHS = frozenset(
+    "pad cat stack conv1d unfold getitem narrow chunk split max_pool1d avg_pool1d".split()
+)
+"""Functions that make a text longer or shorter."""
 
 LONGEST = 32
 """Calls between two tensors with a row for each sample that are computed again."""
@@ -103,14 +115,17 @@ def _is_summed_up(tape: FunctionTape, shifted: Shifted) -> bool:
     """The text goes through something without positions, as the latent variable of an autoencoder:
     what comes of that may know all of it.
     """
-    rows, positions = shifted.asked.shape[1], shifted.asked.shape[0]
-    of_text = {shifted.embedding.number}
+    positions, rows = shifted.asked.shape
+    lengths, of_text = {positions, rows * positions}, {shifted.embedding.number}
     for call in _leading_to(tape, shifted.call.argument(0, "input")):
-        for tensor, number in call.parents:
-            if number in of_text and not {positions, rows * positions} & set(tensor.shape):
-                return True
-        if of_text & {number for _, number in call.parents}:
+        given = [tensor for tensor, number in call.parents if number in of_text]
+        if any(lengths.isdisjoint(tensor.shape) for tensor in given):
+            return True
+        if given:
             of_text.add(call.number)
+            if call.name in OTHER_LENGTHS:
+                sizes = call.result.shape[2:] if call.name == "conv1d" else call.result.shape
+                lengths |= set(sizes).difference(*(tensor.shape for tensor in given))
     return False
 
 
@@ -182,7 +197,7 @@ def _per_sample(tape: FunctionTape, call: Call) -> tuple[torch.Tensor, int, bool
     a loader of the program gives batches of that size.
     """
     given, target = call.argument(0, "input"), call.argument(1, "target")
-    if call.name not in paddings.NAMES | paddings.COMPARING or call.at is None:
+    if call.name not in COMPARED:
         return None
     if not isinstance(given, torch.Tensor) or not isinstance(target, torch.Tensor):
         return None
@@ -190,13 +205,25 @@ def _per_sample(tape: FunctionTape, call: Call) -> tuple[torch.Tensor, int, bool
         return None
     batch = target.shape[0]
     single = target.dim() == 1 or (target.dim() == 2 and target.shape[1] == 1)
-    if batch < 2 or not single or given.shape[0] != batch or given.shape[-1] == batch:
+    if not single and not (target.dim() == 2 and _is_a_layers(tape, given)):
+        return None  # either dimension may be the batch's
+    if batch < 2 or given.shape[0] != batch or batch in given.shape[1:]:
         return None
-    makers = (tape.maker(given), tape.maker(target))
-    if any(maker is not None and maker.name in (*FORMS, "flatten") for maker in makers):
-        return None  # tokens of several samples in a row
+    for each in (given, target):
+        form = tape.maker(each)
+        before = None if form is None else form.argument(0, "input")
+        if form is not None and form.name in (*FORMS, "flatten") and before.dim() > each.dim():
+            return None  # tokens of several samples in a row
     loaded = any(loader.batch_size == batch for loader in live_instances(DataLoader))
     return given, batch, loaded
+
+
+def _is_a_layers(tape: FunctionTape, given: torch.Tensor) -> bool:
+    """Its last dimension is that of a linear layer's units."""
+    return any(
+        call.name == "linear" and call.result.shape[-1] == given.shape[-1]
+        for call in _leading_to(tape, given)
+    )
 
 
 def _leading_to(tape: FunctionTape, tensor: torch.Tensor) -> Iterator[Call]:
@@ -208,6 +235,13 @@ def _leading_to(tape: FunctionTape, tensor: torch.Tensor) -> Iterator[Call]:
             numbers.add(call.number)
             waiting += [tape.calls.get(number) for _, number in call.parents if number is not None]
     return (tape.calls[number] for number in sorted(numbers))
+
+
+def _picks(call: Call) -> bool:
+    """An index that is a tensor or a list may put samples in another order."""
+    index = call.argument(1, "index") if call.name == "getitem" else None
+    each = index if isinstance(index, tuple) else (index,)
+    return any(isinstance(one, (torch.Tensor, list)) for one in each)
 
 
 @dataclass(frozen=True)
@@ -230,7 +264,7 @@ class _Segment:
             call = waiting.pop()
             if call.number in calls:
                 continue
-            if call.name in ON_PURPOSE or len(calls) >= LONGEST:
+            if call.name in ON_PURPOSE or _picks(call) or len(calls) >= LONGEST:
                 return None
             calls[call.number] = call
             for (tensor, number), before in zip(call.parents, call.versions, strict=True):

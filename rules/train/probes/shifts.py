@@ -166,7 +166,8 @@ def _outputs(
     those (of an image, of a learned prompt) are left out.
     """
     path, _ = behind(tape, call, given)
-    forms = (given, *(made.argument(0, "input") for made in reversed(path)))
+    classes_last = (given.movedim(1, -1),) if given.dim() == 3 else ()
+    forms = (given, *classes_last, *(made.argument(0, "input") for made in reversed(path)))
     for each in forms:
         more = [size - kept for size, kept in zip(each.shape, tokens.shape, strict=False)]
         if each.dim() == 3 and each.requires_grad and min(more) == 0:

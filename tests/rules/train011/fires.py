@@ -91,3 +91,39 @@ def one_step_for_each_sample_of_a_loader():
         F.cross_entropy(head(out[:, 0]), y).backward()
 
     return step
+
+
+def tags_pooled_by_a_softmax_over_the_batch():
+    mixed, shares, tags = nn.Linear(8, 12), nn.Linear(12, 5), nn.Linear(12, 5)
+
+    def step():
+        hidden = mixed(torch.randn(6, 10, 8))
+        weight = torch.softmax(shares(hidden), 0)  # TRAIN011
+        wanted = torch.randint(0, 2, (6, 5)).float()
+        F.binary_cross_entropy_with_logits((weight * tags(hidden)).sum(1), wanted).backward()
+
+    return step
+
+
+def form_in_front_of_a_recurrent_layer_whose_last_state_is_read():
+    convolution, norm, layer, head = nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.GRU(24, 8), nn.Linear(8, 4)
+
+    def step():
+        features = norm(convolution(torch.randn(5, 1, 8, 12))).flatten(1, 2)
+        sequence = features.reshape(10, 5, 24)  # TRAIN011
+        F.cross_entropy(head(layer(sequence)[1][-1]), torch.randint(0, 4, (5,))).backward()
+
+    return step
+
+
+def queries_in_another_order_than_their_candidates():
+    items, query, score = nn.Embedding(30, 8), nn.Linear(5, 8), nn.Linear(16, 1)
+
+    def step():
+        found = items(torch.randint(0, 30, (6, 4)))
+        found = found.reshape(24, 8)  # TRAIN011
+        asked = query(torch.randn(6, 5)).repeat(4, 1)
+        scores = score(torch.cat([asked, found], -1)).view(6, 4)
+        F.cross_entropy(scores, torch.randint(0, 4, (6,))).backward()
+
+    return step

@@ -80,3 +80,16 @@ def convolution_padded_on_both_sides():
         F.cross_entropy(head(out.transpose(1, 2)).flatten(0, 1), labels.flatten()).backward()
 
     return step
+
+
+def padded_apart_and_classes_before_positions():
+    torch.manual_seed(0)
+    tokens_of, layer, head = nn.Embedding(19, 8), nn.Conv1d(8, 8, 3), nn.Conv1d(8, 19, 1)
+
+    def step():
+        tokens = torch.randint(0, 19, (4, 25))
+        x = tokens_of(tokens[:, :-1]).transpose(1, 2)
+        x = layer(F.pad(x, (1, 1)))  # TRAIN012
+        F.cross_entropy(head(x), tokens[:, 1:]).backward()
+
+    return step

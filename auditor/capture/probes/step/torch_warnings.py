@@ -5,13 +5,17 @@ from __future__ import annotations
 import sys
 import warnings
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from auditor.capture.instruments.warning_hook import WarningHook, calling_frame
 from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.optim.grad_clipping import watch_clipping
 from auditor.recordings.schema.run import TorchWarningRow
+
+EMPTY = "empty clipping"
 
 LONGEST = 400
 """Characters of a text that are kept."""
@@ -48,6 +52,7 @@ class TorchWarningsProbe(Probe):
             before = torch.is_warn_always_enabled()
             self._patches.on_undo(lambda: torch.set_warn_always(before))
             torch.set_warn_always(True)
+            watch_clipping(self._patches, self._clips)
 
     def step_begin(self) -> None:
         """The program may have set filters of its own."""
@@ -71,6 +76,12 @@ class TorchWarningsProbe(Probe):
         caller = calling_frame(sys._getframe(1))
         if self.context.frames.is_user(caller.f_code.co_filename):
             self._hook.place()
+
+    def _clips(self, parameters: Sequence[torch.Tensor], _: torch.Tensor) -> None:
+        """Of an iterator that is no generator (``filter``) and has nothing left torch says nothing."""
+        at = None if parameters else self.context.frames.here()
+        if at is not None and not any(key[:2] == (at, EMPTY) for key in self._seen):
+            self._seen[at, EMPTY, "clip_grad_norm_() was given no parameters"] += 1
 
     def _heard(self, name: str, text: str) -> None:
         at = self.context.frames.here() if self._listens else None
