@@ -196,6 +196,7 @@ def test_quotation_marks_that_do_not_end_are_told():
         notebook_magics._parsed("--select 'NUM", cell=True)
 
 
+@pytest.mark.full
 def test_a_notebook(tmp_path):
     nbformat = pytest.importorskip("nbformat")
     client = pytest.importorskip("nbclient").NotebookClient
