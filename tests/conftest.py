@@ -52,6 +52,7 @@ waiting.
 
 
 WHOLE_AUDITS = (
+    "api/test_pytest_plugin.py",
     "api/test_types.py",
     "extensions/drill/test_drill_command.py",
     "extensions/drill/test_drill_examples.py",
