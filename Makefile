@@ -1,4 +1,4 @@
-# make demo: set up, audit the broken example, print the report's path.   make test: set up, run every check.   make test-full: whole audits, the browser tests and the quick deaths, as CI does after it.   make test-slow: the tests that are left out of both.   make test-cuda: torch's CUDA code on the null device.
+# make demo: set up, audit the broken example, print the report's path.   make test: set up, run every check.   make test-full: whole audits, the browser tests and the quick deaths, as CI does after it.   make test-slow: the tests that are left out of both.   make test-cuda: the null device, and torch's CUDA code on it.
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 TORCH_CUDA ?= torch==2.14.1 torchvision==0.29.1
@@ -21,6 +21,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test: .venv/ready-dev lint types
 	$(PYTEST)
+	$(BIN)/pytest nulldevice/tests
 
 test-full: .venv/ready-dev
 	$(PYTEST) -m "(full or hypothesis) and not slow" --hypothesis-profile full
@@ -28,10 +29,12 @@ test-full: .venv/ready-dev
 test-slow: .venv/ready-dev
 	$(PYTEST) -m slow --ignore tests/deaths
 
-# A CUDA build of torch (5.5 GB) on a device without a GPU (docs/null-device.md); needs a C compiler. Another build:
+# A CUDA build of torch (5.5 GB) on a device without a GPU (nulldevice/README.md); needs a C compiler. Another build:
 # make test-cuda TORCH_CUDA="torch==2.8.0 torchvision==0.23.0", after make clean.
-test-cuda: .venv-cuda/ready
-	$(BIN_CUDA)/python -m auditor.nulldevice -- $(BIN_CUDA)/python -m pytest -n 2 --dist loadfile tests/cuda
+ON_NULL := $(BIN_CUDA)/python -m torch_null_device -- $(BIN_CUDA)/pytest -n 2 --dist loadfile
+test-cuda: .venv-cuda/ready-null
+	$(ON_NULL) nulldevice/tests
+	$(ON_NULL) tests/cuda
 
 # Every way to die in tests/deaths (about half an hour on two cores); `make test-full` runs the quick ones of them.
 deaths: .venv/ready-dev
@@ -40,7 +43,7 @@ deaths: .venv/ready-dev
 lint: .venv/ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/bandit --quiet --recursive --configfile pyproject.toml auditor rules reports
+	$(BIN)/bandit --quiet --recursive --configfile pyproject.toml auditor rules reports nulldevice/torch_null_device
 
 types: .venv/ready-dev
 	$(BIN)/mypy
@@ -92,6 +95,11 @@ docs: .venv/ready
 	$(PYTHON) -m venv .venv-cuda
 	$(BIN_CUDA)/python -m pip install $(QUICK) $(TORCH_CUDA)
 	$(BIN_CUDA)/python -m pip install $(QUICK) --editable ".[dev]"
+	touch $@
+
+# The wheel, as anyone installs it.
+.venv-cuda/ready-null: .venv-cuda/ready nulldevice/pyproject.toml $(wildcard nulldevice/torch_null_device/*.py nulldevice/torch_null_device/csrc/*)
+	$(BIN_CUDA)/python -m pip install $(QUICK) --force-reinstall --no-deps ./nulldevice
 	touch $@
 
 clean:

@@ -45,6 +45,7 @@ ALONE = {
         "auditor.capture.instruments",
         "auditor.errors",
         "auditor.model",
+        "auditor.null_device",
         "auditor.recordings",
         "auditor.syntax",
     },
@@ -96,9 +97,7 @@ def package_of(path: Path) -> str:
 
 
 def box(parts: Sequence[str]) -> str:
-    """Of what lies in auditor/: an extension's own name, else the room. The module of an
-    extension's public name (auditor/nulldevice.py) is of its box.
-    """
+    """Of what lies in auditor/: an extension's own name, else the room."""
     inside = parts[1] == "extensions" and parts[2:3] and parts[2] in EXTENSIONS
     return parts[2] if inside else parts[1]
 
@@ -153,9 +152,7 @@ def test_no_package_imports_one_that_imports_it() -> None:
 
 
 CORE = [path for path in FILES if package_of(path) not in EXTENSIONS]
-"""Files that a reader of target, recording, findings and page needs; the public names of extensions
-(auditor/nulldevice.py, auditor/integrations) are none.
-"""
+"""Files that a reader of target, recording, findings and page needs."""
 
 
 @for_each(CORE, name_of)

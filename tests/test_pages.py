@@ -109,9 +109,13 @@ def test_pages_that_the_code_names_exist() -> None:
         assert not [page for page in named if not exists(page, path) and page not in known], path
 
 
+LEFT = {"auditor.nulldevice", "auditor.nulldevice.environment"}
+"""Modules that a page says are gone."""
+
+
 @for_each(MAPS, name_of)
 def test_modules_that_a_page_names_exist(page: Path) -> None:
-    for dotted in re.findall(r"\bauditor(?:\.\w+)+", page.read_text("utf-8")):
+    for dotted in set(re.findall(r"\bauditor(?:\.\w+)+", page.read_text("utf-8"))) - LEFT:
         here, rest = ROOT / "auditor", dotted.split(".")[1:]
         if rest[0] in ("rules", "reports"):
             here = ROOT

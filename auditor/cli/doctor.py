@@ -19,10 +19,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from auditor import __version__, amounts
+from auditor import __version__, amounts, null_device
 from auditor.cli import console
 from auditor.errors import AuditProblem, fault, signal_told
-from auditor.user_cache import user_cache
 
 SCHEMA = "audit-doctor/1"
 PATIENCE_S = 120.0
@@ -81,11 +80,21 @@ def doctor(*, form: str) -> int:
     return 0
 
 
-def clean() -> int:
-    """Remove what audits keep outside ``--out``, and say what: the null device in the cache, and
-    columns of traces that 0.2 kept there. Nothing else that lies there is touched.
+def _cache() -> Path | None:
+    """``$AUDIT_CACHE_DIR``, else ``torch-step-audit`` in the user's cache directory; None where
+    that is no absolute path.
     """
-    cache = user_cache()
+    if named := os.environ.get("AUDIT_CACHE_DIR"):
+        return Path(named).absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "torch-step-audit" if os.path.isabs(base) else None
+
+
+def clean() -> int:
+    """Remove what 0.2 kept outside ``--out``, and say what: the null device that it had built, and
+    columns of traces. Nothing else that lies there is touched.
+    """
+    cache = _cache()
     kept = [] if cache is None else [cache / "nulldevice", *sorted(cache.glob("*.columns"))]
     removed = 0
     for path in kept:
@@ -257,11 +266,9 @@ def _driver_lists() -> str:
 
 
 def _null_device(facts: Facts | None) -> Check:
-    from auditor.runs import null_run
-
     if facts is not None and facts["devices"]:
         return Check(NULL_DEVICE, "yes", "not needed where there is a GPU")
-    problem = null_run.lacking()
+    problem = null_device.lacking()
     if problem is not None:
         return Check(NULL_DEVICE, "no", problem.message, problem.hint)
     return Check(NULL_DEVICE, "yes", "compiled once, in seconds, and kept (docs/null-device.md)")

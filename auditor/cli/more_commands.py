@@ -277,7 +277,7 @@ def view(**options: Any) -> None:
 @click.option(
     "--clean",
     is_flag=True,
-    help="Remove what audits keep outside their --out: the null device and traces in the cache.",
+    help="Remove what audits of 0.2 kept outside their --out: a null device, copies of traces.",
 )
 @DEBUG
 def doctor(form: str, clean: bool) -> None:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from auditor import null_device
 from auditor.cli import launch, out_folder, progress_display, rule_selection, write_results
 from auditor.cli.first_findings import FirstFindings
 from auditor.cli.usage import EXIT_INTERRUPTED, Ending
@@ -69,7 +70,7 @@ def run(
     if not played:
         _refuse(device, gpu, memory_limit, world_size, launched=meeting is not None)
     gpu = gpu_named(gpu).key if gpu else ""
-    if device == "null" and (lacking := null_run.lacking()) is not None:
+    if device == "null" and (lacking := null_device.lacking()) is not None:
         raise AuditProblem(f"--device null: {lacking.message}", lacking.hint)
     choice = rule_selection.choose(select, ignore, allow_broken_rules=allow_broken_rules)
     choice = choice.against(baseline, update=update_baseline)

@@ -20,12 +20,11 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from auditor import redaction
+from auditor import null_device, redaction
 from auditor.errors import AuditProblem, TargetProblem
 from auditor.recordings.folder import Recording
 from auditor.runs.finalize import FOLLOWED, add_warning, clear, counted, seal, shortened
 from auditor.runs.leftover_processes import Keeper, Orphans
-from auditor.runs.null_variables import without_null_device
 from auditor.runs.plan import Plan, Trial
 from auditor.runs.progress import Pace, Progress, stage
 from auditor.runs.project_copy import NoCopy, sheltered
@@ -173,7 +172,7 @@ def _surroundings(plan: Plan) -> dict[str, str] | None:
     trial = plan.purpose_as(Trial) is not None
     if not trial and plan.variables is None and not plan.rehearses:
         return None
-    found = {**without_null_device(os.environ), **(plan.variables or {})}
+    found = {**null_device.without(os.environ), **(plan.variables or {})}
     return {**found, "PYTHONHASHSEED": "0"} if trial else found
 
 

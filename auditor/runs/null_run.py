@@ -11,8 +11,8 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 
+from auditor import null_device
 from auditor.errors import AuditProblem
-from auditor.extensions import extension
 from auditor.recordings.folder import Recording, write_manifest
 from auditor.recordings.schema.run import StepRow
 from auditor.runs import child_process
@@ -35,20 +35,17 @@ COULD_NOT = "the run on the null device (torch's own CUDA code without a GPU)"
 """How each sentence begins that says what became of it."""
 
 
-def lacking() -> AuditProblem | None:
-    """Why there is no null device for this Python's torch, as one sentence with the way out; None
-    where it is there, or can be built.
-    """
-    problem: AuditProblem | None = extension("nulldevice").lacking()
-    return problem
-
-
 def prepared(audit: Audit) -> Audit:
     """The audit with the model of GPU that shadow and null device play alike, and with what lets
     the two be compared, where there will be both.
     """
     run = audit.run
-    if not audit.rehearsed or run.device != "auto" or run.world_size > 1 or lacking() is not None:
+    if (
+        not audit.rehearsed
+        or run.device != "auto"
+        or run.world_size > 1
+        or null_device.lacking() is not None
+    ):
         return replace(audit, native=())
     return Audit(
         replace(run, gpu=run.gpu or DEFAULT_GPU),
@@ -65,7 +62,7 @@ def beside(course: Course) -> None:
     if rehearsal is None or rehearsal.outcome == "interrupted":
         return
     if not course.audit.native:
-        if (problem := lacking()) is not None:
+        if (problem := null_device.lacking()) is not None:
             _tell(recording, {"lacking": problem.message, "remedy": problem.hint})
         return
     stage(course.progress, "null device")
@@ -88,7 +85,7 @@ def _plan(course: Course, rehearsal: Made, variables: Mapping[str, str]) -> Plan
 def _run(course: Course, rehearsal: Made) -> Recording:
     recording, rehearsed = course.main.recording, rehearsal.recording
     model = rehearsal.plan.gpu or DEFAULT_GPU
-    variables = extension("nulldevice").environment(model)  # compiled the first time
+    variables = null_device.environment(model)  # compiled the first time
     plan = _plan(course, rehearsal, variables)
     until = course.within(max(PATIENCE_S, PATIENCE * seconds_to(rehearsed)))
     made = child_process.record_apart(plan, until, course.progress, quiet)

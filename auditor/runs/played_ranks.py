@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from auditor import null_device
 from auditor.errors import AuditProblem
-from auditor.extensions import extension
 from auditor.recordings.folder import Recording
 from auditor.runs.child_process import record_once
 from auditor.runs.launchers import told_by_torchrun
-from auditor.runs.null_run import DEFAULT_GPU, lacking
+from auditor.runs.null_run import DEFAULT_GPU
 from auditor.runs.plan import (
     RANK_FOLDER,
     REHEARSED_STEPS,
@@ -58,7 +58,7 @@ def chosen(world: int, asked: str) -> tuple[int, ...]:
 
 def possible() -> None:
     """Raise :class:`AuditProblem`, with the one command that helps, where there is no null device."""
-    problem = lacking()
+    problem = null_device.lacking()
     if problem is not None:
         raise AuditProblem(
             f"--world rehearses ranks on a null device, and {problem.message}", problem.hint
@@ -106,7 +106,7 @@ class PlayedRanks:
         which must not be written over results.
         """
         devices = min(NODE, plan.world_size)
-        variables = extension("nulldevice").environment(plan.gpu or DEFAULT_GPU, devices)
+        variables = null_device.environment(plan.gpu or DEFAULT_GPU, devices)
         made = []
         with sheltered(plan) as (apart, reached):
             for rank in plan.played:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -11,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from auditor.timeline import events as ev
-from auditor.timeline.loose import small, whole
 from auditor.timeline.trace import TABLES, Thread, schema
 
 TIME_LIMIT_US = 4.0e15
@@ -66,19 +64,6 @@ class NumberedThreads(dict[tuple[Any, Any], int]):
         return code
 
 
-_GROUPS: dict[str, tuple[type[Any], ...]] = {
-    "operators": (ev.Operator, ev.OldOperator, ev.Annotation),
-    "calls": (ev.Call, ev.DriverCall, ev.OldCall),
-    "work": (ev.Kernel, ev.Memcpy, ev.Memset, ev.OldKernel, ev.OldMemcpy, ev.OldMemset),
-    "marks": (ev.Mark,),
-    "frames": (ev.Frame,),
-    "memory": (ev.Memory,),
-    "syncs": (ev.Sync,),
-    "others": (ev.Span,),
-}
-_FLOWS: tuple[type[ev.Flow], ...] = (ev.Flow, ev.BackwardFlow, ev.OldFlow, ev.OldestFlow)
-
-
 class Builder:
     """Collects columns. :meth:`add` raises on a value that fits no column, and then has added
     nothing.
@@ -89,14 +74,13 @@ class Builder:
         self.texts = Numbered(TEXT_LIMIT, b"")
         self.texts[b""] = -1
         self.threads = NumberedThreads()
-        self.clock = EpochClock()
         self.counts: Counter[str] = Counter()
         self.absurd = 0
-        """Spans left out because their time cannot be: beyond 2096, or not a number."""
+        """Spans whose time cannot be: beyond 2096, or not a number."""
         self.negative = 0
         """Spans whose end was before their start: kept as instants."""
         self._parts: dict[str, list[Columns]] = {group: [] for group in TABLES}
-        self._makers: dict[str, Callable[[Sequence[Any]], Columns]] = {
+        self._makers: dict[str, Callable[[Sequence[ev.Event]], Columns]] = {
             "operators": self._operators,
             "calls": self._calls,
             "work": self._work,
@@ -107,18 +91,20 @@ class Builder:
             "others": self._others,
         }
 
-    def add(self, events: Iterable[Any]) -> None:
+    def add(self, events: Iterable[ev.Event]) -> None:
         """Take the events of a piece."""
-        lists: dict[str, list[Any]] = {group: [] for group in _GROUPS}
-        flows: dict[str, list[Any]] = {kind.category: [] for kind in _FLOWS}
-        append = {kind: lists[group].append for group, kinds in _GROUPS.items() for kind in kinds}
-        append.update({kind: flows[kind.category].append for kind in _FLOWS})
+        lists: dict[str, list[ev.Event]] = {group: [] for group in TABLES}
+        append = {category: lists[group].append for category, group in ev.GROUPS.items()}
         for event in events:
-            append[type(event)](event)
-        made = {group: self._makers[group](batch) for group, batch in lists.items() if batch}
-        for group, columns in made.items():
-            self._parts[group].append(columns)
-        self.counts.update({category: len(batch) for category, batch in flows.items() if batch})
+            if event.ph == "X" and event.cat != ev.MEMORY:
+                (append.get(event.cat) or lists[ev.group(event)].append)(event)
+            elif ev.is_memory(event):
+                lists["memory"].append(event)
+            else:
+                self.counts[event.cat or f"ph {event.ph[:8]}"] += 1
+        for group, batch in lists.items():
+            if batch:
+                self._parts[group].append(self._makers[group](batch))
 
     def table(self, group: str) -> Any:
         """The finished table of a group; its pieces are given up, and what was wrong with times is
@@ -136,13 +122,13 @@ class Builder:
         if not good.all():
             self.absurd += int(len(good) - good.sum())
             columns = [column[good] for column in columns]
-        start = columns[0] = self.clock.restore(nanoseconds(columns[0]))
+        start = columns[0] = nanoseconds(columns[0])
         if names[1][0] == "end":
             self.negative += int((columns[1] < 0).sum())
             columns[1] = start + nanoseconds(np.maximum(columns[1], 0))
         return TABLES[group](*columns)
 
-    def _base(self, batch: Sequence[Any]) -> Columns:
+    def _base(self, batch: Sequence[ev.Event]) -> Columns:
         """Starts and durations in us, as they are written, and names."""
         return (
             np.fromiter([event.ts for event in batch], np.float64, len(batch)),
@@ -152,7 +138,7 @@ class Builder:
             ),
         )
 
-    def _thread(self, batch: Sequence[Any]) -> NDArray[np.int32]:
+    def _thread(self, batch: Sequence[ev.Event]) -> NDArray[np.int32]:
         pids, tids = [event.pid for event in batch], [event.tid for event in batch]
         # nearly always: neighbours in a file are of one thread
         if pids.count(pids[0]) == tids.count(tids[0]) == len(batch):
@@ -171,12 +157,12 @@ class Builder:
             texts = list(map(bytes, values))
         return np.fromiter(map(self.texts.__getitem__, texts), np.int32, len(values))
 
-    def _operators(self, batch: Sequence[Any]) -> Columns:
+    def _operators(self, batch: Sequence[ev.Event]) -> Columns:
         args = [event.args for event in batch]
         return (
             *self._base(batch),
             self._thread(batch),
-            np.fromiter([event.annotation for event in batch], np.bool_, len(batch)),
+            np.fromiter([event.cat == ev.ANNOTATION for event in batch], np.bool_, len(batch)),
             _ints([arg.sequence for arg in args]),
             _codes([arg.forward_thread for arg in args]),
             self._text(
@@ -186,39 +172,39 @@ class Builder:
             self._text([arg.stack for arg in args]),
         )
 
-    def _calls(self, batch: Sequence[Any]) -> Columns:
+    def _calls(self, batch: Sequence[ev.Event]) -> Columns:
         return (
             *self._base(batch),
             self._thread(batch),
             _ints([event.args.correlation for event in batch]),
         )
 
-    def _work(self, batch: Sequence[Any]) -> Columns:
+    def _work(self, batch: Sequence[ev.Event]) -> Columns:
         args = [event.args for event in batch]
-        kind = np.fromiter([event.kind for event in batch], np.int8, len(batch))
+        kind = np.fromiter([ev.WORK[event.cat] for event in batch], np.int8, len(batch))
         bytes_ = _ints([arg.bytes for arg in args])
         correlation = _ints([arg.correlation for arg in args])
         return (
             *self._base(batch),
             kind,
-            _devices(batch, args),
-            _ints([arg.stream for arg in args]),
+            _devices(batch),
+            _ints([_stream(event) for event in batch]),
             correlation,
             bytes_,
         )
 
-    def _marks(self, batch: Sequence[Any]) -> Columns:
-        device = _codes([small(event.pid) for event in batch])
+    def _marks(self, batch: Sequence[ev.Event]) -> Columns:
+        device = _codes([event.pid for event in batch])
         return (
             *self._base(batch),
             device,
-            _ints([whole(str(event.tid).rpartition(" ")[2]) for event in batch]),
+            _ints([ev.last_number(event.tid) for event in batch]),
         )
 
-    def _frames(self, batch: Sequence[Any]) -> Columns:
+    def _frames(self, batch: Sequence[ev.Event]) -> Columns:
         return (*self._base(batch), self._thread(batch))
 
-    def _memory(self, batch: Sequence[Any]) -> Columns:
+    def _memory(self, batch: Sequence[ev.Event]) -> Columns:
         args = [event.args for event in batch]
         return (
             np.fromiter([event.ts for event in batch], np.float64, len(batch)),
@@ -226,25 +212,25 @@ class Builder:
                 map(self.names.__getitem__, [event.name for event in batch]), np.int32, len(batch)
             ),
             self._thread(batch),
-            _ints([arg.bytes for arg in args]),
+            _ints([arg.memory_bytes for arg in args]),
             _ints([arg.allocated for arg in args]),
             _ints([arg.reserved for arg in args]),
-            np.fromiter([arg.device_type for arg in args], np.int8, len(args)),
-            _codes([arg.device for arg in args]),
+            np.fromiter([ev.small(arg.device_type, 7) for arg in args], np.int8, len(args)),
+            _codes([arg.device_id for arg in args]),
         )
 
-    def _syncs(self, batch: Sequence[Any]) -> Columns:
+    def _syncs(self, batch: Sequence[ev.Event]) -> Columns:
         args = [event.args for event in batch]
         return (
             *self._base(batch),
-            _devices(batch, args),
+            _devices(batch),
             _ints([arg.stream for arg in args]),
             _ints([arg.correlation for arg in args]),
         )
 
-    def _others(self, batch: Sequence[Any]) -> Columns:
+    def _others(self, batch: Sequence[ev.Event]) -> Columns:
         categories = np.fromiter(
-            map(self.names.__getitem__, [event.category for event in batch]), np.int32, len(batch)
+            map(self.names.__getitem__, [event.cat for event in batch]), np.int32, len(batch)
         )
         return (*self._base(batch), categories, self._thread(batch))
 
@@ -260,63 +246,30 @@ def nanoseconds(microseconds: NDArray[np.float64]) -> NDArray[np.int64]:
     return result
 
 
-def _ints(values: list[int]) -> NDArray[np.int64]:
-    return np.fromiter(values, np.int64, len(values))
+def _ints(values: list[Any]) -> NDArray[np.int64]:
+    """Numbers as a column; what is none, or too large, is -1."""
+    try:
+        return np.fromiter(values, np.int64, len(values))
+    except (TypeError, ValueError, OverflowError):
+        return np.fromiter(map(ev.whole, values), np.int64, len(values))
 
 
-def _codes(values: list[int]) -> NDArray[np.int32]:
-    return np.fromiter(values, np.int32, len(values))
+def _codes(values: list[Any]) -> NDArray[np.int32]:
+    try:
+        return np.fromiter(values, np.int32, len(values))
+    except (TypeError, ValueError, OverflowError):
+        return np.fromiter(map(ev.small, values), np.int32, len(values))
 
 
-def _devices(batch: Sequence[Any], args: list[Any]) -> NDArray[np.int32]:
+def _stream(event: ev.Event) -> Any:
+    """The stream; where the arguments lack it, the thread's."""
+    given = event.args.stream
+    return ev.last_number(event.tid) if given == -1 else given
+
+
+def _devices(batch: Sequence[ev.Event]) -> NDArray[np.int32]:
     """Device of each event: its argument, else its process, which is how devices are shown."""
-    given = _codes([arg.device for arg in args])
+    given = _codes([event.args.device for event in batch])
     if (given < 0).any():
-        return _codes(
-            [
-                small(event.pid) if device < 0 else device
-                for event, device in zip(batch, given.tolist(), strict=True)
-            ]
-        )
+        return np.where(given < 0, _codes([event.pid for event in batch]), given)
     return given
-
-
-# -- epoch -----------------------------------------------------------------------------------------
-# Times as microseconds since 1970 with three decimals (Kineto before 2024) do not fit a float64:
-# it steps by 0.25 us there.
-
-
-_LONG = re.compile(rb'("ts": ?)(\d{4})\d{12}\.\d')
-_MARK = 10**12
-"""Microseconds that stand for the digits taken off: a short time lies between this and twice this,
-where floats are exact.
-"""
-
-
-class EpochClock:
-    """Shortens the times of a trace that needs it; other traces pass untouched."""
-
-    def __init__(self) -> None:
-        self._pattern: re.Pattern[bytes] | None = None
-        self._short = b""
-        self._shift_us = 0
-        self._looked = False
-
-    def shorten(self, piece: bytes) -> bytes:
-        """The piece with short times."""
-        if not self._looked and b'"ts"' in piece:
-            self._looked = True
-            if found := _LONG.search(piece):
-                # begins literally: 3 times faster
-                self._pattern = re.compile(found[1] + found[2] + rb"(?=\d{12}\.)")
-                self._short = found[1] + b"1"
-                self._shift_us = int(found[2]) * _MARK - _MARK
-        return self._pattern.sub(self._short, piece) if self._pattern else piece
-
-    def restore(self, ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Nanoseconds of decoded times, with what was taken off."""
-        if not self._shift_us:
-            return ns
-        short = (ns >= _MARK * 1000) & (ns < 2 * _MARK * 1000)
-        result: NDArray[np.int64] = ns + np.where(short, self._shift_us * 1000, 0)
-        return result

@@ -1,220 +1,122 @@
-"""The fields that are read of each kind of event, as exact structs: one decoder for nearly every
-piece of a trace.
-"""
+"""What is read of an event of a trace, whatever its kind: msgspec decodes nothing else of it."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+import math
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct, field
 
 from auditor.timeline.trace import KERNEL, MEMCPY, MEMSET
 
-Id = int | str
 EMPTY = Raw(b"")
 
 
-class Event(Struct, gc=False):
-    """What every span has. ``dur`` is required, so that a begin without an end takes the tolerant
-    way.
-    """
+class Args(Struct, gc=False, frozen=True):
+    """Arguments of an event. Numbers are of any type: AMD writes some as text."""
 
-    name: str
-    tid: Id
-    ts: float
-    dur: float
-    pid: Id = -1
-
-
-class OperatorArgs(Struct, gc=False, frozen=True):
-    """Arguments of an operator."""
-
-    sequence: int = field(default=-1, name="Sequence number")
-    forward_thread: int = field(default=-1, name="Fwd thread id")
+    sequence: Any = field(default=-1, name="Sequence number")
+    forward_thread: Any = field(default=-1, name="Fwd thread id")
     shapes: Raw = field(default=EMPTY, name="Input Dims")
+    old_shapes: Raw = field(default=EMPTY, name="Input dims")
     types: Raw = field(default=EMPTY, name="Input type")
     stack: Raw = field(default=EMPTY, name="Call stack")
-    old_shapes: Raw = field(default=EMPTY, name="Input dims")
+    correlation: Any = -1
+    device: Any = -1
+    stream: Any = -1
+    bytes: Any = -1
+    memory_bytes: Any = field(default=None, name="Bytes")
+    allocated: Any = field(default=-1, name="Total Allocated")
+    reserved: Any = field(default=-1, name="Total Reserved")
+    device_type: Any = field(default=-1, name="Device Type")
+    device_id: Any = field(default=-1, name="Device Id")
 
 
-class Operator(Event, tag_field="cat", tag="cpu_op"):
-    """A span of torch's dispatcher."""
+class Event(Struct, gc=False):
+    """Any event: a span (``ph`` X), an instant, an arrow, a label."""
 
-    args: OperatorArgs = OperatorArgs()
-    annotation: ClassVar[bool] = False
-
-
-class OldOperator(Operator, tag_field="cat", tag="Operator"):
-    """The same as Kineto spelled it in 2021."""
-
-
-class Annotation(Operator, tag_field="cat", tag="user_annotation"):
-    """A span that the user, an optimizer, a loader or the profiler named."""
-
-    annotation: ClassVar[bool] = True
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    ts: float = math.nan
+    dur: float = 0.0
+    tid: int | str = -1
+    pid: int | str = -1
+    args: Args = Args()
 
 
-class CallArgs(Struct, gc=False, frozen=True):
-    """Arguments of a runtime call."""
+EVENTS = msgspec.json.Decoder(list[Event], strict=False)
 
-    correlation: int = -1
+ANNOTATION, MEMORY = "user_annotation", "cpu_instant_event"
+WORK = {
+    "kernel": KERNEL,
+    "Kernel": KERNEL,
+    "gpu_memcpy": MEMCPY,
+    "Memcpy": MEMCPY,
+    "gpu_memset": MEMSET,
+    "Memset": MEMSET,
+}
+"""Categories of work on a device; those that begin with a capital are Kineto's of 2021."""
 
-
-class Call(Event, tag_field="cat", tag="cuda_runtime"):
-    """A call of the device's runtime."""
-
-    args: CallArgs = CallArgs()
-
-
-class DriverCall(Call, tag_field="cat", tag="cuda_driver"):
-    """A call of the device's driver."""
-
-
-class OldCall(Call, tag_field="cat", tag="Runtime"):
-    """A runtime call as Kineto spelled it in 2021."""
-
-
-class WorkArgs(Struct, gc=False, frozen=True):
-    """Arguments of device work."""
-
-    device: Id = -1
-    stream: int = -1
-    correlation: int = -1
-    bytes: int = -1
-
-
-class Kernel(Event, tag_field="cat", tag="kernel"):
-    """A kernel on a device."""
-
-    args: WorkArgs = WorkArgs()
-    kind: ClassVar[int] = KERNEL
+GROUPS = {
+    "cpu_op": "operators",
+    "Operator": "operators",
+    ANNOTATION: "operators",
+    "Runtime": "calls",
+    **dict.fromkeys(WORK, "work"),
+    "gpu_user_annotation": "marks",
+    "python_function": "frames",
+    "cuda_sync": "syncs",
+} | {
+    f"{maker}_{part}": "calls"
+    for maker in ("cuda", "hip", "xpu", "privateuse1")
+    for part in ("runtime", "driver")
+}
+"""Category of a span -> the table that it goes into; all others go into ``others``."""
 
 
-class Memcpy(Kernel, tag_field="cat", tag="gpu_memcpy"):
-    """A copy on a device."""
-
-    kind: ClassVar[int] = MEMCPY
-
-
-class Memset(Kernel, tag_field="cat", tag="gpu_memset"):
-    """A memset on a device."""
-
-    kind: ClassVar[int] = MEMSET
-
-
-class OldKernel(Kernel, tag_field="cat", tag="Kernel"):
-    """A kernel as Kineto spelled it in 2021."""
-
-
-class OldMemcpy(Memcpy, tag_field="cat", tag="Memcpy"):
-    """A copy as Kineto spelled it in 2021."""
-
-
-class OldMemset(Memset, tag_field="cat", tag="Memset"):
-    """A memset as Kineto spelled it in 2021."""
-
-
-class Mark(Event, tag_field="cat", tag="gpu_user_annotation"):
-    """A user's span as the device saw it."""
-
-
-class Frame(Event, tag_field="cat", tag="python_function"):
-    """A Python function."""
-
-
-class MemoryArgs(Struct, gc=False, frozen=True):
-    """Arguments of a memory instant."""
-
-    bytes: int = field(name="Bytes")
-    allocated: int = field(default=-1, name="Total Allocated")
-    reserved: int = field(default=-1, name="Total Reserved")
-    device_type: int = field(default=-1, name="Device Type")
-    device: int = field(default=-1, name="Device Id")
-
-
-class Memory(Struct, gc=False, tag_field="cat", tag="cpu_instant_event"):
-    """Memory taken or given back."""
-
-    name: str
-    tid: Id
-    ts: float
-    args: MemoryArgs
-    pid: Id = -1
-
-
-class SyncArgs(Struct, gc=False, frozen=True):
-    """Arguments of CUPTI's record of a wait."""
-
-    device: Id = -1
-    stream: int = -1
-    correlation: int = -1
-
-
-class Sync(Event, tag_field="cat", tag="cuda_sync"):
-    """CUPTI's record of a wait."""
-
-    args: SyncArgs = SyncArgs()
-
-
-class Flow(Struct, gc=False, tag_field="cat", tag="ac2g"):
-    """An arrow from a launch to its work: counted only, the correlation says the same."""
-
-    category: ClassVar[str] = "ac2g"
-
-
-class BackwardFlow(Flow, tag_field="cat", tag="fwdbwd"):
-    """An arrow from a forward operator to its backward node: counted only, the sequence number says
-    the same.
+def group(event: Event) -> str:
+    """The table of a span; of one without any category (torch.autograd.profiler's own) its
+    arguments tell it.
     """
-
-    category: ClassVar[str] = "fwdbwd"
-
-
-class OldFlow(Flow, tag_field="cat", tag="async_cpu_to_gpu"):
-    """A launch arrow as Kineto spelled it in 2022."""
-
-    category: ClassVar[str] = "async_cpu_to_gpu"
-
-
-class OldestFlow(Flow, tag_field="cat", tag="async"):
-    """A launch arrow as Kineto spelled it in 2021."""
-
-    category: ClassVar[str] = "async"
+    if event.cat:
+        return GROUPS.get(event.cat, "others")
+    args = event.args
+    if event.pid == "CUDA functions" or (args.stream != -1 and args.device != -1):
+        kinds = {"Memcpy", "Memset"}
+        event.cat = event.name[:6] if event.name[:6] in kinds else "kernel"
+        return "work"
+    return "calls" if args.correlation != -1 else "operators"
 
 
-class Span(Struct, gc=False):
-    """A span of any other category (built by the tolerant way only)."""
-
-    name: str
-    tid: Id
-    ts: float
-    dur: float
-    pid: Id
-    category: str
+def is_memory(event: Event) -> bool:
+    """Whether memory was taken or given back."""
+    instant = event.ph in {"i", "I"} or event.cat == MEMORY
+    return instant and event.args.memory_bytes is not None
 
 
-EXACT = msgspec.json.Decoder(
-    list[
-        Operator
-        | OldOperator
-        | Annotation
-        | Call
-        | DriverCall
-        | OldCall
-        | Kernel
-        | Memcpy
-        | Memset
-        | OldKernel
-        | OldMemcpy
-        | OldMemset
-        | Mark
-        | Frame
-        | Memory
-        | Sync
-        | Flow
-        | BackwardFlow
-        | OldFlow
-        | OldestFlow
-    ]
-)
+_LIMIT = 2**62
+
+
+def whole(value: Any) -> int:
+    """``value`` as a number that fits a column, or -1."""
+    if isinstance(value, str):
+        try:
+            value = int(value, 0) if len(value) < 32 else -1
+        except ValueError:
+            return -1
+    if isinstance(value, float):
+        value = int(value) if math.isfinite(value) else -1
+    return value if isinstance(value, int) and -_LIMIT < value < _LIMIT else -1
+
+
+def small(value: Any, bits: int = 31) -> int:
+    """``value`` as a number that fits a narrow column, or -1."""
+    number = whole(value)
+    return number if abs(number) < 1 << bits else -1
+
+
+def last_number(label: int | str) -> int:
+    """7 of a thread that is named ``stream 7``, or by its number."""
+    return whole(str(label).rpartition(" ")[2])

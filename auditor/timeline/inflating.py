@@ -1,6 +1,4 @@
-"""Bytes of a trace file as they come: plain or gzip by content, bounded, and honest about a damaged
-tail.
-"""
+"""Bytes of a trace file as they come: plain or gzip by content, and bounded."""
 
 from __future__ import annotations
 
@@ -8,6 +6,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from auditor.errors import AuditProblem
 
 _ERRORS: list[Any] = [zlib.error]
 _decompressor: Callable[[int], Any] = zlib.decompressobj
@@ -26,6 +26,8 @@ RATIO, UNPACKED_AT_LEAST = 100, 64 << 20
 """Bytes of text for each packed byte that are read of a gzip file at most, and of a small one.
 Traces inflate 15-18 times, those of one operator in a loop 40 times; a bomb a thousand times."""
 
+AGAIN = "record the trace again, or copy it again once its writer has ended"
+
 PLAIN_CHUNK = 256 << 10
 GZIP_CHUNK = 16 << 10  # traces inflate 15-18 times, so about PLAIN_CHUNK of text
 TEXT_CHUNK = (
@@ -35,34 +37,29 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 
 class Inflating:
-    """Iterates over chunks of text. ``warnings`` and ``raw_bytes`` are complete once the iteration
-    has ended.
+    """Iterates over chunks of text. ``raw_bytes`` is complete once the iteration has ended.
+
+    Raises AuditProblem where the packed data is damaged or longer than any trace.
     """
 
     def __init__(self, path: Path, limit: int = RAW_LIMIT) -> None:
         self.path = path
         self.limit = limit
         self.raw_bytes = 0
-        self.warnings: list[str] = []
 
     def __iter__(self) -> Iterator[bytes]:
         with self.path.open("rb") as file:
             packed = file.read(2) == GZIP_MAGIC
             file.seek(0)
-            limit, why = self.limit, "the file holds more"
-            if (
-                packed
-                and (real := max(UNPACKED_AT_LEAST, RATIO * self.path.stat().st_size)) < limit
-            ):
+            limit, why = self.limit, "record fewer steps"
+            real = max(UNPACKED_AT_LEAST, RATIO * self.path.stat().st_size)
+            if packed and real < limit:
                 limit, why = real, f"it inflates more than {RATIO}-fold, as no trace does"
             chunks = self._inflated(file) if packed else iter(lambda: file.read(PLAIN_CHUNK), b"")
             for chunk in chunks:
                 self.raw_bytes += len(chunk)
                 if self.raw_bytes > limit:
-                    self.warnings.append(
-                        f"only the first {limit >> 20} MiB of text were read: {why}"
-                    )
-                    return
+                    raise AuditProblem(f"{self.path} holds more than {limit >> 20} MiB", why)
                 yield chunk
 
     def _inflated(self, file: Any) -> Iterator[bytes]:
@@ -72,11 +69,8 @@ class Inflating:
                 try:
                     text = stream.decompress(packed, TEXT_CHUNK)
                 except tuple(_ERRORS):
-                    self.warnings.append(
-                        f"the gzip data is damaged after {self.raw_bytes:,} bytes of text: the "
-                        "rest is lost"
-                    )
-                    return
+                    said = f"its gzip data cannot be unpacked after {self.raw_bytes:,} bytes"
+                    raise AuditProblem(f"{self.path} is damaged: {said}", AGAIN) from None
                 if text:
                     yield text
                 if not stream.eof:
@@ -86,6 +80,4 @@ class Inflating:
                 if packed[:2] != GZIP_MAGIC:
                     return
                 stream = _decompressor(31)  # members put one behind another are one text
-        self.warnings.append(
-            "the gzip data ends in the middle: the writer was stopped, or the copy is incomplete"
-        )
+        raise AuditProblem(f"{self.path} is damaged: its gzip data ends in the middle", AGAIN)

@@ -202,7 +202,7 @@ class Info:
         """Whether no GPU ran: kernels, copies and fills have a placeholder's length, and only their
         order and number are true.
 
-        `extensions/nulldevice/csrc/cupti.c` gives that mark as CUPTI's version (docs/null-device.md).
+        `cupti.c` of the null device gives that mark as CUPTI's version (nulldevice/README.md).
         """
         return ("cupti_version", NULL_DEVICE) in self.versions
 

@@ -64,7 +64,7 @@ def main() -> None:
 def null_command(python: str, row: Published) -> list[str]:
     program = [python, str(HERE / row.program[0]), *row.program[1:]]
     memory = ["--memory-gib", str(row.memory_gib)] if row.memory_gib else []
-    return [python, "-m", "auditor.nulldevice", "--gpu", row.gpu, *memory, "--", *program]
+    return [python, "-m", "torch_null_device", "--gpu", row.gpu, *memory, "--", *program]
 
 
 def version_of(python: str) -> str:

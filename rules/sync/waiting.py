@@ -120,7 +120,8 @@ class BranchOnTensor(ReadingRule):
     )
 
     def detect(self, reads: Reads) -> Iterator[Finding]:
-        return (each for _, each in self.report(reads, reads.places("branch"), self._sentence))
+        for place, finding in self.report(reads, reads.places("branch"), self._sentence):
+            yield replace(finding, remedy=Remedy(self.instead(place)))
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(

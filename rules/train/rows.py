@@ -66,6 +66,26 @@ class AttentionRow(PassRow, kw_only=True):
     by: Annotated[str, doc("the variable that says which they are, or `padding_idx`")]
 
 
+class DependenceRow(PassRow, kw_only=True):
+    """The first call whose result depends on what it must not."""
+
+    part = "dependence"
+    when = "gradients"
+    of_values = True
+
+    at: At
+    kind: Annotated[
+        str,
+        doc(
+            "`samples`: the last sample's row, on rows of other samples; `future`: a position of a "
+            "language model, on the tokens behind it, the next of which is its target"
+        ),
+    ]
+    function: Annotated[str, doc("`lstm`, `softmax`, `view`; of the future, the loss: unknown")]
+    n: Annotated[int, doc("on how many of them")]
+    of: Annotated[int, doc("of how many: samples of the batch, or positions behind it")]
+
+
 class TokenWeightsRow(PassRow, kw_only=True):
     """An optimizer's step with gradients of several micro-batches, each a mean over its tokens."""
 

@@ -7,11 +7,11 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from auditor import null_device
 from auditor.cli.main import main
 from auditor.errors import AuditProblem
 from auditor.extensions.plan import command
 from auditor.extensions.plan.reruns import Failed
-from auditor.runs import null_run
 from tests.extensions.plan.made import MIB, Formula, formula
 
 
@@ -27,7 +27,7 @@ def planned(tmp_path, monkeypatch):
 
     def run(*words, reruns=None, lacking=None):
         reruns = reruns or formula(linear)
-        monkeypatch.setattr(null_run, "lacking", lambda: lacking)
+        monkeypatch.setattr(null_device, "lacking", lambda: lacking)
 
         def made(target, args, device, gpu):
             reruns.target, reruns.args, reruns.device, reruns.gpu = target, args, device, gpu

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import shlex
 import socket
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -80,7 +81,7 @@ REPLIES = {
     "run train:step --nproc 2 --device rehearse": "leave out --nproc, or use --device cpu",
     "run train:step --nproc 2 --device null": "leave out --nproc, or use --device cpu",
     "run train:step --world 1": "1 is not a whole number from 2 to 1048576",
-    "run train:step --world 8": "and the torch in",
+    "run train:step --world 8": "torch-null-device is not installed pip install ./nulldevice",
     "run train:step --world 8 --ranks 8": "the ranks of --world 8 are 0 to 7",
     "run train:step --world 8 --ranks x": "write numbers, as in --ranks 0,7",
     "run train:step --ranks 0,1": "--world says how many",
@@ -90,7 +91,7 @@ REPLIES = {
     "run train:step --device cpu --gpu T4": "--gpu names the GPU that is played: none is with "
     "--device cpu",
     "run train:step --gpu T5": "no GPU model 'T5' is known known are H100, H200, B200",
-    "run train:step --device null": "so that there is no CUDA code to run install a CUDA build",
+    "run train:step --device null": "torch-null-device is not installed pip install ./nulldevice",
     "run train:step --verify=yes": "does not take a value",
     "run -m train.py": "did you mean audit run -m train?",
     "run -m pkg/mod": "did you mean audit run -m pkg.mod?",
@@ -108,7 +109,7 @@ REPLIES = {
     "plan": "say what to run",
     "plan train:step --gpu T5": "no GPU model 'T5' is known known are H100, H200, B200",
     "plan train:step --world 1": "1 is not a whole number from 2 to 1048576",
-    "plan train:step --device null": "so that there is no CUDA code to run install a CUDA build",
+    "plan train:step --device null": "torch-null-device is not installed pip install ./nulldevice",
     "plan train:step --budget 0": "0 is not a time above zero",
     "plan train:step --out empty": "--out empty is a folder; it must be a file",
     "plan train.py --lr 3": "audit plan train.py -- --lr 3",
@@ -199,6 +200,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("words", REPLIES)
 def test_the_reply_to_a_mistake(folder, monkeypatch, words):
+    monkeypatch.setitem(sys.modules, "torch_null_device", None)  # as if it were not installed
     monkeypatch.chdir(folder)
     before = sorted(folder.rglob("*"))
     done = CliRunner().invoke(main, shlex.split(words), prog_name="audit")

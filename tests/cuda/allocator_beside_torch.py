@@ -1,6 +1,6 @@
 """torch's own caching allocator and ours, on whole trainings: prints a row for each.
 
-    .venv-cuda/bin/python -m auditor.nulldevice -- .venv-cuda/bin/python -m \
+    .venv-cuda/bin/python -m torch_null_device -- .venv-cuda/bin/python -m \
 tests.cuda.allocator_beside_torch [quick|kept|examples|every]
 
 By hand: about five minutes of CPU. tests/cuda/test_allocator_held_to_torch.py runs the quick ones.

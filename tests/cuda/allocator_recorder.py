@@ -1,7 +1,7 @@
 """Records what torch's own caching allocator does with a program: its history, its statistics after
 each operator, its segments where the program says so.
 
-    python -m auditor.nulldevice -- python -m tests.cuda.allocator_recorder FOLDER [quick|kept|examples|every]
+    python -m torch_null_device -- python -m tests.cuda.allocator_recorder FOLDER [quick|kept|examples|every]
 
 writes one recording a case into the folder. Each case runs in a process forked before the first use
 of the device, so that torch is imported once.

@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from auditor.extensions import nulldevice
+from auditor import null_device
 from tests.cuda.explained import EXPLAINED, VERSIONS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -80,33 +80,17 @@ class Compared:
         return "once" if "once" in found else "agree"
 
 
-def without_null_device() -> dict[str, str]:
-    """Variables for a child that is to see no GPU."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("NULLDEVICE_") and name != "TRITON_LIBCUDA_PATH"
-    }
-    for name in ("LD_PRELOAD", "LD_LIBRARY_PATH"):
-        parts = [
-            part for part in kept.pop(name, "").split(":") if part and "nulldevice" not in part
-        ]
-        if parts:
-            kept[name] = ":".join(parts)
-    return kept
-
-
 class Child:
     """One side at work in a process of its own."""
 
     def __init__(self, side: str, pieces: list[str], folder: Path) -> None:
         self.out = folder / f"{side}.json"
-        surroundings = nulldevice.environment() if side == "torch" else {}
+        surroundings = null_device.environment("H100") if side == "torch" else {}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.cuda.waits_seen", side, str(self.out), *pieces],
             cwd=ROOT,
             env={
-                **without_null_device(),
+                **null_device.without(os.environ),
                 **surroundings,
                 "PYTHONPATH": str(ROOT),
                 "OMP_NUM_THREADS": "1",

@@ -57,11 +57,11 @@ def alike(real: Side, rehearsed: Side) -> list[float]:
 
 def measure(kind: str, program: str, python: str = sys.executable) -> Side:
     """Runs one side in a process of its own."""
-    from auditor.extensions import nulldevice
+    from auditor import null_device
 
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     if kind == "real":
-        env.update(nulldevice.environment(GPU))
+        env.update(null_device.environment(GPU))
     else:
         env["CUDA_VISIBLE_DEVICES"] = ""
     with tempfile.TemporaryDirectory() as folder:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from auditor.extensions import nulldevice
+from auditor import null_device
 from tests.allocator.held import Recording, held
 from tests.cuda.allocator_recorder import KEPT, QUICK
 
@@ -29,7 +29,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         subprocess.run(
             [*command, str(folder), chosen],
             cwd=ROOT,
-            env={**os.environ, **nulldevice.environment(), "OMP_NUM_THREADS": "1"},
+            env={**os.environ, **null_device.environment("H100"), "OMP_NUM_THREADS": "1"},
             timeout=900,
             check=True,
             capture_output=True,

@@ -15,18 +15,17 @@ from pathlib import Path
 
 import pytest
 
+from auditor import null_device
 from auditor.evidence.recorded.null_run import NullRun, null_run
 from auditor.evidence.table import Evidence
-from auditor.extensions import nulldevice
 from auditor.judging import null_beside
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema.run import StepRow
 from auditor.runs import child_process
 from auditor.runs import null_run as runs
 from auditor.runs.course import Course, Made
-from auditor.runs.null_variables import without_null_device
 from auditor.runs.plan import Audit, Plan
-from tests.cuda.conftest import AT_ONCE, ROOT
+from tests.cuda.conftest import ROOT
 
 PROGRAM = """\
 import os, time
@@ -60,13 +59,14 @@ def step():
 """
 
 PEAK = """
-import sys; sys.path.insert(0, ".")
+import os, sys; sys.path.insert(0, ".")
 import torch, program
 peaks = []
 for _ in range(11):
     program.step()
     peaks.append([torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated()])
-print(peaks)
+print(peaks, flush=True)
+os._exit(0)
 """
 
 
@@ -156,9 +156,9 @@ def alone(folder: Path) -> list[list[int]]:
     place.mkdir()
     (place / "program.py").write_text(PROGRAM.replace("loss.item() > 1e-9", "True"))
     done = subprocess.run(
-        [sys.executable, "-c", PEAK + AT_ONCE],
+        [sys.executable, "-c", PEAK],
         cwd=place,
-        env={**os.environ, **nulldevice.environment("H100"), "PYTHONPATH": str(ROOT)},
+        env={**os.environ, **null_device.environment("H100"), "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=120,
@@ -204,7 +204,7 @@ def test_audit_run_says_what_each_device_saw(place: Path) -> None:
             *("--gpu", "T4", "--steps", "3", "--warmup", "0", "--out", "out"),
             *("--select", "MEM003,SYNC001"),
         ],
-        env={**without_null_device(os.environ), "PYTHONPATH": str(ROOT)},
+        env={**null_device.without(os.environ), "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=300,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from auditor.extensions import nulldevice
+from auditor import null_device
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDER = ROOT / "benchmarks" / "peaks"
@@ -49,7 +49,7 @@ def test_the_peak_is_that_of_the_real_gpu(program, more, tolerance):
     command = [sys.executable, str(FOLDER / program[0]), *program[1:], *more]
     surroundings = {
         **os.environ,
-        **nulldevice.environment(rows[0].gpu),
+        **null_device.environment(rows[0].gpu),
         "PYTHONPATH": str(ROOT),
         "OMP_NUM_THREADS": "1",
     }

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from auditor import null_device
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema.dist import CommunicationRow
-from auditor.runs.null_variables import without_null_device
 from tests.cuda.conftest import ROOT
 
 TRAINER = """\
@@ -107,7 +107,7 @@ def audited(folder: Path, *words: str, **env: str) -> Path:
         capture_output=True,
         text=True,
         timeout=240,
-        env={**without_null_device(os.environ), "PYTHONPATH": str(ROOT), **env},
+        env={**null_device.without(os.environ), "PYTHONPATH": str(ROOT), **env},
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

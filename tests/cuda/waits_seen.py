@@ -27,8 +27,8 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from auditor import null_device
 from auditor.capture.shadow import Crossing, Listener, shadow_cuda
-from auditor.nulldevice import watching
 
 STEPS = 6
 WARNING = "called a synchronizing CUDA operation"
@@ -71,12 +71,15 @@ class Watched(Seen):
     def __init__(self, scope: Scope) -> None:
         super().__init__(scope)
         self.at: Place = ""
-        self.mark = watching.mark()
+        watch = null_device.watching()
+        assert watch is not None, "this process must be on the null device"
+        self.watch = watch
+        self.mark = self.watch.mark()
 
     def flush(self, place: Place) -> None:
         """What was logged since the last flush happened at ``place``."""
-        since, self.mark = self.mark, watching.mark()
-        for call in waits(watching.blocking(since, self.mark)):
+        since, self.mark = self.mark, self.watch.mark()
+        for call in waits(self.watch.blocking(since, self.mark)):
             self.add(place, call)
 
     def trace(self, frame: FrameType, event: str, _: Any) -> Any:
@@ -101,7 +104,7 @@ class Watched(Seen):
             warnings.simplefilter("always")
             warnings.showwarning = self.warned
             torch.cuda.set_sync_debug_mode("warn")
-            self.mark = watching.mark()
+            self.mark = self.watch.mark()
             sys.settrace(self.trace)
             try:
                 yield
@@ -111,10 +114,10 @@ class Watched(Seen):
                 self.flush(self.at)
 
 
-def waits(calls: Iterable[watching.Blocking]) -> list[str]:
+def waits(calls: Iterable[Any]) -> list[str]:
     """The calls that waited: a copy and the wait for its stream are one, and so are frees in a row."""
     found: list[str] = []
-    before: watching.Blocking | None = None
+    before: Any = None
     for call in calls:
         copied = before is not None and "Memcpy" in before.call and before.thread == call.thread
         if copied and before is not None and call.call == "cudaStreamSynchronize":

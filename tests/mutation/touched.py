@@ -24,7 +24,7 @@ from tests.mutation.changes import ROOT
 from tests.mutation.forks import fork, pytest_main, waited
 
 TESTS = ROOT / "tests"
-ELSEWHERE = ("cuda", "deaths", "drill", "gpu", "nulldevice", "patch", "seam", "security", "verify")
+ELSEWHERE = ("cuda", "deaths", "drill", "gpu", "patch", "seam", "security", "verify")
 """Rooms whose tests mostly start processes, which import what is on disk and not a mutant."""
 USES = re.compile(r"\b(auditor\.(evidence|rules|judging)|tests\.(inprocess|timeline))\b")
 """Other test files are recorded if they name what is mutated, or what runs it."""

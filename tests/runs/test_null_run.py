@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from auditor import null_device
 from auditor.errors import AuditProblem
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.runs import null_run
 from auditor.runs.child_process import _surroundings
 from auditor.runs.course import Course, Made, quiet
-from auditor.runs.null_variables import without_null_device
 from auditor.runs.plan import REHEARSED_STEPS, Audit, Plan
 
 PLAN = Plan("t:step", (), 5, 1, "auto", "/r", ("steps",))
@@ -28,7 +28,7 @@ def course(recording: Recording, **more: tuple[str, ...]) -> Course:
 
 
 def prepared(monkeypatch: pytest.MonkeyPatch, audit: Audit, *, there: bool) -> Audit:
-    monkeypatch.setattr(null_run, "lacking", lambda: None if there else LACKING)
+    monkeypatch.setattr(null_device, "lacking", lambda: None if there else LACKING)
     return null_run.prepared(audit)
 
 
@@ -66,7 +66,7 @@ def test_a_rehearsal_that_cannot_be_followed_says_why_in_the_manifest(
 ) -> None:
     write_manifest(tmp_path, {"schema": SCHEMA, "cwd": str(tmp_path), "outcome": "completed"})
     recording = Recording(tmp_path)
-    monkeypatch.setattr(null_run, "lacking", lambda: LACKING)
+    monkeypatch.setattr(null_device, "lacking", lambda: LACKING)
     null_run.beside(course(recording, native=()))
     kept = Recording(tmp_path).manifest
     assert kept["null_device"] == {"lacking": "no CUDA in it", "remedy": "pip install x"}
@@ -82,26 +82,8 @@ def test_a_null_device_that_cannot_be_built_costs_a_warning(
     def broken(*_: object, **__: object) -> dict[str, str]:
         raise AuditProblem("the compiler failed")
 
-    monkeypatch.setattr(null_run, "lacking", lambda: None)
-    monkeypatch.setattr("auditor.extensions.nulldevice.environment", broken)
+    monkeypatch.setattr(null_device, "lacking", lambda: None)
+    monkeypatch.setattr(null_device, "environment", broken)
     null_run.beside(course(recording))
     (said,) = Recording(tmp_path).manifest["warnings"]
     assert said.endswith("could not be made: the compiler failed")
-
-
-def test_a_child_is_taken_off_the_null_device_that_we_are_on() -> None:
-    ours = {
-        "LD_PRELOAD": "/c/libnulldevice.so:/x/libasan.so",
-        "LD_LIBRARY_PATH": "/c:/usr/lib",
-        "TRITON_LIBCUDA_PATH": "/c",
-        "NULLDEVICE_GPU": "name=x",
-        "NULLDEVICE_COUNT": "1",
-        "HOME": "/root",
-    }
-    assert without_null_device(ours) == {
-        "LD_PRELOAD": "/x/libasan.so",
-        "LD_LIBRARY_PATH": "/usr/lib",
-        "HOME": "/root",
-    }
-    plain = {"LD_PRELOAD": "/x/libasan.so", "LD_LIBRARY_PATH": "/c"}
-    assert without_null_device(plain) == plain

@@ -20,7 +20,6 @@ ELSEWHERE = {
     "reports/terminal.py": "renders to a string by rich",
     "reports/schema.py": "a tool of the developers'",
     "auditor/recordings/schema/__main__.py": "a tool of the developers': prints a page of ours",
-    "auditor/extensions/nulldevice/__main__.py": "says one sentence about the command that its caller typed",
 }
 SOURCES = [
     path

@@ -158,7 +158,7 @@ def test_any_values_in_any_field(tmp_path_factory, events):
     survive(path)
 
 
-@pytest.mark.parametrize("damage", [b'"fl\xc8at"', b'"fl\\ud800at"', b"[" * 200 + b"]" * 200, b"7"])
+@pytest.mark.parametrize("damage", [b'"fl\xc8at"', b"[" * 200 + b"]" * 200, b"7"])
 def test_damaged_types_of_inputs_are_unknown(tmp_path, damage):
     path = tmp_path / "types.json"
     path.write_bytes(SEEDS[0].replace(b'"Input type": ["float"', b'"Input type": [' + damage))

@@ -1,5 +1,5 @@
-"""Every spelling since 2021, and every damage: what is readable is kept, the rest is said, nothing
-else is raised.
+"""What torch.profiler writes is read whole; of a file that is damaged one sentence says so, and
+nothing else is raised.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import pytest
 
 from auditor.errors import AuditProblem
-from auditor.timeline import read
+from auditor.timeline import pieces, read
 from auditor.timeline.trace import KERNEL, MEMCPY, MEMSET, TABLES
 from tests.timeline.kineto import (
     TAIL,
@@ -141,8 +141,6 @@ def test_the_exporter_in_python_writes_one_event_a_line(tmp_path, whole):
     trace = read(write(tmp_path, in_lines(EVENTS)))
     same(trace, whole)
     assert trace.info == whole.info
-    broken = in_lines(EVENTS).replace('"aten::item"', 'aten::item"', 1)
-    assert read(write(tmp_path, broken)).events == whole.events - 1
 
 
 @pytest.mark.parametrize("repeat", [300, 3000])
@@ -158,26 +156,6 @@ def test_nanoseconds_are_exact(tmp_path):
     times = [1_371_624_315_968.95, 5_120_034_001.001, 0.007, 17.999]
     trace = read(write(tmp_path, text([op("a", time, 0.003) for time in times])))
     assert trace.operators.start.tolist() == [1_371_624_315_968_950, 5_120_034_001_001, 7, 17_999]
-    assert (trace.operators.end - trace.operators.start).tolist() == [3] * 4
-
-
-@pytest.mark.parametrize("writer", [text, redumped])
-def test_nanoseconds_since_1970_are_exact(tmp_path, writer):
-    times = [
-        "1712195495519689.047",
-        "1712195495519695.812",
-        "1712999999999999.999",
-        "1713000000000000.001",
-    ]
-    raw = writer([op("a", 1_000_000 + place, 0.003) for place in range(4)])
-    for place, time in enumerate(times):
-        raw = raw.replace(f'"ts": {1_000_000 + place},', f'"ts": {time},')
-    trace = read(write(tmp_path, raw))
-    exact = [int(time.replace(".", "")) for time in times]
-    assert trace.operators.start[:3].tolist() == exact[:3]
-    assert abs(trace.operators.start[3] - exact[3]) < 250, (
-        "behind a change of the leading digits: to the quarter of a microsecond"
-    )
     assert (trace.operators.end - trace.operators.start).tolist() == [3] * 4
 
 
@@ -301,87 +279,76 @@ def test_accelerators_that_are_not_known_are_kept_apart(tmp_path):
     ]
 
 
-def test_begins_and_ends_make_spans(tmp_path):
-    events = [
-        {"ph": "B", "cat": "cpu_op", "name": "outer", "pid": 1, "tid": 1, "ts": 10},
-        {"ph": "B", "cat": "cpu_op", "name": "inner", "pid": 1, "tid": 1, "ts": 11},
-        {"ph": "E", "pid": 1, "tid": 1, "ts": 13},
-        {"ph": "E", "pid": 1, "tid": 1, "ts": 20},
-        {"ph": "B", "cat": "cpu_op", "name": "never ends", "pid": 1, "tid": 1, "ts": 30},
-    ]
-    trace = read(write(tmp_path, text(events)))
-    spans = {
-        trace.names[code]: (start, end)
-        for code, start, end in zip(
-            trace.operators.name, trace.operators.start, trace.operators.end
-        )
-    }
-    assert spans == {"inner": (11_000, 13_000), "outer": (10_000, 20_000)}
-    assert trace.warnings == ("1 span began and never ended, and was left out",)
-
-
 def test_a_missing_duration_is_zero(tmp_path):
     trace = read(write(tmp_path, text([span("cpu_op", "a", 5, None), op("b", 6, 1)])))
     assert (trace.operators.end - trace.operators.start).tolist() == [0, 1000]
 
 
-def test_an_unescaped_quote_costs_nothing(tmp_path, whole):
-    broken = text(EVENTS).replace('"aten::item"', '"say "hello" {to: "me"}"', 1)
-    with pytest.raises(json.JSONDecodeError):
-        json.loads(broken)
-    trace = read(write(tmp_path, broken))
-    assert sizes(trace) == sizes(whole)
-    assert 'say "hello" {to: "me"}' in trace.names
-    assert trace.warnings == ("1 event had a quote left unescaped in its name, and was mended",)
-
-
-def test_an_unescaped_quote_in_one_line_json(tmp_path, whole):
-    broken = redumped(EVENTS).replace('"aten::item"', '"say "hello" twice"', 1)
-    trace = read(write(tmp_path, broken))
-    assert sizes(trace) == sizes(whole)
-    assert 'say "hello" twice' in trace.names
-
-
-def test_an_event_that_cannot_be_mended_is_the_only_one_lost(tmp_path, whole):
-    broken = text(EVENTS).replace('"name": "aten::item"', '"name": aten::item"', 1)
-    trace = read(write(tmp_path, broken))
-    assert trace.events == whole.events - 1
-    assert trace.warnings == ("1 event could not be read, and was left out",)
-
-
-def test_invalid_utf8_spoils_only_a_name(tmp_path, whole):
-    broken = text(EVENTS).encode().replace(b"aten::item", b"aten::\xff\xfe")
-    trace = read(write(tmp_path, broken))
-    assert sizes(trace) == sizes(whole)
-    assert all(name.encode() is not None for name in trace.names)
-
-
-@pytest.mark.parametrize(
-    "number",
-    [
-        "NaN",
-        "Infinity",
-        "-Infinity",
-        "1e300",
-        "1e999",
-        "99999999999999999999999",
-        '"soon"',
-        "null",
-        "[]",
-    ],
-)
-@pytest.mark.parametrize("writer", [text, redumped])
-def test_a_time_that_cannot_be_drops_only_its_span(tmp_path, whole, number, writer):
-    broken = writer(EVENTS).replace('"ts": 1100.0', f'"ts": {number}', 1)
-    trace = read(write(tmp_path, broken))
-    assert sizes(trace)["operators"] == sizes(whole)["operators"] - 1
-    assert trace.warnings == ("1 span had no usable time, and was left out",)
-
-
 def test_a_negative_duration_is_an_instant(tmp_path):
     trace = read(write(tmp_path, text([op("a", 5, -3), op("b", 5, 3)])))
     assert (trace.operators.end - trace.operators.start).tolist() == [0, 3000]
-    assert trace.warnings == ("1 span ended before it began, and was taken as an instant",)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_quote_that_kineto_left_in_a_name(tmp_path, place):
+    """Up to torch 2.13, in the first event, in the middle, in the last one."""
+    names = ["a", "b", "c"]
+    names[place] = 'say "hello" {to: "me"}'
+    raw = text([op(name.replace('"', "'"), 10 * n, 5) for n, name in enumerate(names)])
+    trace = read(write(tmp_path, raw.replace("'", '"')))
+    assert list(trace.names) == names
+
+
+def without(old: str, new: str) -> bytes:
+    return text(EVENTS).replace(old, new, 1).encode()
+
+
+TIMES = ["NaN", "Infinity", "1e300", "1e999", "9" * 23, '"soon"', "null", "[]"]
+FULL = text(EVENTS).encode()
+PACKED = gzip.compress(FULL)
+DAMAGED = {
+    "cut in the events": FULL[: len(FULL) // 2],
+    "cut behind them": FULL[:-20],
+    "cut in one line": redumped(EVENTS).encode()[:2000],
+    "cut while packed": PACKED[: len(PACKED) // 2],
+    "packed, and overwritten": PACKED[:300] + b"\xff" * 40 + PACKED[340:],
+    "a name without its quote": without('"name": "aten::item"', '"name": aten::item"'),
+    "no UTF-8": FULL.replace(b"aten::item", b"aten::\xff\xfe"),
+    "a comma too many": FULL.replace(b"},", b"},,"),
+    "no events but numbers": b'{"traceEvents": [1, 2]}',
+    "arguments that are no object": without('"args": {', '"args": [], "other": {'),
+    "too deep": without('"args": {', '"args": {"deep": ' + "[" * 100_000 + "]" * 100_000 + ", "),
+    "no header": b'{"deviceProperties": 7, ' + FULL[1:],
+    **{f"at {time}": without('"ts": 1100.0', f'"ts": {time}') for time in TIMES},
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_file_is_one_sentence(tmp_path, damage):
+    with pytest.raises(AuditProblem, match="is damaged: ") as raised:
+        read(write(tmp_path, DAMAGED[damage]))
+    assert raised.value.hint
+    assert "\n" not in raised.value.message
+
+
+@pytest.mark.parametrize("writer", [text, redumped, in_lines])
+def test_a_file_cut_off_anywhere_is_one_sentence(tmp_path, writer):
+    full = writer(EVENTS).encode()
+    for cut in range(full.index(b"traceEvents") + 20, len(full) - 60, 211):
+        with pytest.raises(AuditProblem, match="is damaged"):
+            read(write(tmp_path, full[:cut]))
+
+
+def test_an_event_without_end_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(pieces, "PIECE_LIMIT", 4 << 20)
+    raw = text([op("a", 1, 1)])[: -len(TAIL) - 4] + ', "x": "' + "y" * 8_000_000
+    with pytest.raises(AuditProblem, match="no event ends in 4 MiB"):
+        read(write(tmp_path, raw))
+
+
+def test_a_file_larger_than_allowed_is_one_sentence(tmp_path):
+    with pytest.raises(AuditProblem, match="holds more than 1 MiB"):
+        read(write(tmp_path, b'{"traceEvents": [' + b" " * (2 << 20)), limit=1 << 20)
 
 
 @pytest.mark.parametrize(
@@ -408,51 +375,6 @@ def test_arguments_of_any_type_are_survived(tmp_path, value):
     assert (len(trace.work.start), len(trace.operators.start), len(trace.calls.start)) == (1, 1, 1)
 
 
-@pytest.mark.parametrize("args", [None, [], "text", 5])
-def test_arguments_that_are_no_object(tmp_path, args):
-    trace = read(write(tmp_path, text([{**op("a", 1, 1), "args": args}, op("b", 2, 1)])))
-    assert [trace.names[code] for code in trace.operators.name] == ["a", "b"]
-
-
-def test_events_that_are_no_objects(tmp_path):
-    trace = read(write(tmp_path, json.dumps({"traceEvents": [1, None, "x", [], op("a", 1, 1)]})))
-    assert len(trace.operators.start) == 1
-
-
-@pytest.mark.parametrize("writer", [text, redumped, in_lines])
-def test_a_file_cut_off_anywhere_keeps_what_was_whole(tmp_path, writer, whole):
-    full = writer(EVENTS).encode()
-    begin = full.index(b"traceEvents") + 20
-    for cut in range(begin, len(full) - 60, 211):
-        trace = read(write(tmp_path, full[:cut]))
-        boundary = full[begin:cut].count(b'"ph"') - 1
-        assert abs(trace.events - boundary) <= 2
-        assert (
-            any("middle of its events" in warning for warning in trace.warnings) or not trace.events
-        )
-
-
-def test_truncated_and_damaged_gzip(tmp_path):
-    events = [op(f"aten::op{number}", 10.0 * number, 5) for number in range(5000)]
-    packed = gzip.compress(text(events).encode())
-    cut = read(write(tmp_path, packed[: len(packed) // 2], "cut.json"))
-    assert 100 < cut.events < 5000
-    assert any("ends in the middle" in warning for warning in cut.warnings)
-    hurt = bytearray(packed)
-    hurt[len(hurt) // 2 : len(hurt) // 2 + 40] = b"\xff" * 40
-    assert read(write(tmp_path, bytes(hurt), "hurt.json")).events > 100
-
-
-def test_commas_too_many(tmp_path):
-    events = text([op("a", 1, 1), op("b", 2, 1)])
-    for broken in (
-        events.replace(TAIL, "," + TAIL),
-        events.replace("},", "},,"),
-        redumped([op("a", 1, 1), op("b", 2, 1)]).replace("}}]", "}},]"),
-    ):
-        assert len(read(write(tmp_path, broken)).operators.start) == 2
-
-
 def test_duplicate_keys_the_last_one_counts(tmp_path):
     trace = read(
         write(tmp_path, text([op("a", 1, 1)]).replace('"name": "a"', '"name": "x", "name": "a"'))
@@ -460,35 +382,9 @@ def test_duplicate_keys_the_last_one_counts(tmp_path):
     assert trace.names[trace.operators.name[0]] == "a"
 
 
-@pytest.mark.parametrize("depth", [50, 100_000])
-def test_deep_nesting(tmp_path, depth):
-    deep = "[" * depth + "]" * depth
-    broken = text([op("a", 1, 1), op("b", 2, 1), op("c", 3, 1)]).replace(
-        '"args": {}', f'"args": {{"deep": {deep}}}', 1
-    )
-    names = {trace_name for trace_name in read(write(tmp_path, broken)).names}
-    assert names >= {"b", "c"}
-
-
 def test_huge_names_are_cut(tmp_path):
     trace = read(write(tmp_path, text([op("x" * 3_000_000, 1, 1), op("b", 2, 1)])))
     assert [len(trace.names[code]) for code in trace.operators.name] == [4096, 1]
-
-
-def test_an_event_without_end_is_given_up(tmp_path):
-    raw = text([op("a", 1, 1)])[: -len(TAIL) - 4] + ', "x": "' + "y" * 40_000_000
-    trace = read(write(tmp_path, raw))
-    assert trace.events == 0
-    assert trace.warnings
-
-
-def test_a_gzip_bomb_is_bounded(tmp_path):
-    bomb = gzip.compress(b'{"traceEvents": [' + b" " * 100_000_000)
-    trace = read(write(tmp_path, bomb, "bomb.json"), limit=64 << 20)
-    assert trace.events == 0
-    assert any("64 MiB" in warning for warning in trace.warnings)
-    with pytest.raises(AuditProblem):
-        read(write(tmp_path, gzip.compress(b"{" + b" " * 100_000_000), "bomb.json"), limit=64 << 20)
 
 
 @pytest.mark.parametrize(
@@ -496,7 +392,7 @@ def test_a_gzip_bomb_is_bounded(tmp_path):
     [
         (b"", "holds no text"),
         (b"  \n ", "holds no text"),
-        (b"\x1f\x8b\x08\x00", "holds no text"),
+        (b"\x1f\x8b\x08\x00", "gzip data ends in the middle"),
         (b"<!DOCTYPE html><html>404</html>", "web page"),
         (b"not json", "not JSON"),
         (b"PK\x03\x04rest", "not JSON"),
@@ -519,7 +415,7 @@ def test_missing_files_and_folders_end_in_one_sentence(tmp_path):
 
 
 def test_no_events_at_all(tmp_path):
-    for content in ('{"traceEvents": []}', "[]", '{"traceEvents": [', "["):
+    for content in ('{"traceEvents": []}', "[]"):
         trace = read(write(tmp_path, content))
         assert trace.events == 0
         assert "the trace holds no events" in trace.warnings

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
@@ -66,15 +64,9 @@ def test_the_exporter_in_python(tmp_path):
 
 
 def test_quotes_in_names_cost_no_event(exported):
-    line = Timeline.of(exported)
-    named = [name for name in line.operator_calls if name.startswith("say ")]
-    assert len(named) == 3
-    try:
-        json.loads(exported.read_text())
-    except json.JSONDecodeError:  # torch 2.13.0; mended upstream in Kineto eba157ad
-        assert any("quote left unescaped" in warning for warning in line.trace.warnings)
-    else:
-        assert line.trace.warnings == ()
+    """torch 2.13.0 leaves them as they are, so that its file is no JSON; later ones do not."""
+    names = Timeline.of(exported).operator_calls
+    assert {name for name in names if name.startswith("say ")} == {f'say "{n}"' for n in (1, 2, 3)}
 
 
 def test_the_number_of_events_is_that_of_the_file(exported):

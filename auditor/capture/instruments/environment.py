@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import torch
 
-from auditor.capture.instruments import null_device
+from auditor import null_device
 from auditor.errors import TargetProblem
 from auditor.model.devices import CPU, CUDA, NULL, SHADOW, DeviceInfo
 
@@ -31,7 +31,8 @@ def device_of(asked: str) -> DeviceInfo:
     if asked == "rehearse":
         return SHADOW
     there = torch.cuda.is_available()
-    if asked == "null" and not (there and null_device.running()):
+    null = there and null_device.watching() is not None
+    if asked == "null" and not null:
         raise TargetProblem("this process was to be on the null device, and torch sees none")
     if asked == "cuda" and not there:
         raise TargetProblem(
@@ -40,7 +41,7 @@ def device_of(asked: str) -> DeviceInfo:
         )
     if not there or asked == "cpu":
         return CPU
-    return NULL if null_device.running() else CUDA
+    return NULL if null else CUDA
 
 
 def default_device() -> torch.device:

@@ -1,8 +1,8 @@
 """The process as one rank of a world whose other ranks nobody started (``audit run --world``).
 
-On the null device NCCL needs no other process (``extensions/nulldevice/csrc/nccl.c``). What remains is
-what ranks tell one another on the host: the store that they meet at, groups of gloo, and
-collectives of Python objects. Every other rank is taken to have said what this one says.
+On the null device NCCL needs no other process (``nccl.c`` there). What remains is what ranks tell
+one another on the host: the store that they meet at, groups of gloo, and collectives of Python
+objects. Every other rank is taken to have said what this one says.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from auditor import amounts
+from auditor import amounts, null_device
 from auditor.cli import console, progress_display
 from auditor.cli.usage import EXIT_INTERRUPTED
 from auditor.errors import AuditProblem, TargetFailed
@@ -219,7 +219,7 @@ def _gpus(names: tuple[str, ...]) -> tuple[Gpu, ...]:
 
 def _device(asked: str) -> Device:
     """The device that plays the GPU."""
-    lacking = null_run.lacking()
+    lacking = null_device.lacking()
     if asked == "null" and lacking is not None:
         raise AuditProblem(f"--device null: {lacking.message}", lacking.hint)
     return "rehearse" if asked == "rehearse" or lacking is not None else "null"
@@ -249,7 +249,7 @@ def _deliver(result: PlanResult, form: str, out: str | None) -> None:
 
 def _advise() -> None:
     """How to have torch's own allocator in the place of the simulated one."""
-    lacking = null_run.lacking()
+    lacking = null_device.lacking()
     if lacking is not None:
         console.say(
             f"the null device, which runs torch's own CUDA code, is more exact: {lacking.message}"

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from auditor import null_device
 from auditor.errors import TargetProblem
-from auditor.extensions.nulldevice import environment
 from auditor.extensions.plan.batch_size import BatchSetting
 from auditor.extensions.plan.measured import Measured, measured
 from auditor.recordings.folder import Recording, Row
@@ -129,7 +129,7 @@ class Reruns:
                 )
         variables = {}
         if self.device == "null":
-            variables = environment(self.gpu, memory_bytes=ENDLESS)
+            variables = null_device.environment(self.gpu, memory_bytes=ENDLESS)
         if wanted.allocator:
             variables.update(dict.fromkeys(ALLOCATOR, with_setting(wanted.allocator)))
         plan = Plan(

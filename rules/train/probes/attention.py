@@ -110,13 +110,19 @@ def _padded_texts(tape: FunctionTape) -> Iterator[Tokens]:
             if not any(tokens.equal(each.argument(0, "input")) for each in alike):
                 alike.append(call)
     for alike in texts.values():
-        for call in alike:
-            padded = _padded(call, noted)
-            if padded is not None and len(alike) > 1:
-                others = (_reached(tape, [each]) for each in alike if each is not call)
-                padded = replace(padded, reached=_reached(tape, [call]).difference(*others))
-            if padded is not None:
-                yield padded
+        found = [(call, _padded(call, noted)) for call in alike]
+        for call, padded in found:
+            if padded is None:
+                continue
+            # positions that are padded alike are this text's, too
+            others = [each for each, its in found if each is not call and not _alike(its, padded)]
+            reached = (_reached(tape, [each]) for each in others)
+            own = _reached(tape, [call]).difference(*reached) if others else None
+            yield replace(padded, reached=own)
+
+
+def _alike(one: Tokens | None, two: Tokens) -> bool:
+    return one is not None and torch.equal(one.is_padding, two.is_padding)
 
 
 def _padded(call: Call, noted: Sequence[Beside]) -> Tokens | None:

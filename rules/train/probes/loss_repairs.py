@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -17,8 +18,8 @@ from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
 
-from ..rows import AttentionRow, RepairRow, TokenWeightsRow
-from . import activations, attention, broadcasts, paddings
+from ..rows import AttentionRow, DependenceRow, RepairRow, TokenWeightsRow
+from . import activations, attention, broadcasts, dependence, paddings
 from .function_tape import Call, FunctionTape, Wanted
 from .second_gradient import Change, NotRepeated, Tail, compare, tail_of
 from .shifts import Shifts
@@ -34,7 +35,7 @@ backwards; in the others those of the model's outputs are.
 
 
 class LossRepairsProbe(OptimizerProbe):
-    """Writes ``repairs``, ``attention`` and ``token_weights``.
+    """Writes ``repairs``, ``attention``, ``dependence`` and ``token_weights``.
 
     The functions that the step calls are kept until its backward begins, and looked at then: the
     graph is still whole. What is computed again leaves nothing behind, and where it does not come
@@ -42,7 +43,7 @@ class LossRepairsProbe(OptimizerProbe):
     """
 
     name = "loss_repairs"
-    parts = ("repairs", "attention", "token_weights")
+    parts = ("repairs", "attention", "dependence", "token_weights")
     passes = frozenset({"gradients"})
 
     def __init__(self, context: Context) -> None:
@@ -163,6 +164,8 @@ class LossRepairsProbe(OptimizerProbe):
         if tail is None:
             return
         plain = not (tape.hooked or self._packs) and alone
+        if alone and self.context.step < THOROUGH and not self._seen["samples", 0]:
+            self._depends(dependence.mixed_samples(tape, tail))
         for changes, row in self._suspects(tape, tail, call.walked if plain else None):
             number = self._seen[row.defect, row.at]
             if number >= ROWS:
@@ -170,6 +173,19 @@ class LossRepairsProbe(OptimizerProbe):
             self._seen[row.defect, row.at] += 1
             thorough = plain and self.context.step < THOROUGH and number == 0
             self._compare(tail, changes, row, call if thorough else None)
+        for shifted in self._shifts.next_token:
+            if self.context.step < THOROUGH and not self._seen["future", 0]:
+                with suppress(RuntimeError):  # a graph that may be walked once
+                    self._depends(dependence.future_of(tape, shifted))
+
+    def _depends(self, found: dependence.Dependence | None) -> None:
+        """Told once in a step: what comes behind depends on the same."""
+        if found is not None and found.call.at is not None:
+            self._seen[found.kind, 0] += 1
+            row = DependenceRow(
+                at=found.call.at, kind=found.kind, function=found.call.name, n=found.n, of=found.of
+            )
+            self.context.add(row)
 
     def _look_at_attention(self, tape: FunctionTape) -> None:
         for found in attention.attended_padding(tape):
@@ -261,6 +277,9 @@ PLACED = (
     activations.NAMES
     | activations.ACTIVATIONS
     | attention.COMPUTED.keys()
+    | dependence.MIXING
+    | dependence.ATTENDING
+    | dependence.FORMS
     | frozenset({"mean", "div"})
 )
 

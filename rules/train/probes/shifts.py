@@ -45,6 +45,17 @@ class Shifted:
     """That of the positions, 0 or 1."""
     distance: int
     targets: int
+    asked: torch.Tensor
+    """Where the loss counts a target: (positions, rows)."""
+
+    @property
+    def asked_position(self) -> int | None:
+        """The position nearest to the middle that is asked in each row and has one behind it; None
+        if there is none: a prefix may be read whole.
+        """
+        asked = self.asked[:-1].all(1).nonzero().flatten()
+        middle = len(self.asked) // 2
+        return int(asked[(asked - middle).abs().argmin()]) if len(asked) else None
 
     @property
     def change(self) -> Change:
@@ -89,19 +100,26 @@ class Shifts:
 
     def __init__(self) -> None:
         self._causal: dict[tuple[int | None, int, int], bool] = {}
+        self.next_token: tuple[Shifted, ...] = ()
+        """Losses of the tail that was looked at last whose targets are the next tokens."""
 
     def of(self, tape: FunctionTape, tail: Tail, walked: Walk | None) -> Iterator[Shifted]:
-        """The losses of a tail that are shifted wrongly; none where one of them is right.
+        """The losses of a tail that are shifted wrongly; none where one of them is right. Those of
+        the next token stay in :attr:`next_token`.
 
         ``walked`` is None where a second backward may run code of the program's.
         """
+        self.next_token = ()
+        if walked is None or not walkable(walked):
+            return
         found = [
             (each, (call.at, each.axis, number))
             for call in tail.calls
             for number, embedding in enumerate(tape.embeddings)
             for each in _matches(tape, call, embedding)
         ]
-        if walked is None or not walkable(walked) or all(each.distance == 1 for each, _ in found):
+        self.next_token = tuple(each for each, _ in found if each.distance == 1)
+        if len(self.next_token) == len(found):
             return
         for each, key in found:
             if key not in self._causal:
@@ -129,7 +147,7 @@ def _matches(tape: FunctionTape, call: Call, embedding: Call) -> Iterator[Shifte
         given = scores.argument(0, "input")
     rows = given.detach().movedim(1, -1).flatten(0, -2)
     for output, axis in product(_outputs(tape, call, given, tokens), (1, 0)):
-        distance, compared = _distance(
+        distance, asked = _distance(
             tokens.movedim(axis, 0),
             output.detach().movedim(axis, 0),
             rows,
@@ -138,7 +156,7 @@ def _matches(tape: FunctionTape, call: Call, embedding: Call) -> Iterator[Shifte
             of_columns=axis == 1,
         )
         if distance is not None:
-            yield Shifted(call, embedding, output, axis, distance, compared)
+            yield Shifted(call, embedding, output, axis, distance, int(asked.sum()), asked)
 
 
 def _outputs(
@@ -166,14 +184,15 @@ def _distance(
     ignored: int,
     *,
     of_columns: bool,
-) -> tuple[int | None, int]:
-    """How many positions the targets are on from the inputs, the only number that fits; and over
-    how many targets. Tokens are (positions, rows), predictions as the loss has them.
+) -> tuple[int | None, torch.Tensor]:
+    """How many positions the targets are on from the inputs, the only number that fits; and which
+    targets were compared. Tokens are (positions, rows), predictions as the loss has them.
     """
+    none = torch.zeros_like(tokens, dtype=torch.bool)
     positions, others = tokens.shape
     long, rest = divmod(len(target), others)
     if rest or not max(2, positions - CUT) <= long <= positions:
-        return None, 0
+        return None, none
     form = (others, long) if of_columns else (long, others)
 
     def arranged(flat: torch.Tensor) -> torch.Tensor:
@@ -187,13 +206,15 @@ def _distance(
         if torch.equal(some, whole[start : start + long])
     ]
     if len(starts) != 1:
-        return None, 0
+        return None, none
     wanted = arranged(target)
-    fits: list[tuple[int, int]] = []
+    fits: list[tuple[int, torch.Tensor]] = []
     for distance in DISTANCES:
         there = tokens[starts[0] + distance :][:long]
         asked = wanted[: len(there)]
         kept = asked != ignored
         if int(kept.sum()) >= LEAST and bool((asked == there)[kept].all()):
-            fits.append((distance, int(kept.sum())))
-    return fits[0] if len(fits) == 1 else (None, 0)
+            there = none.clone()
+            there[starts[0] :][: len(kept)] = kept
+            fits.append((distance, there))
+    return fits[0] if len(fits) == 1 else (None, none)

@@ -419,3 +419,17 @@ def a_mask_that_leaves_nothing_out():
         F.cross_entropy(forward(tokens, attention_mask), torch.tensor([0, 1, 2, 0])).backward()
 
     return step
+
+
+def positions_that_are_padded_as_the_words_are():
+    torch.manual_seed(0)
+    words, places = nn.Embedding(99, 8, padding_idx=PAD), nn.Embedding(20, 8, padding_idx=0)
+    layer, out = nn.MultiheadAttention(8, 2, batch_first=True), nn.Linear(8, 3)
+
+    def step():
+        tokens = _batch()
+        x = words(tokens) + places(torch.arange(1, tokens.shape[1] + 1) * (tokens != PAD))
+        x, _ = layer(x, x, x)  # TRAIN004
+        F.cross_entropy(out(x[:, 0]), torch.tensor([0, 1, 2, 0])).backward()
+
+    return step

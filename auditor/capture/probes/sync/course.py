@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from auditor.capture.instruments import null_device
+from auditor import null_device
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.operator_probe import OperatorProbe
 from auditor.capture.probes.operator_stream import Call, Subscriber
@@ -26,6 +26,9 @@ from auditor.capture.shadow.tensor import Rooms
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema.course import CourseRow, DeviceWorkRow
 from auditor.recordings.schema.run import SiteRow
+
+if TYPE_CHECKING:
+    from torch_null_device.watching import Blocking
 
 COURSE, WORK = "course", "device_work"
 
@@ -85,7 +88,7 @@ class _Work:
     waits: int = 0
     calls: set[str] = field(default_factory=set)
 
-    def add(self, calls: Iterable[null_device.Blocking]) -> None:
+    def add(self, calls: Iterable[Blocking]) -> None:
         """Calls that blocked, or may have."""
         for call in calls:
             self.waits += call.waits
@@ -107,6 +110,7 @@ class CourseProbe(OperatorProbe):
         self._work: dict[int | None, _Work] = {}
         self._native_thread = 0
         self._mark = 0
+        self._null: Any = null_device.watching() if context.device.null else None
         self._answers: dict[int, dict[tuple[str, int], deque[str]]] | None = None
         self._lines: dict[int, tuple[str, int]] = {}
 
@@ -142,12 +146,12 @@ class CourseProbe(OperatorProbe):
         super().step_begin()
         self._step, self._work = _Step(), {}
         self._native_thread = threading.get_native_id()
-        if self.context.device.null:
-            self._mark = null_device.mark()
+        if self._null is not None:
+            self._mark = self._null.mark()
 
     def step_end(self) -> None:
         step = self._step
-        if self.context.device.null:
+        if self._null is not None:
             self.between()
         row = CourseRow(
             global_step=self.context.global_step,
@@ -211,18 +215,23 @@ class CourseProbe(OperatorProbe):
         work = self._work.setdefault(place, _Work())
         work.n += 1
         work.launches += launches
-        now = null_device.mark()
+        now = int(self._null.mark())
         if now != since:
-            work.add(null_device.blocking(since, now))
+            work.add(self._null.blocking(since, now))
         self._mark = now
+
+    def launches(self) -> int:
+        """Launches in this process so far, those of libraries among them."""
+        counted = self._null.counters()
+        return int(counted["launches"] + counted["library_launches"])
 
     def between(self) -> int:
         """Calls that blocked since the last operator, between operators: ``torch.cuda.synchronize``
         and the like, in the step's own thread.
         """
-        now = null_device.mark()
+        now = int(self._null.mark())
         if now != self._mark:
-            calls = null_device.blocking(self._mark, now)
+            calls = self._null.blocking(self._mark, now)
             own = [call for call in calls if call.thread == self._native_thread]
             if own:
                 self._work.setdefault(self.place(), _Work()).add(own)
@@ -269,14 +278,14 @@ class _Watch(Subscriber):
 
     def before(self, call: Call) -> tuple[int, int] | None:
         on_device = any(each.device.type == "cuda" for each in call.given)
-        return (self._probe.between(), _launches()) if on_device else None
+        return (self._probe.between(), self._probe.launches()) if on_device else None
 
     def after(self, call: Call, noted: tuple[int, int]) -> None:
         """Note what the operator asked of it, and answer a read."""
         (since, launched), probe = noted, self._probe
         func = call.operator.func
         place = probe.ran(func, call.args, call.kwargs, call.result)
-        probe.asked(since, _launches() - launched, place)
+        probe.asked(since, probe.launches() - launched, place)
         if call.operator.own_name == READ:
             call.result = probe.answer(place, call.result)
 
@@ -287,11 +296,6 @@ def _sized(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         masks = args[1] if len(args) > 1 and isinstance(args[1], (list, tuple)) else ()
         return any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in masks)
     return name in SIZED and kwargs.get("output_size") is None
-
-
-def _launches() -> int:
-    counted = null_device.counters()
-    return counted["launches"] + counted["library_launches"]
 
 
 def _answers(folder: str) -> dict[int, dict[tuple[str, int], deque[str]]]:

@@ -1,0 +1,66 @@
+"""The null device, which runs torch's own CUDA code without a GPU: the distribution
+torch-null-device of this repository (``nulldevice/``), used where it is installed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from types import ModuleType
+
+from auditor.errors import AuditProblem, TargetProblem
+
+INSTALL = "pip install ./nulldevice, in a checkout of torch-step-audit"
+
+
+def lacking() -> AuditProblem | None:
+    """Why there is no null device for this Python's torch, as one sentence with the way out; None
+    where it is there, or can be built.
+    """
+    try:
+        import torch_null_device
+    except ImportError:
+        return AuditProblem("torch-null-device is not installed", INSTALL)
+    problem = torch_null_device.lacking()
+    return None if problem is None else AuditProblem(problem.message, problem.hint)
+
+
+def environment(gpu: str, devices: int = 1, memory_bytes: int | None = None) -> dict[str, str]:
+    """Variables for a child process whose torch is to find ``devices`` GPUs of that model.
+
+    Raises :class:`AuditProblem` where there can be no null device.
+    """
+    try:
+        import torch_null_device
+    except ImportError:
+        raise AuditProblem("torch-null-device is not installed", INSTALL) from None
+    try:
+        return torch_null_device.environment(gpu, devices, memory_bytes=memory_bytes)
+    except torch_null_device.NullDeviceProblem as problem:
+        raise AuditProblem(problem.message, problem.hint, problem.detail) from problem
+
+
+def without(surroundings: Mapping[str, str]) -> dict[str, str]:
+    """The same environment for a child that is not to be on a null device which we are on."""
+    try:
+        import torch_null_device
+    except ImportError:
+        return dict(surroundings)
+    return torch_null_device.without_null_device(surroundings)
+
+
+def watching() -> ModuleType | None:
+    """What tells of the null device that this process is on (``torch_null_device.watching``); None
+    where it is on none.
+
+    Raises :class:`TargetProblem` where it is on one that cannot be asked: its times are no GPU's.
+    """
+    try:
+        from torch_null_device import watching as watch
+    except ImportError:
+        if "NULLDEVICE_GPU" in os.environ:
+            raise TargetProblem(
+                "this process is on a null device, and its Python has no torch-null-device", INSTALL
+            ) from None
+        return None
+    return watch if watch.running() else None

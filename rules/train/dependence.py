@@ -1,0 +1,82 @@
+"""TRAIN011 and 12: outputs that depend on other samples, or on what they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence.grouping import by_line
+from auditor.evidence.table import Rows
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule
+
+from .rows import DependenceRow
+
+ORDER = {
+    "softmax": "Give it the dimension that is to sum to 1: dim=-1 for most scores.",
+    "log_softmax": "Give it the dimension of the classes: dim=-1 for most scores.",
+    "view": "Exchange dimensions with transpose() or permute(): view() only cuts the same numbers "
+    "into other rows.",
+    "lstm": "Give batch_first=True where the batch comes first, or x.transpose(0, 1).",
+    "layer_norm": "Leave the batch's dimension out of normalized_shape.",
+}
+"""What to do, by the function."""
+
+SAME = {
+    "reshape": "view",
+    "unflatten": "view",
+    "gru": "lstm",
+    "rnn_tanh": "lstm",
+    "rnn_relu": "lstm",
+    "multi_head_attention_forward": "lstm",
+    "rms_norm": "layer_norm",
+}
+
+
+@dataclass(frozen=True)
+class SamplesMix(Rule):
+    """A sample's output depends on the other samples of its batch."""
+
+    code = "TRAIN011"
+    severity = Severity.WARNING
+    since = "0.3"
+
+    def detect(self, dependence: Rows[DependenceRow]) -> Iterator[Finding]:
+        for rows in by_line(row for row in dependence if row.kind == "samples"):
+            row = rows[0]
+            name = SAME.get(row.function, row.function)
+            advice = ORDER.get(name, "Keep the batch's dimension apart from the one that it mixes.")
+            yield Finding(
+                row.site,
+                f"{row.function} mixes samples: the output of the last one depends on {row.n} of the "
+                f"{row.of - 1} others in its batch",
+                steps=len(rows),
+                per_step=1.0,
+                facts=(("proof", "gradient of one sample's row, not zero at other samples"),),
+                remedy=Remedy(advice),
+            )
+
+
+@dataclass(frozen=True)
+class SeesTheNextToken(Rule):
+    """A language model sees the token that it is to predict."""
+
+    code = "TRAIN012"
+    severity = Severity.WARNING
+    since = "0.3"
+    advice = (
+        "Give attention a causal mask (is_causal=True, or -inf above the diagonal in front of the "
+        "softmax); no recurrent layer may be bidirectional, no convolution padded on the right."
+    )
+
+    def detect(self, dependence: Rows[DependenceRow]) -> Iterator[Finding]:
+        for rows in by_line(row for row in dependence if row.kind == "future"):
+            row = rows[0]
+            yield Finding(
+                row.site,
+                f"{row.function} lets a position see {row.n} of the {row.of} tokens behind it, and the "
+                "next of them is its target",
+                steps=len(rows),
+                per_step=1.0,
+                facts=(("proof", "gradient of one position, not zero at later embeddings"),),
+            )

@@ -1,0 +1,285 @@
+"""What an output depends on and must not: other samples of its batch, or the tokens that it is asked
+for.
+
+The gradient says so. One backward from the output of one sample (of one position) through the
+functions that the program called; where nothing flows nothing is added, so exact zeros decide and
+no threshold is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch.utils.data import DataLoader
+
+from auditor.capture.instruments.live_objects import live_instances
+from auditor.capture.instruments.plain_tensor import tensors
+
+from . import paddings
+from .function_tape import Call, FunctionTape, version
+from .second_gradient import Tail, computed_again, nothing_left_behind
+from .shifts import Shifted
+
+MIXING = frozenset(
+    """
+    softmax log_softmax lstm gru rnn_tanh rnn_relu scaled_dot_product_attention
+    multi_head_attention_forward layer_norm rms_norm normalize cumsum
+    """.split()
+)
+"""Functions that can mix samples where they take the batch's dimension for another one."""
+
+SEQUENCES = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu", "multi_head_attention_forward"})
+
+FORMS = frozenset({"view", "reshape", "unflatten"})
+"""Functions that give a tensor another form: wrong where its dimensions had to be exchanged."""
+
+ON_PURPOSE = frozenset(
+    """
+    mean std var std_mean var_mean batch_norm instance_norm native_batch_norm sync_batch_norm
+    getitem index_select gather take take_along_dim flip roll scatter scatter_add index_add sort
+    argsort topk randperm rand rand_like randn randn_like
+    """.split()
+)
+"""Functions by which programs mix samples on purpose: statistics of a batch, another order of it
+(mixup), messages of a graph."""
+
+LONGEST = 32
+"""Calls between two tensors with a row for each sample that are computed again."""
+
+ATTENDING = frozenset(
+    """
+    scaled_dot_product_attention multi_head_attention_forward matmul bmm baddbmm einsum lstm gru
+    rnn_tanh rnn_relu conv1d cumsum flip roll
+    """.split()
+)
+"""Functions by which a position can depend on those behind it."""
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """A call whose result depends on what it must not."""
+
+    kind: str
+    """``samples`` or ``future``."""
+    call: Call
+    n: int
+    """Samples, or positions, that it depends on."""
+    of: int
+    """Samples, or positions behind the one that was asked."""
+
+
+# -- the future ------------------------------------------------------------------------------------
+
+
+def future_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
+    """Where the output of a position begins to depend on the tokens behind it, the next of which is
+    its target. None where none does.
+    """
+    position = shifted.asked_position
+    if position is None:
+        return None
+    n = _reached(shifted, shifted.output, shifted.axis, position)
+    if not n:
+        return None
+    begins = next(
+        (
+            call
+            for call in tape.calls.values()
+            if shifted.embedding.number < call.number < shifted.call.number
+            and call.name in ATTENDING
+            and call.at is not None
+            and (axis := _positions_axis(call.result, shifted)) is not None
+            and _reached(shifted, call.result, axis, position)
+        ),
+        shifted.call,
+    )
+    behind = shifted.output.shape[shifted.axis] - 1 - position
+    return Dependence("future", _attention(tape, begins), n, behind)
+
+
+def _reached(shifted: Shifted, result: torch.Tensor, axis: int, position: int) -> int:
+    """Tokens behind a position that the result there depends on."""
+    if not result.requires_grad:
+        return 0
+    with nothing_left_behind():
+        chosen = result.select(axis, position)
+        weights = torch.linspace(0.5, 1, chosen.shape[-1]).to(chosen)
+        (gradient,) = torch.autograd.grad(
+            chosen,
+            shifted.embedding.result,
+            weights.expand_as(chosen),
+            retain_graph=True,
+            allow_unused=True,
+        )
+    if gradient is None or not bool(gradient.isfinite().all()):
+        return 0
+    reached = gradient.movedim(shifted.axis, 0).flatten(1).ne(0).any(1)
+    return int(reached[position + 1 :].sum())
+
+
+def _positions_axis(result: torch.Tensor, shifted: Shifted) -> int | None:
+    """The only dimension with a row for each position; None of scores, which have two."""
+    positions = shifted.output.shape[shifted.axis]
+    if not result.is_floating_point() or result.dim() < 3:
+        return None
+    axes = [axis for axis, size in enumerate(result.shape) if size == positions]
+    return axes[0] if len(axes) == 1 else None
+
+
+def _attention(tape: FunctionTape, call: Call) -> Call:
+    """Of a product with shares of attention: the softmax that made these, where the mask belongs."""
+    shares = call.argument(0, "input")
+    while isinstance(shares, torch.Tensor) and call.name in ("matmul", "bmm"):
+        maker = tape.maker(shares)
+        if maker is None or maker.name not in ("softmax", "dropout", "to", "type_as"):
+            break
+        if maker.name == "softmax" and maker.at is not None:
+            return maker
+        shares = maker.argument(0, "input")
+    return call
+
+
+# -- other samples ---------------------------------------------------------------------------------
+
+
+def mixed_samples(tape: FunctionTape, tail: Tail) -> Dependence | None:
+    """The first call that makes one sample's row of other samples' rows, on the way to a loss with a
+    target for each sample; None where there is none.
+    """
+    asked = next(filter(None, (_per_sample(tape, call) for call in tail.calls)), None)
+    if asked is None:
+        return None
+    given, batch, loaded = asked
+    for call in _leading_to(tape, given):
+        if call.result.dim() and call.result.shape[0] == batch and call.result.is_floating_point():
+            segment = _Segment.of(tape, call, batch)
+            if segment is not None and segment.may_mix(loaded):
+                n = segment.mixes()
+                if n:
+                    return Dependence("samples", segment.culprit, n, batch)
+    return None
+
+
+def _per_sample(tape: FunctionTape, call: Call) -> tuple[torch.Tensor, int, bool] | None:
+    """What a loss compares with one target for each sample, how many samples these are, and whether
+    a loader of the program gives batches of that size.
+    """
+    given, target = call.argument(0, "input"), call.argument(1, "target")
+    if call.name not in paddings.NAMES | paddings.COMPARING or call.at is None:
+        return None
+    if not isinstance(given, torch.Tensor) or not isinstance(target, torch.Tensor):
+        return None
+    if target.requires_grad or not given.requires_grad or not target.dim() or not given.dim():
+        return None
+    batch = target.shape[0]
+    single = target.dim() == 1 or (target.dim() == 2 and target.shape[1] == 1)
+    if batch < 2 or not single or given.shape[0] != batch or given.shape[-1] == batch:
+        return None
+    makers = (tape.maker(given), tape.maker(target))
+    if any(maker is not None and maker.name in (*FORMS, "flatten") for maker in makers):
+        return None  # tokens of several samples in a row
+    loaded = any(loader.batch_size == batch for loader in live_instances(DataLoader))
+    return given, batch, loaded
+
+
+def _leading_to(tape: FunctionTape, tensor: torch.Tensor) -> Iterator[Call]:
+    """The calls that lead to a tensor, as far back as the tape goes, the first one first."""
+    numbers, waiting = set[int](), [tape.maker(tensor)]
+    while waiting:
+        call = waiting.pop()
+        if call is not None and call.number not in numbers:
+            numbers.add(call.number)
+            waiting += [tape.calls.get(number) for _, number in call.parents if number is not None]
+    return (tape.calls[number] for number in sorted(numbers))
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """The calls between tensors with a row for each sample, and one that is made of them."""
+
+    calls: list[Call]
+    sources: list[torch.Tensor]
+    result: torch.Tensor
+    constants: list[torch.Tensor]
+
+    @classmethod
+    def of(cls, tape: FunctionTape, last: Call, batch: int) -> _Segment | None:
+        """None of one that is too long, or holds a function that mixes on purpose."""
+        calls: dict[int, Call] = {}
+        sources: dict[int, torch.Tensor] = {}
+        constants: list[torch.Tensor] = []
+        waiting = [last]
+        while waiting:
+            call = waiting.pop()
+            if call.number in calls:
+                continue
+            if call.name in ON_PURPOSE or len(calls) >= LONGEST:
+                return None
+            calls[call.number] = call
+            for (tensor, number), before in zip(call.parents, call.versions, strict=True):
+                maker = None if number is None else tape.calls.get(number)
+                if version(tensor) != before:
+                    return None
+                if not tensor.is_floating_point() or isinstance(tensor, torch.nn.Parameter):
+                    constants.append(tensor)
+                elif tensor.dim() > 1 and tensor.shape[0] == batch:
+                    sources[id(tensor)] = tensor
+                elif maker is not None:
+                    waiting.append(maker)
+                else:
+                    constants.append(tensor)
+        ordered = [calls[number] for number in sorted(calls)]
+        return cls(ordered, list(sources.values()), last.result, constants)
+
+    @property
+    def culprit(self) -> Call:
+        """The first call that gives a new form, else the last one."""
+        placed = [call for call in self.calls if call.at is not None]
+        forms = [call for call in placed if call.name in FORMS]
+        return next(iter((*forms, *placed[-1:])), self.calls[-1])
+
+    def may_mix(self, loaded: bool) -> bool:
+        """It has a function that can, and is no graph of as many nodes, pairs, or single sequence."""
+        batch = self.result.shape[0]
+        tensors_here = (*self.sources, self.result, *self.constants)
+        if any(each.dim() == 2 and each.shape[1] == batch for each in tensors_here):
+            return False
+        if any(each.dim() > 2 and each.shape[1] == batch for each in self.sources):
+            return False  # either dimension may be the batch's
+        if any(not call.result.dim() for call in self.calls):
+            return False  # one number for all: a scale
+        names = {call.name for call in self.calls}
+        if names & SEQUENCES and any(
+            each.dim() < 3 or (each.shape[1] == 1 and not loaded) for each in self.sources
+        ):
+            return False  # rows may be positions of one sequence
+        return bool(names & MIXING) or (len(self.calls) > 1 and bool(names & FORMS))
+
+    def mixes(self) -> int:
+        """Rows of other samples that the last sample's row of the result depends on. (The last one:
+        a recurrence over samples gives it all that came before.)
+        """
+        held = {id(each): each.detach().requires_grad_() for each in self.sources}
+        leaves = list(held.values())
+        try:
+            with nothing_left_behind():
+                for call in self.calls:
+                    made = computed_again(call, None, lambda each: held.get(id(each), each))
+                    for old, new in zip(call.results, tensors((made,)), strict=False):
+                        held.setdefault(id(old), new)
+                out = held[id(self.result)]
+                if not out.requires_grad or out.shape != self.result.shape:
+                    return 0
+                row = out[-1].flatten()
+                weights = torch.linspace(0.5, 1, len(row)).to(row)
+                gradients = torch.autograd.grad(row, leaves, weights, allow_unused=True)
+        except (RuntimeError, ValueError, TypeError, IndexError, KeyError):
+            return 0  # what cannot be computed alone says nothing
+        reached = [
+            each[:-1].flatten(1).ne(0).any(1)
+            for each in gradients
+            if each is not None and bool(each.isfinite().all())
+        ]
+        return max((int(each.sum()) for each in reached), default=0)

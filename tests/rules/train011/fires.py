@@ -1,0 +1,93 @@
+"""TRAIN011 must report exactly the marked lines."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+def lstm_given_the_batch_first():
+    layer, head = nn.LSTM(5, 8), nn.Linear(8, 4)
+    optimizer = torch.optim.SGD([*layer.parameters(), *head.parameters()], lr=0.1)
+
+    def step():
+        x, y = torch.randn(6, 10, 5), torch.randint(0, 4, (6,))
+        out = layer(x)[0]  # TRAIN011
+        optimizer.zero_grad()
+        F.cross_entropy(head(out[:, -1]), y).backward()
+        optimizer.step()
+
+    return step
+
+
+def gru_behind_a_linear_layer_with_dropout():
+    inner, layer, head = nn.Linear(5, 8), nn.GRU(8, 4, bidirectional=True), nn.Linear(8, 1)
+
+    def step():
+        x, y = torch.randn(6, 10, 5), torch.randn(6, 1)
+        out = layer(F.dropout(inner(x), 0.1))[0]  # TRAIN011
+        F.mse_loss(head(out.mean(1)), y).backward()
+
+    return step
+
+
+def attention_over_the_batch():
+    layer, head = nn.TransformerEncoderLayer(8, 2, 16), nn.Linear(8, 4)
+
+    def step():
+        x, y = torch.randn(6, 10, 8), torch.randint(0, 4, (6,))
+        out = layer(x)  # TRAIN011
+        F.cross_entropy(head(out.mean(1)), y).backward()
+
+    return step
+
+
+def softmax_over_the_batch():
+    query, head = nn.Linear(8, 8), nn.Linear(8, 4)
+
+    def step():
+        x, y = torch.randn(6, 10, 8), torch.randint(0, 4, (6,))
+        scores = query(x) @ x.transpose(1, 2)
+        shares = torch.softmax(scores, dim=0)  # TRAIN011
+        F.cross_entropy(head((shares @ x).mean(1)), y).backward()
+
+    return step
+
+
+def view_for_transpose():
+    mixed, head = nn.Linear(8, 12), nn.Linear(12, 4)
+
+    def step():
+        x, y = torch.randn(6, 10, 8), torch.randint(0, 4, (6,))
+        hidden = mixed(x)
+        hidden = hidden.view(10, 6, 12)  # TRAIN011
+        out = torch.tanh(hidden.transpose(0, 1))
+        F.cross_entropy(head(out.mean(1)), y).backward()
+
+    return step
+
+
+def convolution_behind_a_wrong_form():
+    convolution, norm, head = nn.Conv1d(8, 12, 3, padding=1), nn.BatchNorm1d(12), nn.Linear(12, 4)
+
+    def step():
+        x, y = torch.randn(6, 10, 8), torch.randint(0, 4, (6,))
+        hidden = torch.relu(norm(convolution(x.transpose(1, 2))))
+        hidden = hidden.reshape(12, 6, 10)  # TRAIN011
+        F.cross_entropy(head(hidden.permute(1, 2, 0).mean(1)), y).backward()
+
+    return step
+
+
+def one_step_for_each_sample_of_a_loader():
+    data = [(torch.randn(1, 8), torch.tensor(1)) for _ in range(240)]
+    loader = torch.utils.data.DataLoader(data, batch_size=6)
+    layer, head = nn.TransformerEncoderLayer(8, 2, 16), nn.Linear(8, 4)
+    batches = iter([batch for _ in range(9) for batch in loader])
+
+    def step():
+        assert loader.batch_size
+        x, y = next(batches)
+        out = layer(x)  # TRAIN011
+        F.cross_entropy(head(out[:, 0]), y).backward()
+
+    return step

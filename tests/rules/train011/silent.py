@@ -1,0 +1,152 @@
+"""Near misses: TRAIN011 must stay silent on all of these."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+
+def _labels(n=6):
+    return torch.randint(0, 4, (n,))
+
+
+def lstm_told_that_the_batch_comes_first():
+    layer, head = nn.LSTM(5, 8, batch_first=True), nn.Linear(8, 4)
+
+    def step():
+        out = layer(torch.randn(6, 10, 5))[0]
+        F.cross_entropy(head(out[:, -1]), _labels()).backward()
+
+    return step
+
+
+def positions_first_throughout():
+    layer, head = nn.LSTM(5, 8), nn.Linear(8, 4)
+
+    def step():
+        out = layer(torch.randn(10, 6, 5))[0]
+        F.cross_entropy(head(out[-1]), _labels()).backward()
+
+    return step
+
+
+def exchanged_and_exchanged_back():
+    inner, layer, head = nn.Linear(5, 8), nn.TransformerEncoderLayer(8, 2, 16), nn.Linear(8, 4)
+
+    def step():
+        x = inner(torch.randn(6, 10, 5)).transpose(0, 1)
+        F.cross_entropy(head(layer(x).transpose(0, 1).mean(1)), _labels()).backward()
+
+    return step
+
+
+def batch_norms_of_torch_and_by_hand():
+    one, norm, two = nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 4)
+
+    def step():
+        x = norm(one(torch.randn(6, 8)))
+        x = (x - x.mean(0)) / (x.var(0) + 1e-5).sqrt()
+        F.cross_entropy(two(x), _labels()).backward()
+
+    return step
+
+
+def heads_are_split_and_joined():
+    mixed, head = nn.Linear(8, 24), nn.Linear(8, 4)
+
+    def step():
+        query, key, value = (
+            each.view(6, 10, 2, 4).transpose(1, 2) for each in mixed(torch.randn(6, 10, 8)).chunk(3, -1)
+        )
+        out = F.scaled_dot_product_attention(query, key, value)
+        out = out.transpose(1, 2).reshape(6, 10, 8)
+        F.cross_entropy(head(out.mean(1)), _labels()).backward()
+
+    return step
+
+
+def positions_laid_out_and_cut_again():
+    one, two = nn.Linear(8, 12), nn.Linear(12, 4)
+
+    def step():
+        x = one(torch.randn(6, 10, 8).view(60, 8))
+        F.cross_entropy(two(torch.relu(x).view(6, 10, 12).mean(1)), _labels()).backward()
+
+    return step
+
+
+def samples_that_are_mixed_up_as_augmentation():
+    one, two = nn.Linear(8, 12), nn.Linear(12, 4)
+
+    def step():
+        x = one(torch.randn(6, 8))
+        x = 0.7 * x + 0.3 * x[torch.randperm(6)]
+        F.cross_entropy(two(x), _labels()).backward()
+
+    return step
+
+
+def nodes_of_a_graph():
+    one, two = nn.Linear(8, 12), nn.Linear(12, 4)
+    adjacency = (torch.rand(6, 6) > 0.5).float()
+
+    def step():
+        x = torch.relu(adjacency @ one(torch.randn(6, 8)))
+        shares = torch.softmax(x @ x.t(), dim=-1)
+        F.cross_entropy(two(shares @ x), _labels()).backward()
+
+    return step
+
+
+def words_of_one_sentence():
+    layer, head = nn.LSTM(8, 8), nn.Linear(8, 4)
+
+    def step():
+        out = layer(torch.randn(6, 1, 8))[0]
+        F.cross_entropy(head(out.view(6, 8)), _labels()).backward()
+        F.cross_entropy(head(layer(torch.randn(6, 8))[0]), _labels()).backward()
+
+    return step
+
+
+def pairs_of_images_and_texts():
+    images, texts = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def step():
+        one, two = F.normalize(images(torch.randn(6, 8))), F.normalize(texts(torch.randn(6, 8)))
+        F.cross_entropy(one @ two.t(), torch.arange(6)).backward()
+
+    return step
+
+
+def lengths_that_are_packed():
+    layer, head = nn.GRU(8, 8, batch_first=True), nn.Linear(8, 4)
+    lengths = torch.tensor([10, 9, 7, 7, 3, 2])
+
+    def step():
+        packed = pack_padded_sequence(torch.randn(6, 10, 8), lengths, batch_first=True)
+        out, _ = pad_packed_sequence(layer(packed)[0], batch_first=True)
+        F.cross_entropy(head(out.sum(1)), _labels()).backward()
+
+    return step
+
+
+def as_many_positions_as_samples():
+    layer, head = nn.LSTM(5, 8), nn.Linear(8, 4)
+
+    def step():
+        out = layer(torch.randn(6, 6, 5))[0]
+        F.cross_entropy(head(out[-1]), _labels()).backward()
+
+    return step
+
+
+def one_scale_for_all():
+    one, two = nn.Linear(8, 12), nn.Linear(12, 4)
+
+    def step():
+        x = one(torch.randn(6, 10, 8))
+        x = (x / x.abs().max()).reshape(6, 120)[:, :12]
+        F.cross_entropy(two(x), _labels()).backward()
+
+    return step

@@ -1,0 +1,86 @@
+"""Near misses: TRAIN012 must stay silent on all of these."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+def _parts():
+    torch.manual_seed(0)
+    return nn.Embedding(19, 8), nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), nn.Linear(8, 19)
+
+
+def causal_mask():
+    tokens_of, layer, head = _parts()
+    mask = nn.Transformer.generate_square_subsequent_mask(11)
+
+    def step():
+        tokens = torch.randint(0, 19, (4, 12))
+        hidden = layer(tokens_of(tokens[:, :-1]), src_mask=mask)
+        F.cross_entropy(head(hidden).flatten(0, 1), tokens[:, 1:].flatten()).backward()
+
+    return step
+
+
+def prefix_that_is_read_whole():
+    tokens_of, layer, head = _parts()
+    mask = torch.full((11, 11), float("-inf")).triu(1)
+    mask[:, :4] = 0.0
+
+    def step():
+        tokens = torch.randint(0, 19, (4, 12))
+        labels = tokens[:, 1:].clone()
+        labels[:, :3] = -100
+        hidden = layer(tokens_of(tokens[:, :-1]), src_mask=mask)
+        F.cross_entropy(head(hidden).flatten(0, 1), labels.flatten()).backward()
+
+    return step
+
+
+def masked_words():
+    tokens_of, layer, head = _parts()
+
+    def step():
+        tokens = torch.randint(1, 19, (4, 12))
+        hidden_words = torch.rand(4, 12) < 0.3
+        given = tokens.masked_fill(hidden_words, 0)
+        labels = tokens.masked_fill(~hidden_words, -100)
+        F.cross_entropy(head(layer(tokens_of(given))).flatten(0, 1), labels.flatten()).backward()
+
+    return step
+
+
+def decoder_that_reads_another_text_whole():
+    torch.manual_seed(0)
+    source_of, target_of = nn.Embedding(19, 8), nn.Embedding(19, 8)
+    model, head = nn.Transformer(8, 2, 1, 1, 16, batch_first=True), nn.Linear(8, 19)
+    mask = nn.Transformer.generate_square_subsequent_mask(11)
+
+    def step():
+        source, tokens = torch.randint(0, 19, (4, 9)), torch.randint(0, 19, (4, 12))
+        out = model(source_of(source), target_of(tokens[:, :-1]), tgt_mask=mask)
+        F.cross_entropy(head(out).flatten(0, 1), tokens[:, 1:].flatten()).backward()
+
+    return step
+
+
+def convolution_padded_on_the_left():
+    torch.manual_seed(0)
+    tokens_of, layer, head = nn.Embedding(19, 8), nn.Conv1d(8, 8, 3), nn.Linear(8, 19)
+
+    def step():
+        tokens = torch.randint(0, 19, (4, 12))
+        out = layer(F.pad(tokens_of(tokens[:, :-1]).transpose(1, 2), (2, 0)))
+        F.cross_entropy(head(out.transpose(1, 2)).flatten(0, 1), tokens[:, 1:].flatten()).backward()
+
+    return step
+
+
+def label_of_the_whole_text():
+    tokens_of, layer, head = _parts()
+
+    def step():
+        tokens = torch.randint(0, 19, (4, 12))
+        F.cross_entropy(head(layer(tokens_of(tokens))[:, 0]), tokens[:, 3]).backward()
+
+    return step
