@@ -47,6 +47,8 @@ def shell(tmp_path, monkeypatch):
     ran(made, "%load_ext auditor")
     ran(made, TRAINING)
     yield made
+    made.reset(new_session=False)  # else its names, in __main__, are those of later audits, too
+    made.restore_sys_module_state()
     InteractiveShell.clear_instance()
 
 
