@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from auditor import amounts
@@ -12,6 +11,11 @@ from auditor.model import Site
 
 ONE = 1.5
 """Batches taken from an iterator, on average, below which it is taken one of and dropped."""
+
+MOST = 0.5
+"""Share of the loading from which a line is its place, and of the waiting from which iterators that
+begin are its cause.
+"""
 
 LEAST_STARTS = 3
 """Iterators that must begin in the timing pass: one or two may be the ends of long epochs."""
@@ -30,32 +34,28 @@ class Slow:
     """Those around it, other lines that take the time, and those that led to it."""
 
 
-def cause(
-    loader: Loader, starts: Starts, loading: Loading, *, costliest: float, restarts: float
-) -> Slow | None:
+def cause(loader: Loader, starts: Starts, loading: Loading) -> Slow | None:
     """The first of: an iterator begun for each batch, workers started for each short epoch, a dear
-    line. ``costliest`` and ``restarts`` are the shares from which a line and starting are named.
+    line.
     """
     return (
-        begun_for_each_batch(loader, starts, loading, restarts)
-        or started_for_each_epoch(loader, starts, restarts)
-        or costliest_line(loader, loading, costliest)
+        begun_for_each_batch(loader, starts, loading)
+        or started_for_each_epoch(loader, starts)
+        or costliest_line(loader, loading)
     )
 
 
-def begun_for_each_batch(
-    loader: Loader, starts: Starts, loading: Loading, restarts: float
-) -> Slow | None:
+def begun_for_each_batch(loader: Loader, starts: Starts, loading: Loading) -> Slow | None:
     """The line that makes an iterator for each batch, where it drops what workers had loaded, or
     draws a whole order again.
     """
     site = loader.iter_at or loader.consumed_at
     dropped = starts.made >= LEAST_STARTS and starts.batches_each < ONE and loader.length != 1
-    if not dropped or site is None or starts.share < restarts:
+    if not dropped or site is None or starts.share < MOST:
         return None
     if loader.workers:
         costs = f"starts its {_workers(loader)} again and drops what they had loaded ahead"
-    elif loading.phase_share(loader.number, "sampler") >= restarts:
+    elif loading.phase_share(loader.number, "sampler") >= MOST:
         costs = "draws the order of the whole dataset again"
     else:
         return None
@@ -72,9 +72,9 @@ def begun_for_each_batch(
     )
 
 
-def started_for_each_epoch(loader: Loader, starts: Starts, restarts: float) -> Slow | None:
+def started_for_each_epoch(loader: Loader, starts: Starts) -> Slow | None:
     """The line that makes a loader whose workers are started anew for each short epoch."""
-    often = starts.made >= LEAST_STARTS and starts.share >= restarts
+    often = starts.made >= LEAST_STARTS and starts.share >= MOST
     if not loader.workers or loader.persistent or not often or loader.made_at is None:
         return None
     return Slow(
@@ -101,19 +101,10 @@ PHASES = {
     "other": "loading",
 }
 
-READS = re.compile(
-    r"\b(?:np|numpy|torch|json|pickle|joblib|yaml|h5py|pd|pandas|pq|sio)\s*\.\s*"
-    r"(?:load\w*|read_\w+|File|memmap|genfromtxt|safe_load)\b|\bopen\(|\bNpzFile\b"
-)
-WAITS = re.compile(r"\bsleep\(|\brequests\.|\burlopen\(|\.recv\(|\.acquire\(|\bget_object\(")
-DECODES = re.compile(r"\bImage\.open\(|\bimread\(|\bdecode\w*\(|\b[Rr]esize\b|\bconvert\(")
-WORDS = re.compile(r"\bre\.\w+\(|\btoken\w*|\bsplit\(|\bfindall\(|\bencode\(")
-TENSORS = re.compile(r"\btorch\.(?:tensor|as_tensor|FloatTensor|LongTensor)\(|\.tolist\(")
 
-
-def costliest_line(loader: Loader, loading: Loading, least: float) -> Slow | None:
-    """The line that takes at least this share of the loading time; None where none does."""
-    found = loading.costliest(loader.number, least)
+def costliest_line(loader: Loader, loading: Loading) -> Slow | None:
+    """The line that takes most of the loading time; None where none does."""
+    found = loading.costliest(loader.number, MOST)
     if found is None:
         return None
     made = loader.made_at if loader.made_at != found.site else None
@@ -141,28 +132,14 @@ def _made(loader: Loader, site: Site) -> tuple[tuple[str, str], ...]:
 
 
 def _advice(found: Costliest) -> str:
-    text = found.site.text
     if found.phase == "sampler":
         return (
             "Draw the indices of many batches at once, before the epoch begins (one permutation, "
             "cut into batches), instead of searching the whole dataset for each batch."
         )
-    if WAITS.search(text):
-        return "It waits rather than computes: more workers, or a local copy of the data, hide it."
     if found.loop:
         return "Do what this loop does with one call on whole arrays or tensors."
-    if READS.search(text):
-        return (
-            "If the file holds more than one sample, read it once (in __init__, or in each worker "
-            "when its first sample is asked for) and only index it here."
-        )
-    if found.phase == "collate" and TENSORS.search(text):
-        return (
-            "Put arrays together with np.stack and torch.from_numpy, tensors with torch.stack: "
-            "torch.tensor of lists takes number by number."
-        )
-    if DECODES.search(text):
-        return "Decode and resize once before training and keep the result."
-    if WORDS.search(text):
-        return "Do this to all texts once before training, and keep the numbers that come out."
-    return "Make this line cheaper: do it once for the whole dataset and keep what comes out."
+    return (
+        "Make this line cheaper: do it once for the whole dataset (read, decode, tokenize) and keep "
+        "what comes out."
+    )

@@ -27,9 +27,6 @@ SCHEMA = "audit-doctor/1"
 PATIENCE_S = 120.0
 """Seconds that importing torch may take."""
 
-LEAST_FREE = 1 << 30
-"""Bytes of disk below which a run may not find room: traces take some 100 MB."""
-
 OLDEST_TORCH = (2, 8)
 NULL_DEVICE = "torch's CUDA code without a GPU (null device)"
 MARK = "audit-doctor-facts:"
@@ -43,6 +40,14 @@ PACKAGES = (
     *("jinja2", "msgspec", "psutil", "pyyaml", "waitress", "detect-secrets", "isal", "triton"),
     "safetensors",
 )
+ADDS = {
+    "audit view": "tensorboard",
+    "traces in audit view": "torch-tb-profiler",
+    "--interactive-figures": "plotly",
+}
+"""What a package adds."""
+
+INSTALL = f"{sys.executable} -m pip install"
 
 Status = Literal["yes", "no", "unknown"]
 Facts = dict[str, Any]
@@ -63,7 +68,9 @@ class Check:
 def doctor(*, form: str) -> int:
     """Print what can be looked at here; the exit code is 0 whatever that is."""
     facts, why = torch_facts()
-    versions = _versions(facts)
+    versions = {"audit": __version__, "python": f"{platform.python_version()} ({sys.executable})"}
+    versions |= {"platform": platform.platform()}
+    versions |= {name: _version(name) or "not installed" for name in PACKAGES}
     checks = tuple(_checks(facts, why))
     if form == "json":
         told = {"schema": SCHEMA, "versions": versions, "checks": [asdict(each) for each in checks]}
@@ -146,51 +153,27 @@ def torch_facts() -> tuple[Facts | None, str]:
     return None, f"it cannot be imported: {(words or ['it says nothing'])[-1][:300]}"
 
 
-# -- versions --------------------------------------------------------------------------------------
-
-
-def _versions(facts: Facts | None) -> dict[str, str]:
-    told = {
-        "audit": __version__,
-        "python": f"{platform.python_version()} ({sys.executable})",
-        "platform": platform.platform(),
-    }
-    for name in PACKAGES:
-        told[name] = _version(name) or "not installed"
-    if facts is not None:
-        told["torch"] = f"{facts['version']} ({_build(facts)})"
-    return told
-
-
-def _build(facts: Facts) -> str:
-    if facts["hip"]:
-        return f"ROCm {facts['hip']} build"
-    return f"CUDA {facts['cuda']} build" if facts["cuda"] else "CPU build"
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
 # -- checks ----------------------------------------------------------------------------------------
 
 
 def _checks(facts: Facts | None, why: str) -> Iterator[Check]:
     yield _torch(facts, why)
-    yield _guarded("a GPU", lambda: _gpu(facts))
+    yield _gpu(facts)
     yield _guarded(NULL_DEVICE, lambda: _null_device(facts))
-    yield _guarded("ranks", lambda: _ranks(facts))
-    yield _package("audit view", "tensorboard", "TensorBoard with the Audit tab")
-    yield _package("traces in audit view", "torch-tb-profiler", "torch-tb-profiler's trace viewer")
-    yield _package("--interactive-figures", "plotly", "plotly redraws the page's figures")
-    yield _git()
+    for name, package in ADDS.items():
+        found = _version(package)
+        yield Check(
+            name,
+            "yes" if found else "no",
+            f"{package} {found}" if found else f"{package} is not installed",
+            "" if found else f"{INSTALL} {package}",
+        )
+    git = shutil.which("git") is not None
+    yield Check("patches", "yes" if git else "no", "audit fix prints what git apply takes")
     yield _guarded("rules", _rules)
     yield _guarded("settings", _settings)
-    yield _guarded("results", _room)
-    yield _guarded("times", _load)
+    free = shutil.disk_usage(Path.cwd()).free
+    yield Check("results", "yes", f"{Path.cwd() / 'audits'} ({amounts.size(free)} free)")
 
 
 def _guarded(name: str, check: Callable[[], Check]) -> Check:
@@ -204,65 +187,38 @@ def _guarded(name: str, check: Callable[[], Check]) -> Check:
 
 
 def _torch(facts: Facts | None, why: str) -> Check:
-    name, install = "running a target", f"{sys.executable} -m pip install"
+    name = "running a target"
     if facts is None:
         again = "" if "not installed" in why else "--force-reinstall "
         said = f"torch: {why}; recordings and traces can still be judged: audit analyze"
-        return Check(name, "no", said, f"{install} {again}torch")
+        return Check(name, "no", said, f"{INSTALL} {again}torch")
     found = facts["version"]
-    if _numbers(found) < OLDEST_TORCH:
+    if tuple(int(part) for part in found.split(".")[:2] if part.isdecimal()) < OLDEST_TORCH:
         said = f"torch {found} is older than 2.8, the oldest that is tried"
-        return Check(name, "no", said, f"{install} --upgrade torch")
+        return Check(name, "no", said, f"{INSTALL} --upgrade torch")
     if sys.platform != "linux":
         return Check(name, "unknown", f"torch {found}; only Linux was tried")
     said = f"torch {found}, {amounts.count(facts['threads'], 'thread')}; times on the CPU, and the"
     return Check(name, "yes", f"{said} GPU path rehearsed with real values (--device rehearse)")
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
-
-
 def _gpu(facts: Facts | None) -> Check:
-    name, there = "a GPU", _driver_lists()
     if facts is None:
-        return Check(name, "unknown", f"torch cannot be asked{_listed(there)}")
+        return Check("a GPU", "unknown", "torch cannot be asked")
     if facts["devices"]:
         shown = ", ".join(
             f"{each['name']} ({amounts.size(each['memory'])})" for each in facts["devices"]
         )
-        return Check(name, "yes", f"{shown}: times, traces and memory are the GPU's own")
-    if not (facts["cuda"] or facts["hip"]):
-        if there:
-            said = f"torch is a CPU build{_listed(there)}"
-            same = facts["version"].partition("+")[0]  # the same release with CUDA: PyPI's own
-            install = f"{sys.executable} -m pip install --force-reinstall"
-            return Check(name, "no", said, f"{install} torch=={same}")
-        return Check(name, "no", "none was found, and torch is a CPU build: rehearsed instead")
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if there and hidden is not None and not hidden.strip("-1, "):
-        said = f"CUDA_VISIBLE_DEVICES={hidden} hides it{_listed(there)}"
-        return Check(name, "no", said, "unset CUDA_VISIBLE_DEVICES")
-    return Check(name, "no", f"torch finds none: {facts['why'] or 'it does not say why'}")
-
-
-def _listed(there: str) -> str:
-    return f", though nvidia-smi lists {there}" if there else ""
-
-
-def _driver_lists() -> str:
-    """The first GPU that the driver's own program lists; empty without one."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return ""
-    try:
-        done = subprocess.run(
-            [program, "-L"], capture_output=True, text=True, timeout=20, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    first = done.stdout.partition("\n")[0].partition(" (UUID")[0]
-    return first if done.returncode == 0 and first.startswith("GPU ") else ""
+        return Check("a GPU", "yes", f"{shown}: times, traces and memory are the GPU's own")
+    if facts["cuda"] or facts["hip"]:
+        return Check("a GPU", "no", f"torch finds none: {facts['why'] or 'it does not say why'}")
+    there = shutil.which("nvidia-smi") is not None
+    return Check(
+        "a GPU",
+        "no",
+        "torch is a CPU build, which sees none: it is rehearsed instead",
+        f"{INSTALL} --force-reinstall torch=={facts['version'].partition('+')[0]}" if there else "",
+    )
 
 
 def _null_device(facts: Facts | None) -> Check:
@@ -272,29 +228,6 @@ def _null_device(facts: Facts | None) -> Check:
     if problem is not None:
         return Check(NULL_DEVICE, "no", problem.message, problem.hint)
     return Check(NULL_DEVICE, "yes", "compiled once, in seconds, and kept (docs/null-device.md)")
-
-
-def _ranks(facts: Facts | None) -> Check:
-    if facts is None:
-        return Check("ranks", "unknown", "torch cannot be asked")
-    if not facts["distributed"]:
-        return Check("ranks", "no", "this torch was built without torch.distributed")
-    return Check("ranks", "yes", "audit run --nproc N, or audit run -- torchrun ...")
-
-
-def _package(name: str, package: str, does: str) -> Check:
-    found = _version(package)
-    if found is None:
-        said = f"{package} is not installed: {does}"
-        return Check(name, "no", said, f"{sys.executable} -m pip install {package}")
-    return Check(name, "yes", f"{does} ({package} {found})")
-
-
-def _git() -> Check:
-    does = "audit fix prints what git apply takes"
-    if shutil.which("git") is None:
-        return Check("patches", "no", f"git is not on the PATH: {does}", "apt-get install git")
-    return Check("patches", "yes", does)
 
 
 def _rules() -> Check:
@@ -314,21 +247,8 @@ def _settings() -> Check:
     return Check("settings", "yes", "[tool.audit] of pyproject.toml is sound, or there is none")
 
 
-def _room() -> Check:
-    here = Path.cwd()
-    if not os.access(here, os.W_OK | os.X_OK):
-        return Check("results", "no", f"{here} may not be written to", "audit run --out DIR")
-    free = shutil.disk_usage(here).free
-    if free < LEAST_FREE:
-        said = f"{here} has {amounts.size(free)} left: a trace may not find room"
-        return Check("results", "no", said, "audit run --out DIR, on another disk")
-    return Check("results", "yes", f"{here / 'audits'} ({amounts.size(free)} free)")
-
-
-def _load() -> Check:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    waiting = os.getloadavg()[0]
-    if waiting > (cores or 1):
-        said = f"{waiting:.1f} processes want {amounts.count(cores or 1, 'core')}: intervals widen"
-        return Check("times", "no", said, "end what else runs, or wait for it")
-    return Check("times", "yes", f"{amounts.count(cores or 1, 'core')}, load {waiting:.1f}")
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -58,47 +58,44 @@ def main() -> None:
 def judging_options(command: Any) -> Any:
     """Options of every command that judges a recording."""
     options = (
-        click.option(
+        more_commands.option(
             "--select",
+            "Only these rules: codes or families, as in SYNC,MEM005.",
             callback=parameter_types.codes,
             metavar="CODES",
-            help="Only these rules: codes or families, as in SYNC,MEM005.",
         ),
-        click.option(
-            "--ignore", callback=parameter_types.codes, metavar="CODES", help="Not these rules."
+        more_commands.option(
+            "--ignore", "Not these rules.", callback=parameter_types.codes, metavar="CODES"
         ),
-        click.option(
+        more_commands.option(
             "--fail-on",
+            "Exit 1 when a finding is this bad. [default: never]",
             type=click.Choice(["error", "warning", "note", "never"]),
-            help="Exit 1 when a finding is this bad. [default: never]",
         ),
-        click.option(
+        more_commands.option(
             "--format",
             "formats",
+            "Also write the report as terminal, json, sarif, junit, github, codequality, "
+            "markdown or agent (repeatable); to stdout without FILE.",
             multiple=True,
             callback=parameter_types.formats,
             metavar="NAME[=FILE]",
-            help="Also write the report as terminal, json, sarif, junit, "
-            "github, codequality, markdown or agent (repeatable); to stdout without FILE.",
         ),
-        click.option(
+        more_commands.option(
             "--baseline",
+            "Findings that are accepted: only others count for --fail-on.",
             type=click.Path(),
             metavar="FILE",
-            help="Findings that are accepted: only others count for --fail-on.",
         ),
-        click.option(
-            "--update-baseline",
-            is_flag=True,
-            help="Write the findings to the file of --baseline: all are accepted.",
+        more_commands.flag(
+            "--update-baseline", "Write the findings to the file of --baseline: all are accepted."
         ),
-        click.option(
+        more_commands.flag(
             "--interactive-figures",
-            is_flag=True,
-            help="Put plotly into report.html (2 MB more), which redraws its figures.",
+            "Put plotly into report.html (2 MB more), which redraws its figures.",
         ),
         more_commands.ALLOW_BROKEN_RULES,
-        click.option("--quiet", is_flag=True, help="Print only the path of the report."),
+        more_commands.flag("--quiet", "Print only the path of the report."),
         more_commands.DEBUG,
     )
     for option in reversed(options):
@@ -111,88 +108,78 @@ def judging_options(command: Any) -> Any:
 )
 @click.argument("target")
 @more_commands.MODULE
-@click.option(
-    "--steps",
-    type=parameter_types.Whole(1),
-    default=50,
-    show_default=True,
-    help="Steps of each pass (a rehearsal: 12).",
+@more_commands.option(
+    "--steps", "Steps of each pass (a rehearsal: 12).", type=parameter_types.Whole(1), default=50
 )
-@click.option(
+@more_commands.option(
     "--warmup",
+    "Steps before the first pass; never judged.",
     type=parameter_types.Whole(0),
     default=5,
-    show_default=True,
-    help="Steps before the first pass; never judged.",
 )
 @more_commands.out_folder("Folder for the results. [default: audits/<target>-<time>/]")
-@click.option(
+@more_commands.option(
     "--device",
+    "What the step may use. Without a GPU auto runs it on the CPU, then rehearses its GPU "
+    "path on a simulated device (same values, no times); rehearse does only that. Where a "
+    "CUDA build of torch is installed, torch's own CUDA code then runs on a null device; null "
+    "insists on that.",
     type=parameter_types.Device(["auto", "cuda", "cpu", "rehearse", "null"]),
     default="auto",
-    show_default=True,
-    help="What the step may use. Without a GPU auto runs it on the "
-    "CPU, then rehearses its GPU path on a simulated device (same values, no times); rehearse does "
-    "only that. Where a CUDA build of torch is installed, torch's own CUDA code then runs on a "
-    "null device; null insists on that.",
 )
-@click.option(
+@more_commands.option(
     "--gpu",
+    "The GPU that is played where there is none: H100, H200, B200, A100, L4, A10, RTX4090, T4 "
+    "...; a wrong name lists all.",
     metavar="NAME",
     default="",
-    help="The GPU that is played where there is none: H100, H200, B200, A100, "
-    "L4, A10, RTX4090, T4 ...; a wrong name lists all.",
+    show_default=False,
 )
-@click.option(
+@more_commands.option(
     "--memory-limit",
+    "Device memory that the step may use, as in 8GiB; more raises the real out-of-memory error.",
     callback=parameter_types.size,
     metavar="SIZE",
-    help="Device memory that the step may use, as in 8GiB; more "
-    "raises the real out-of-memory error.",
 )
-@click.option(
+@more_commands.option(
     "--overhead",
+    "Seconds that the passes after the timing pass may take together where steps are long, "
+    "and a rehearsal as much again: they then have fewer steps.",
     type=parameter_types.Seconds(),
     default=60.0,
-    show_default=True,
-    help="Seconds that the passes after the timing pass may take together where steps are long, and "
-    "a rehearsal as much again: they then have fewer steps.",
 )
-@click.option(
+@more_commands.option(
     "--timeout",
+    "End the target after S seconds and report on what was recorded.",
     type=parameter_types.Seconds(),
-    help="End the target after S seconds and report on what was recorded.",
 )
-@click.option(
-    "--verify", is_flag=True, help="Then run the target again with each patch, and measure it."
-)
-@click.option(
+@more_commands.flag("--verify", "Then run the target again with each patch, and measure it.")
+@more_commands.option(
     "--budget",
+    "Seconds that --verify may spend, as for audit verify.",
     type=parameter_types.Seconds(zero=True),
     default=120.0,
-    show_default=True,
-    help="Seconds that --verify may spend, as for audit verify.",
 )
-@click.option(
+@more_commands.option(
     "--nproc",
+    "Processes on this machine that run the target together, with the environment that "
+    "torchrun gives them; the rank that the others wait for is judged.",
     type=parameter_types.Whole(1, 64),
     default=1,
-    show_default=True,
-    help="Processes on this machine that run the target together, "
-    "with the environment that torchrun gives them; the rank that the others wait for is judged.",
 )
-@click.option(
+@more_commands.option(
     "--world",
+    "Rehearse ranks of a job of N processes: NCCL is played on a null device, no GPU and no "
+    "other process is needed (docs/ranks.md).",
     type=parameter_types.Whole(2, 1 << 20),
     metavar="N",
-    help="Rehearse ranks of a job of N processes: NCCL is played on a null device, no GPU and no "
-    "other process is needed (docs/ranks.md).",
 )
-@click.option(
+@more_commands.option(
     "--ranks",
+    "Which ranks of --world are rehearsed, as in 0,63. [default: the first and the last]",
     default="",
     metavar="LIST",
-    help="Which ranks of --world are rehearsed, as in 0,63. [default: the first and the last]",
+    show_default=False,
 )
 @judging_options
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
@@ -235,15 +222,13 @@ def run(**options: Any) -> None:
 @more_commands.out_folder(
     "Folder for the results. [default: the recording's own, or audits/<trace>]"
 )
-@click.option(
+@more_commands.option(
     "--dask",
+    "Read the ranks of a folder on this Dask cluster, as in tcp://scheduler:8786.",
     metavar="ADDRESS",
-    help="Read the ranks of a folder on this Dask cluster, as in tcp://scheduler:8786.",
 )
-@click.option(
-    "--tensorboard",
-    is_flag=True,
-    help="Also write the folder tensorboard/: a copy of the trace, and scalars.",
+@more_commands.flag(
+    "--tensorboard", "Also write the folder tensorboard/: a copy of the trace, and scalars."
 )
 @judging_options
 def analyze(**options: Any) -> None:
@@ -266,11 +251,9 @@ def analyze(**options: Any) -> None:
 
 @main.command(cls=PlainCommand, short_help="Print the patches of a report, or apply them.")
 @click.argument("report", type=click.Path())
-@click.option("--apply", is_flag=True, help="Edit the files instead of printing the diff.")
-@click.option(
-    "--check",
-    is_flag=True,
-    help="List what is not applied yet, a line each; exit code 1 if there is any.",
+@more_commands.flag("--apply", "Edit the files instead of printing the diff.")
+@more_commands.flag(
+    "--check", "List what is not applied yet, a line each; exit code 1 if there is any."
 )
 @more_commands.SELECT_PATCHES
 @more_commands.UNSAFE
@@ -289,16 +272,14 @@ def fix(**options: Any) -> None:
 @click.argument("report", type=click.Path())
 @more_commands.SELECT_PATCHES
 @more_commands.UNSAFE
-@click.option(
+@more_commands.option(
     "--budget",
+    "Seconds to spend: no run begins that is not expected to end in time; one in progress is "
+    "not cut off. 0: run each patch once, to check its result, however long that takes.",
     type=parameter_types.Seconds(zero=True),
     default=120.0,
-    show_default=True,
-    help="Seconds to spend: no run begins that is not expected to "
-    "end in time; one in progress is not cut off. 0: run each patch "
-    "once, to check its result, however long that takes.",
 )
-@click.option("--quiet", is_flag=True, help="Print only the path of the report.")
+@more_commands.flag("--quiet", "Print only the path of the report.")
 @more_commands.DEBUG
 def verify(**options: Any) -> None:
     """Run the target of a REPORT again with each patch, and measure what it buys.
@@ -314,13 +295,13 @@ def verify(**options: Any) -> None:
 @main.command(cls=PlainCommand, short_help="Compare two audits: time, memory, findings.")
 @click.argument("before", type=click.Path())
 @click.argument("after", type=click.Path())
-@click.option(
+@more_commands.option(
     "--max-regression",
+    "Exit 1 when a step is proven to take more than this longer, as in 5%.",
     callback=parameter_types.share,
     metavar="PCT",
-    help="Exit 1 when a step is proven to take more than this longer, as in 5%.",
 )
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@more_commands.flag("--json", "as_json", "As JSON.")
 @more_commands.DEBUG
 def compare(**options: Any) -> None:
     """Compare two audits: step time with an interval, memory, host syncs, findings that are new or

@@ -19,45 +19,42 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-DEBUG = click.option(
-    "--debug", is_flag=True, expose_value=False, help="Show tracebacks of the auditor itself."
-)
+
+def option(*words: str, **more: Any) -> Callable[[_F], _F]:
+    """An option: its names, then its help."""
+    more.setdefault("show_default", "default" in more)
+    return click.option(*words[:-1], help=words[-1], **more)
+
+
+def flag(*words: str, **more: Any) -> Callable[[_F], _F]:
+    """One that is given or not."""
+    return option(*words, is_flag=True, show_default=False, **more)
+
+
+DEBUG = flag("--debug", "Show tracebacks of the auditor itself.", expose_value=False)
 """Read from the command line, also where that is not understood."""
 
-MODULE = click.option(
-    "-m",
-    "module",
-    is_flag=True,
-    help="TARGET is a module that runs as a program, as with python -m.",
-)
+MODULE = flag("-m", "module", "TARGET is a module that runs as a program, as with python -m.")
 
-SELECT_PATCHES = click.option(
-    "--select", callback=parameter_types.codes, metavar="CODES", help="Only patches of these rules."
+SELECT_PATCHES = option(
+    "--select", "Only patches of these rules.", callback=parameter_types.codes, metavar="CODES"
 )
-UNSAFE = click.option(
-    "--unsafe", is_flag=True, help="Also patches that may change what is trained."
+UNSAFE = flag("--unsafe", "Also patches that may change what is trained.")
+TIMEOUT_OF_ALL = option(
+    "--timeout", "End after S seconds, all runs together.", type=parameter_types.Seconds()
 )
-TIMEOUT_OF_ALL = click.option(
-    "--timeout", type=parameter_types.Seconds(), help="End after S seconds, all runs together."
-)
-DEVICE = click.option(
+DEVICE = option(
     "--device",
+    "What the step may use.",
     type=parameter_types.Device(["auto", "cuda", "cpu"]),
     default="auto",
-    show_default=True,
-    help="What the step may use.",
 )
 
 
 def _format(*names: str) -> Callable[[_F], _F]:
     """The option for the format of the result; the first is the default."""
-    return click.option(
-        "--format",
-        "form",
-        type=click.Choice(names),
-        default=names[0],
-        show_default=True,
-        help="Format of the result.",
+    return option(
+        "--format", "form", "Format of the result.", type=click.Choice(names), default=names[0]
     )
 
 
@@ -66,24 +63,23 @@ def out_folder(text: str) -> Callable[[_F], _F]:
     return click.option("--out", type=click.Path(), callback=parameter_types.folder, help=text)
 
 
-ALLOW_BROKEN_RULES = click.option(
+ALLOW_BROKEN_RULES = flag(
     "--allow-broken-rules",
-    is_flag=True,
-    help="Go on without rules that break and rule packs that cannot "
-    "be imported; else they are exit code 2.",
+    "Go on without rules that break and rule packs that cannot be "
+    "imported; else they are exit code 2.",
 )
 
 
 @click.command(cls=PlainCommand, short_help="Scan saved checkpoints for damage, NaN, stale rates.")
 @click.argument("files", nargs=-1, required=True, type=click.Path())
-@click.option(
+@option(
     "--config",
+    "Settings to compare the learning rates with: .yaml, .toml, .json, or a .py file, which "
+    "is read and not run.",
     type=click.Path(),
     metavar="FILE",
-    help="Settings to compare the learning rates with: .yaml, "
-    ".toml, .json, or a .py file, which is read and not run.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@flag("--json", "as_json", "Print the report as JSON.")
 @out_folder("Also write report.json and report.html to this folder.")
 @ALLOW_BROKEN_RULES
 @DEBUG
@@ -102,23 +98,19 @@ def checkpoint(**options: Any) -> None:
 @click.command(cls=TargetCommand, short_help="Plant a fault, and say whether training survives it.")
 @click.argument("target")
 @MODULE
-@click.option(
+@option(
     "--inject",
     "fault",
+    "nan, inf, oom or kill, and the step.",
     required=True,
     callback=parameter_types.fault,
     metavar="FAULT@STEP",
-    help="nan, inf, oom or kill, and the step.",
 )
-@click.option(
-    "--steps",
-    type=parameter_types.Whole(1),
-    help="Steps of the run. [default: 10 after the fault]",
-)
+@option("--steps", "Steps of the run. [default: 10 after the fault]", type=parameter_types.Whole(1))
 @TIMEOUT_OF_ALL
 @out_folder("Folder for the results. [default: audits/drill-<target>-<time>/]")
 @DEVICE
-@click.option("--quiet", is_flag=True, help="Print only the verdict.")
+@flag("--quiet", "Print only the verdict.")
 @DEBUG
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def drill(**options: Any) -> None:
@@ -141,23 +133,18 @@ def drill(**options: Any) -> None:
 @click.command(cls=TargetCommand, short_help="Run TARGET twice, and say where the runs part.")
 @click.argument("target")
 @MODULE
-@click.option(
-    "--steps",
-    type=parameter_types.Whole(1),
-    default=3,
-    show_default=True,
-    help="Steps of each run.",
-)
-@click.option(
+@option("--steps", "Steps of each run.", type=parameter_types.Whole(1), default=3)
+@option(
     "--against",
+    "Compare with the project as it was in this commit (git), with seeds and clock held.",
     default="",
     metavar="COMMIT",
-    help="Compare with the project as it was in this commit (git), with seeds and clock held.",
+    show_default=False,
 )
 @TIMEOUT_OF_ALL
 @DEVICE
 @_format("terminal", "json")
-@click.option("--quiet", is_flag=True, help="Print only the verdict.")
+@flag("--quiet", "Print only the verdict.")
 @DEBUG
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def reproduce(**options: Any) -> None:
@@ -181,44 +168,43 @@ def reproduce(**options: Any) -> None:
 @click.command(cls=TargetCommand, short_help="Say what fits on which GPU, without one.")
 @click.argument("target")
 @MODULE
-@click.option(
+@option(
     "--gpu",
+    "A GPU to fit it on: H100, A100, L4, T4 ... (repeatable; a wrong name lists all). "
+    "[default: H100]",
     multiple=True,
     metavar="NAME",
-    help="A GPU to fit it on: H100, A100, L4, T4 ... (repeatable; a wrong name lists all). "
-    "[default: H100]",
 )
-@click.option(
+@option(
     "--batch",
+    "What sets the batch size where no DataLoader does: an argument of the program, or "
+    "[FILE:]VARIABLE.",
     default="",
     metavar="NAME",
-    help="What sets the batch size where no DataLoader does: an argument of the program, or "
-    "[FILE:]VARIABLE.",
+    show_default=False,
 )
-@click.option(
+@option(
     "--world",
+    "Also estimate ZeRO-1, 2 and 3 over N ranks, by arithmetic.",
     type=parameter_types.Whole(2, 1 << 20),
     metavar="N",
-    help="Also estimate ZeRO-1, 2 and 3 over N ranks, by arithmetic.",
 )
-@click.option(
+@option(
     "--device",
+    "What plays the GPU: the null device where a CUDA build of torch is installed, else the "
+    "shadow (rehearse).",
     type=parameter_types.Device(["auto", "rehearse", "null"]),
     default="auto",
-    show_default=True,
-    help="What plays the GPU: the null device where a CUDA build of torch is installed, else the "
-    "shadow (rehearse).",
 )
-@click.option(
+@option(
     "--budget",
+    "Seconds to spend: no re-run begins that is not expected to end in time.",
     type=parameter_types.Seconds(),
     default=180.0,
-    show_default=True,
-    help="Seconds to spend: no re-run begins that is not expected to end in time.",
 )
 @_format("terminal", "json")
-@click.option("--out", type=click.Path(), metavar="FILE", help="Also write it to this file.")
-@click.option("--quiet", is_flag=True, help="No progress, no advice.")
+@option("--out", "Also write it to this file.", type=click.Path(), metavar="FILE")
+@flag("--quiet", "No progress, no advice.")
 @DEBUG
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def plan(**options: Any) -> None:
@@ -245,22 +231,19 @@ def plan(**options: Any) -> None:
     cls=PlainCommand, short_help="Open TensorBoard on a run, its report in the Audit tab."
 )
 @click.argument("path", type=click.Path())
-@click.option(
+@option(
     "--port",
+    "Port on 127.0.0.1. [default: a free one from 6006]",
     type=parameter_types.Whole(0, 65535),
-    help="Port on 127.0.0.1. [default: a free one from 6006]",
 )
-@click.option(
+@option(
     "--browser/--no-browser",
+    "Open a browser, or only print the address. [default: open]",
     default=True,
-    help="Open a browser, or only print the address. [default: open]",
+    show_default=False,
 )
-@click.option(
-    "--trace", is_flag=True, help="The same pages from a small server, without TensorBoard."
-)
-@click.option(
-    "--debug", is_flag=True, help="Show tracebacks, and what TensorBoard and its plugins log."
-)
+@flag("--trace", "The same pages from a small server, without TensorBoard.")
+@flag("--debug", "Show tracebacks, and what TensorBoard and its plugins log.")
 def view(**options: Any) -> None:
     """Open TensorBoard on PATH (a run's folder, or a folder of runs), with reports and traces in
     its Audit tab.
@@ -274,10 +257,9 @@ def view(**options: Any) -> None:
     cls=PlainCommand, short_help="Say what can be looked at here, and what adds the rest."
 )
 @_format("terminal", "json")
-@click.option(
+@flag(
     "--clean",
-    is_flag=True,
-    help="Remove what audits of 0.2 kept outside their --out: a null device, copies of traces.",
+    "Remove what audits of 0.2 kept outside their --out: a null device, copies of traces.",
 )
 @DEBUG
 def doctor(form: str, clean: bool) -> None:
@@ -293,14 +275,13 @@ def doctor(form: str, clean: bool) -> None:
 
 @click.command(cls=PlainCommand, short_help="Look at files without running them.")
 @click.argument("files", nargs=-1, required=True, type=click.Path())
-@click.option("--select", callback=parameter_types.codes, metavar="CODES", help="Only these rules.")
-@click.option("--ignore", callback=parameter_types.codes, metavar="CODES", help="Not these rules.")
-@click.option(
+@option("--select", "Only these rules.", callback=parameter_types.codes, metavar="CODES")
+@option("--ignore", "Not these rules.", callback=parameter_types.codes, metavar="CODES")
+@option(
     "--fail-on",
+    "Exit code 1 where something so severe is found.",
     type=click.Choice(["error", "warning", "note", "never"]),
     default="never",
-    show_default=True,
-    help="Exit code 1 where something so severe is found.",
 )
 @_format("text", "sarif")
 @DEBUG
@@ -315,13 +296,14 @@ def check(**options: Any) -> None:
 
 @click.command(cls=PlainCommand, short_help="List the rules: all, or a family.")
 @click.argument("codes", required=False)
-@click.option("--json", "as_json", is_flag=True, help="As JSON: the same as --format json.")
-@click.option(
+@flag("--json", "as_json", "As JSON: the same as --format json.")
+@option(
     "--format",
     "form",
+    "markdown is the whole manual.",
     type=click.Choice(["terminal", "json", "markdown"]),
     default="terminal",
-    help="markdown is the whole manual.",
+    show_default=False,
 )
 def rules(codes: str | None, as_json: bool, form: str) -> None:
     """List all rules, or those of CODES: codes or families, as in SYNC,MEM005."""
@@ -355,7 +337,7 @@ def rules(codes: str | None, as_json: bool, form: str) -> None:
 
 @click.command(cls=PlainCommand, short_help="Show the manual page of a rule.")
 @click.argument("code")
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@flag("--json", "as_json", "As JSON.")
 @click.option("--debug", is_flag=True, expose_value=False, hidden=True)
 def explain(code: str, as_json: bool) -> None:
     """Show the manual page of the rule CODE; of a family, as in SYNC, list its rules."""
@@ -382,7 +364,7 @@ def explain(code: str, as_json: bool) -> None:
 
 
 @click.command(cls=PlainCommand, short_help="Print what a coding agent should know of audit.")
-@click.option("--skill", is_flag=True, help="As a SKILL.md, with its front matter.")
+@flag("--skill", "As a SKILL.md, with its front matter.")
 def agents(*, skill: bool) -> None:
     """Print a section for a repository's AGENTS.md: how to audit, fix and check, and what to avoid.
 

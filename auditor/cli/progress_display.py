@@ -21,116 +21,54 @@ FIRST_S, LEAST_S, SILENCE_S = 3.0, 4.0, 15.0
 nor in one pass than the third.
 """
 
-STILL_S, STILL_STEPS = 15.0, 5
-"""Without a step for so long, and for as long as so many steps take, nobody knows what is left."""
-
-COSTS = {
-    "trace": 1.7,
-    "loud": 1.2,
-    "memory": 1.2,
-    "numbers": 4.0,
-    "gradients": 3.0,
-    "replay": 2.0,
-}
-"""How many times as long a step takes with a pass's instruments, by docs/overhead.md; one of those
-not named takes as long as it is.
-"""
+STILL_S = 15.0
+"""Without a step for so long, that is said."""
 
 RUNS = {
     "target": "",
     "run up to the error": "run up to the out-of-memory error, to see which lines hold it",
     "replay": "replay of the step that went bad",
     "rehearsal": "rehearsal of the GPU path",
+    "again": "again, since it ended early",
 }
 """What a run after the first is called."""
-
-ENDED_EARLY = "again, since it ended early"
-"""What is added for a run in the place of one that took fewer steps than it was to."""
 
 Clock = Callable[[], float]
 
 
-class Estimate:
-    """Where a run stands, and how long it will take, from the steps seen so far. ``now`` is a clock
-    in s.
+class Where:
+    """Where a run stands. ``now`` is a clock in s."""
 
-    With ``rehearses`` a run that finds no GPU is followed by a rehearsal, which is not in the
-    estimate.
-    """
-
-    def __init__(self, now: Clock = time.monotonic, *, rehearses: bool = False) -> None:
+    def __init__(self, now: Clock = time.monotonic) -> None:
         self._now = now
-        self._rehearses = rehearses
         self.run = ""
         self.begin("target")
 
     def begin(self, run: str) -> None:
-        """Another run begins: what was seen of the one before says nothing about it."""
-        before = f"{self.run}, " if self.run else ""
-        self.run = before + ENDED_EARLY if run == "again" else RUNS.get(run, run)
+        """Another run begins; one that is taken again keeps its name."""
+        before = f"{self.run}, " if self.run and run == "again" else ""
+        self.run = before + RUNS.get(run, run)
         self.passes: list[tuple[str, int]] = []
         self.name, self.done, self.steps = "", 0, 0
-        self.began = self._pass_began = self._first_done = self._seen = self._now()
-        self._per_step: float | None = None
+        self._seen = self._now()
 
     def step(self, name: str, done: int, steps: int) -> None:
         """``done`` of ``steps`` steps of a pass are complete."""
-        now = self._now()
-        if name != self.name:
-            self._pass_began = now
-        if name != self.name or done == 1:
-            self._first_done = now
-        self.name, self.done, self.steps = name, done, steps
-        self._seen = now
-        taken = self._of_this_pass()
-        if taken is not None:
-            self._per_step = taken / COSTS.get(name, 1.0)
-
-    def _of_this_pass(self) -> float | None:
-        """Seconds that a step of this pass takes; the first, which also starts the instruments,
-        counts only where it is alone.
-        """
-        now = self._now()
-        if self.done > 1 and now > self._first_done:
-            return (now - self._first_done) / (self.done - 1)
-        return (now - self._pass_began) / self.done if self.done else None
-
-    @property
-    def left(self) -> float | None:
-        """Seconds that this run may still take; None before anything is known."""
-        if self._per_step is None:
-            return None
-        names = [name for name, _ in self.passes]
-        after = self.passes[names.index(self.name) + 1 :] if self.name in names else []
-        now = (self.steps - self.done) * self._per_step * COSTS.get(self.name, 1.0)
-        return now + sum(steps * self._per_step * COSTS.get(name, 1.0) for name, steps in after)
+        self.name, self.done, self.steps, self._seen = name, done, steps, self._now()
 
     def __str__(self) -> str:
-        """``pass 2 of 6: timing pass, step 12 of 50, about 40 s left``."""
+        """``pass 2 of 6: timing pass, step 12 of 50``."""
+        words = [self.run] if self.run else []
         if not self.name:
-            return f"{self.run}: starting the target" if self.run else "starting the target"
+            return ": ".join((*words, "starting the target"))
         names = [name for name, _ in self.passes]
-        where = (
-            f"pass {names.index(self.name) + 1} of {len(names)}"
-            if self.name in names and len(names) > 1
-            else ""
-        )
-        words = ", ".join(word for word in (self.run, where) if word)
-        said = (
-            f"{words}: {amounts.pass_named(self.name)}" if words else amounts.pass_named(self.name)
-        )
-        said = f"{said}, step {self.done} of {self.steps}"
+        if self.name in names and len(names) > 1:
+            words.append(f"pass {names.index(self.name) + 1} of {len(names)}")
+        where = f"{', '.join(words)}: " if words else ""
         still = self._now() - self._seen
-        usual = (self._per_step or 0.0) * COSTS.get(self.name, 1.0)
-        if still >= max(STILL_S, STILL_STEPS * usual):
-            return f"{said}, no step for {about(still)}"
-        left = self.left
-        then = (
-            ", then the rehearsal"
-            if self._rehearses and self.run in ("", ENDED_EARLY) and "memory" not in names
-            else ""
-        )
-        return said + (f", {about(left)} left{then}" if left is not None else "")
+        quiet = f", no step for {about(still)}" if still >= STILL_S else ""
+        said = amounts.pass_named(self.name)
+        return f"{where}{said}, step {self.done} of {self.steps}{quiet}"
 
 
 def about(seconds: float) -> str:
@@ -150,76 +88,73 @@ def clock(seconds: float) -> str:
     )
 
 
-class Lines:
-    """Says on stderr, line by line, how a run goes: when a pass begins, and now and then that it
-    goes on.
-
-    ``say`` writes a line. :meth:`tick` must be called about once a second, from any thread.
+class Shown:
+    """Told of a run as it goes; ``_show`` says so. :meth:`tick` must be called about once a
+    second, from any thread.
     """
 
-    def __init__(
-        self, say: Callable[[str], None], now: Clock = time.monotonic, *, rehearses: bool = False
-    ) -> None:
-        self._say = say
+    def __init__(self, now: Clock = time.monotonic) -> None:
         self._now = now
-        self._estimate = Estimate(now, rehearses=rehearses)
-        self._told = ("", "")
-        self._last = now() + FIRST_S - LEAST_S
+        self._where = Where(now)
         self._lock = threading.Lock()
 
+    def _show(self, where: Where) -> None:
+        """Say where it stands, if it is time to."""
+        raise NotImplementedError
+
     def stage(self, name: str) -> None:
         """Another run begins."""
         with self._lock:
-            self._estimate.begin(name)
+            self._where.begin(name)
         self.tick()
 
     def outline(self, passes: list[tuple[str, int]]) -> None:
         """All passes of the run."""
         with self._lock:
-            self._estimate.passes = passes
+            self._where.passes = passes
 
     def __call__(self, name: str, done: int, steps: int) -> None:
         """``done`` of ``steps`` steps of a pass are complete."""
         with self._lock:
-            self._estimate.step(name, done, steps)
+            self._where.step(name, done, steps)
         self.tick()
 
     def tick(self) -> None:
-        """Say where it stands, if it is time to."""
+        """Time goes on."""
         with self._lock:
-            where = (self._estimate.run, self._estimate.name)
-            if self._now() - self._last < (LEAST_S if where != self._told else SILENCE_S):
-                return
-            self._told, self._last = where, self._now()
-            text = str(self._estimate)
-        self._say(text)
+            self._show(self._where)
 
 
-class Bar:
+class Lines(Shown):
+    """Says on stderr, line by line, when a pass begins, and now and then that it goes on."""
+
+    def __init__(self, say: Callable[[str], None], now: Clock = time.monotonic) -> None:
+        super().__init__(now)
+        self._say = say
+        self._told = ("", "")
+        self._last = now() + FIRST_S - LEAST_S
+
+    def _show(self, where: Where) -> None:
+        told = where.run, where.name
+        if self._now() - self._last >= (LEAST_S if told != self._told else SILENCE_S):
+            self._told, self._last = told, self._now()
+            self._say(str(where))
+
+
+class Bar(Shown):
     """The same as a bar on a terminal, with a clock of its own."""
 
-    def __init__(self, bar: Any, *, rehearses: bool = False) -> None:
+    def __init__(self, bar: Any) -> None:
+        super().__init__()
         self._bar = bar
         self._task = bar.add_task("starting the target", total=None)
-        self._estimate = Estimate(rehearses=rehearses)
+        self._drawn = ("", "")
 
-    def stage(self, name: str) -> None:
-        """Another run begins."""
-        self._estimate.begin(name)
-        self._bar.reset(self._task, description=str(self._estimate), total=None)
-
-    def outline(self, passes: list[tuple[str, int]]) -> None:
-        """All passes of the run."""
-        self._estimate.passes = passes
-
-    def __call__(self, name: str, done: int, steps: int) -> None:
-        """``done`` of ``steps`` steps of a pass are complete."""
-        self._estimate.step(name, done, steps)
-        self._bar.update(self._task, description=str(self._estimate), completed=done, total=steps)
-
-    def tick(self) -> None:
-        """Say so where no step comes."""
-        self._bar.update(self._task, description=str(self._estimate))
+    def _show(self, where: Where) -> None:
+        if self._drawn != (where.run, where.name):  # its speed says nothing of the next pass
+            self._drawn = where.run, where.name
+            self._bar.reset(self._task, total=where.steps or None)
+        self._bar.update(self._task, description=str(where), completed=where.done)
 
 
 class Steps:
@@ -242,31 +177,32 @@ def on_terminal() -> bool:
 
 
 @contextmanager
-def shown(*, quiet: bool, rehearses: bool = False) -> Iterator[tuple[Any, Callable[[str], None]]]:
+def shown(*, quiet: bool) -> Iterator[tuple[Any, Callable[[str], None]]]:
     """Progress of ``audit run``, and how to show the target's own output beside it; nothing of both
     with ``quiet``.
     """
     if quiet:
         yield (lambda name, done, steps: None), (lambda text: None)
     elif on_terminal():
+        from rich import progress
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         columns: tuple[Any, ...] = (
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(20),
-            TimeElapsedColumn(),
+            progress.SpinnerColumn(),
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(20),
+            progress.TimeElapsedColumn(),
+            progress.TimeRemainingColumn(),
         )
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            drawn = Bar(bar, rehearses=rehearses)
+        with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            drawn = Bar(bar)
             with _every_second(drawn.tick):
                 yield (
                     drawn,
                     lambda text: bar.console.print(_last_line(text), markup=False, highlight=False),
                 )
     else:
-        lines = Lines(lambda text: console.say(f"audit: {text}", err=True), rehearses=rehearses)
+        lines = Lines(lambda text: console.say(f"audit: {text}", err=True))
         with _every_second(lines.tick):
             yield lines, echo
 

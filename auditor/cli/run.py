@@ -148,10 +148,9 @@ def _recorded(
 ) -> Recording:
     """Make the recording; the folder goes where nothing could be recorded."""
     run = audit.run
-    rehearses = run.device == "auto" and bool(audit.rehearsed) and run.world_size == 1
     try:
         with (
-            progress_display.shown(quiet=quiet, rehearses=rehearses) as (display, echo),
+            progress_display.shown(quiet=quiet) as (display, echo),
             launch.led(meeting, folder) as launched,
         ):
             ranks = PlayedRanks() if run.played else launched

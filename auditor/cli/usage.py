@@ -34,7 +34,6 @@ MISSING = {
     "path": "give the folder that audit run wrote: audit view audits",
     "before": f"give two: audit compare BEFORE AFTER; {_REPORT}",
     "after": f"there is nothing to compare it with: audit compare BEFORE AFTER; {_REPORT}",
-    "pid": "give the PID of a process that trains under auditor.watch(every=...)",
     "files": "give files of torch.save or safetensors, or a folder of them",
     "code": "say which rule: audit explain SYNC001; audit rules lists them all",
     "fault": "say which fault to plant, and at which step: --inject nan@12 (or inf, oom, kill)",

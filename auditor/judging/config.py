@@ -140,6 +140,9 @@ def _knobs(
     knobs = known[code].knobs()
     values = _table(path, f"[tool.audit.rules.{code}]", values)
     for name, value in values.items():
+        if name in left.KNOBS.get(code, "").split():
+            there = f"`audit explain {code}` lists those that there are"
+            raise AuditProblem(f"{path}: {code}.{name} left in 0.3; delete it", there)
         if name not in knobs:
             raise AuditProblem(f"{path}: {code} has no knob {name!r}", _suggest(name, tuple(knobs)))
         default = knobs[name][0]

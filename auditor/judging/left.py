@@ -25,6 +25,17 @@ LEFT = {
 }
 """Each of 0.3."""
 
+KNOBS = {
+    "AMP006": "fewest interval share",
+    "DATA007": "busy costliest handed_us noticed restarted restarts several",
+    "KERN006": "body body_of_many many noted",
+    "KERN007": "elements",
+    "MEM003": "counted_kib device_share host_even host_returned host_step_kib trifle_kib "
+    "unended_kib",
+    "MEM008": "grid known late least_mib padded small_share times wide_share",
+}
+"""Knobs that left in 0.3, by their rule's code."""
+
 
 def sentence(code: str) -> str:
     """What to say of one."""

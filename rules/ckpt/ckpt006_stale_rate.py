@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
-from auditor.evidence.recorded.load_state_dict import Group, Load, Loads
+from auditor.evidence.recorded.load_state_dict import Loads
 from auditor.model import Finding, Severity
 from auditor.rule import NotLooked, Rule, knob
 
@@ -37,7 +37,12 @@ class CheckpointOverridesRate(Rule):
                 if (pair := group.overridden(self.tolerance, load.default)) is not None
             }
             if changes:
-                yield _in_run(load, sorted(changes))
+                said = ", ".join(f"{was:g} by {now:g}" for was, now in sorted(changes)[:4])
+                yield Finding(
+                    load.site,
+                    f"the state that {load.owner} loads here replaces the rate that was set: {said}",
+                    steps=1,
+                )
 
     def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:
         if not checkpoints.settings:
@@ -68,7 +73,7 @@ class CheckpointOverridesRate(Rule):
                 "brings the old one back",
                 steps=1,
                 seen_on="source",
-                facts=_facts(checkpoint),
+                facts=(("file", checkpoint.scan.path),),
             )
 
     def _stale(
@@ -84,29 +89,6 @@ class CheckpointOverridesRate(Rule):
         ):
             return {}
         return {name: rate for name, rate in configured.items() if rate < below}
-
-
-def _in_run(load: Load, changes: list[tuple[float, float]]) -> Finding:
-    said = ", ".join(f"{was:g} by {now:g}" for was, now in changes[:4])
-    return Finding(
-        load.site,
-        f"the state that {load.owner} loads here replaces the rate that was set: {said}",
-        steps=1,
-        facts=tuple(
-            (f"group {n}, {key}", _course(group, key))
-            for n, group in enumerate(load.groups)
-            for key in group.after
-        ),
-    )
-
-
-def _course(group: Group, key: str) -> str:
-    set_, first = group.before.get(key), group.first.get(key)
-    return f"set {_or_none(set_)}, loaded {group.after[key]:g}, at the first step {_or_none(first)}"
-
-
-def _or_none(rate: float | None) -> str:
-    return "none" if rate is None else f"{rate:g}"
 
 
 def _kept(checkpoint: Checkpoint, *keys: str) -> set[float]:
@@ -128,23 +110,5 @@ def _length(checkpoint: Checkpoint, configured: float | None) -> Iterator[Findin
             f"{configured:g} are configured",
             steps=1,
             seen_on="source",
-            facts=_facts(checkpoint),
+            facts=(("file", checkpoint.scan.path),),
         )
-
-
-def _facts(checkpoint: Checkpoint) -> tuple[tuple[str, str], ...]:
-    keys = ("lr", *KEPT, "min_lr")
-    rows = [("file", checkpoint.scan.path)]
-    for optimizer in checkpoint.scan.optimizers:
-        for number, group in enumerate(optimizer.groups[:10]):
-            rows.append(
-                (
-                    f"{optimizer.name} group {number}",
-                    ", ".join(f"{key} {group[key]:g}" for key in keys if key in group),
-                )
-            )
-    rows += [
-        (each.name, f"step {each.position} of {each.total or '?'}")
-        for each in checkpoint.scan.schedulers
-    ]
-    return tuple(rows)

@@ -15,11 +15,9 @@ from auditor.syntax.index import LOOPS, Loop, called_in, nodes_in
 from .trained_names import (
     OPTIMIZER,
     SCHEDULER,
-    Made,
     TrainedNames,
     functions_of,
     given,
-    loose_names,
     optimizers,
     parameters,
     schedulers,
@@ -111,14 +109,14 @@ def _resumed(source: Source, saves: list[Save] | tuple[()]) -> Iterator[_Resume]
     for file in source.texts:
         index = source.index(file)
         for scope in (*index.of(ast.Module), *index.functions):
-            assigns = (node for node in nodes_in(scope, ast.Assign) if _is_load(node.value))
+            assigns = (
+                node
+                for node in nodes_in(scope, ast.Assign)
+                if isinstance(node.value, ast.Call) and unparsed(node.value.func) == "torch.load"
+            )
             loaded = {name for node in assigns for name in targets(node)}
             for save in saves if loaded else ():
                 yield from _in_scope(source, file, scope, loaded, save)
-
-
-def _is_load(value: ast.expr) -> bool:
-    return isinstance(value, ast.Call) and unparsed(value.func) == "torch.load"
 
 
 def _in_scope(
@@ -197,20 +195,12 @@ def _begins_a_loop(source: Source, scope: ast.AST, into: frozenset[str]) -> bool
     for node in assigns:
         if any(RETURNED + name in names for name in called_in(node.value)):
             names.update(targets(node))
-    while more := _assigned_of(assigns, names) - names:
-        names |= more
+    for _ in range(DEEP):  # names that are given the value of one of these as it is
+        for node in assigns:
+            if isinstance(node.value, ast.Name) and node.value.id in names:
+                names.update(targets(node))
     loops = (loop for file in source.texts for loop in source.index(file).loops)
     return any(name in names for loop in loops for name in _turned_by(loop))
-
-
-def _assigned_of(assigns: list[ast.Assign], names: set[str]) -> set[str]:
-    """Names that are given the value of one of these as it is."""
-    return {
-        name
-        for node in assigns
-        if isinstance(node.value, ast.Name) and node.value.id in names
-        for name in targets(node)
-    }
 
 
 def _turned_by(loop: Loop) -> Iterator[str]:
@@ -230,12 +220,15 @@ def _unsaved(
 ) -> Unsaved | None:
     if not known.made or _has_state(source, saves, known) or _made_anew(source, known):
         return None
-    by_hand = known.what == "scheduler" and (
-        not _steps(source, known) or _set_by_hand(source, known, resume)
+    stepped = any(
+        isinstance(call.func, ast.Attribute) and known.among(call.func.value)
+        for _, call in source.calls_of("step")
     )
-    if by_hand:
+    if known.what == "scheduler" and (not stepped or _set_by_hand(source, known, resume)):
         return None
-    made, save = max(known.made, key=_last), resume.save
+    # a schedule of schedules is made after its parts
+    made = max(known.made, key=lambda each: (each.file, each.call.lineno))
+    save = resume.save
     return Unsaved(
         known.what,
         made.kind,
@@ -247,11 +240,6 @@ def _unsaved(
     )
 
 
-def _last(made: Made) -> tuple[str, int]:
-    """A schedule of schedules is made after its parts."""
-    return made.file, made.call.lineno
-
-
 def _made_anew(source: Source, known: TrainedNames) -> bool:
     """True if one is made in a loop, or in a function that is called in one: it begins anew by
     itself.
@@ -261,14 +249,10 @@ def _made_anew(source: Source, known: TrainedNames) -> bool:
         around = function_around(index, made.call)
         if _in_a_loop(index, made.call, around):
             return True
-        if around is not None and around.name != "__init__" and _called_in_a_loop(source, around):
+        calls = [] if around is None or around.name == "__init__" else source.calls_of(around.name)
+        if any(_in_a_loop(source.index(file), call, None) for file, call in calls):
             return True
     return False
-
-
-def _called_in_a_loop(source: Source, function: Function) -> bool:
-    calls = source.calls_of(function.name)
-    return any(_in_a_loop(source.index(file), call, None) for file, call in calls)
 
 
 def _in_a_loop(index: Index, node: ast.expr, function: Function | None) -> bool:
@@ -278,27 +262,10 @@ def _in_a_loop(index: Index, node: ast.expr, function: Function | None) -> bool:
 
 def _has_state(source: Source, saves: list[Save], known: TrainedNames) -> bool:
     """True if its state may be asked for or loaded somewhere, or it is saved as it is."""
-    loose, likely = loose_names(source), OPTIMIZER if known.what == "optimizer" else SCHEDULER
-    for asked in states(source):
-        if likely.search(unparsed(asked)) or known.among(asked) or _unknown(asked, loose):
-            return True
     saved = [call.args[0] for _, call in source.calls_of("save", "dump") if is_save(call)]
-    return any(known.among(value) for value in (*saved, *(save.entries for save in saves)))
-
-
-def _unknown(asked: ast.expr, loose: set[str]) -> bool:
-    """True where it may be one thing after another, or whatever a call without arguments gives."""
-    return any(
-        isinstance(each, ast.Subscript)
-        or (isinstance(each, ast.Call) and not each.args and not each.keywords)
-        or (isinstance(each, ast.Name) and each.id in loose)
-        for each in nodes_in(asked, ast.Subscript, ast.Call, ast.Name)
+    return any(map(known.may_be, states(source))) or any(
+        known.among(value) for value in (*saved, *(save.entries for save in saves))
     )
-
-
-def _steps(source: Source, known: TrainedNames) -> bool:
-    functions = (call.func for _, call in source.calls_of("step"))
-    return any(isinstance(each, ast.Attribute) and known.among(each.value) for each in functions)
 
 
 def _set_by_hand(source: Source, known: TrainedNames, resume: _Resume) -> bool:

@@ -1,5 +1,5 @@
-"""Under which names a program holds its optimizers and its schedulers, and which of them it saves
-or loads: read generously, so that what is not named surely is not there.
+"""Which optimizers and schedulers a program makes, and what may be one of them: read generously, so
+that what is not named surely is not there.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from auditor.evidence.source.files import Function, Source, name_of
-from auditor.syntax.index import grouped, names_in, nodes_in, parameters_of, targets_of
+from auditor.evidence.source.files import Function, Source, name_of, unparsed
+from auditor.syntax.index import grouped, nodes_in, parameters_of, targets_of
 
 MOMENTS = frozenset(
     """
@@ -29,7 +29,12 @@ OPTIMIZER = re.compile(r"opt|solver", re.IGNORECASE)
 SCHEDULER = re.compile(r"sched|(^|_)lrs?(_|$)|lr_?s|warm|anneal|cosine", re.IGNORECASE)
 """How programs call them: whatever has such a name may be one."""
 
-LOOSE = (ast.For, ast.AsyncFor, ast.comprehension)
+ELSE = re.compile(
+    f"{OPTIMIZER.pattern}|{SCHEDULER.pattern}|scaler|model|net|module|critic|actor|"
+    "policy|agent|student|teacher|former|backbone|head|gen|disc|encod|decod|vae|ema",
+    re.IGNORECASE,
+)
+"""Names that tell what has a state: one of these, or weights."""
 
 
 @dataclass(frozen=True)
@@ -42,49 +47,31 @@ class Made:
 
 
 class TrainedNames:
-    """The names of what was made by ``made``, with those that it is handed on under. ``what``:
-    ``optimizer`` or ``scheduler``.
-    """
+    """What was made by ``made``. ``what``: ``optimizer`` or ``scheduler``."""
 
     def __init__(self, source: Source, what: str, made: Iterable[Made]) -> None:
         self.what, self.made = what, tuple(made)
-        self._assigns: list[ast.Assign | ast.AnnAssign] = [
+        calls = {each.call for each in self.made}
+        self._likely = OPTIMIZER if what == "optimizer" else SCHEDULER
+        assigns: list[ast.Assign | ast.AnnAssign] = [
             *(node for _, node in source.every(ast.Assign)),
             *(node for _, node in source.every(ast.AnnAssign)),
         ]
-        self._calls = [call for _, call in source.every(ast.Call)]
-        self._functions = functions_of(source)
-        calls = {each.call for each in self.made}
-        self.names = {
+        self._names = {
             name
-            for node in self._assigns
+            for node in assigns
             if node.value is not None and not calls.isdisjoint(nodes_in(node.value, ast.Call))
             for name in targets(node)
         }
-        while more := self._handed_on() - self.names:
-            self.names |= more
-
-    def _handed_on(self) -> set[str]:
-        found = {
-            name
-            for node in self._assigns
-            if isinstance(node.value, (ast.Name, ast.Attribute))
-            and name_of(node.value) in self.names
-            for name in targets(node)
-        }
-        for call in self._calls:
-            for function in self._functions.get(name_of(call.func), ()):
-                found |= {
-                    name
-                    for name, value in given(function, call)
-                    if isinstance(value, (ast.Name, ast.Attribute)) and name_of(value) in self.names
-                }
-        return found
 
     def among(self, node: ast.AST) -> bool:
-        """True if a part of the expression has one of the names."""
-        named = nodes_in(node, ast.Name, ast.Attribute)
-        return not self.names.isdisjoint(map(name_of, named))
+        """True if a part of the expression has the name of one, or such a name."""
+        named = map(name_of, nodes_in(node, ast.Name, ast.Attribute))
+        return any(name in self._names or self._likely.search(name) for name in named)
+
+    def may_be(self, owner: ast.expr) -> bool:
+        """Whether what is asked for a state may be one: it is called so, or in no way that tells."""
+        return self.among(owner) or not ELSE.search(unparsed(owner))
 
 
 def functions_of(source: Source) -> Mapping[str, Sequence[Function]]:
@@ -136,13 +123,6 @@ def schedulers(source: Source) -> Iterator[Made]:
     for file, call in source.every(ast.Call):
         if SCHEDULE.search(name_of(call.func)):
             yield Made(file, call, name_of(call.func))
-
-
-def loose_names(source: Source) -> set[str]:
-    """Names that stand for one thing after another: of loops, comprehensions and lambdas."""
-    turned = (node for kind in LOOSE for _, node in source.every(kind))
-    given = {each.arg for _, node in source.every(ast.Lambda) for each in node.args.args}
-    return given | names_in(target for node in turned for target in targets_of(node))
 
 
 def states(source: Source) -> Iterator[ast.expr]:

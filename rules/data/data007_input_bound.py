@@ -33,6 +33,26 @@ OPEN_FILE = (
 )
 
 
+RESTARTED = 0.1
+"""Share of the time, where most of it is restarting the workers for each short epoch."""
+
+BUSY = 0.5
+"""Workers that are busy all the time with loading that no step waits for, from which a line of yours
+that takes most of it is a note; on a GPU, as a share of the loader's workers.
+"""
+
+HANDED_US = 3000.0
+"""To hand a batch over, processes and threads wake one another, whatever it holds: a shorter wait
+for workers is a note, and loading that takes less is not told where they hide it.
+"""
+
+NOTICED = 0.1
+"""Share of a step from which it counts as waiting, and of a trace's time from which it has a note."""
+
+SEVERAL = 5
+"""Steps that waited from which it is proven though the price's interval reaches zero."""
+
+
 @dataclass(frozen=True)
 class StepWaitsForInput(Rule):
     """The step waits for its input."""
@@ -48,39 +68,11 @@ class StepWaitsForInput(Rule):
     share: float = knob(
         0.2, "Share of the timing pass's time spent waiting from which it is a warning."
     )
-    restarted: float = knob(
-        0.1, "The same share, where most of it is restarting the workers for each short epoch."
-    )
     severe: float = knob(
         0.4, "Share of the timing pass's time spent waiting from which it is an error."
     )
     least_us: float = knob(
         1000.0, "Mean wait per step in us below which nothing is reported (in a trace: a note)."
-    )
-    busy: float = knob(
-        0.5,
-        "Workers that are busy all the time with loading that no step waits for, from which a line "
-        "of yours that takes most of it is a note; on a GPU, as a share of the loader's workers.",
-    )
-    handed_us: float = knob(
-        3000.0,
-        "Mean wait per step in us below which a loader with workers is a note: to hand a batch "
-        "over, processes and threads wake one another, whatever it holds. Loading that takes less "
-        "for a batch is never reported where workers hide it.",
-    )
-    noticed: float = knob(
-        0.1,
-        "Share of the steps' time from which a trace has a note, and share of a step from which it "
-        "counts as waiting.",
-    )
-    several: int = knob(
-        5, "Steps that waited from which it is proven though the price's interval reaches zero."
-    )
-    costliest: float = knob(
-        0.5, "Share of the loading time in one line of yours from which that line is the place."
-    )
-    restarts: float = knob(
-        0.5, "Share of the waiting in which iterators begin from which that is named as the cause."
     )
 
     def detect(
@@ -97,8 +89,9 @@ class StepWaitsForInput(Rule):
             if not aside:
                 self._need_a_quiet_machine(waiting)
             return
-        loader, slow = waiting.loader, waiting.steps_above(self.noticed)
+        loader, slow = waiting.loader, waiting.steps_above(NOTICED)
         price = _price(waiting, batches.starts(loader.number), why)
+        workers, made = _workers(loader, machine.cpus), (loader.made_at, "DataLoader")
         found = Finding(
             why.site if why is not None else loader.made_at or loader.consumed_at,
             _said(waiting, slow, why) + self._doubt(waiting, why),
@@ -107,18 +100,14 @@ class StepWaitsForInput(Rule):
             lost_us_per_step=waiting.mean_us,
             basis="measured",
             severity=self._severity(waiting, slow, price, why),
-            places=_places(why, loader.made_at if _workers(loader, machine.cpus) else None),
+            places=_places(why, loader.made_at if workers else None),
             facts=(*waiting.facts, *(why.facts if why is not None else ())),
             remedy=self._remedy(
                 why,
                 loader,
-                _workers(loader, machine.cpus),
-                given(
-                    source, configs, loader.made_at, "DataLoader", "num_workers", ran=loader.workers
-                ),
-                given(
-                    source, configs, loader.made_at, "DataLoader", "persistent_workers", ran=False
-                ),
+                workers,
+                given(source, configs, *made, "num_workers", ran=loader.workers),
+                given(source, configs, *made, "persistent_workers", ran=False),
             ),
         )
         yield between(found, price)
@@ -136,13 +125,10 @@ class StepWaitsForInput(Rule):
             )
 
     def _why(self, waiting: Waiting, batches: Batches, loading: Loading) -> Slow | None:
-        starts = batches.starts(waiting.loader.number)
-        return cause(
-            waiting.loader, starts, loading, costliest=self.costliest, restarts=self.restarts
-        )
+        return cause(waiting.loader, batches.starts(waiting.loader.number), loading)
 
     def _waits(self, waiting: Waiting, why: Slow | None) -> bool:
-        share = self.restarted if why is not None and why.kind == "epoch" else self.share
+        share = RESTARTED if why is not None and why.kind == "epoch" else self.share
         return waiting.mean_us >= self.least_us and share <= min(
             waiting.share, waiting.recurring_share
         )
@@ -154,11 +140,11 @@ class StepWaitsForInput(Rule):
         """
         for loader in batches.loaders:
             starts = batches.starts(loader.number)
-            why = begun_for_each_batch(loader, starts, loading, self.restarts)
+            why = begun_for_each_batch(loader, starts, loading)
             each_us = starts.us / max(1, starts.made)
             said = why.said if why is not None else ""
             if why is None and self._often(starts, batches):
-                why = started_for_each_epoch(loader, starts, self.restarts)
+                why = started_for_each_epoch(loader, starts)
                 every = f"every {starts.batches_each:.3g} batches"
                 said = f"the workers of this loader are restarted {every}"
                 each_us = median(starts.each_us)
@@ -182,11 +168,11 @@ class StepWaitsForInput(Rule):
         step_us = median(step.own_us for step in batches.quiet_steps)
         for loader in batches.loaders:
             fetched = loading.fetched.get(loader.number)
-            if fetched is None or fetched.each_us < self.handed_us or step_us <= 0:
+            if fetched is None or fetched.each_us < HANDED_US or step_us <= 0:
                 continue
             busy = fetched.each_us * batches.taken_each(loader.number) / step_us
-            why = costliest_line(loader, loading, self.costliest)
-            if why is None or busy < self.busy * (loader.workers if machine.cuda else 1):
+            why = costliest_line(loader, loading)
+            if why is None or busy < BUSY * (loader.workers if machine.cuda else 1):
                 continue
             if busy > loader.workers:  # then the step must wait: workers waited for a processor
                 continue
@@ -206,12 +192,12 @@ class StepWaitsForInput(Rule):
     def _often(self, starts: Starts, batches: Batches) -> bool:
         """Whether beginning takes its share of the clock's time, as it is in the median."""
         usual_us = median(starts.each_us) * starts.made if starts.each_us else 0.0
-        return usual_us >= self.restarted * sum(step.us for step in batches.quiet_steps) > 0
+        return usual_us >= RESTARTED * sum(step.us for step in batches.quiet_steps) > 0
 
     def _severity(
         self, waiting: Waiting, slow: int, price: Estimate | None, why: Slow | None
     ) -> Severity | None:
-        unproven = price is not None and not price.proven and slow < self.several
+        unproven = price is not None and not price.proven and slow < SEVERAL
         if unproven or self._doubt(waiting, why):
             return Severity.NOTE
         return Severity.ERROR if waiting.share >= self.severe else None
@@ -222,7 +208,7 @@ class StepWaitsForInput(Rule):
             return ""
         if waiting.crowded:
             return "; the machine was busy, and its workers may have waited for a processor"
-        if waiting.loader.workers > 0 and waiting.mean_us < self.handed_us:
+        if waiting.loader.workers > 0 and waiting.mean_us < HANDED_US:
             return "; handing a batch over from its workers alone may take that long"
         return ""
 
@@ -232,8 +218,8 @@ class StepWaitsForInput(Rule):
         if steps.device_missing:
             steps.need_a_device()
         share, mean = steps.share(ALONE), steps.mean(ALONE)
-        often = steps.steps_above(ALONE, self.noticed)
-        if min(share, steps.steady(ALONE)) < self.noticed:
+        often = steps.steps_above(ALONE, NOTICED)
+        if min(share, steps.steady(ALONE)) < NOTICED:
             return
         marked, idle = steps.marked, " while no device works" if steps.device else ""
         yield Finding(
@@ -268,7 +254,7 @@ class StepWaitsForInput(Rule):
             not steps.certain
             or share < self.share
             or mean < self.least_us
-            or not steps.recurs(ALONE, self.noticed)
+            or not steps.recurs(ALONE, NOTICED)
         ):
             return Severity.NOTE
         return Severity.ERROR if share >= self.severe else None
@@ -287,7 +273,7 @@ class StepWaitsForInput(Rule):
         if why is not None and why.kind == "epoch":
             return persistent.remedy(why.advice, "True", reason=STAY)
         beside = self._beside(loader, workers, number, persistent)
-        if why is None or not why.advice:
+        if why is None:
             return beside
         return replace(beside, text=f"{why.advice} Or else: {beside.text}")
 

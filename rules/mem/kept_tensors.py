@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 from auditor.evidence.recorded.retained_graphs import grows
+from auditor.evidence.recorded.trend import Trend
 from auditor.evidence.source.files import Function, Index, Source, name_of, unparsed
-from auditor.evidence.source.self_concatenation import JOINS, accumulated_at, joins, whole
+from auditor.evidence.source.values_read import whole
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.recordings.schema.memory import KeptRow
@@ -24,6 +25,9 @@ CUTS = frozenset(
 )
 """Methods that take something out of a container."""
 
+JOINS = frozenset("cat concat concatenate stack hstack vstack dstack pad".split())
+"""Functions of torch whose result holds all that they were given."""
+
 ONCE = frozenset(("main", "__init__", "__post_init__", "setup", "build"))
 """Functions that run once, whoever calls them."""
 
@@ -36,11 +40,14 @@ class Bounds:
         self._cut: dict[str, frozenset[_Cut]] = {}
         self._single: dict[str, bool] = {}
 
-    def cut(self, file: str, name: str, *, by_item: bool = True, once: bool = True) -> bool:
+    def cut(
+        self, file: str, name: str, *, by_item: bool = True, once: bool = True, made: bool = True
+    ) -> bool:
         """Whether a line of the file cuts what is called so (``self.seen[*]``), or, where it is an
         attribute, a line of any recorded file. Without ``by_item``, an item that is put into it
         (``seen[key] = x``) does not count: it is known to be a new one each time. Without ``once``,
-        neither does what it begins with: a tensor, which has no limit.
+        neither does what it begins with: a tensor, which has no limit. Without ``made``, neither
+        does a value that is no part of another one.
         """
         if file not in self._source.texts:
             return True  # it cannot be told
@@ -48,7 +55,10 @@ class Bounds:
         files = self._source.texts if "." in variable else (file,)
         last = re.split(r"\W+", variable)[-1]
         return any(
-            each.name == last and (by_item or not each.item) and (once or not each.once)
+            each.name == last
+            and (by_item or not each.item)
+            and (once or not each.once)
+            and (made or not each.made)
             for one in files
             for each in self._of(one)
         )
@@ -102,12 +112,13 @@ class Bounds:
 
 class _Cut(NamedTuple):
     """A last name that some line cuts; ``item`` where it puts an item into it, ``once`` where it
-    begins it a single time with what has a limit.
+    begins it a single time with what has a limit, ``made`` where it assigns no part of something.
     """
 
     name: str
     item: bool = False
     once: bool = False
+    made: bool = False
 
 
 def _given(node: ast.Assign | ast.AnnAssign) -> Iterator[tuple[ast.expr, ast.expr | None]]:
@@ -125,11 +136,12 @@ def _given(node: ast.Assign | ast.AnnAssign) -> Iterator[tuple[ast.expr, ast.exp
 
 
 def _assigned(target: ast.expr, value: ast.expr | None, *, once: bool) -> Iterator[_Cut]:
+    made = not isinstance(value, ast.Subscript)
     for each in nodes_in(target, ast.Subscript, ast.Name, ast.Attribute):
         if isinstance(each, ast.Subscript):
-            yield _Cut(_last(each), item=not isinstance(each.slice, ast.Slice))
+            yield _Cut(_last(each), item=not isinstance(each.slice, ast.Slice), made=made)
         elif isinstance(each.ctx, ast.Store) and (not once or _has_a_limit(value)):
-            yield _Cut(_last(each), once=once)
+            yield _Cut(_last(each), once=once, made=made)
 
 
 def _measured(node: ast.Compare) -> Iterator[_Cut]:
@@ -145,7 +157,12 @@ def _longer(target: ast.expr, value: ast.expr) -> bool:
     value, name = whole(value), unparsed(target)
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
         return name in (unparsed(value.left), unparsed(value.right))
-    return isinstance(value, ast.Call) and name_of(value.func) in JOINS and joins(name, value)
+    if not isinstance(value, ast.Call) or name_of(value.func) not in JOINS:
+        return False
+    parts = (
+        part for arg in value.args for part in nodes_in(arg, ast.Name, ast.Attribute, ast.Subscript)
+    )
+    return name in map(unparsed, parts)
 
 
 def _has_a_limit(value: ast.expr | None) -> bool:
@@ -173,9 +190,8 @@ def _last(node: ast.expr) -> str:
 @dataclass(frozen=True)
 class Keeper:
     """A variable and what it held at the end of each step. ``site`` is the line that fills it, None
-    if it was not found. ``bounded``: some line cuts it, or begins it anew. ``joined``: what that
-    line puts behind itself; ``keys`` as in ``KeptRow``. ``last_alone``: nothing but its last items
-    is read.
+    if it was not found. ``bounded``: some line cuts it, or begins it anew; ``cut`` the same, but of
+    a larger tensor a value that is no part of another one is not known to be shorter. ``keys`` as in ``KeptRow``.
     """
 
     name: str
@@ -184,19 +200,18 @@ class Keeper:
     nbytes: tuple[int, ...]
     devices: tuple[str, ...] = ()
     bounded: bool = False
-    joined: str = ""
     keys: str = ""
-    last_alone: bool = False
+    cut: bool = False
 
     @property
-    def endless(self) -> bool:
-        """Whether it is known to grow as long as the run: not a store that is full one day."""
-        return bool(self.joined or self.keys or self.last_alone) and not self.bounded
+    def larger(self) -> bool:
+        """It holds no more tensors, but larger ones."""
+        return self.tensors[-1] <= self.tensors[0]
 
     @property
-    def bytes_per_step(self) -> float:
-        """Bytes by which it grew, per step."""
-        return (self.nbytes[-1] - self.nbytes[0]) / max(1, len(self.nbytes) - 1)
+    def trend(self) -> Trend:
+        """Its bytes."""
+        return Trend(tuple(map(float, self.nbytes)))
 
 
 @dataclass(frozen=True)
@@ -215,133 +230,37 @@ class KeptTensors(Table):
     @classmethod
     def build(cls, evidence: Evidence) -> KeptTensors:
         """From the loud pass."""
-        source = evidence.get(Source)
-        bounds, last = Bounds(source), LastItems(source)
+        bounds = Bounds(evidence.get(Source))
         keepers = [
-            _keeper(evidence, row, source, bounds, last)
+            _keeper(evidence, row, bounds)
             for row in rows_of(evidence, KeptRow)
             if row.pass_name == "loud" and len(row.tensors) == len(row.nbytes)
         ]
-        return cls(tuple(sorted(keepers, key=lambda each: -each.bytes_per_step)))
+        return cls(tuple(sorted(keepers, key=lambda each: -each.trend.total)))
 
     def growing(self, share: float, *, device: bool) -> Iterator[Keeper]:
         """Those that hold more on ``share`` of the steps and never let go, on a device or in host
-        memory, and whose line is known. One tensor that gets larger counts where it is joined.
+        memory, and whose line is known.
         """
         return (
             each
             for each in self.keepers
             if each.site is not None
-            and (grows(each.tensors, share) or (each.joined and grows(each.nbytes, share)))
+            and grows(each.nbytes if each.larger else each.tensors, share)
             and ({"cpu"} != set(each.devices)) is device
         )
 
 
-def _keeper(
-    evidence: Evidence, row: KeptRow, source: Source, bounds: Bounds, last: LastItems
-) -> Keeper:
+def _keeper(evidence: Evidence, row: KeptRow, bounds: Bounds) -> Keeper:
     name = f"{row.name}{row.path}"
     site = evidence.recording.site_at(row.file, row.line, row.function) if row.line else None
-    longer = accumulated_at(source, site) if site is not None else None
     file = site.file if site is not None else row.file
-    bounded = bounds.cut(file, name, by_item=not row.keys, once=longer is None)
-    return Keeper(
-        name,
-        site,
-        tuple(row.tensors),
-        tuple(row.nbytes),
-        tuple(row.devices),
-        bounded or (longer is not None and not longer.unbounded),
-        longer.name if longer is not None else "",
-        row.keys,
-        last.suffice(file, name),
+    found = Keeper(
+        name, site, tuple(row.tensors), tuple(row.nbytes), tuple(row.devices), keys=row.keys
     )
-
-
-# -- last items ------------------------------------------------------------------------------------
-# Which of the user's lists are read at their end alone.
-
-
-FILLS = frozenset(("append", "extend"))
-"""Methods that put something at the end of a list."""
-
-
-class LastItems:
-    """By the last name of the expression: ``history`` of ``self.history``."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    def suffice(self, file: str, name: str) -> bool:
-        """Whether lines read the last items of what is called so (``self.seen[*]``), as
-        ``seen[-1]``, and none could read another one; of an attribute, the lines of all recorded
-        files. An unknown use, as an argument or a value that is returned, may read all of it.
-        """
-        variable = name.split("[", 1)[0]
-        if file not in self._source.texts:
-            return False  # it cannot be told
-        files = self._source.texts if "." in variable else (file,)
-        last = re.split(r"\W+", variable)[-1]
-        indices = [self._source.index(one) for one in files]
-        uses = {use for each in indices for use in (_uses(each, last) if each.tree else [None])}
-        return None not in uses and True in uses
-
-
-def _uses(index: Index, name: str) -> Iterator[bool | None]:
-    """Of each use: True where it reads last items, False where it reads none, None where it may
-    read any.
-    """
-    for node in index.nodes:
-        if _may_name(node, name):
-            yield None
-        elif _named(node, name):
-            yield _use(node, index.parents)
-
-
-def _named(node: ast.AST, name: str) -> bool:
-    if isinstance(node, ast.Attribute):
-        return node.attr == name
-    return isinstance(node, ast.Name) and node.id == name
-
-
-def _may_name(node: ast.AST, name: str) -> bool:
-    """``getattr(self, "seen")``, ``vars(self)``, a parameter of that name."""
-    if isinstance(node, ast.Constant):
-        return bool(node.value == name)
-    if isinstance(node, ast.arg):
-        return node.arg == name
-    return _named(node, "__dict__") or _named(node, "vars")
-
-
-def _use(node: ast.AST, above: dict[ast.AST, ast.AST]) -> bool | None:
-    if isinstance(getattr(node, "ctx", None), ast.Store):
-        return False
-    outer = above[node]
-    if isinstance(outer, ast.Subscript) and isinstance(outer.ctx, ast.Load):
-        return True if outer.value is node and _from_end(outer.slice) else None
-    if isinstance(outer, ast.Attribute) and outer.attr in FILLS:
-        call = above[outer]
-        return False if isinstance(call, ast.Call) and call.func is outer else None
-    if isinstance(outer, ast.Call) and _named(outer.func, "len"):
-        return False
-    return False if _is_test(node, above) else None
-
-
-def _is_test(node: ast.AST, above: dict[ast.AST, ast.AST]) -> bool:
-    """``if seen``, ``while not seen and more``: only whether something is in it."""
-    outer = above[node]
-    while isinstance(outer, (ast.BoolOp, ast.UnaryOp)):
-        node, outer = outer, above[outer]
-    return isinstance(outer, (ast.If, ast.IfExp, ast.While)) and outer.test is node
-
-
-def _from_end(index: ast.expr) -> bool:
-    """``-1``, ``-2:``: places that stay as near to the end as they are."""
-    if isinstance(index, ast.Slice):
-        return index.upper is None and index.lower is not None and _from_end(index.lower)
-    return (
-        isinstance(index, ast.UnaryOp)
-        and isinstance(index.op, ast.USub)
-        and isinstance(index.operand, ast.Constant)
-        and isinstance(index.operand.value, int)
+    how = {"by_item": not row.keys, "once": not found.larger}
+    return replace(
+        found,
+        bounded=bounds.cut(file, name, **how),
+        cut=bounds.cut(file, name, **how, made=not found.larger),
     )

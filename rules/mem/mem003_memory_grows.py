@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
@@ -15,17 +14,48 @@ from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import NotLooked, Rule, knob, see
 
 from ..placing import places_of
-from .growing_lines import GrowingLines
+from .growing_lines import GrowingLine, GrowingLines
 from .kept_tensors import Keeper, KeptTensors
 from .memory import DeviceMemory, HostMemory
 
 MIB = 2**20
 
-NEVER_AGAIN = {
-    "tensors": "its keys are tensors, which are compared by identity, so none is found again",
-    "shuffled": "its keys are the same numbers put together again each time, and none came twice",
+SHARE_OF_PEAK = 0.01
+"""Less growth of a device's memory over the pass says nothing (Scalene's figure)."""
+
+EVEN = 0.25
+"""Where sizes vary, the host's allocator spreads in jumps: a leak's median step adds at least this
+share of the growth per step."""
+
+RETURNED = 0.2
+"""And gives back as much as a quarter; a leak gives back nothing."""
+
+REMEDIES = {
+    "device": "Look for tensors kept from step to step: logged outputs, lists of losses, caches "
+    "without a bound.",
+    "host": "Look for containers that grow: logged arrays, cached batches, histories. Bound them or "
+    "write them out.",
 }
-"""By ``Keeper.keys``."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where growth is told, and how fast it is; ``keeper`` where a variable was seen to hold it."""
+
+    rate: float
+    trend: Trend = field(default_factory=Trend)
+    site: Site | None = None
+    said: str = ""
+    keeper: Keeper | None = None
+    allocated: Site | None = None
+
+    @property
+    def may_end(self) -> bool:
+        """A line cuts the variable, or a list in host memory may be meant to end with the run."""
+        each = self.keeper
+        if each is None:
+            return False
+        return each.bounded or not (each.larger or each.keys or {"cpu"} != set(each.devices))
 
 
 @dataclass(frozen=True)
@@ -45,35 +75,10 @@ class MemoryGrowsEveryStep(Rule):
         0.2,
         "Share of the growth that must fall in the last third of the pass (a steady one has 0.33).",
     )
-    device_share: float = knob(0.01, "Growth over the pass as a share of the peak, on the device.")
     device_mib: float = knob(1.0, "Growth over the pass in MiB, on the device.")
-    trifle_kib: float = knob(
-        1.0,
-        "Growth per step in KiB below which device memory is a note: two tensors of one number each, "
-        "as a history of losses has them.",
-    )
     host_mib: float = knob(32.0, "Growth over the pass in MiB, on the host.")
-    host_step_kib: float = knob(256.0, "Growth per step in KiB, on the host.")
-    counted_kib: float = knob(
-        1.0,
-        "Growth per step in KiB of a variable in host memory that is known never to end: a million "
-        "steps of it are 1 GiB.",
-    )
-    unended_kib: float = knob(
-        16.0,
-        "Growth per step in KiB of a variable in host memory that nothing cuts: 100,000 steps of it "
-        "are 1.5 GiB.",
-    )
-    host_returned: float = knob(
-        0.2,
-        "Share of its rises that the host may have taken back in falls (glibc's arenas spread "
-        "where sizes vary, and give back as much as a quarter).",
-    )
-
-    host_even: float = knob(
-        0.25,
-        "Share of the growth per step that the median step must add on the host, where no line is "
-        "known; below it, it is a note (where sizes vary, the allocator's arenas spread in jumps).",
+    variable_kib: float = knob(
+        2.0, "Growth per step in KiB of one variable: 100,000 steps of 2 KiB are 200 MiB."
     )
 
     def detect(
@@ -89,84 +94,93 @@ class MemoryGrowsEveryStep(Rule):
     ) -> Iterator[Finding]:
         if not device.trend.values and not host.trend.values:
             raise NotLooked("the memory of no step was measured")
-        floor = max(self.device_mib * MIB, self.device_share * device.trend.peak)
-        on_device = self._rate(device.trend, floor, 0.0)
-        line = _line(kept, growing, self._rate, floor)
-        keeper = None if line.name else self._keeper(keepers, floor, on_device)
-        line = line if keeper is None else replace(keeper, allocated=line.site)
-        if on_device is None and line.name:  # what else is freed or not yet freed hides it
-            on_device = self._rate(line.trend, 0.0 if line.unbounded else floor, 0.0)
-        on_host = self._rate(host.trend, self.host_mib * MIB, self.host_step_kib * 1024)
-        on_host_at = _by_source((*growing.tensors, *growing.lists))
-        if machine.simulated:
-            on_host = None  # the shadow's tensors lie in host memory
-        if on_host is not None:  # what was seen to grow tells more than the source
-            on_host_at = self._keeper(keepers, None, on_host) or on_host_at
-        if host.trend.returned > self.host_returned and not on_host_at.name:
-            on_host = None  # it comes and goes
-        of_host = host.trend
-        if on_host is None:
-            on_host_at = self._unended(keepers) or _Line()
-            of_host = on_host_at.trend
-            on_host = self._rate(of_host, 0.0, 0.0)
         names = ", ".join(sorted({root.name for root in held.roots if root.bytes_per_step()}))
         cause = f"; {names} keeps graphs{see('GRAPH001')}" if names else ""
-        for where, trend, rate, place in (
-            ("device", device.trend, on_device, line),
-            ("host", of_host, on_host, on_host_at),
+        for where, place in (
+            ("device", self._on_device(device.trend, kept, growing, keepers)),
+            ("host", self._on_host(host.trend, keepers, measured=not machine.simulated)),
         ):
-            if rate is None:
+            if place is None:
                 continue
+            note = names or place.may_end or (machine.simulated and place.keeper is None)
             yield Finding(
                 place.site,
-                f"{where} memory grows by {amounts.size(rate)} per step{place.said}{cause}"
-                + (_full(host, rate) if where == "host" else ""),
-                steps=len(trend.values),
+                f"{where} memory grows by {amounts.size(place.rate)} per step{place.said}{cause}"
+                + (_full(host, place.rate) if where == "host" else ""),
+                steps=len(place.trend.values),
                 per_step=1.0,
-                lost_bytes=round(rate),
+                lost_bytes=round(place.rate),
                 grows=True,
                 basis=machine.bytes_basis if where == "device" else "measured",
-                severity=Severity.NOTE
-                if names  # GRAPH001 is the warning and has the line
-                or place.may_end
-                or (where == "device" and machine.simulated and not place.unbounded)
-                or (where == "device" and rate <= self.trifle_kib * 1024)
-                or (where == "host" and not place.name and trend.evenness < self.host_even)
-                else None,
-                facts=trend.facts,
+                severity=Severity.NOTE if note else None,  # GRAPH001 is the warning, with the line
+                facts=place.trend.facts,
                 places=places_of(place.site, place.allocated),
-                remedy=_remedy(where, place),
+                remedy=_remedy(where, place.keeper),
                 follows="GRAPH001" if names else "",
             )
 
-    def _keeper(
-        self, keepers: KeptTensors, floor: float | None, rate: float | None
-    ) -> _Line | None:
-        """The variable whose tensors are half of what grows; in host memory with no ``floor``."""
-        for each in keepers.growing(self.rises, device=floor is not None):
-            trend = Trend(tuple(float(nbytes) for nbytes in each.nbytes))
-            least = math.inf if floor is None else floor
-            if each.bytes_per_step >= (rate or math.inf) / 2 or self._rate(trend, least, 0.0):
-                return _kept_by(each)
-        return None
+    def _on_device(
+        self, trend: Trend, kept: NeverFreed, growing: GrowingLines, keepers: KeptTensors
+    ) -> _Place | None:
+        """The variable that holds half of it, else the line whose blocks stay or get larger."""
+        floor = max(self.device_mib * MIB, SHARE_OF_PEAK * trend.peak)
+        rate = self._rate(trend, floor)
+        made = kept.lines[0].site if kept.lines else None
+        keeper = self._keeper(keepers, rate, device=True)
+        if keeper is not None:
+            if keeper.larger:  # told where it is made: at the line that grows as it does
+                made = next((each.site for each in growing.lines if self._as(each, keeper)), None)
+            site = made if keeper.larger and made is not None else keeper.site
+            return _kept_by(keeper, rate, trend, site, made)
+        if rate is None:
+            return None
+        if kept.lines:
+            said = f": {kept.lines[0].blocks} blocks allocated here were never freed"
+            return _Place(rate, trend, made, said)
+        for each in growing.lines:
+            if self._rate(each.held, floor / 2) is not None:
+                said = ": what is allocated here is larger on each step"
+                return _Place(rate, trend, each.site, said)
+        return _Place(rate, trend)
 
-    def _unended(self, keepers: KeptTensors) -> _Line | None:
-        """The variable in host memory that is known to grow as long as the run, or else one that
-        nothing cuts.
+    def _as(self, line: GrowingLine, keeper: Keeper) -> bool:
+        """Whether what the line's blocks hold grows as fast as the variable, within a factor of
+        2.
         """
-        for known in (True, False):
-            least = 1024 * (self.counted_kib if known else self.unended_kib)
-            for each in keepers.growing(self.rises, device=False):
-                line = _kept_by(each)
-                counts = each.endless if known else not each.bounded
-                if counts and self._rate(line.trend, 0.0, least) is not None:
-                    return replace(line, may_end=not known)
+        one, other = self._rate(line.held, 0.0), self._rate(keeper.trend, 0.0)
+        return one is not None and other is not None and other / 2 <= one <= 2 * other
+
+    def _on_host(self, trend: Trend, keepers: KeptTensors, *, measured: bool) -> _Place | None:
+        """A variable is counted; the resident set tells of other growth, where tensors that are
+        played do not lie in it.
+        """
+        rate = self._rate(trend, self.host_mib * MIB) if measured else None
+        keeper = self._keeper(keepers, rate, device=False)
+        if keeper is not None:
+            return _kept_by(keeper, rate, trend, keeper.site)
+        if rate is None or trend.returned > RETURNED or trend.evenness < EVEN:
+            return None
+        return _Place(rate, trend)
+
+    def _keeper(self, keepers: KeptTensors, rate: float | None, *, device: bool) -> Keeper | None:
+        """The variable that holds half of the growth; where none is known, one that grows by
+        itself, and that no line cuts.
+        """
+        found = list(keepers.growing(self.rises, device=device))
+        for each in found:
+            own = self._rate(each.trend, 0.0)
+            if rate is not None and own is not None and own >= rate / 2:
+                return each
+        for each in sorted(found, key=lambda each: not (each.larger or each.keys)):
+            own = self._rate(each.trend, 0.0)
+            if not (each.cut or own is None) and own >= self.variable_kib * 1024:
+                return each
         return None
 
-    def _rate(self, trend: Trend, floor: float, per_step: float) -> float | None:
+    def _rate(self, trend: Trend, floor: float) -> float | None:
         """Growth in bytes per step; None where it is not established."""
         slope = trend.slope
-        if slope is None or slope.low <= 0 or slope.per_step < per_step or trend.total < floor:
+        if slope is None or slope.low <= 0 or trend.total < floor:
             return None
         if trend.noise > slope.per_step * len(trend.values):
             return None  # it comes and goes by more than it grew
@@ -175,72 +189,37 @@ class MemoryGrowsEveryStep(Rule):
         )
 
 
-@dataclass(frozen=True)
-class _Line:
-    """The line that growth is told at. ``name`` is what gets longer there: a variable that holds
-    more and more tensors (``kept``), else one that is put behind itself. ``keys``: why its keys are
-    never found again, as in ``NEVER_AGAIN``; ``last_alone``: only its last items are read.
-    """
-
-    site: Site | None = None
-    said: str = ""
-    name: str = ""
-    unbounded: bool = False
-    trend: Trend = field(default_factory=Trend)
-    may_end: bool = False
-    kept: bool = False
-    keys: str = ""
-    last_alone: bool = False
-    allocated: Site | None = None
-    """Where the tensors come from that a variable keeps."""
+def _kept_by(
+    each: Keeper, rate: float | None, trend: Trend, site: Site | None, made: Site | None = None
+) -> _Place:
+    more = "a larger tensor" if each.larger else "more tensors"
+    said = f": {each.name} holds {more} after each step, put there by this line"
+    said += "" if each.bounded else ", and nothing cuts it"
+    if each.keys:
+        said += "; its keys never come again"
+    slope = each.trend.slope
+    if rate is None and slope is not None:
+        rate, trend = slope.per_step, each.trend
+    return _Place(rate or 0.0, trend, site, said, each, made if site == each.site else each.site)
 
 
-def _remedy(where: str, line: _Line) -> Remedy:
-    name = line.name
-    if name and not line.kept:
+def _remedy(where: str, keeper: Keeper | None) -> Remedy:
+    if keeper is None:
+        return Remedy(REMEDIES[where])
+    if keeper.larger:
         return Remedy(
-            f"Give {name} a bound: allocate it once and write each step's part into the next rows (a "
-            "ring buffer), or keep the last rows alone after each step. Each step also copies all of "
-            "it: what must be kept whole belongs into a list on the host, joined once at the end."
+            f"Give {keeper.name} a bound: allocate it once and write each step's part into the next "
+            "rows (a ring buffer), or keep the last rows alone after each step."
         )
-    if name and line.keys:
+    if keeper.keys:
         return Remedy(
-            f"Key {name} by what comes again: a sample's own number, one entry for each sample. Or "
-            "compute all of it once before the first step, and index that."
-        )
-    if name and line.last_alone:
-        return Remedy(
-            f"Keep what is read: make {name.split('[')[0]} a collections.deque(maxlen=...) for as "
-            "many items, or a plain variable for the last one."
-        )
-    if name:
-        return Remedy(
-            f"Give {name} a bound (keep the last ones alone, or clear it when they were used), or "
-            "keep numbers of them."
-        )
-    if where == "host":
-        return Remedy(
-            "Look for containers that grow: logged arrays, cached batches, histories. Bound them or "
-            "write them out."
+            f"Key {keeper.name} by what comes again: a sample's own number, one entry for each "
+            "sample."
         )
     return Remedy(
-        "Look for tensors kept from step to step: logged outputs, lists of losses, caches without a "
-        "bound."
+        f"Give {keeper.name} a bound (collections.deque(maxlen=...), or clear it when it was used), "
+        "or keep numbers of it."
     )
-
-
-def _kept_by(each: Keeper) -> _Line:
-    trend = Trend(tuple(float(nbytes) for nbytes in each.nbytes))
-    end = "" if each.bounded else ", and nothing cuts it"
-    if each.joined:
-        said = f": {each.joined} is appended to itself here on each step{end}"
-        return _Line(each.site, said, each.joined, not each.bounded, trend, each.bounded)
-    said = f": {each.name} holds more tensors after each step, put there by this line{end}"
-    said += f" ({NEVER_AGAIN[each.keys]})" if each.keys in NEVER_AGAIN else ""
-    alone = each.last_alone and not each.bounded and not each.keys
-    said += ", and only its last items are read" if alone else ""
-    line = _Line(each.site, said, each.name, not each.bounded, trend, each.bounded, True, each.keys)
-    return replace(line, last_alone=alone)
 
 
 def _full(host: HostMemory, rate: float) -> str:
@@ -250,41 +229,3 @@ def _full(host: HostMemory, rate: float) -> str:
     if room <= 0:
         return ""
     return f"; {amounts.size(host.usable)} are full after {float(f'{room / rate:.2g}'):,.0f} steps"
-
-
-def _by_source(named: Sequence[tuple[Site, str]]) -> _Line:
-    """The one line at which the source lets something grow without a bound."""
-    if len(named) != 1:
-        return _Line()
-    ((site, name),) = named
-    return _Line(site, f": {name} gets longer here on each step, and nothing cuts it", name, True)
-
-
-def _line(
-    kept: NeverFreed,
-    growing: GrowingLines,
-    rate: Callable[[Trend, float, float], float | None],
-    floor: float,
-) -> _Line:
-    """Blocks that stay tell more than a line that holds more; what is put behind itself, most."""
-    for each in growing.lines:
-        found = each.accumulated
-        least = 0.0 if found is not None and found.unbounded else floor
-        if found is not None and rate(each.held, least, 0.0) is not None:
-            said = f": {found.name} is appended to itself here on each step"
-            if found.unbounded:
-                said += ", and nothing cuts it"
-            return _Line(each.site, said, found.name, found.unbounded, each.held)
-    lists = _by_source(growing.lists)
-    if kept.lines and lists.site is not None:
-        held = (each.held for each in growing.lines if each.site == kept.lines[0].site)
-        trend = next((each for each in held if rate(each, 0.0, 0.0) is not None), None)
-        if trend is not None:
-            return replace(lists, trend=trend)
-    if kept.lines:
-        said = f": {kept.lines[0].blocks} blocks allocated here were never freed"
-        return _Line(kept.lines[0].site, said)
-    for each in growing.lines:
-        if rate(each.held, floor / 2, 0.0) is not None:
-            return _Line(each.site, ": what is allocated here is larger on each step")
-    return _Line()

@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar, Literal
+from typing import ClassVar, NamedTuple
 
 from auditor import amounts
 from auditor.evidence.recorded.device_calls import DeviceCalls
@@ -24,10 +23,8 @@ from ..pricing import between
 from .rows import EnclosingRow
 
 WHY = {
-    "died": "the second try ran out of memory as well, which ended this run",
-    "same_graph": "backward runs again on the graph of the try that failed, "
-    "whose buffers may be freed already (a second error), "
-    "and adds what had come through before the error twice",
+    "same_graph": "backward runs again on the graph of the try that failed: it raises where buffers "
+    "are freed already, else adds twice what had come through",
     "inside": "the retry runs inside except, where the exception still "
     "holds the frames of the failed try with their tensors",
     "kept": "the exception is stored, and its traceback keeps the tensors of the failed try alive",
@@ -70,13 +67,10 @@ class OutOfMemoryHandledWrongly(Rule):
         for flaw in handlers.flaws:
             yield Finding(
                 flaw.site,
-                f"after an out-of-memory error {'; and '.join(WHY[r] for r in flaw.reasons)}{ran}",
+                f"after an out-of-memory error {WHY[flaw.reason]}{ran}",
                 seen_on=None if handlers.errors else "source",
-                facts=(
-                    ("handler", str(flaw.handler)),
-                    ("out of memory in this audit", str(handlers.errors)),
-                ),
-                remedy=STORED if flaw.reasons == ("kept",) else None,
+                facts=(("handler", str(flaw.handler)),),
+                remedy=STORED if flaw.reason == "kept" else None,
             )
 
     def _periodic(self, calls: DeviceCalls, machine: Machine) -> Iterator[Finding]:
@@ -84,15 +78,10 @@ class OutOfMemoryHandledWrongly(Rule):
             seen = site.pattern
             if len(seen.seen) < self.often or seen.interval is None or seen.usual(self.share):
                 continue
-            price = (
-                f"{amounts.duration(site.us_per_step)} per step inside the call"
-                if machine.cuda
-                else "rehearsed, so not priced"
-            )
             found = Finding(
                 site.site,
                 f"empty_cache() every {seen.interval} steps prevents no out-of-memory error: "
-                f"before torch raises one it gives its cache back without the call ({price})",
+                "before torch raises one it gives its cache back without the call",
                 steps=len(seen.seen),
                 per_step=site.per_step,
                 lost_us_per_step=site.us_per_step if machine.cuda else None,
@@ -109,108 +98,83 @@ class OutOfMemoryHandledWrongly(Rule):
 # them.
 
 
-Reason = Literal["died", "same_graph", "inside", "kept"]
-
 FRAME = re.compile(r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d+), in ', re.MULTILINE)
 """A frame of a traceback, as Python prints it."""
 
 
 @dataclass(frozen=True)
 class Flaw:
-    """One line of a handler, or of what it leads to, and the reasons why it does harm."""
+    """One line of a handler, or of what it leads to, and why it does harm: a key of ``WHY``."""
 
     site: Site
     handler: Site
-    reasons: tuple[Reason, ...]
+    reason: str
 
 
 @dataclass(frozen=True)
 class OomHandlers(Table):
-    """Handlers that guard a backward which the audited step ran, or that the error passed which
-    ended it. ``errors`` counts those that the program caught meanwhile.
+    """Flaws of handlers that guard a backward which the audited step ran, or that the error passed
+    which ended it. ``errors`` counts those that the program caught meanwhile.
     """
 
     parts: ClassVar[tuple[str, ...]] = ("enclosing", "steps", "calls")
 
     flaws: tuple[Flaw, ...] = ()
-    handlers: int = 0
     errors: int = 0
     calls: DeviceCalls | None = None
     """What empties the cache; None of a run that died before that was recorded."""
 
     @classmethod
     def without_parts(cls, evidence: Evidence) -> OomHandlers | None:
-        """The handlers that the error passed which ended the run, if it died of one."""
-        found, flaws = _judged(evidence, {}, _traceback(evidence))
-        return cls(flaws, found, 2) if any("died" in each.reasons for each in flaws) else None
+        """Those of the handlers that the error passed which ended the run."""
+        flaws = _flaws(evidence, _traceback(evidence))
+        return cls(flaws, 1) if flaws else None
 
     @classmethod
     def build(cls, evidence: Evidence) -> OomHandlers:
         """From the lines around the loud pass's backward calls, the traceback of the error that
         ended the run, and the recorded source.
         """
-        lines: dict[str, set[int]] = defaultdict(set)
-        for row in rows_of(evidence, EnclosingRow):
-            for site in map(evidence.recording.site, row.lines):
-                lines[site.file].add(site.line)
-        found, flaws = _judged(evidence, lines, _traceback(evidence))
+        ran = [
+            (site.file, site.line)
+            for row in rows_of(evidence, EnclosingRow)
+            for site in map(evidence.recording.site, row.lines)
+        ]
         steps = evidence.get(Steps)
         caught = max((step.ooms for step in (*steps.quiet, *steps.loud)), default=0)
-        return cls(flaws, found, caught, evidence.get(DeviceCalls))
-
-
-def _judged(
-    evidence: Evidence, ran: Mapping[str, set[int]], ended: list[tuple[str, int]]
-) -> tuple[int, tuple[Flaw, ...]]:
-    """How many handlers guard these lines, and what is wrong with them."""
-    lines = defaultdict(set, {file: set(numbers) for file, numbers in ran.items()})
-    for file, line in ended:
-        lines[file].add(line)
-    source = evidence.get(Source)
-    named = functions(map(source.index, source.texts))
-    found = [
-        (file, guard)
-        for file in lines
-        if file in source.texts
-        for guard in guards(source.index(file), lines[file], named)
-    ]
-    flaws = tuple(flaw for file, guard in found for flaw in _flaws(evidence, file, guard, ended))
-    return len(found), flaws
+        flaws = _flaws(evidence, [*ran, *_traceback(evidence)])
+        return cls(flaws, caught, evidence.get(DeviceCalls))
 
 
 def _traceback(evidence: Evidence) -> list[tuple[str, int]]:
-    """Files, as sites name them, and lines of the error that ended the run, and of those that it
-    came from.
+    """Files, as sites name them, and lines of the out-of-memory error that ended the run, and of
+    those that it came from.
     """
-    error = evidence.recording.manifest.get("error") or {}
     if evidence.recording.manifest.get("outcome") != "oom":
         return []
+    error = evidence.recording.manifest.get("error") or {}
     return [
         (evidence.recording.relative(frame["file"]), int(frame["line"]))
         for frame in FRAME.finditer(error.get("traceback") or "")
     ]
 
 
-def _flaws(
-    evidence: Evidence, file: str, guard: Guard, ended: list[tuple[str, int]]
-) -> Iterator[Flaw]:
-    function = guard.scope.name if not isinstance(guard.scope, ast.Module) else "<module>"
-
-    def site(node: ast.stmt | ast.expr | ast.ExceptHandler) -> Site:
-        return evidence.recording.site_at(file, node.lineno, function)
-
-    handler = site(guard.handler)
-    died = any(each == file and guard.died_at(line) for each, line in ended)
-    for retry in guard.retries:
-        reasons: list[Reason] = ["died"] if died and retry.inside else []
-        if retry.same_graph:
-            reasons.append("same_graph")
-        elif retry.inside:
-            reasons.append("inside")
-        if reasons:
-            yield Flaw(site(retry.node), handler, tuple(reasons))
-    if guard.kept is not None:
-        yield Flaw(site(guard.kept), handler, ("kept",))
+def _flaws(evidence: Evidence, ran: Iterable[tuple[str, int]]) -> tuple[Flaw, ...]:
+    """What is wrong with the handlers around these lines."""
+    source, lines = evidence.get(Source), defaultdict[str, set[int]](set)
+    for file, line in ran:
+        lines[file].add(line)
+    named = functions(map(source.index, source.texts))
+    found = []
+    for file in lines.keys() & source.texts.keys():
+        for flaw in flaws_in(source.index(file), lines[file], named):
+            name = "<module>" if isinstance(flaw.scope, ast.Module) else flaw.scope.name
+            site, handler = (
+                evidence.recording.site_at(file, node.lineno, name)
+                for node in (flaw.node, flaw.handler)
+            )
+            found.append(Flaw(site, handler, flaw.reason))
+    return tuple(sorted(found, key=lambda flaw: (flaw.site.file, flaw.site.line)))
 
 
 # -- handlers in the source ------------------------------------------------------------------------
@@ -221,143 +185,120 @@ KEEPS = frozenset({"append", "appendleft", "add", "put", "extend", "setdefault"}
 LETS_GO = frozenset({"with_traceback", "clear_frames"})
 
 
-@dataclass(frozen=True)
-class Retry:
-    """What the handler does again: a backward, or a call of what failed. ``inside``: while the
-    exception is still alive.
-    """
+class Harm(NamedTuple):
+    """A statement or call that does harm, in which handler and function, and why."""
 
-    node: ast.Call
-    inside: bool
-    same_graph: bool
-
-
-@dataclass(frozen=True)
-class Guard:
-    """One handler for memory that ran out. The audited step ran a backward under these ``lines`` of
-    its try or of itself.
-    """
-
-    scope: Function | ast.Module
-    tried: ast.Try
+    node: ast.stmt | ast.Call
     handler: ast.ExceptHandler
-    lines: tuple[int, ...]
-    following: tuple[ast.stmt, ...]
-    definitions: dict[str, Function]
-    """Functions of all recorded files by name; a name that several have is left out."""
-
-    @cached_property
-    def body(self) -> list[ast.stmt]:
-        """The handler's statements that run when memory ran out, without the branches for other
-        errors.
-        """
-        return list(_when_out_of_memory(self.handler.body)) or self.handler.body
-
-    @cached_property
-    def retries(self) -> tuple[Retry, ...]:
-        """The first thing tried again inside the handler, and in each branch after it that asks
-        for what the handler assigned.
-        """
-        inside = self._retry(self.body, inside=True)
-        after = [self._retry(branch, inside=False) for branch in self._branches()]
-        return tuple(retry for retry in (inside, *after) if retry is not None)
-
-    @property
-    def kept(self) -> ast.stmt | None:
-        """The statement that stores the exception itself, with its traceback."""
-        if self.handler.name is None or LETS_GO & called_in(self.body):
-            return None
-        if f"{self.handler.name}.__traceback__" in _named(self.body, ast.Store):
-            return None
-        return next(
-            (each for each in nodes_in(self.body, ast.stmt) if _stores(each, self.handler.name)),
-            None,
-        )
-
-    def died_at(self, line: int) -> bool:
-        """The second error came up at this line, which tries again inside the handler."""
-        return any(
-            retry.inside and retry.node.lineno <= line for retry in self.retries
-        ) and _covers(self.handler.body, line)
-
-    def _branches(self) -> Iterator[list[ast.stmt]]:
-        assigned = _named(self.body, ast.Store)
-        for statement in self.following:
-            if isinstance(statement, ast.If | ast.While) and assigned & _named(statement.test):
-                yield statement.body
-                yield statement.orelse
-
-    def _retry(self, region: list[ast.stmt], *, inside: bool) -> Retry | None:
-        again = self._calls_tried
-        calls = [
-            node
-            for node in nodes_in(region, ast.Call)
-            if name_of(node.func) in BACKWARD
-            or unparsed(node.func) in again
-            or self._tries(node.func, again)
-        ]
-        if not calls:
-            return None
-        first = min(calls, key=lambda node: (node.lineno, node.col_offset))
-        before = [
-            node
-            for node in nodes_in(self.scope, ast.AST)
-            if self.handler.lineno <= getattr(node, "lineno", 0) <= first.lineno
-        ]
-        backward = name_of(first.func) in BACKWARD
-        return Retry(first, inside, backward and _old_graph(first, before))
-
-    def _tries(self, called: ast.expr, again: Collection[str]) -> bool:
-        """A function of the program's that runs a backward, or calls what was tried: by its bare
-        name, or one of the object's own methods.
-        """
-        own = isinstance(called, ast.Attribute) and unparsed(called.value) == "self"
-        function = self.definitions.get(name_of(called))
-        return (
-            (own or isinstance(called, ast.Name))
-            and function is not None
-            and any(
-                name_of(node.func) in BACKWARD or unparsed(node.func) in again
-                for node in nodes_in(function, ast.Call)
-            )
-        )
-
-    @cached_property
-    def _calls_tried(self) -> frozenset[str]:
-        """What the tried statements called, where the backward itself ran further inside."""
-        calls = [
-            node
-            for node in nodes_in(self.tried, ast.Call)
-            if any(_covers([node], n) for n in self.lines)
-        ]
-        if BACKWARD.intersection(name_of(node.func) for node in calls):
-            return frozenset()
-        tried = frozenset(unparsed(node.func) for node in nodes_in(self.tried.body, ast.Call))
-        return frozenset(unparsed(node.func) for node in calls) & tried
-
-
-def guards(index: Index, lines: Iterable[int], definitions: dict[str, Function]) -> Iterator[Guard]:
-    """Handlers around any of these lines that are meant for memory."""
-    wanted = sorted(set(lines))
-    around = [
-        node
-        for node in (index.of(ast.Try) if wanted else ())
-        if any(line in lines_of(node) for line in wanted)
-    ]
-    for tried in around:
-        handler = next(filter(_catches, tried.handlers), None)
-        if handler is None:
-            continue
-        ran = tuple(n for n in wanted if _covers([*tried.body, *handler.body], n))
-        if ran:
-            following = _following(tried, index.parents[tried])
-            yield Guard(index.scope_of(tried), tried, handler, ran, following, definitions)
+    scope: Function | ast.Module
+    reason: str
 
 
 def functions(indices: Iterable[Index]) -> dict[str, Function]:
     """All functions by name, without names that several have."""
     named = grouped((node.name, node) for index in indices for node in index.functions)
     return {name: nodes[0] for name, nodes in named.items() if len(nodes) == 1}
+
+
+def flaws_in(index: Index, lines: Collection[int], named: dict[str, Function]) -> Iterator[Harm]:
+    """What is wrong with the handlers for memory around any of these lines, at which a backward
+    ran.
+    """
+    for tried in index.of(ast.Try) if lines else ():
+        handler = next(filter(_catches, tried.handlers), None)
+        ran = [n for n in lines if _covers([*tried.body, *(handler.body if handler else ())], n)]
+        if handler is None or not ran:
+            continue
+        scope, again = index.scope_of(tried), _calls_tried(tried, ran)
+        assigned = _named(handler.body, ast.Store)
+        regions = [("inside", handler.body)]
+        for each in _following(tried, index.parents[tried]):
+            if isinstance(each, ast.If | ast.While) and assigned & _named(each.test):
+                regions += [("", each.body), ("", each.orelse)]
+        for reason, region in regions:
+            retry = _retry(region, again, named)
+            old = retry is not None and _old_graph(retry, scope, handler)
+            if retry is not None and (old or reason):
+                yield Harm(retry, handler, scope, "same_graph" if old else reason)
+        kept = _kept(handler)
+        if kept is not None:
+            yield Harm(kept, handler, scope, "kept")
+
+
+def _catches(handler: ast.ExceptHandler) -> bool:
+    """It names the error's class, or asks for its text."""
+    if handler.type is not None and "OutOfMemoryError" in _last_names([handler.type]):
+        return True
+    texts = (node.value for node in nodes_in(handler.body, ast.Constant))
+    return "OutOfMemoryError" in _last_names(handler.body) or any(
+        isinstance(text, str) and "out of memory" in text.lower() and len(text) < 30
+        for text in texts
+    )
+
+
+def _last_names(nodes: Nodes) -> set[str]:
+    return {name_of(node) for node in nodes_in(nodes, ast.expr)}
+
+
+def _calls_tried(tried: ast.Try, ran: Iterable[int]) -> frozenset[str]:
+    """What the tried statements called, where the backward itself ran further inside."""
+    calls = [
+        node for node in nodes_in(tried, ast.Call) if any(_covers([node], line) for line in ran)
+    ]
+    if BACKWARD.intersection(name_of(node.func) for node in calls):
+        return frozenset()
+    called = frozenset(unparsed(node.func) for node in nodes_in(tried.body, ast.Call))
+    return frozenset(unparsed(node.func) for node in calls) & called
+
+
+def _retry(
+    region: list[ast.stmt], again: Collection[str], named: dict[str, Function]
+) -> ast.Call | None:
+    """The first call that tries again: a backward, what was tried, or one of the program's
+    functions, by its bare name or one of the object's own methods, that does either.
+    """
+
+    def tries(call: ast.Call) -> bool:
+        return name_of(call.func) in BACKWARD or unparsed(call.func) in again
+
+    def leads_there(called: ast.expr) -> bool:
+        own = isinstance(called, ast.Attribute) and unparsed(called.value) == "self"
+        function = named.get(name_of(called)) if own or isinstance(called, ast.Name) else None
+        return function is not None and any(map(tries, nodes_in(function, ast.Call)))
+
+    calls = [node for node in nodes_in(region, ast.Call) if tries(node) or leads_there(node.func)]
+    return min(calls, key=lambda node: (node.lineno, node.col_offset), default=None)
+
+
+def _old_graph(retry: ast.Call, scope: ast.AST, handler: ast.ExceptHandler) -> bool:
+    """A backward that starts from a value that nothing computed anew since the error."""
+    if name_of(retry.func) not in BACKWARD:
+        return False
+    roots = [retry.func.value] if isinstance(retry.func, ast.Attribute) else []
+    roots += retry.args
+    since = [
+        node
+        for node in nodes_in(scope, ast.AST)
+        if handler.lineno <= getattr(node, "lineno", 0) <= retry.lineno
+    ]
+    return not (called_in(roots) - {"scale"}) and not _named(roots) & _named(since, ast.Store)
+
+
+def _kept(handler: ast.ExceptHandler) -> ast.stmt | None:
+    """The statement that stores the exception itself, with its traceback."""
+    name = handler.name
+    if name is None or LETS_GO & called_in(handler.body):
+        return None
+    if f"{name}.__traceback__" in _named(handler.body, ast.Store):
+        return None
+    return next((each for each in nodes_in(handler.body, ast.stmt) if _stores(each, name)), None)
+
+
+def _following(tried: ast.stmt, outer: ast.AST) -> tuple[ast.stmt, ...]:
+    for _, block in ast.iter_fields(outer):
+        if isinstance(block, list) and tried in block:
+            return tuple(block[block.index(tried) + 1 :])
+    return ()
 
 
 def _named(outer: Nodes, context: type[ast.expr_context] = ast.expr_context) -> set[str]:
@@ -370,67 +311,6 @@ def _named(outer: Nodes, context: type[ast.expr_context] = ast.expr_context) -> 
 
 def _covers(nodes: Iterable[ast.stmt | ast.expr], line: int) -> bool:
     return any(line in lines_of(node) for node in nodes)
-
-
-def _catches(handler: ast.ExceptHandler) -> bool:
-    named = handler.type is not None and _speaks_of_memory([handler.type])
-    return named or _speaks_of_memory(handler.body)
-
-
-def _speaks_of_memory(nodes: Sequence[ast.AST]) -> bool:
-    """Names the error's class, or asks for its text."""
-    if "OutOfMemoryError" in {name_of(node) for node in nodes_in(nodes, ast.expr)}:
-        return True
-    texts = (node.value for node in nodes_in(nodes, ast.Constant))
-    return any(
-        isinstance(text, str) and "out of memory" in text.lower() and len(text) < 30
-        for text in texts
-    )
-
-
-def _following(tried: ast.stmt, outer: ast.AST) -> tuple[ast.stmt, ...]:
-    for _, block in ast.iter_fields(outer):
-        if isinstance(block, list) and tried in block:
-            return tuple(block[block.index(tried) + 1 :])
-    return ()
-
-
-def _when_out_of_memory(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    for statement in body:
-        branch = _branch(statement) if isinstance(statement, ast.If) else None
-        yield from [statement] if branch is None else branch
-        if branch is not None and _ends(branch):
-            return
-
-
-def _ends(body: list[ast.stmt]) -> bool:
-    """Nothing behind these statements runs after them."""
-    last = body[-1] if body else None
-    if isinstance(last, ast.If):
-        return _ends(last.body) and _ends(last.orelse)
-    return isinstance(last, ast.Return | ast.Continue | ast.Break | ast.Raise)
-
-
-def _branch(asked: ast.If) -> list[ast.stmt] | None:
-    """The branch taken when memory ran out, of a test for its text or its class; None where it asks
-    something else.
-    """
-    test, negated = asked.test, False
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        test, negated = test.operand, True
-    if not _speaks_of_memory([test]):
-        return None
-    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.NotIn):
-        negated = not negated
-    return asked.orelse if negated else asked.body
-
-
-def _old_graph(backward: ast.Call, before: list[ast.AST]) -> bool:
-    """The backward starts from a value that nothing computed anew since the error."""
-    roots = [backward.func.value] if isinstance(backward.func, ast.Attribute) else []
-    roots += backward.args
-    forward = called_in(roots) - {"scale"}
-    return not forward and not _named(roots) & _named(before, ast.Store)
 
 
 def _stores(statement: ast.stmt, name: str) -> bool:

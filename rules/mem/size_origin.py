@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from auditor.evidence.source.files import Function, Source, name_of
 from auditor.model import Site
-from auditor.syntax.index import called_in, names_in, nodes_in
+from auditor.syntax.index import names_in, nodes_in
 
 MOVES = frozenset(("to", "cuda"))
 PADS = frozenset(("pad_sequence", "pad", "interpolate", "resize", "crop", "random_crop"))
@@ -28,18 +27,9 @@ Place = tuple[str, int]
 Scope = ast.Module | Function | ast.Lambda
 
 
-@dataclass(frozen=True)
-class Definitions:
-    """Where the collate functions and datasets of the loaders are defined that gave batches."""
-
-    collates: tuple[Place, ...] = ()
-    datasets: tuple[Place, ...] = ()
-
-
-def size_made_at(source: Source, site: Site, given: Definitions | None = None) -> Site | None:
+def size_made_at(source: Source, site: Site) -> Site | None:
     """The line that gives what the site's line moves its size; None where that line moves nothing,
-    or no source tells. ``given`` is None where nobody knows the loaders: then the one collate
-    function or dataset of all files serves.
+    or no source tells.
     """
     moved = [
         call.func.value
@@ -52,27 +42,8 @@ def size_made_at(source: Source, site: Site, given: Definitions | None = None) -
     found = (_origin(source, scope, each, site) for each in moved)
     node = next((each for each in found if each is not None), None)
     if node is None:
-        return next(_in_loaders(source, given), None)
+        return next(_in_loaders(source), None)
     return None if node.lineno == site.line else source.site_of(site.file, node)
-
-
-LONGEST = frozenset(("max", "amax", "pad_sequence", "pad_packed_sequence"))
-"""Last names of functions that take a size from the longest part of a batch."""
-ROUNDS = ("ceil", "round", "bucket", "bisect", "multiple", "searchsorted", "bit_length", "digitize")
-"""Parts of names that tell that a size is rounded up to one of a few."""
-
-
-def longest_of_batch(source: Source, site: Site) -> bool:
-    """Whether the function around the line takes a size from the longest part of its batch, and
-    nothing in it rounds that up: then no two batches need have the same.
-    """
-    scope = _scope(source, site)
-    names = called_in(scope)
-    divided = any(
-        isinstance(node.op, (ast.FloorDiv, ast.Mod)) for node in nodes_in(scope, ast.BinOp)
-    )
-    rounded = divided or any(part in name.lower() for name in names for part in ROUNDS)
-    return not rounded and not LONGEST.isdisjoint(names)
 
 
 def _origin(source: Source, scope: Scope, moved: ast.expr, site: Site) -> ast.expr | None:
@@ -111,11 +82,10 @@ def _assigned(scope: Scope, value: ast.expr, line: int) -> ast.Assign | None:
     return max(found, key=lambda node: node.lineno, default=None)
 
 
-def _in_loaders(source: Source, given: Definitions | None) -> Iterator[Site]:
-    """Lines that size what DataLoaders give: in their collate functions, then in datasets."""
-    if given is None:
-        given = Definitions(tuple(_named_collates(source)), tuple(_named_datasets(source)))
-    for places, names in ((given.collates, MAKES), (given.datasets, frozenset[str]())):
+def _in_loaders(source: Source) -> Iterator[Site]:
+    """Lines that size what DataLoaders give: in the collate function, then in the dataset."""
+    named = (_named_collates(source), MAKES), (_named_datasets(source), frozenset[str]())
+    for places, names in named:
         for file, line in places:
             for function in _functions_at(source, file, line):
                 for node in _sizings(function, names):

@@ -4,7 +4,6 @@ setting would have held, by replays of the recorded steps.
 
 from __future__ import annotations
 
-import random
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,10 +11,9 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
 from math import gcd
-from statistics import median_low
 from typing import ClassVar
 
-from auditor.allocator import AllocatorSettings, replay
+from auditor.allocator import replay
 from auditor.allocator.history import Call
 from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.history import Allocations, Course
@@ -24,11 +22,10 @@ from auditor.evidence.snapshot.what_if import EVENT_LIMIT
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
-from auditor.recordings.schema.data import LoaderRow
 from auditor.recordings.schema.run import StepRow
 from auditor.rule import NotLooked
 
-from .size_origin import Definitions, longest_of_batch, size_made_at
+from .size_origin import size_made_at
 
 LEAST_STEPS = 6
 """Steps of one course that are compared at least: fewer cannot tell a few sizes from many."""
@@ -44,71 +41,39 @@ LEAST_PEAK = 1 << 20
 """Bytes that steps must have allocated at their peak: up to here torch takes requests from segments
 of 2 MiB (kSmallSize), and a step that small says nothing of a larger one.
 """
-SORTED = 0.9
-"""Rank correlation of sizes with the steps' numbers from which their order is meant (the longest
-batch first): no other one is tried then.
-"""
-ORDERS = 2
-"""Other orders of the same steps that are tried: a shuffled epoch has any, and an early long batch
-hides what later ones need.
-"""
-ORDERS_LIMIT = 30_000
-"""Events of a history up to which other orders are tried: each takes about 4 us for each event."""
-FEW = 3
-"""Sizes below which nothing is replayed: two in turn, or a last batch that is smaller."""
-BUCKETS = 4
-"""Sizes that a remedy would keep: each step's rounded up to the largest of its quarter."""
 FOLLOWS = 0.7
 """Rank correlation of a line's size with all that varies in the step, from which it is taken for
 the cause. Ours: counts of labels and boxes, which vary too, stay far below.
 """
 
+FEW = 3
+"""Sizes below which nothing is replayed: two in turn, or a last batch that is smaller."""
+
+GRID = 8
+"""Sizes of a grid up to which they are few."""
+
 Key = tuple[Site | None, int]
-"""A line, and its how manieth allocation in the step."""
+"""A line and the ordinal of its allocation in the step."""
 Sizes = Mapping[Key, int]
-
-
-@dataclass(frozen=True)
-class Outcomes:
-    """What the allocator would have reserved at most, in bytes, with everything that the steps
-    allocate ``scale`` times as large: as it was (the median over orders of the same steps), with
-    the largest size in each step, with four sizes, and with ``expandable_segments``. ``peak``: what
-    tensors needed at most. Calls of ``empty_cache`` are left out: they pay for the holes in time.
-    """
-
-    scale: float = 0.0
-    peak: int = 0
-    reserved: int = 0
-    fixed: int = 0
-    bucketed: int = 0
-    expandable: int = 0
-
-    @property
-    def extra(self) -> int:
-        """Bytes more than one size would have needed."""
-        return max(0, self.reserved - self.fixed)
-
-    @property
-    def share(self) -> float:
-        """The same as a share of what is reserved."""
-        return self.extra / self.reserved if self.reserved else 0.0
 
 
 @dataclass(frozen=True)
 class Varying:
     """The line with which a step begins to have its own size. ``sizes`` in bytes, a step each;
     ``made_at`` is the line on the host that made the size, where ``site`` only copies it to the
-    device.
+    device. ``reserved`` is what the allocator holds at most with everything that the steps allocate
+    ``scale`` times as large, ``fixed`` the same with the largest size in each step. Calls of
+    ``empty_cache`` are left out: they pay for the holes in time.
     """
 
     site: Site
     sizes: tuple[int, ...]
-    outcomes: Outcomes
     made_at: Site | None = None
     grows: bool = False
     """Larger in nearly each step, and held: growth, not sizes that vary."""
-    unrounded: bool = False
-    """The source takes the size from the longest part of each batch and rounds it to nothing."""
+    scale: float = 1.0
+    reserved: int = 0
+    fixed: int = 0
 
     @property
     def distinct(self) -> int:
@@ -116,23 +81,20 @@ class Varying:
         return len(set(self.sizes))
 
     @property
-    def late(self) -> int:
-        """How many there were in the second half of the steps: few where a warm-up has ended."""
-        return len(set(self.sizes[len(self.sizes) // 2 :]))
+    def extra(self) -> int:
+        """Bytes more than one size would have needed."""
+        return max(0, self.reserved - self.fixed)
 
-    @property
-    def spread(self) -> float:
-        """The largest as a multiple of the smallest."""
-        return max(self.sizes) / max(1, min(self.sizes))
-
-    @property
-    def grid(self) -> int:
-        """How many sizes a grid has that holds all of them: few where lengths are rounded up to
-        multiples of something.
+    def many(self, sizes: int, spread: float) -> bool:
+        """So many sizes, in the second half of the steps (a warm-up ends) as well, and so far
+        apart; not those of a grid of few (lengths that are rounded up).
         """
-        sizes = sorted(set(self.sizes))
-        unit = reduce(gcd, (after - before for before, after in pairwise(sizes)), 0)
-        return (sizes[-1] - sizes[0]) // unit + 1 if unit else 1
+        ordered = sorted(set(self.sizes))
+        late = set(self.sizes[len(self.sizes) // 2 :])
+        unit = reduce(gcd, (after - before for before, after in pairwise(ordered)), 0)
+        grid = (ordered[-1] - ordered[0]) // unit + 1 if unit else 1
+        apart = ordered[-1] >= spread * ordered[0]
+        return apart and not self.grows and len(late) >= sizes and grid > GRID
 
 
 @dataclass(frozen=True)
@@ -200,22 +162,16 @@ class _Steps:
         base = course.allocated[first - 1] if first else course.start_allocated
         return cls(course, sizes, at, ends, base)
 
-    def replayed(
-        self,
-        size: Callable[[int, Key], int],
-        scale: float,
-        settings: AllocatorSettings | None = None,
-    ) -> tuple[int, int]:
-        """Most allocated and most reserved where a step's allocations have these sizes."""
+    def reserved(self, size: Callable[[int, Key], int]) -> int:
+        """Most that is reserved where a step's allocations have these sizes."""
         history = self.course.history
-        calls = tuple(self._sized(call, size, scale) for call in history.calls)
+        calls = tuple(self._sized(call, size) for call in history.calls)
         sized = replace(history, calls=calls)
-        done = replay(sized, settings, fresh=True, empty_caches=False)
-        return done.peak_allocated, done.peak_reserved
+        return replay(sized, fresh=True, empty_caches=False).peak_reserved
 
-    def _sized(self, call: Call, size: Callable[[int, Key], int], scale: float) -> Call:
+    def _sized(self, call: Call, size: Callable[[int, Key], int]) -> Call:
         known = self.at.get(call.at) if call.action == "alloc" else None
-        return call if known is None else call._replace(size=round(size(*known) * scale))
+        return call if known is None else call._replace(size=round(size(*known) * self.scale))
 
     @property
     def scale(self) -> float:
@@ -244,81 +200,27 @@ def _cause(evidence: Evidence, steps: _Steps) -> Varying | None:
         sizes = [each[key] for each in steps.sizes]
         if key[0] is None or _rank_correlation(sizes, total) < FOLLOWS:
             continue
-        source = evidence.get(Source)
-        made_at = size_made_at(source, key[0], _loaders(evidence))
-        return Varying(
-            key[0],
-            tuple(sizes),
-            _outcomes(steps, key) if _worth(steps, sizes) else Outcomes(),
-            made_at,
-            _grows(sizes, steps.ends),
-            made_at is not None and longest_of_batch(source, made_at),
-        )
+        made_at = size_made_at(evidence.get(Source), key[0])
+        found = Varying(key[0], tuple(sizes), made_at, _grows(sizes, steps.ends), steps.scale)
+        few = len(set(sizes)) < FEW or steps.course.peak_allocated - steps.base < LEAST_PEAK
+        return found if few else _replayed(found, steps)
     return None
 
 
-def _loaders(evidence: Evidence) -> Definitions | None:
-    """What the loaders are made of that gave batches; None where none was noticed."""
-    rows, relative = evidence.rows(LoaderRow), evidence.recording.relative
-    if not rows:
-        return None
-    return Definitions(
-        tuple(
-            (relative(row.collate_file), row.collate_line or 0) for row in rows if row.collate_file
-        ),
-        tuple(
-            (relative(row.dataset_file), row.dataset_line or 0) for row in rows if row.dataset_file
-        ),
+def _replayed(found: Varying, steps: _Steps) -> Varying:
+    sizes = steps.sizes
+    largest = {key: max(each[key] for each in sizes) for key in sizes[0]}
+    return replace(
+        found,
+        reserved=steps.reserved(lambda step, key: sizes[step][key]),
+        fixed=steps.reserved(lambda _, key: largest[key]),
     )
-
-
-def _worth(steps: _Steps, sizes: Sequence[int]) -> bool:
-    """Whether a replay could tell anything."""
-    return len(set(sizes)) >= FEW and steps.course.peak_allocated - steps.base >= LEAST_PEAK
 
 
 def _grows(sizes: Sequence[int], ends: Sequence[int]) -> bool:
     rises = sum(after > before for before, after in pairwise(sizes))
     held = ends[-1] - ends[0]
     return rises >= 0.8 * (len(sizes) - 1) and 2 * held >= sizes[-1] - sizes[0]
-
-
-def _outcomes(steps: _Steps, driver: Key) -> Outcomes:
-    sizes, order, scale = steps.sizes, list(range(len(steps.sizes))), steps.scale
-    shuffled = random.Random(0)  # noqa: S311 - the same orders each time
-    orders = [tuple(order)]
-    meant = abs(_rank_correlation([each[driver] for each in sizes], order)) >= SORTED
-    for _ in range(ORDERS if not meant and len(steps.course.reserved) <= ORDERS_LIMIT else 0):
-        shuffled.shuffle(order)
-        orders.append(tuple(order))
-
-    def in_order(
-        order: Sequence[int], settings: AllocatorSettings | None = None
-    ) -> tuple[int, int]:
-        return steps.replayed(lambda step, key: sizes[order[step]][key], scale, settings)
-
-    found = [(in_order(each), each) for each in orders]
-    middle = median_low([reserved for (_, reserved), _ in found])
-    peak, taken = next((peak, each) for (peak, reserved), each in found if reserved == middle)
-    largest = {key: max(each[key] for each in sizes) for key in sizes[0]}
-    bound = _bounds([each[driver] for each in sizes])
-    expandable = replace(steps.course.history.settings, expandable_segments=True)
-    return Outcomes(
-        scale,
-        peak,
-        middle,
-        steps.replayed(lambda _, key: largest[key], scale)[1],
-        steps.replayed(lambda step, key: sizes[bound[taken[step]]][key], scale)[1],
-        in_order(taken, expandable)[1],
-    )
-
-
-def _bounds(sizes: Sequence[int]) -> Mapping[int, int]:
-    """Of each step the largest one of its quarter."""
-    ranked = sorted(range(len(sizes)), key=sizes.__getitem__)
-    each = -(-len(ranked) // BUCKETS)
-    parts = [ranked[start : start + each] for start in range(0, len(ranked), each)]
-    return {step: part[-1] for part in parts for step in part}
 
 
 def _rank_correlation(one: Sequence[int], other: Sequence[int]) -> float:

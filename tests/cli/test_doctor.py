@@ -12,7 +12,6 @@ import pytest
 
 from auditor.cli import doctor
 from auditor.cli.doctor import Check, torch_facts
-from auditor.errors import AuditProblem
 from tests.test_architecture import HEAVY
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,7 +96,7 @@ def test_torch_of_this_environment_is_told(capsys):
     shown = capsys.readouterr().out
     import torch
 
-    assert f"{torch.__version__} (" in shown and " yes  running a target: torch " in shown
+    assert f" yes  running a target: torch {torch.__version__}" in shown
 
 
 def test_what_torch_must_be():
@@ -107,24 +106,14 @@ def test_what_torch_must_be():
 
 
 def test_why_there_is_no_gpu(monkeypatch):
-    def told(there="", **changed):
-        monkeypatch.setattr(doctor, "_driver_lists", lambda: there)
+    def told(there=None, **changed):
+        monkeypatch.setattr(doctor.shutil, "which", lambda program: there)
         return doctor._gpu({**FACTS, **changed})
 
     assert told(devices=[H200]).status == "yes" and "H200" in told(devices=[H200]).said
     assert "no NVIDIA driver" in told().said
-    here = "GPU 0: NVIDIA H200"
-    cpu = told(here, cuda=None)
-    assert (
-        cpu.status == "no"
-        and here in cpu.said
-        and cpu.remedy.endswith("--force-reinstall torch==2.13.0")
-    )
-    assert not told("", cuda=None).remedy
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert told(here).remedy == "unset CUDA_VISIBLE_DEVICES" and not told().remedy
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    assert not told(here).remedy
+    assert told("nvidia-smi", cuda=None).remedy.endswith("--force-reinstall torch==2.13.0")
+    assert not told(cuda=None).remedy
 
 
 def test_what_is_missing_names_what_mends_it(monkeypatch):
@@ -132,8 +121,7 @@ def test_what_is_missing_names_what_mends_it(monkeypatch):
     monkeypatch.setattr(doctor.shutil, "which", lambda program: None)
     found = checks(FACTS)
     assert found["audit view"].remedy.endswith("pip install tensorboard")
-    assert found["--interactive-figures"].status == "no"
-    assert found["patches"].remedy == "apt-get install git"
+    assert found["--interactive-figures"].status == found["patches"].status == "no"
 
 
 def test_a_check_that_fails_costs_only_itself(tmp_path, monkeypatch):
@@ -146,24 +134,8 @@ def test_a_check_that_fails_costs_only_itself(tmp_path, monkeypatch):
     def raises():
         raise KeyError("gone")
 
-    assert doctor._guarded("x", raises) == Check(
-        "x", "unknown", "it could not be checked (KeyError: 'gone')"
-    )
-
-    def refuses():
-        raise AuditProblem("no", "mend")
-
-    assert doctor._guarded("x", refuses) == Check("x", "no", "no", "mend")
-
-
-def test_results_need_room(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(doctor, "LEAST_FREE", 1 << 62)
-    assert checks(FACTS)["results"].status == "no"
-
-
-def test_a_gpu_needs_no_null_device():
-    assert doctor._null_device({**FACTS, "devices": [H200]}).said.startswith("not needed")
+    said = "it could not be checked (KeyError: 'gone')"
+    assert doctor._guarded("x", raises) == Check("x", "unknown", said)
 
 
 @pytest.fixture

@@ -44,67 +44,16 @@ def run_steps(
         display(name, step + 1, steps)
 
 
-def test_the_estimate_counts_what_instruments_cost() -> None:
+def test_where_no_step_comes_that_is_said() -> None:
     time = Time()
-    estimate = shown.Estimate(time)
-    estimate.passes = OUTLINE
-    for name, steps in OUTLINE[:2]:
-        estimate.step(name, 0, steps)
-        for step in range(steps if name == "warmup" else 10):
-            time.now += 1.0
-            estimate.step(name, step + 1, steps)
-    # 40 of the timing pass, then 5, 50, 3 and 3 steps that take 1.7, 1.2, 4 and 3 times as long
-    assert estimate.left == pytest.approx(40 + 5 * 1.7 + 50 * 1.2 + 3 * 4 + 3 * 3)
-    assert str(estimate) == "pass 2 of 6: timing pass, step 10 of 50, about 2 min left"
-
-
-@pytest.mark.parametrize(("step_s", "still_s", "still"), [(1, 14, 0), (1, 16, 1), (9, 40, 0)])
-def test_where_no_step_comes_nothing_is_estimated(step_s: int, still_s: int, still: int) -> None:
-    time = Time()
-    estimate = shown.Estimate(time)
-    estimate.passes = OUTLINE
-    for done in range(4):
-        estimate.step("quiet", done, 30)
-        time.now += step_s
-    time.now += still_s - step_s
-    assert ("no step for about 15 s" in str(estimate)) == bool(still)
-    assert ("left" in str(estimate)) != bool(still)
-    estimate.step("quiet", 4, 30)
-    assert "left" in str(estimate)
-
-
-def test_nothing_is_estimated_before_a_step_is_seen() -> None:
-    estimate = shown.Estimate(Time())
-    assert str(estimate) == "starting the target"
-    estimate.passes = OUTLINE
-    estimate.step("warmup", 0, 5)
-    assert str(estimate) == "pass 1 of 6: warm-up, step 0 of 5"
-
-
-def test_the_first_step_of_a_pass_starts_its_instruments_and_is_no_measure() -> None:
-    time = Time()
-    estimate = shown.Estimate(time)
-    estimate.passes = [("loud", 11)]
-    estimate.step("loud", 0, 11)
-    for step, seconds in enumerate([60.0, *[1.0] * 4]):
-        time.now += seconds
-        estimate.step("loud", step + 1, 11)
-    assert estimate.left == pytest.approx(6.0)
-
-
-@pytest.mark.parametrize(
-    ("passes", "then"), [(OUTLINE, True), ([("warmup", 5), ("memory", 3)], False)]
-)
-def test_a_rehearsal_that_follows_is_said_where_there_is_no_gpu(
-    passes: list[tuple[str, int]], then: bool
-) -> None:
-    time = Time()
-    estimate = shown.Estimate(time, rehearses=True)
-    estimate.passes = passes
-    estimate.step("warmup", 0, 5)
+    where = shown.Where(time)
+    assert str(where) == "starting the target"
+    where.passes = OUTLINE
+    where.step("quiet", 4, 50)
+    time.now += shown.STILL_S - 1
+    assert str(where) == "pass 2 of 6: timing pass, step 4 of 50"
     time.now += 1
-    estimate.step("warmup", 1, 5)
-    assert str(estimate).endswith(", then the rehearsal") is then
+    assert str(where).endswith("step 4 of 50, no step for about 15 s")
 
 
 def test_a_line_for_each_pass_and_now_and_then_one_between() -> None:
@@ -148,20 +97,13 @@ def test_each_run_has_a_name() -> None:
         assert said[-1].startswith(f"{shown.RUNS[run]}, pass 2 of 2: diagnostic pass, step 3 of 12")
 
 
-def test_a_target_that_ended_early_is_run_again_and_that_is_said() -> None:
-    time, said = Time(), list[str]()
-    lines = shown.Lines(said.append, time, rehearses=True)
-    lines.outline([("warmup", 1), ("quiet", 4)])
-    for run, words in ((), shown.ENDED_EARLY), (("rehearsal",), shown.RUNS["rehearsal"]):
-        for each in (*run, "again"):
-            time.now += 60
-            lines.stage(each)
-        assert (
-            said[-1]
-            == f"{', '.join(dict.fromkeys((words, shown.ENDED_EARLY)))}: starting the target"
-        )
-        run_steps(lines, time, "warmup", 1, 20.0)
-        assert said[-1].endswith(", then the rehearsal") == (not run)
+def test_a_run_that_ended_early_is_taken_again_and_keeps_its_name() -> None:
+    where = shown.Where(Time())
+    where.begin("again")
+    assert str(where) == "again, since it ended early: starting the target"
+    where.begin("rehearsal")
+    where.begin("again")
+    assert str(where).startswith("rehearsal of the GPU path, again, since it ended early: ")
 
 
 @pytest.mark.parametrize(
@@ -280,11 +222,12 @@ def test_a_bar_says_so_too_where_no_step_comes(monkeypatch: pytest.MonkeyPatch) 
         def add_task(self, *_: Any, **__: Any) -> int:
             return 1
 
+        def reset(self, task: int, **what: Any) -> None: ...
         def update(self, task: int, **what: Any) -> None:
             said.append(what["description"])
 
     bar = shown.Bar(Drawn())
     bar("quiet", 1, 30)
-    monkeypatch.setattr(bar._estimate, "_now", lambda: bar._estimate._seen + 60.0)
+    monkeypatch.setattr(bar._where, "_now", lambda: bar._where._seen + 60.0)
     bar.tick()
     assert said[-1].endswith("no step for about 60 s")

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from auditor.cli import rule_selection
 from auditor.cli.main import main
 from auditor.errors import AuditProblem
-from auditor.judging import catalogue, left
+from auditor.judging import catalogue, config, left
 from auditor.rule import Rule
 from tests.conftest import ROOT
 
@@ -67,3 +67,14 @@ def test_choosing_it_is_a_note(tmp_path, monkeypatch, capsys):
 def test_chosen_alone_it_leaves_none_to_ask():
     with pytest.raises(AuditProblem, match="no rule is left to ask"):
         catalogue.choose((CODE,), ())
+
+
+def test_a_knob_that_left_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.audit.rules.MEM008]\ngrid = 8\n")
+    with pytest.raises(AuditProblem, match=r"MEM008.grid left in 0.3"):
+        config.load(tmp_path, catalogue.rules([]))
+
+
+def test_no_knob_that_left_is_there() -> None:
+    known = {rule.code: rule.knobs().keys() for rule in catalogue.own_rules()}
+    assert not [code for code, names in left.KNOBS.items() if known[code] & set(names.split())]

@@ -10,7 +10,6 @@ import sys
 import pytest
 
 from auditor.evidence.source.files import Source, Span
-from auditor.evidence.source.self_concatenation import accumulated, accumulated_at, joined_lists
 from auditor.evidence.table import Evidence
 from auditor.judging import catalogue, engine
 from auditor.model import Edit, Site
@@ -133,15 +132,12 @@ def test_all_rules(tmp_path):
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda source, file, lines: [accumulated_at(source, Site(file, line)) for line in lines],
-        lambda source, file, lines: list(accumulated(source)),
-        lambda source, file, lines: list(joined_lists(source)),
         lambda source, file, lines: [
             source.node_at(file, Span(line + READ, line + READ, 16, 28)) for line in lines
         ],
         lambda source, file, lines: [source.called(Site(file, line), "item") for line in lines],
     ],
-    ids=["statement", "statements", "lists", "node", "call"],
+    ids=["node", "call"],
 )
 def test_questions_about_lines(ask):
     def asked(functions: int, tag: str) -> int:

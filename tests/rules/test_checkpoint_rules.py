@@ -286,18 +286,6 @@ def test_without_settings_nothing_is_compared():
         list(CheckpointOverridesRate().in_checkpoint(table(scan())))
 
 
-def test_the_facts_name_groups_and_schedulers():
-    groups = tuple({"lr": 0.1, "initial_lr": 0.2, "momentum": 0.9} for _ in range(11))
-    schedulers = (SchedulerFacts("a", position=3, total=9), SchedulerFacts("b", position=3))
-    facts = (OptimizerFacts("optimizer", groups),)
-    (found,) = CheckpointOverridesRate().in_checkpoint(
-        table(scan(optimizers=facts, schedulers=schedulers), lr=0.5)
-    )
-    assert len(found.facts) == 1 + 10 + 2
-    assert found.facts[1] == ("optimizer group 0", "lr 0.1, initial_lr 0.2")
-    assert [fact[1] for fact in found.facts[-2:]] == ["step 3 of 9", "step 3 of ?"]
-
-
 # -- CKPT007 ---------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import pytest
 from auditor.rules.amp.amp006_scaler_misused import GradScalerMisused
 from auditor.rules.amp.half import LossInHalf
-from auditor.rules.cfg.cfg008_float64_creeps import Float64InTheStep
 from auditor.rules.num.half_range import LEAST, UpdatesRoundedAway
 from auditor.rules.num.num012_vanishing_epsilon import EpsilonVanishes
 from auditor.rules.num.rows import UpdateRow
@@ -17,7 +16,6 @@ from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
 from tests.rules.asking import ask, rows
-from tests.rules.doubles import doubles
 
 LINE = Site("trainer.py", 1, "step")
 
@@ -233,18 +231,3 @@ def test_a_missing_update_that_ended_the_run():
     (found,) = ask(GradScalerMisused(), Amp(not_updated=LINE))
     assert (found.site, found.severity) == (LINE, Severity.ERROR)
     assert "update()" in GradScalerMisused().remedy(found).text
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "severity"),
-    [
-        ("torch.set_default_tensor_type(DoubleType)\n", 1, None),
-        ("torch.set_default_tensor_type(DoubleType)\ntorch.linalg.solve(a, b)\n", 1, Severity.NOTE),
-        ("x = torch.from_numpy(made())\nmodel = Net().to(x.dtype)\n", 0, Severity.NOTE),
-    ],
-)
-def test_cfg008_warns_where_a_default_made_all_float64(text, line, severity):
-    tables = doubles(Site("a.py", 9), trained=1.0, how="given", n=1, products=2, steps=1)
-    rule = Float64InTheStep()
-    (found,) = ask(rule, *tables, Source({"a.py": text}))
-    assert (found.site.line if found.site else 0, found.severity) == (line, severity)

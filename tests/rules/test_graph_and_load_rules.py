@@ -70,11 +70,6 @@ def test_four_of_the_rates_are_named():
     load = Load(A, "optimizer", "Adam", groups=groups)
     (found,) = ask(CheckpointOverridesRate(), Loads((load, Load(B, "module", "Net"))))
     assert found.message.endswith("0.1 by 1, 0.1 by 2, 0.1 by 3, 0.1 by 4")
-    assert found.facts[0] == ("group 0, lr", "set 0.1, loaded 1, at the first step 1")
-    bare = Load(
-        A, "optimizer", "Adam", groups=(Group({"lr": 1}, {"lr": 2, "max_lr": 1}, {"lr": 2}),)
-    )
-    assert list(ask(CheckpointOverridesRate(), Loads((bare,)))) == []
 
 
 # -- OPT004, AMP005 --------------------------------------------------------------------------------

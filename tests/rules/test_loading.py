@@ -58,9 +58,8 @@ def test_a_line_is_the_place_from_half_of_the_loading_time(share, site):
     one, remedy = found(seen=line(share))
     assert one.site == site and one.lost_us_per_step == 8000.0
     assert ("of the loading time of the loader made at train.py:1" in one.message) is (site is DEAR)
-    assert ("read it once" in remedy.text) is (site is DEAR)
+    assert ("Make this line cheaper" in remedy.text) is (site is DEAR)
     assert (dict(one.facts).get("loader") == "train.py:1") is (site is DEAR)
-    assert found(seen=line(share), costliest=0.3)[0].site == DEAR
 
 
 EACH = {"made": (1,) * 6, "started": 1.0}
@@ -111,7 +110,6 @@ def test_workers_for_each_short_epoch_have_a_patch():
     )
     assert found(**{**EACH, "started": 0.4}, taken=4)[0].site == MADE
     assert "starting" not in found(**{**EACH, "started": 0.4}, taken=4)[0].message
-    assert "starting" in found(**{**EACH, "started": 0.4}, taken=4, restarts=0.4)[0].message
 
 
 @pytest.mark.parametrize(
@@ -163,13 +161,12 @@ def waited(*waits_us, workers=2, queued_us=0.0, busy=0.0, **knobs):
     [
         ((3000.0,) * 6, {}, None),
         ((2999.0,) * 6, {}, Severity.NOTE),
-        ((2999.0,) * 6, {"handed_us": 2000.0}, None),
         ((2999.0,) * 6, {"workers": 0}, None),
         ((5000.0,) * 6, {}, Severity.ERROR),
         ((5000.0,) * 6, {"queued_us": 2500.0}, Severity.NOTE),
         ((9000.0, 0.0, 9000.0, 0.0, 9000.0, 0.0), {}, Severity.NOTE),  # not proven
-        ((9000.0, 0.0, 9000.0, 0.0, 9000.0, 0.0), {"several": 3}, Severity.ERROR),
-        ((9000.0, 0.0, 9000.0, 0.0, 9000.0, 0.0), {"several": 4}, Severity.NOTE),
+        ((9000.0, 0.0) * 4, {}, Severity.NOTE),
+        ((9000.0, 0.0) * 5, {}, Severity.ERROR),  # five steps that waited
         ((9000.0, 0.0, 9000.0, 0.0), {}, Severity.ERROR),  # too few for an interval
         ((5000.0,) * 6, {"queued_us": None, "busy": 0.2}, Severity.NOTE),
         ((5000.0,) * 6, {"queued_us": None}, Severity.ERROR),
@@ -372,7 +369,7 @@ def test_a_line_that_workers_hide_is_a_note(step_us, each, change, notes):
     assert [(one.severity, one.site) for one in found] == [(Severity.NOTE, DEAR)] * notes
     for one in found:
         assert one.lost_us_per_step is None and "workers busy: the step" in one.message
-        assert "read it once" in rule.remedy(one).text and not rule.remedy(one).edits
+        assert "cheaper" in rule.remedy(one).text and not rule.remedy(one).edits
 
 
 @pytest.mark.parametrize(

@@ -30,17 +30,6 @@ MIB = 2**20
 # -- MEM011 ----------------------------------------------------------------------------------------
 
 
-def test_a_flaw_has_all_its_reasons_and_how_often_memory_ran_out():
-    flaw = Flaw(LINE, LINE, ("died", "inside"))
-    (found,) = ask(OutOfMemoryHandledWrongly(), OomHandlers((flaw,), 1, 1), CUDA)
-    assert found.site == LINE
-    assert found.message.endswith(
-        f"{WHY['died']}; and {WHY['inside']}; memory ran out 1 time in this audit"
-    )
-    remedy = OutOfMemoryHandledWrongly().remedy(found)
-    assert remedy.text.startswith("In except only set a flag.")
-
-
 def emptied(on, of, machine=CUDA):
     made = (CallRow(at=0, name="empty_cache", step=step, n=1, us=300.0) for step in on)
     calls = DeviceCalls(machine.device, of, tuple(placed(row, LINE) for row in made))
@@ -74,7 +63,7 @@ def test_empty_cache_at_intervals_is_a_note_priced_where_a_device_was_timed():
         3 / 20,
     )
     assert (played.lost_us_per_step, played.basis) == (None, "none")
-    assert "every 5 steps" in timed.message and "rehearsed, so not priced" in played.message
+    assert "every 5 steps" in timed.message
     assert emptied([0, 5, 10], 20, CPU) == []
 
 
@@ -87,7 +76,7 @@ def test_each_flaw_of_a_handler_has_its_own_advice(reasons, advice):
     if reasons == ("periodic",):
         (found,) = emptied([0, 5, 10], 20)
     else:
-        (found,) = ask(rule, OomHandlers((Flaw(LINE, OTHER, reasons),), 1), CUDA)
+        (found,) = ask(rule, OomHandlers((Flaw(LINE, OTHER, reasons[0]),)), CUDA)
         assert (
             found.site == LINE
             and WHY[reasons[0]] in found.message
@@ -99,7 +88,7 @@ def test_each_flaw_of_a_handler_has_its_own_advice(reasons, advice):
 @pytest.mark.parametrize(("errors", "seen_on"), [(0, "source"), (1, None)])
 def test_a_handler_is_seen_on_the_device_only_where_memory_ran_out(errors, seen_on):
     (found,) = ask(
-        OutOfMemoryHandledWrongly(), OomHandlers((Flaw(LINE, OTHER, ("kept",)),), 1, errors), CUDA
+        OutOfMemoryHandledWrongly(), OomHandlers((Flaw(LINE, OTHER, "kept"),), errors), CUDA
     )
     assert found.seen_on == seen_on
     assert ("memory ran out 1 time in" in found.message) is bool(errors)

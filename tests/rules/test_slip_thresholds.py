@@ -197,7 +197,7 @@ def test_data011_knows_no_line_of_a_loader_that_nobody_saw_made(loaders, line):
 def looped(module="Net", **more):
     head = Site("train.py", 2, "", "for x in states:")
     facts = {"turns": 8, "elements": 8192, "share": 0.05, "recurrent": False, "same": True}
-    loop = ModuleLoop(SITE, head, module, **{**facts, **more}, steps=3)
+    loop = ModuleLoop(SITE, head, module=module, **{**facts, **more}, steps=3)
     rule = ModulePieceByPiece()
     return [(each, rule.remedy(each)) for each in ask(rule, ModuleLoops(3, (loop,)))]
 

@@ -8,10 +8,29 @@ import ast
 from collections.abc import Iterator
 
 from auditor.evidence.source.files import Span, name_of, unparsed
-from auditor.evidence.source.self_concatenation import unchanged
 from auditor.syntax.index import Index, is_path
 
 MODULES = frozenset({"torch", "math", "np", "numpy", "F"})
+
+SAME = frozenset(("detach", "clone", "contiguous", "data", "cpu", "cuda", "to"))
+"""Methods of a tensor whose result has all of its values."""
+
+
+def unchanged(value: ast.expr) -> str:
+    """The name of which an expression has all values: ``z`` of ``z.detach()``; empty for others."""
+    value = whole(value)
+    return unparsed(value) if isinstance(value, (ast.Name, ast.Attribute)) else ""
+
+
+def whole(value: ast.expr) -> ast.expr:
+    """What an expression has all values of: ``f(x)`` of ``f(x).detach().cpu()``."""
+    while (
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and value.func.attr in SAME
+    ):
+        value = value.func.value
+    return value
 
 
 def values_at(index: Index, span: Span | None) -> frozenset[str]:

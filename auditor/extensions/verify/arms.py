@@ -78,16 +78,6 @@ class Arm:
         """True if its runs have times to compare."""
         return bool(self.pairs) and all(run.step_us for pair in self.pairs for run in pair)
 
-    @property
-    def effect(self) -> float:
-        """By how much its first pair differs in time (absolute logarithm of the ratio): what is
-        large is soon proven.
-        """
-        if not self.timed:
-            return 0.0
-        before, after = self.pairs[0]
-        return abs(math.log((after.step_us or 1.0) / (before.step_us or 1.0)))
-
     def interval(self) -> Interval | None:
         """Of the ratio of step times, as far as the pairs allow."""
         if not self.timed:

@@ -26,16 +26,15 @@ and slows nothing down.
 class Experiment:
     """Tries candidates in a laboratory until they are decided or the budget is spent.
 
-    A round is one unpatched run, one of each undecided patch, in the first rounds one more
-    unpatched where there is time for it: the two unpatched ones give the noise floor and show
-    whether the target repeats its losses. Every other round goes backwards, so that a machine that
-    warms up or slows down favours nobody. From the second round on the patches that are good so far
-    are tried in one run together, too.
+    A round is one unpatched run and one of each patch that is undecided, the dearest finding's
+    first; in the first three one more unpatched: the two give the noise floor and show whether the
+    target repeats its losses. Every other round goes backwards, so that a machine that warms up or
+    slows down favours nobody. From the second round on the patches that are good so far are tried
+    in one run together, too.
 
-    No run is begun that is not expected to end in time. The first round shows whether a patch
-    breaks the result, and goes as far as the time allows; a budget of 0 asks for that round and
-    nothing else. A later round has only those for which the rounds up to their interval fit, so
-    that the time is not spent on pairs too few to say anything.
+    No run is begun that is not expected to end in time. A budget of 0 asks for the first round
+    alone, which shows whether a patch breaks the result. Who has three pairs, and so an interval,
+    waits until all have them that can; after that undecided ones go on, up to twelve.
     """
 
     def __init__(
@@ -45,9 +44,7 @@ class Experiment:
         self._recording = recording
         self._budget = budget
         self._say = say
-        self._unpatched: list[tuple[Measured, Measured]] = []
-        self._neighbours: list[tuple[Measured, Measured]] = []
-        self._at_the_end: Measured | None = None
+        self._unpatched: list[float] = []
         self._rounds = 0
         self._arms: list[Arm] = []
         self._together: Arm | None = None
@@ -78,7 +75,7 @@ class Experiment:
         if timed:
             self._round(timed)
         self._rehearse([arm for arm in self._arms if arm not in timed])
-        while (chosen := self._affordable(self._undecided(timed))) and self._round(chosen):
+        while (chosen := self._next(self._undecided(timed))) and self._round(chosen):
             pass
 
     def _undecided(self, timed: Sequence[Arm]) -> list[Arm]:
@@ -90,59 +87,30 @@ class Experiment:
     def _can_time(self, arm: Arm) -> bool:
         return not arm.candidate.rehearsed and not self._laboratory.rehearses
 
-    # -- what fits into the budget -----------------------------------------------------------------
-
     def _fits(self, runs: int, *, rehearsed: bool = False) -> bool:
         """True if so many more runs end in time. The first look at each patch is all that a budget
         of 0 asks for.
         """
         return self._budget.seconds == 0 or self._budget.fits(runs, rehearsed=rehearsed)
 
-    def _affordable(self, arms: Sequence[Arm]) -> list[Arm]:
-        """The arms of one more round: who has no interval yet before who has, single patches before
-        all together, then who lacks least to an interval, had fewest pairs, changed most.
-
-        What all do together is no answer to which of them is worth having, so it does not take the
-        time of that. Where the time gives no more intervals, what was never run is run once: its
-        result is worth knowing without its time.
+    def _next(self, arms: Sequence[Arm]) -> list[Arm]:
+        """The arms of one more round, in order of price: as many of those without an interval as can
+        have it in time, else of the others, else one look at what was never run.
         """
-        order = sorted(arms, key=self._turn)
-        return self._fitting(order, _lacking) or self._fitting(
-            [arm for arm in order if not arm.pairs], lambda arm: 1
-        )
-
-    def _turn(self, arm: Arm) -> tuple[bool, bool, int, int, float]:
-        return (
-            len(arm.pairs) >= LEAST_PAIRS,
-            arm not in self._arms,
-            _lacking(arm),
-            len(arm.pairs),
-            -arm.effect,
-        )
-
-    def _fitting(self, arms: Sequence[Arm], rounds: Callable[[Arm], int]) -> list[Arm]:
-        """As many, from the first on, as can have their ``rounds`` in time."""
         room, chosen = self._budget.planned(), list[Arm]()
-        for arm in arms:
-            needed = [rounds(each) for each in (*chosen, arm)]
+        for arm in [arm for arm in arms if _lacking(arm)] or arms:
+            needed = [max(1, _lacking(each)) for each in (*chosen, arm)]
             if sum(needed) + max(needed) <= room:
                 chosen.append(arm)
-        return chosen
-
-    def _spares_one(self, arms: Sequence[Arm]) -> bool:
-        """Whether a second unpatched run leaves time for the intervals of these arms. The first
-        round has one: does the target repeat its losses?
-        """
-        needed = [_lacking(arm) for arm in arms]
-        return self._rounds == 1 or self._budget.planned() > sum(needed) + max(needed)
+        never = [arm for arm in arms if not arm.pairs]
+        return chosen or never[: max(0, min(room - 1, len(never)))]
 
     # -- rounds ------------------------------------------------------------------------------------
 
     def _round(self, arms: Sequence[Arm]) -> bool:
         """One round, or as much of it as fits; False if no patch was run."""
         self._rounds += 1
-        backwards = self._rounds % 2 == 0
-        again = len(self._unpatched) < LEAST_PAIRS and self._spares_one(arms)
+        backwards, again = self._rounds % 2 == 0, self._rounds <= LEAST_PAIRS
         if not self._fits(2):
             return False
         first = self._unpatched_run() if again or not backwards else None
@@ -153,11 +121,7 @@ class Experiment:
         ]
         last = self._unpatched_run() if done and (backwards or (again and self._fits(1))) else None
         if first is not None and last is not None:
-            self._unpatched.append((last, first) if backwards else (first, last))
             self._compare_unpatched(first, last)
-        elif first is not None and self._at_the_end is not None:
-            self._neighbours.append((self._at_the_end, first))
-        self._at_the_end = last if first is None else None
         before = last if backwards else first
         for arm, after in done[::-1] if backwards else done:
             assert before is not None
@@ -204,6 +168,8 @@ class Experiment:
                 "run audit again: its report shows where, and how long that takes is what these "
                 "runs are given",
             )
+        if not rehearsed and measured.step_us:
+            self._unpatched.append(measured.step_us)
         return measured
 
     def _round_name(self, *, rehearsed: bool) -> str:
@@ -236,11 +202,7 @@ class Experiment:
                 self._take(arm, before, after, rehearsed=True)
 
     def _rehearsed(self, arms: Sequence[Arm]) -> list[tuple[Arm, Measured]]:
-        return [
-            (arm, self._patched_run(arm, rehearsed=True))
-            for arm in arms
-            if self._fits(1, rehearsed=True)
-        ]
+        return [(arm, self._patched_run(arm, rehearsed=True)) for arm in arms if self._fits(1)]
 
     # -- all together ------------------------------------------------------------------------------
 
@@ -266,16 +228,9 @@ class Experiment:
     # -- what comes out ----------------------------------------------------------------------------
 
     def noise(self) -> Interval | None:
-        """Between unpatched runs: of the same rounds, the second against the first, and of rounds
-        that follow one another.
-        """
-        pairs = (*self._unpatched, *self._neighbours)
-        times = [
-            (one.step_us, other.step_us) for one, other in pairs if one.step_us and other.step_us
-        ]
-        if len(times) < LEAST_PAIRS:
-            return None
-        return of_pairs([one or 0.0 for one, _ in times], [other or 0.0 for _, other in times])
+        """Between unpatched runs that follow one another, two by two."""
+        times = self._unpatched[: len(self._unpatched) // 2 * 2]
+        return of_pairs(times[::2], times[1::2]) if len(times) >= 2 * LEAST_PAIRS else None
 
     def _verified(self, arm: Arm) -> Verified | None:
         return arm.verified(self.noise(), repeatable=self.repeatable)
@@ -355,5 +310,5 @@ class Experiment:
 
 
 def _lacking(arm: Arm) -> int:
-    """Pairs that it needs until it can have an interval, and one more where it has one."""
-    return max(1, LEAST_PAIRS - len(arm.pairs))
+    """Pairs that it needs until it can have an interval."""
+    return max(0, LEAST_PAIRS - len(arm.pairs))

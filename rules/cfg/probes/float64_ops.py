@@ -17,39 +17,11 @@ from auditor.capture.probes.optim.optimizer_hooks import live_optimizers, tensor
 from ..rows import DoubleBirthRow, DoubleParametersRow
 
 
-@dataclass(eq=False)
-class Double:
-    """One place where a float64 value came in, and what was computed from it in float64."""
-
-    at: int
-    how: str
-    """``cast`` (asked for), ``mixed`` (promoted, beside a narrower tensor), ``made`` (by a factory),
-    ``given`` (from outside) or ``narrowed`` (from outside, and only cast to a narrower dtype).
-    """
-    op: str
-    calls: int = 0
-    elements: int = 0
-    largest: int = 0
-    products: int = 0
-    graph: bool = False
-    steps: set[int] = field(default_factory=set)
-
-    def row(self, every: int) -> DoubleBirthRow:
-        """As the part ``doubles`` holds it; ``every`` = elements of all operators on floating-point
-        numbers.
-        """
-        return DoubleBirthRow(
-            at=self.at,
-            how=self.how,
-            op=self.op,
-            n=self.calls,
-            elements=self.elements,
-            largest=self.largest,
-            products=self.products,
-            graph=self.graph,
-            steps=len(self.steps),
-            all=every,
-        )
+def _birth(at: int, how: str, op: str) -> DoubleBirthRow:
+    """One place where a float64 value came in; what was computed from it is counted there."""
+    return DoubleBirthRow(
+        at=at, how=how, op=op, n=0, elements=0, largest=0, products=0, graph=False, steps=0, all=0
+    )
 
 
 MOVES = frozenset(
@@ -78,10 +50,11 @@ class Float64OpsWatch(Subscriber):
     def __init__(self, step: Callable[[], int], on_error: Callable[[Exception], None]) -> None:
         super().__init__(on_error)
         self._step = step
-        self.births: dict[tuple[int, str], Double] = {}
+        self.births: dict[tuple[int, str], DoubleBirthRow] = {}
+        self._on: dict[tuple[int, str], set[int]] = {}
         self.elements = 0
         """Elements that all operators on floating-point numbers went through."""
-        self.trails: Storages[Double] = Storages()
+        self.trails: Storages[DoubleBirthRow] = Storages()
         self._arrived: Storages[Arrival] = Storages()
         self._arrivals: list[Arrival] = []
 
@@ -148,16 +121,13 @@ class Float64OpsWatch(Subscriber):
         """
         for arrival in self._arrivals:
             for at, elements in arrival.casts if not arrival.used else ():
-                found = self.births.setdefault((at, "narrowed"), Double(at, "narrowed", "to_copy"))
-                found.calls += 1
-                found.elements += elements
-                found.largest = max(found.largest, elements)
-                found.steps.add(self._step())
+                found = self.births.setdefault((at, "narrowed"), _birth(at, "narrowed", "to_copy"))
+                self._add(found, elements)
         self._arrivals.clear()
         self._arrived.clear()
         self.trails.clear()
 
-    def _born(self, call: Call) -> Double | None:
+    def _born(self, call: Call) -> DoubleBirthRow | None:
         given = call.given
         inherited = (self.trails.of(each) for each in given if each.dtype is torch.float64)
         known = next((each for each in inherited if each is not None), None)
@@ -167,19 +137,24 @@ class Float64OpsWatch(Subscriber):
         if at is None:
             return None
         how = _how(given)
-        return self.births.setdefault((at, how), Double(at, how, call.operator.name))
+        return self.births.setdefault((at, how), _birth(at, how, call.operator.name))
 
     def _count(
-        self, born: Double, operator: Operator, given: list[torch.Tensor], elements: int
+        self, born: DoubleBirthRow, operator: Operator, given: list[torch.Tensor], elements: int
     ) -> None:
         if elements <= 1:  # a single number costs nothing
             return
-        born.calls += 1
-        born.elements += elements
-        born.largest = max(born.largest, elements)
+        self._add(born, elements)
         born.products += operator.product
         born.graph |= any(each.requires_grad for each in given)
-        born.steps.add(self._step())
+
+    def _add(self, born: DoubleBirthRow, elements: int) -> None:
+        on = self._on.setdefault((born.at, born.how), set())
+        on.add(self._step())
+        born.steps = len(on)
+        born.n += 1
+        born.elements += elements
+        born.largest = max(born.largest, elements)
 
 
 def _work(made: list[torch.Tensor], given: list[torch.Tensor]) -> int:
@@ -232,8 +207,9 @@ class Float64OpsProbe(OperatorProbe):
             return
         self.context.writer.touch("doubles")
         for born in watch.births.values():
-            if born.calls:
-                self.context.add(born.row(watch.elements))
+            if born.n:
+                born.all = watch.elements
+                self.context.add(born)
         trained = [each for optimizer in live_optimizers() for each in tensors_of(optimizer)]
         sizes = [
             (each.dtype is torch.float64, each.numel())

@@ -174,43 +174,26 @@ class ParametersNow:
     def __init__(self) -> None:
         self.stale = True
         """A backward ran since: gradients may be others."""
-        self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
-        self._modules: list[weakref.ref[torch.nn.Module]] = []
         self._held: list[Any] = []
         self._where: dict[tuple[int, int], tuple[int, int]] = {}
 
     def look(self) -> None:
-        """Ask for all parameters that there are.
-
-        Modules and optimizers are those of the first look, where there are optimizers: a program
-        that updates its weights itself may make them anew in each step. Slow where it looks: asks
-        all live objects.
-        """
+        """Ask for all parameters that there are. Slow: asks all live objects."""
         with one_look():
-            found = self._found()
-        self._held = [weak for each in found.values() if (weak := _weakly(each)) is not None]
+            optimizers = live_optimizers()
+            found = [
+                each
+                for module in live_modules()
+                for each in own_parameters(module).values()
+                if isinstance(each, torch.Tensor)
+            ]
+            for optimizer in optimizers:
+                found.extend(tensors_of(optimizer))
+            if not optimizers:  # what is updated by hand need be in no module either
+                found.extend(each for each in live_instances(torch.Tensor) if _trained(each))
+        each_once = {id(each): each for each in found}.values()
+        self._held = [weak for each in each_once if (weak := _weakly(each)) is not None]
         self.stale = True
-
-    def _found(self) -> dict[int, Any]:
-        optimizers = [each for weak in self._optimizers if (each := weak()) is not None]
-        modules = [part for held in self._modules if (part := held()) is not None]
-        if not optimizers:
-            optimizers, modules = live_optimizers(), live_modules()
-            self._optimizers = list(map(weakref.ref, optimizers))
-            self._modules = list(map(weakref.ref, modules))
-        found = {
-            id(each): each
-            for module in modules
-            for each in own_parameters(module).values()
-            if isinstance(each, torch.Tensor)
-        }
-        for optimizer in optimizers:
-            found.update((id(each), each) for each in tensors_of(optimizer))
-        if not optimizers:  # what is updated by hand need be in no module either
-            found.update(
-                (id(each), each) for each in live_instances(torch.Tensor) if _trained(each)
-            )
-        return found
 
     def given_whole(self, given: list[torch.Tensor]) -> tuple[int, int] | None:
         """Which parameter an operator works on, one element for one: all that it is given has the

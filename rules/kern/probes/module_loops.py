@@ -5,6 +5,7 @@ whole.
 from __future__ import annotations
 
 import sys
+import time
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,14 +15,17 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules import module as module_hooks
 
+from auditor.capture.instruments.autograd_graph import Backward
+from auditor.capture.instruments.module_stack import keep_hooks
 from auditor.capture.instruments.plain_tensor import tensors_in
 from auditor.capture.instruments.torch_private.tensors import base_of, version_of
 from auditor.capture.instruments.torch_private.training import modules_of, own_buffers
+from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.graph.call_paths import Path, path_of
 
 from ..rows import ModuleLoopRow
-from .timed_forwards import ForwardsProbe
 
 TURNS = 8
 """Calls in one step from which a row is written."""
@@ -64,7 +68,7 @@ class _Series:
     output: list[weakref.ref[torch.Tensor]] = field(default_factory=list)
 
 
-class ModuleLoopsProbe(ForwardsProbe[_Series]):
+class ModuleLoopsProbe(Probe):
     """Writes ``turns``: per step, one row for each series of calls whose tensors are pieces of one
     tensor each, or the same ones every time. Of a recurrent cell, whose state is what the call
     before returned.
@@ -74,9 +78,19 @@ class ModuleLoopsProbe(ForwardsProbe[_Series]):
     parts = ("turns",)
     passes = frozenset({"numbers"})
 
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.backwards = 0
+        """Those of the step so far."""
+        self.series: dict[tuple[Path, int], _Series] = {}
+        self.running: list[tuple[nn.Module, _Series | None, int]] = []
+        """Calls that have not returned, outermost first."""
+        self._walking = 0
+        self._began_ns = self._backward_ns = self._walks_since_ns = 0
+
     def step_end(self) -> None:
         step_us = self.step_us
-        for each in self.taken():
+        for each in self.series.values():
             if each.path and each.n >= TURNS and not each.broken and any(_cut(each)):
                 self.context.add(
                     ModuleLoopRow(
@@ -91,17 +105,60 @@ class ModuleLoopsProbe(ForwardsProbe[_Series]):
                 )
                 self.context.loops.add(each.path[::-1])
 
-    def entered(self, module: nn.Module, args: Any) -> _Series | None:
-        """The series of the call, with the call added."""
-        series = self._of(module, args)
-        if series is not None:
-            self._add(series, module, args)
-        return series
+    @property
+    def step_us(self) -> float:
+        """Of the step so far, backward left out."""
+        return (time.perf_counter_ns() - self._began_ns - self._backward_ns) / 1e3
 
-    def left(self, series: _Series, output: Any) -> None:
-        """What a recurrent cell returned is its next state."""
-        if series.recurrent:
-            series.output = [weakref.ref(each) for each in tensors_in(output)]
+    def start(self) -> None:
+        super().start()
+        self._walking = 0
+        entering = module_hooks.register_module_forward_pre_hook(self.guarded(self._enter))
+        leaving = module_hooks.register_module_forward_hook(
+            self.guarded(self._leave), always_call=True
+        )
+        keep_hooks(self._patches, entering, leaving)
+
+    def stop(self) -> None:
+        super().stop()
+        self.step_begin()
+
+    def step_begin(self) -> None:
+        self.series.clear()
+        self.running.clear()
+        self.backwards = self._backward_ns = 0
+        self._began_ns = time.perf_counter_ns()
+
+    def backward_begins(self, call: Backward) -> None:
+        """Calls before it and behind it cannot be one."""
+        self.backwards += 1
+        self._walking += 1
+        if self._walking == 1:
+            self._walks_since_ns = time.perf_counter_ns()
+
+    def backward_ends(self, call: Backward) -> None:
+        """Checkpointing runs modules again meanwhile."""
+        self._walking -= 1
+        if self._walking == 0:
+            self._backward_ns += time.perf_counter_ns() - self._walks_since_ns
+
+    def _enter(self, module: nn.Module, args: Any) -> None:
+        if self.context.in_step and not self._walking:
+            series = self._of(module, args)
+            if series is not None:
+                self._add(series, module, args)
+            self.running.append((module, series, time.perf_counter_ns()))
+
+    def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
+        while self.running:
+            running, series, began_ns = self.running.pop()
+            if running is not module:
+                continue
+            if series is not None:
+                series.us += (time.perf_counter_ns() - began_ns) / 1e3
+                if series.recurrent:  # what the cell returned is its next state
+                    series.output = [weakref.ref(each) for each in tensors_in(output)]
+            return
 
     def _of(self, module: nn.Module, args: Any) -> _Series | None:
         """The series of this call; None where it is given no piece, or has no parameters: an

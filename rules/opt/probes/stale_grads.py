@@ -58,11 +58,7 @@ class _Followed:
 class _Watched:
     """One optimizer."""
 
-    name: str
-    at: int | None
-    backward_at: int | None = None
-    steps: int = 0
-    piled: int = 0
+    row: UnclearedRow
     followed: list[_Followed] = field(default_factory=list)
 
 
@@ -92,15 +88,7 @@ class StaleGradsProbe(OptimizerProbe):
         super().stop()
         self._watching = False
         for each in self._watched:
-            steps, piled = each.steps, each.piled
-            row = UnclearedRow(
-                at=each.at,
-                backward_at=each.backward_at,
-                optimizer=each.name,
-                steps=steps,
-                piled=piled,
-            )
-            self.context.add(row)
+            self.context.add(each.row)
         self._watched.clear()
 
     def backward_begins(self, call: Backward) -> None:
@@ -124,21 +112,23 @@ class StaleGradsProbe(OptimizerProbe):
             self._stepped(optimizer)
 
     def _stepped(self, optimizer: Optimizer) -> None:
-        watched = self._watched.of(
-            optimizer, lambda: _Watched(type(optimizer).__name__, self.context.frames.here())
-        )
+        watched = self._watched.of(optimizer, lambda: _Watched(self._row(optimizer)))
         if watched is None:
             return
-        watched.steps += 1
+        watched.row.steps += 1
         if watched.followed and all(
             each.added_to and not each.cleared for each in watched.followed
         ):
-            watched.piled += 1
-            watched.backward_at = self._backward_at
+            watched.row.piled += 1
+            watched.row.backward_at = self._backward_at
         with_gradient = [each for each in tensors_of(optimizer) if each.grad is not None]
         watched.followed = [
             _follow(each) for each in with_gradient[:: max(1, -(-len(with_gradient) // PARAMETERS))]
         ]
+
+    def _row(self, optimizer: Optimizer) -> UnclearedRow:
+        name, at = type(optimizer).__name__, self.context.frames.here()
+        return UnclearedRow(at=at, backward_at=None, optimizer=name, steps=0, piled=0)
 
     def _all(self) -> list[_Followed]:
         return [followed for watched in self._watched for followed in watched.followed]

@@ -78,7 +78,7 @@ def future_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
     its target. None where none does.
     """
     position = shifted.asked_position
-    if position is None:
+    if position is None or _is_summed_up(tape, shifted):
         return None
     n = _reached(shifted, shifted.output, shifted.axis, position)
     if not n:
@@ -97,6 +97,21 @@ def future_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
     )
     behind = shifted.output.shape[shifted.axis] - 1 - position
     return Dependence("future", _attention(tape, begins), n, behind)
+
+
+def _is_summed_up(tape: FunctionTape, shifted: Shifted) -> bool:
+    """The text goes through something without positions, as the latent variable of an autoencoder:
+    what comes of that may know all of it.
+    """
+    rows, positions = shifted.asked.shape[1], shifted.asked.shape[0]
+    of_text = {shifted.embedding.number}
+    for call in _leading_to(tape, shifted.call.argument(0, "input")):
+        for tensor, number in call.parents:
+            if number in of_text and not {positions, rows * positions} & set(tensor.shape):
+                return True
+        if of_text & {number for _, number in call.parents}:
+            of_text.add(call.number)
+    return False
 
 
 def _reached(shifted: Shifted, result: torch.Tensor, axis: int, position: int) -> int:

@@ -38,22 +38,6 @@ def test_events_and_updates_of_completed_loud_steps(seen):
     assert [each.step for each in table.skipped] == [1]
 
 
-@pytest.mark.parametrize(
-    ("kinds", "bfloat16", "float16"),
-    [
-        ((), False, False),
-        ((("autocast", "bfloat16"),), True, False),
-        ((("autocast", "float16"), ("autocast_no_grad", "float16")), False, True),
-        ((("autocast", "float16"), ("autocast_no_grad", "bfloat16")), False, False),
-        ((("backward", "float16"),), False, False),
-        ((("autocast", "float16"), ("backward", "")), False, True),
-    ],
-)
-def test_which_dtypes_autocast_ran_in(kinds, bfloat16, float16):
-    table = Amp(1, tuple(AmpEvent(what, SITE, 0, dtype) for what, dtype in kinds))
-    assert (table.only_bfloat16, table.only_float16) == (bfloat16, float16)
-
-
 @pytest.mark.parametrize(("after", "skipped"), [(1.9, True), (2.0, False), (4.0, False)])
 def test_a_lower_scale_means_a_skipped_step(after, skipped):
     assert ScaleUpdate(SITE, 0, 2.0, after).skipped is skipped
@@ -62,16 +46,6 @@ def test_a_lower_scale_means_a_skipped_step(after, skipped):
 def test_places_without_a_step_are_not_divided_by_nothing():
     (place,) = Amp(0, (AmpEvent("scale", SITE, 0, n=3),)).places("scale")
     assert place.per_step == 3.0
-
-
-def test_the_interval_of_each_scaler(seen):
-    rows = [
-        loud(0, at=0, what="scale", n=1),
-        loud(0, at=0, what="growth", before=2000.0),
-        loud(0, at=0, what="growth", before=1e9),
-    ]
-    table = seen(sites=[1], steps=steps(2), amp=rows).get(Amp)
-    assert (table.intervals, len(table.events)) == ((2000.0, 1e9), 1)
 
 
 @pytest.mark.parametrize("recorded", [False, True])

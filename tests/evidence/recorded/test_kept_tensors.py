@@ -52,13 +52,6 @@ def test_the_one_that_grew_most_comes_first(kept):
     assert [each.nbytes[1] for each in kept(slow, fast).keepers] == [90, 20]
 
 
-@pytest.mark.parametrize(
-    ("nbytes", "each"), [((10, 20, 40), 15.0), ((10, 20), 10.0), ((7,), 0.0), ((9, 5, 3), -3.0)]
-)
-def test_bytes_per_step(nbytes, each):
-    assert Keeper("x", None, (1,) * len(nbytes), nbytes).bytes_per_step == each
-
-
 SITE = Site("t.py", 3, "", "")
 
 
@@ -72,8 +65,7 @@ SITE = Site("t.py", 3, "", "")
         ({"site": None}, 0, 0),
         ({"tensors": (1, 2, 2, 3)}, 0, 0),
         ({"tensors": (3, 2, 1)}, 0, 0),
-        ({"tensors": (1, 1, 1, 1), "nbytes": (4, 8, 12, 16)}, 0, 0),
-        ({"tensors": (1, 1, 1, 1), "nbytes": (4, 8, 12, 16), "joined": "bank"}, 1, 0),
+        ({"tensors": (1, 1, 1, 1), "nbytes": (4, 8, 12, 16)}, 1, 0),
     ],
 )
 def test_those_that_grow(facts, host, device):
@@ -88,29 +80,27 @@ def test_an_older_recording_has_none(seen):
     assert seen(steps=[]).get(KeptTensors).keepers == ()
 
 
-JOINED = """def __init__(self):
-    self.seen = torch.zeros(8)
+LARGER = """def __init__(self):
+    self.bank, self.mems = torch.zeros(8), None
 def step(self, x, key):
-    self.seen = torch.cat([self.seen, x])
+    self.bank = torch.cat([self.bank, x])
+    out, self.mems = self.model(x, self.mems)
+    self.queue = torch.cat([self.queue, x])[-8:]
     self.cache[key] = x
-    self.ends.append(x)
-    self.held.append(x)
-    return self.ends[-1] + self.held[0]
 """
 
 
 @pytest.mark.parametrize(
-    ("facts", "endless"),
+    ("facts", "bounded", "cut"),
     [
-        ({"path": ".seen", "line": 4}, True),
-        ({"path": ".cache[*]", "line": 5, "keys": "shuffled"}, True),
-        ({"path": ".cache[*]", "line": 5, "keys": ""}, False),
-        ({"path": ".other[*]", "line": 5, "keys": ""}, False),
-        ({"path": ".ends[*]", "line": 6}, True),
-        ({"path": ".held[*]", "line": 7}, False),
+        ({"path": ".bank", "line": 4, "tensors": (1, 1, 1)}, False, False),
+        ({"path": ".mems", "line": 5, "tensors": (1, 1, 1)}, True, False),
+        ({"path": ".queue", "line": 6, "tensors": (1, 1, 1)}, True, True),
+        ({"path": ".cache[*]", "line": 7, "keys": "shuffled"}, False, False),
+        ({"path": ".cache[*]", "line": 7}, True, True),
     ],
 )
-def test_what_is_known_to_have_no_end(seen, home, facts, endless):
+def test_what_is_known_to_have_an_end(seen, home, facts, bounded, cut):
     given = {"file": str(home / "trainer.py"), **row(**facts)}
-    (keeper,) = seen(text=JOINED, kept=[given]).get(KeptTensors).keepers
-    assert keeper.endless is endless
+    (keeper,) = seen(text=LARGER, kept=[given]).get(KeptTensors).keepers
+    assert (keeper.bounded, keeper.cut) == (bounded, cut)

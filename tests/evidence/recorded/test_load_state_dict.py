@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.evidence.recorded.load_state_dict import Group, Load, Loads
+from auditor.evidence.recorded.load_state_dict import Load, Loads
 from auditor.model import Site
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud
@@ -30,24 +30,6 @@ def test_a_recording_that_does_not_tell_is_not_looked_at(seen):
     assert seen(inside="b", loads=[]).get(Loads) == Loads(())
 
 
-def test_modules_and_optimizers_in_order(seen):
-    rates = {"before": {"lr": 0.1}, "after": {"lr": 0.2}, "first": {"lr": 0.3}}
-    rows = [
-        loud(0, what="module", at=0, **{**ROW, "owner": "Net", "bad": 2, "tensors": ["w", "b"]}),
-        optimizer(groups=[rates]),
-    ]
-    module, other = seen(sites=[3], loads=rows).get(Loads).each
-    assert (module.what, module.owner, module.bad, module.tensors) == (
-        "module",
-        "Net",
-        2,
-        ("w", "b"),
-    )
-    assert (module.site.line, module.groups, module.default) == (3, (), None)
-    assert (other.what, other.owner, other.default) == ("optimizer", "AdamW", 0.001)
-    assert other.groups == (Group({"lr": 0.1}, {"lr": 0.2}, {"lr": 0.3}),)
-
-
 @pytest.mark.parametrize(
     ("line", "default"),
     [(1, 0.001), (2, 0.001), (3, None), (4, None), (5, 0.001), (6, 0.001), (9, 0.001)],
@@ -69,49 +51,3 @@ def test_the_last_that_brought_in_what_is_not_finite():
     )
     assert (Loads(each).spoiled("module"), Loads(each).spoiled("optimizer")) == (each[1], each[2])
     assert Loads(each[3:]).spoiled("module") is None
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "first", "default", "said"),
-    [
-        ({"lr": 0.1}, {"lr": 0.2}, {"lr": 0.2}, None, (0.1, 0.2)),
-        ({"lr": 0.1}, {"lr": 0.2}, {"lr": 0.3}, None, None),  # set again after loading
-        ({"lr": 0.2}, {"lr": 0.1}, {"lr": 0.1}, None, None),  # lower: set by hand, perhaps
-        ({"lr": 0.1}, {"lr": 0.2}, {"lr": 0.2}, 0.1, None),  # nobody had set it
-        ({"lr": 0.1}, {"lr": 0.1005}, {"lr": 0.1005}, None, None),
-        ({"lr": 0.0}, {"lr": 0.2}, {"lr": 0.2}, None, None),
-        (
-            {"lr": 0.2},
-            {"lr": 0.05, "initial_lr": 0.1},
-            {"lr": 0.05, "initial_lr": 0.1},
-            None,
-            (0.2, 0.1),
-        ),
-        (
-            {"lr": 0.2, "initial_lr": 0.1},
-            {"lr": 0.05, "initial_lr": 0.1},
-            {"lr": 0.05, "initial_lr": 0.1},
-            None,
-            None,
-        ),
-        (
-            {"lr": 0.2, "max_lr": 0.4},
-            {"lr": 0.05, "initial_lr": 0.1, "max_lr": 0.3},
-            {"lr": 0.05, "initial_lr": 0.1, "max_lr": 0.3},
-            None,
-            (0.4, 0.3),
-        ),
-        ({"lr": 0.2}, {"lr": 0.1, "max_lr": 0.3}, {"lr": 0.1, "max_lr": 0.3}, None, None),
-        (
-            {"lr": 0.2, "max_lr": 0.4},
-            {"lr": 0.1, "max_lr": 0.3},
-            {"lr": 0.1, "max_lr": 0.4},
-            None,
-            None,
-        ),
-        ({"lr": 0.1}, {}, {}, None, None),
-    ],
-    ids=str,
-)
-def test_a_rate_that_loading_replaced(before, after, first, default, said):
-    assert Group(before, after, first).overridden(0.01, default) == said

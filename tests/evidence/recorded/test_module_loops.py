@@ -66,30 +66,3 @@ def test_one_step_that_was_held_up_says_nothing(seen):
 def test_a_step_without_a_time_has_no_share(seen):
     (each,) = loops(seen, [row(0, step_us=0.0)], 1).loops
     assert each.share == 0.0
-
-
-@pytest.mark.parametrize(
-    ("more", "found"),
-    [
-        ({}, 1),
-        ({"n": 7}, 0),
-        ({"us": 4.9}, 0),
-        ({"us": 5.0}, 1),
-        ({"elements": 8192}, 1),
-        ({"elements": 8193}, 0),
-        ({"elements": 8193, "recurrent": True}, 1),
-    ],
-)
-def test_what_is_worth_telling(seen, more, found):
-    table = loops(seen, [row(step, **more) for step in range(3)])
-    assert len(list(table.worth(8, 0.05, 8192))) == found
-
-
-@pytest.mark.parametrize(("recurrent", "found"), [(False, 0), (True, 1)])
-def test_only_a_cells_turns_may_differ_from_step_to_step(seen, recurrent, found):
-    table = loops(seen, [row(step, n=9 + step, recurrent=recurrent) for step in range(3)])
-    assert [each.turns for each in table.worth(8, 0.05, 8192)] == [9] * found
-
-
-def test_a_loop_that_is_not_in_every_step_is_silent(seen):
-    assert list(loops(seen, [row(0), row(1)]).worth(8, 0.05, 8192)) == []

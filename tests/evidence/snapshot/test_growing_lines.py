@@ -8,7 +8,6 @@ import pytest
 from auditor.rules.mem.growing_lines import GrowingLines
 
 from auditor.allocator import CachingAllocator
-from auditor.evidence.source.self_concatenation import Accumulated
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 from auditor.recordings.sources import store_sources
@@ -71,7 +70,6 @@ def growing(tmp_path):
 def test_the_line_whose_block_replaces_a_smaller_one(growing):
     (line,) = growing().lines
     assert (line.site.file, line.site.line) == ("train.py", 4)
-    assert line.accumulated == Accumulated("bank", unbounded=True)
     assert len(line.held.values) == 12
     assert line.held.slope.per_step == 256 * KIB
     assert line.held.rises == 1.0

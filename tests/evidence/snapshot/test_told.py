@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from auditor.rules.mem.growing_lines import GrowingLines
 from auditor.rules.mem.mem006_peak_by_line import PeakHolders
-from auditor.rules.mem.mem008_variable_sizes import LateGrowth
 from auditor.rules.mem.varying_sizes import VaryingSizes
 from auditor.rules.sync.driver_calls import SegmentRequests
 from auditor.rules.sync.explicit import CacheChurn
@@ -36,7 +35,6 @@ TABLES: tuple[type[Table], ...] = (
     Allocations,
     CacheChurn,
     GrowingLines,
-    LateGrowth,
     NeverFreed,
     OutOfMemory,
     PeakHolders,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from auditor.rules.mem.size_origin import Definitions, longest_of_batch, size_made_at
+from auditor.rules.mem.size_origin import size_made_at
 
 from auditor.evidence.source.files import Source
 from auditor.model import Site
@@ -105,7 +105,7 @@ NOTHING = {
 }
 
 
-def asked(text, given=None):
+def asked(text):
     lines = textwrap.dedent(text).strip().split("\n")
     at = {
         mark: n
@@ -114,7 +114,7 @@ def asked(text, given=None):
         if f"# {mark}" in line
     }
     source = Source({"train.py": "\n".join(lines)})
-    return size_made_at(source, Site("train.py", at["moved"]), given), at
+    return size_made_at(source, Site("train.py", at["moved"])), at
 
 
 @pytest.mark.parametrize("name", list(CASES))
@@ -127,30 +127,3 @@ def test_the_line_that_makes_the_size(name):
 @pytest.mark.parametrize("name", list(NOTHING))
 def test_no_line_makes_the_size(name):
     assert asked(NOTHING[name])[0] is None
-
-
-def test_of_two_collate_functions_the_one_of_the_loader():
-    text = NOTHING["two collate functions"]
-    found, _ = asked(text, Definitions(collates=(("train.py", 4),)))
-    assert found is not None
-    assert found.line == 5
-    assert asked(text, Definitions())[0] is None
-    assert asked(CASES["cropped in the dataset"], Definitions(datasets=(("train.py", 1),)))[0]
-
-
-@pytest.mark.parametrize(
-    ("size", "found"),
-    [
-        ("n = max(len(each) for each in batch)", True),
-        ("n = int(lengths.max())", True),
-        ("n = 40", False),
-        ("n = -(-max(map(len, batch)) // 8) * 8", False),
-        ("n = max(map(len, batch)); n += -n % 8", False),
-        ("n = math.ceil(max(map(len, batch)) / 8) * 8", False),
-        ("n = BUCKETS[bisect.bisect_left(BUCKETS, max(map(len, batch)))]", False),
-        ("n = self.round_up(max(map(len, batch)))", False),
-    ],
-)
-def test_the_longest_of_a_batch_and_what_is_rounded_up(size, found):
-    text = f"def collate(batch):\n    {size}\n    return torch.zeros(len(batch), n)\n"
-    assert longest_of_batch(Source({"train.py": text}), Site("train.py", 3)) is found

@@ -190,25 +190,20 @@ def test_a_machine_that_slows_down_is_planned_for_by_its_newest_runs() -> None:
     assert done.took <= 40.0
 
 
-@pytest.mark.parametrize(("patched", "pairs"), [(1, [1, 3, 1]), (2, [1, 3, 3])])
-def test_time_for_few_intervals_goes_to_the_largest_effects_and_not_to_halves(
+@pytest.mark.parametrize(("patched", "pairs"), [(1, [3, 1, 1]), (2, [3, 3, 1])])
+def test_time_for_few_intervals_goes_to_the_dearest_findings_and_not_to_halves(
     patched: int, pairs: list[int]
 ) -> None:
-    """Each further round has one unpatched run: a second one has no time."""
     done = verify(
-        lambda applied, run: {
-            "step_us": 300.0 if "second" in applied else 900.0 if "third" in applied else 1000.0
-        },
+        lambda applied, run: {"step_us": 300.0 if "first" in applied else 1000.0},
         *map(candidate, range(3)),
-        budget=5 + 2 * (1 + patched) + 1,
+        budget=8 + 2 * patched + 0.5,
     )
     assert done.summary.together is None
     assert [each.pairs for each in done.found.values()] == pairs
-    assert done.found[1].status == "better"
-    assert (
-        "not tried, the budget was spent before (a run takes 1 s): all together"
-        in done.summary.notes
-    )
+    assert done.found[0].status == "better"
+    said = "not tried, the budget was spent before (a run takes 1 s): all together"
+    assert said in done.summary.notes
 
 
 def test_where_no_interval_fits_the_patches_are_still_checked_together() -> None:
@@ -217,9 +212,9 @@ def test_where_no_interval_fits_the_patches_are_still_checked_together() -> None
     assert done.summary.together.pairs == 1 and done.summary.together.same_result is True
 
 
-def test_patches_share_the_time_that_is_left_after_their_intervals() -> None:
-    done = verify(lambda applied, run: {}, *map(candidate, range(3)), budget=32.0)
-    assert [each.pairs for each in (*done.found.values(), done.summary.together)] == [6, 6, 6, 5]
+def test_all_have_an_interval_before_any_goes_on() -> None:
+    done = verify(lambda applied, run: {}, *map(candidate, range(3)), budget=26.0)
+    assert [each.pairs for each in (*done.found.values(), done.summary.together)] == [5, 4, 4, 4]
 
 
 def test_no_more_pairs_are_made_than_the_interval_allows_looks() -> None:
@@ -454,18 +449,3 @@ def test_rehearsed_patches_that_only_break_together_are_said() -> None:
     assert [each.status for each in done.found.values()] == ["same", "same"]
     assert done.summary.together.status == "broken"
     assert "not so together" in done.summary.notes[0]
-
-
-def test_more_rounds_make_the_noise_floor_narrower() -> None:
-    def width(budget: float) -> float:
-        low, high = verify(faster, candidate(1), budget=budget).summary.noise
-        return float(high / low - 1)
-
-    assert (
-        width(40.0) < width(10.0) / 2
-    )  # three pairs in the first rounds; later rounds have neighbours
-
-
-def test_a_second_unpatched_run_takes_no_time_that_an_interval_needs() -> None:
-    done = verify(lambda applied, run: {}, candidate(0), budget=3 + 2 * 2 + 0.5)
-    assert done.found[0].pairs == 3

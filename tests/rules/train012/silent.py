@@ -84,3 +84,18 @@ def label_of_the_whole_text():
         F.cross_entropy(head(layer(tokens_of(tokens))[:, 0]), tokens[:, 3]).backward()
 
     return step
+
+
+def autoencoder_of_texts():
+    torch.manual_seed(0)
+    tokens_of, encoder, decoder = nn.Embedding(19, 8), nn.GRU(8, 6, batch_first=True), nn.GRU(8, 6, batch_first=True)
+    head = nn.Linear(6, 19)
+
+    def step():
+        tokens = torch.randint(0, 19, (4, 12))
+        words = tokens_of(tokens[:, :-1])
+        _, latent = encoder(words)
+        out, _ = decoder(words, latent)
+        F.cross_entropy(head(out).flatten(0, 1), tokens[:, 1:].flatten()).backward()
+
+    return step

@@ -14,7 +14,6 @@ SOURCE = """
 import torch
 from torch import nn
 net = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
-cell = nn.LSTMCell(4, 4)
 
 class Outer(nn.Module):
     def __init__(self):
@@ -30,31 +29,7 @@ def rows(x, more=()):
         net(row, *more)  # calls
 
 def plain(): rows(torch.ones(N, 4))
-def same_row():
-    x = torch.ones(N, 4)
-    for _ in range(N): net(x[0])
-def two_bases(): rows((*torch.ones(N, 4), *torch.ones(N, 4)))
-def fresh(): rows([torch.ones(4) for _ in range(N)])
-def written():
-    x = torch.ones(N, 4)
-    for row in x:
-        net(row)
-        x[0] = 1
-def overlapping():
-    x = torch.ones(40)
-    for n in range(N): net(x[n:n + 4])
-def walked():
-    for row in torch.ones(N, 4): net(row).sum().backward()
 def modules(): outer(torch.ones(N, 4))
-def recurrent():
-    state = None
-    for row in torch.ones(N, 2, 4): state = cell(row, state)  # turns
-def masked():
-    state = torch.zeros(2, 4), torch.zeros(2, 4)
-    for row in torch.ones(N, 2, 4): state = tuple(each * 1 for each in cell(row, state))
-def crossed():
-    state = torch.zeros(2, 4), torch.zeros(2, 4)
-    for row in torch.ones(N, 2, 4): state = cell(row, state)[::-1]
 """
 
 
@@ -71,11 +46,6 @@ def rows_of(tmp_path, name, turns=8):
     return user, rows
 
 
-@pytest.mark.parametrize("name", ["same_row", "fresh", "written", "walked", "masked", "crossed"])
-def test_what_no_one_call_does(tmp_path, name):
-    assert rows_of(tmp_path, name)[1] == []
-
-
 @pytest.mark.parametrize(("turns", "found"), [(7, 0), (8, 1)])
 def test_calls_with_pieces_are_counted(tmp_path, turns, found):
     user, rows = rows_of(tmp_path, "plain", turns)
@@ -90,17 +60,6 @@ def test_lines_are_those_inside_the_module_that_calls(tmp_path):
     user, rows = rows_of(tmp_path, "modules")
     (row,) = rows
     assert set(row["lines"]) == {line_of(user, "inner")}
-
-
-def test_a_cell_that_is_handed_its_own_state(tmp_path):
-    user, (row,) = rows_of(tmp_path, "recurrent")
-    assert (row["module"], row["recurrent"], row["n"]) == ("LSTMCell", True, 8)
-    assert row["lines"][-1] == line_of(user, "turns")
-
-
-def test_pieces_of_another_shape_or_tensor_break_a_series(tmp_path):
-    assert rows_of(tmp_path, "two_bases")[1] == []
-    assert [row["n"] for row in rows_of(tmp_path, "overlapping")[1]] == [8]
 
 
 def test_only_so_many_series_are_followed(tmp_path, monkeypatch):
