@@ -35,9 +35,9 @@ for ignored in (signal.SIGINT, signal.SIGQUIT):
         signal.signal(ignored, starts_with)
 
 LONGEST = (
+    "rules/test_rules.py",
     "seam/test_early_failures.py",
     "seam/test_rehearsals.py",
-    "rules/test_rules.py",
     "seam/test_outcomes.py",
     "test_examples.py",
     "seam/test_scripts.py",
@@ -52,12 +52,15 @@ waiting.
 
 
 WHOLE_AUDITS = (
+    "api/test_pytest_plugin.py",
     "api/test_types.py",
     "extensions/drill/test_drill_command.py",
+    "extensions/drill/test_drill_examples.py",
     "extensions/reproduce/test_reproduce_command.py",
     "extensions/test_mcp_server.py",
     "extensions/verify/test_verify_command.py",
     "judging/test_rule_packs.py",
+    "mutation/test_mutation.py",
     "seam/test_core_packages.py",
     "seam/test_fixes.py",
     "seam/test_launchers.py",

@@ -47,6 +47,8 @@ def shell(tmp_path, monkeypatch):
     ran(made, "%load_ext auditor")
     ran(made, TRAINING)
     yield made
+    made.reset(new_session=False)  # else its names, in __main__, are those of later audits, too
+    made.restore_sys_module_state()
     InteractiveShell.clear_instance()
 
 
@@ -196,6 +198,7 @@ def test_quotation_marks_that_do_not_end_are_told():
         notebook_magics._parsed("--select 'NUM", cell=True)
 
 
+@pytest.mark.full
 def test_a_notebook(tmp_path):
     nbformat = pytest.importorskip("nbformat")
     client = pytest.importorskip("nbclient").NotebookClient

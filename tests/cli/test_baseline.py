@@ -21,6 +21,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.full
 def test_only_what_is_new_fails(folder, audit):
     words = ("analyze", "step.json", "--fail-on", "note", "--baseline", "new/b.json")
     refused = audit(*words, cwd=folder)
@@ -45,6 +46,7 @@ def test_only_what_is_new_fails(folder, audit):
     assert "--update-baseline" in failed.stdout
 
 
+@pytest.mark.full
 def test_update_without_a_file_or_of_several_paths_is_a_sentence(folder, audit):
     done = audit("analyze", "step.json", "--update-baseline", cwd=folder)
     assert done.returncode == 2 and "does not say which file" in done.stderr

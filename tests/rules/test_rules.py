@@ -2,7 +2,8 @@
 ``silent.py`` is. The two examples of a rule's page are cases, too: these files hold what they do not.
 
 A folder ``tests/rules/<code>/`` holds factories: functions without arguments that return a step.
-``# CODE`` on a line means that this very line must be reported. Names ending in ``__cuda`` need a
+``# CODE`` on a line means that this very line must be reported, by the rule of the folder or by any
+other rule that needs no more recorded: those judge the same recording, and say nothing else. Names ending in ``__cuda`` need a
 GPU: where there is none, the recording that ``tests/gpu/record.py`` made on one is judged instead,
 and fails the test if the case was changed since; until there is one, the case is rehearsed if its
 rule can be. Names ending in ``__rehearsal`` are rehearsed always. Factories whose names end in
@@ -20,9 +21,11 @@ from __future__ import annotations
 import ast
 import contextlib
 import ctypes
+import functools
 import gc
 import importlib
 import importlib.util
+import re
 import sys
 import textwrap
 from collections.abc import Callable
@@ -38,8 +41,9 @@ from auditor.evidence.table import Evidence
 from auditor.judging import catalogue, engine
 from auditor.judging.manual import SECTIONS, page
 from auditor.model import Finding, Severity, Verdict
-from auditor.recordings.folder import TRACE
+from auditor.recordings.folder import TRACE, Recording
 from auditor.recordings.standalone import RankedTraces, TraceRecording
+from auditor.recordings.writer import MANIFEST
 from auditor.rule import FAMILIES, Rule
 from auditor.timeline import fleet, trace_files
 from tests import recordings
@@ -70,9 +74,15 @@ def factories(path: Path) -> dict[str, tuple[int, int]]:
     }
 
 
-QUIET = frozenset({"slow_samples_that_workers_hide", "nothing_to_write_in_a_long_step"})
-"""Cases that need a machine which does nothing else: samples of a worker's Python loop that come late
-are left out, and a write takes longer while others write. ``make test-slow`` has them.
+QUIET = frozenset(
+    """
+    slow_samples_that_workers_hide nothing_to_write_in_a_long_step slow_collate_function
+    time_in_a_helper_of_a_worker sampler_that_searches_its_list_for_each_batch
+    """.split()
+)
+"""Cases that need a machine which does nothing else: looks at a loader's Python that come late are
+left out, so that its line is not known, and a write takes longer while others write. ``make
+test-slow`` has them.
 """
 
 
@@ -196,6 +206,50 @@ def marked_in(path: Path, code: str, name: str) -> set[int]:
     return {n for n in range(first, last + 1) if f"# {code}" in lines[n - 1]}
 
 
+BY_THE_CLOCK = frozenset(
+    "CKPT004 COMP005 COMP006 DATA007 DATA010 DATA012 KERN006 KERN007 SYNC009 TIME004".split()
+)
+"""Rules that weigh times: what they say of a case of another rule hangs on who else runs here."""
+
+
+@functools.cache
+def answered_by(code: str) -> tuple[type[Rule], ...]:
+    """The other rules that need no more recorded than this one."""
+    recorded = set(engine.parts_of((RULES[code],)))
+    needs = {rule: set(engine.parts_of((rule,))) for rule in RULES.values()}
+    return tuple(
+        rule
+        for rule, parts in needs.items()
+        if parts and parts <= recorded and rule.code not in BY_THE_CLOCK | {code}
+    )
+
+
+def said_beside(code: str, path: Path, name: str, folder: Path) -> set[tuple[int, str]]:
+    """What those say of the same recording, louder than a note: line and rule, the line of the
+    ``def`` where a finding has none.
+    """
+    if name.endswith((*TRACED, "__cuda", "__processes")) or not (folder / MANIFEST).is_file():
+        return set()
+    found = engine.judge(Evidence(Recording(folder)), answered_by(code)).findings
+    return {
+        (each.site.line if each.site else factories(path)[name][0], each.code)
+        for each in found
+        if each.severity is not Severity.NOTE
+    }
+
+
+def marked_beside(path: Path, code: str, name: str) -> set[tuple[int, str]]:
+    first, last = factories(path)[name]
+    lines = path.read_text().splitlines()
+    told = (line.partition("  # ")[2] for line in lines[first - 1 : last])
+    return {
+        (number, word)
+        for number, comment in enumerate(told, first)
+        for word in re.findall(r"\b[A-Z]+\d{3}\b", comment)
+        if word != code
+    }
+
+
 @pytest.mark.parametrize(("code", "name"), cases("fires"))
 def test_fires_on_the_very_line(code: str, name: str, tmp_path: Path) -> None:
     path = HERE / code.lower() / "fires.py"
@@ -203,13 +257,16 @@ def test_fires_on_the_very_line(code: str, name: str, tmp_path: Path) -> None:
     found, loud = reported(code, path, name, tmp_path / "recording")
     assert found == (marked or {0})
     assert loud or not name.endswith(TRACED), "a trace that fires must do so louder than a note"
+    assert said_beside(code, path, name, tmp_path / "recording") == marked_beside(path, code, name)
 
 
 @pytest.mark.parametrize(("code", "name"), cases("silent"))
 def test_stays_silent(code: str, name: str, tmp_path: Path) -> None:
-    found, loud = reported(code, HERE / code.lower() / "silent.py", name, tmp_path / "recording")
+    path = HERE / code.lower() / "silent.py"
+    found, loud = reported(code, path, name, tmp_path / "recording")
     assert not loud
     assert not found or not name.endswith("__no_note")
+    assert said_beside(code, path, name, tmp_path / "recording") == marked_beside(path, code, name)
 
 
 ODD = {

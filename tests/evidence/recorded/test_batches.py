@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from auditor.evidence.recorded.batches import (
@@ -14,7 +12,6 @@ from auditor.evidence.recorded.batches import (
     Resident,
     Starts,
     Waiting,
-    _cause,
 )
 from auditor.evidence.recorded.step_pattern import step_pattern
 from auditor.evidence.recorded.steps import Step
@@ -180,25 +177,6 @@ def test_a_busy_machine_on_which_waits_of_workers_are_not_known(workers, share, 
     assert table.waiting().crowded is crowded
 
 
-@pytest.mark.parametrize(
-    ("waits", "share", "recurring"),
-    [
-        ([10.0, 50.0, 20.0, 20.0], 0.25, 50 / 300),
-        ([40.0], 0.4, 0.4),
-        ([40.0, 40.0], 0.4, 0.4),
-        ([0.0, 0.0], 0.0, 0.0),
-    ],
-)
-def test_shares_with_and_without_the_longest_wait(waits, share, recurring):
-    assert waiting(waits).share == share
-    assert waiting(waits).recurring_share == pytest.approx(recurring)
-
-
-def test_no_time_no_share():
-    assert waiting([0.5], us=0.0).share == 0.5
-    assert waiting([0.5, 0.25], us=0.0).recurring_share == 0.25
-
-
 @pytest.mark.parametrize(("share", "number"), [(0.1, 3), (0.2, 2), (0.21, 1), (0.51, 0)])
 def test_steps_above_a_share(share, number):
     assert waiting([10.0, 50.0, 20.0]).steps_above(share) == number
@@ -279,27 +257,6 @@ def test_shares_of_the_waiting(waits, steps, share, recurring):
     waiting = Waiting(Loader(1), waits, steps)
     assert waiting.share == pytest.approx(share)
     assert waiting.recurring_share == pytest.approx(recurring)
-
-
-@pytest.mark.parametrize(
-    ("samples", "default", "cause"),
-    [
-        ([{"cpu"}, {"cpu"}], "cpu", "collate function"),
-        ([{"cuda:0"}, {"cpu"}], "cpu", "dataset"),
-        ([{"cuda:0"}, {"cpu"}, {"cpu"}], "cpu", "collate function"),
-        ([{"cuda:0", "cpu"}, {"cuda:1"}], "cpu", "dataset"),
-        ([set(), set()], "cuda:0", "default device"),
-    ],
-)
-def test_who_put_a_batch_on_the_device(samples, default, cause):
-    batches = [
-        Batch(1, n, sample_devices=frozenset(each), default_device=default)
-        for n, each in enumerate(samples)
-    ]
-    assert _cause(batches) == cause
-    if default != "cpu":
-        mixed = [*batches, replace(batches[0], default_device="cpu")]
-        assert _cause(mixed) == "collate function"
 
 
 def test_batches_of_an_iterator_where_none_began():

@@ -11,7 +11,7 @@ def class_of_torch_amp():
     def step():
         with torch.amp.autocast("cpu", dtype=torch.bfloat16):
             loss = model(torch.ones(4, 8)).float().mean()
-        scaler.scale(loss).backward()
+        scaler.scale(loss).backward()  # AMP006
         scaler.step(optimizer)
         scaler.update()
 

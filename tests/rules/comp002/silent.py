@@ -78,7 +78,7 @@ def the_limit_is_reached():
 
     @torch.compile(backend=BACKEND)
     def forward(x):
-        return net(x) * (2.0 if state["tag"] == "end" else 1.0)
+        return net(x) * (2.0 if state["tag"] == "end" else 1.0)  # COMP003
 
     def batches(taken):
         state["tag"] = str(taken)

@@ -144,7 +144,7 @@ def registered_layers_that_are_listed_too_and_left_out():
 
         def forward(self, x):
             for layer in self.order:
-                x = layer(x)
+                x = layer(x)  # GRAPH003
             return x
 
     model = Net()

@@ -84,7 +84,7 @@ def teacher_that_follows_by_averaging():
     def step():
         optimizer.zero_grad()
         x = torch.ones(4, 8)
-        (student(x) - teacher(x) + 1).square().mean().backward()
+        (student(x) - teacher(x) + 1).square().mean().backward()  # GRAPH003
         optimizer.step()
         with torch.no_grad():
             for own, other in zip(teacher.parameters(), student.parameters(), strict=True):
@@ -186,7 +186,7 @@ def a_teacher_in_eval_mode_is_graph003s():
     def step():
         x = torch.ones(4, 8)
         optimizer.zero_grad()
-        (model(x) - teacher(x)).square().mean().backward()
+        (model(x) - teacher(x)).square().mean().backward()  # GRAPH003
         optimizer.step()
 
     return step

@@ -180,7 +180,7 @@ def hole_in_the_data_which_is_for_another_rule():
         rows = torch.from_numpy(torch.ones(2, 4).numpy().copy())
         if count[0] == 5:
             rows.numpy()[1, 2] = float("nan")
-        return model(rows).mean()
+        return model(rows).mean()  # NUM015
 
     return _trained(model, loss)
 

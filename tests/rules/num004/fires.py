@@ -77,7 +77,7 @@ def overflow_that_the_scaler_hides():
         for parameter in model.parameters():
             parameter.grad.fill_(float("inf"))
         scaler.step(optimizer)
-        scaler.update()
+        scaler.update()  # AMP006
 
     return step
 

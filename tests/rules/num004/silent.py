@@ -86,7 +86,7 @@ def infinities_of_a_mask_and_a_skipped_step():
         scaler.scale(loss).backward()
         model.bias.grad.fill_(float("inf"))
         scaler.step(optimizer)
-        scaler.update()
+        scaler.update()  # AMP006
 
     return step
 
@@ -98,11 +98,11 @@ def division_by_zero_that_is_cut_off_and_a_skipped_step():
     def step():
         optimizer.zero_grad()
         with torch.autocast("cpu", dtype=torch.float16):
-            loss = (1.0 / (model(torch.zeros(4, 8)) * 0.0).abs()).clamp(max=5.0).float().mean()
+            loss = (1.0 / (model(torch.zeros(4, 8)) * 0.0).abs()).clamp(max=5.0).float().mean()  # NUM008
         scaler.scale(loss).backward()
         model.bias.grad.fill_(float("inf"))
         scaler.step(optimizer)
-        scaler.update()
+        scaler.update()  # AMP006
 
     return step
 

@@ -47,7 +47,7 @@ def log_of_a_softmax_in_half():
     def loss():
         with torch.autocast("cpu", dtype=torch.float16):
             score = model(torch.ones(4, 8)) + torch.tensor([0.0, 9.0, 4.0, 0.0]).half()
-            return -torch.log(torch.softmax(score, -1)).float().mean()  # NUM008
+            return -torch.log(torch.softmax(score, -1)).float().mean()  # NUM008, AMP009
 
     return _trained(model, loss)
 
@@ -72,7 +72,7 @@ def exp_in_half_near_its_overflow():
 
     def loss():
         with torch.autocast("cpu", dtype=torch.float16):
-            weights = torch.exp(model(torch.ones(4, 8)) + 8)  # NUM008
+            weights = torch.exp(model(torch.ones(4, 8)) + 8)  # NUM008, AMP009
         return (weights.float() / 1e4).mean()
 
     return _trained(model, loss)

@@ -23,7 +23,7 @@ def log_of_a_score_under_autocast():
         with torch.autocast("cpu", dtype=torch.float16):
             score = torch.sigmoid(model(torch.ones(4, 8)))
             guarded = score + 1e-8  # NUM012
-            return -torch.log(guarded).float().mean()
+            return -torch.log(guarded).float().mean()  # AMP009
 
     return _trained(model, loss)
 

@@ -36,7 +36,7 @@ def subnormal_in_half_and_still_not_zero():
 
     def loss():
         with torch.autocast("cpu", dtype=torch.float16):
-            return -torch.log(torch.sigmoid(model(torch.ones(4, 8))) + 1e-7).float().mean()
+            return -torch.log(torch.sigmoid(model(torch.ones(4, 8))) + 1e-7).float().mean()  # AMP009
 
     return _trained(model, loss)
 

@@ -49,7 +49,7 @@ def run_whose_nan_was_born_in_a_step_and_is_for_another_rule():
     def step():
         count[0] += 1
         optimizer.zero_grad()
-        (model(torch.ones(2, 4)) / (0.0 if count[0] == 5 else 1.0)).mean().backward()
+        (model(torch.ones(2, 4)) / (0.0 if count[0] == 5 else 1.0)).mean().backward()  # NUM002
         optimizer.step()
 
     return step

@@ -47,7 +47,7 @@ def nan_only_in_a_metric():
 
 def born_in_the_step_itself():
     model = nn.Linear(4, 1)
-    return _trained(model, lambda: (model(torch.ones(2, 4)) * torch.log(torch.zeros(1))).mean())
+    return _trained(model, lambda: (model(torch.ones(2, 4)) * torch.log(torch.zeros(1))).mean())  # NUM002
 
 
 def hole_filled_on_the_device__rehearsal():

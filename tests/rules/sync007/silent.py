@@ -27,7 +27,7 @@ def a_view_of_pinned_memory__rehearsal():
 
 def a_batch_of_a_loader_is_its_loaders_affair__rehearsal():
     model = nn.Linear(512, 1, device="cuda")
-    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 512)), batch_size=64))
+    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 512)), batch_size=64))  # DATA003
 
     def step():
         (x,) = next(batches)

@@ -50,7 +50,7 @@ def one_result_of_each_of_two_calls():
     def step():
         x = torch.randn(128, 64)
         opt.zero_grad()
-        out, _ = both(x)
+        out, _ = both(x)  # WASTE002
         _, balance = both(x)  # WASTE005
         (out.square().mean() + balance).backward()
         opt.step()

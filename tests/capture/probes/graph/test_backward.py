@@ -268,3 +268,44 @@ def test_everything_is_put_back_even_after_an_error(tmp_path: Path) -> None:
     with Drive(tmp_path, BackwardProbe) as drive, pytest.raises(KeyError):
         drive.run("loud", user.step)
     assert (graph._engine_run_backward.__code__, torch.autograd.backward.__code__) == before
+
+
+def test_a_rest_of_the_graph_is_enough(tmp_path: Path) -> None:
+    source = """
+    def step():
+        h = model(x)
+        (h * 2).mean().backward(retain_graph=True)  # kept
+        h[:2].mean().backward()  # by
+    """
+    user, _, reused = record(tmp_path, source, steps=1)
+    assert reuse(reused) == {(line_of(user, "kept"), line_of(user, "by"))}
+
+
+def test_a_new_graph_over_the_same_parameters_is_no_reuse(tmp_path: Path) -> None:
+    source = """
+    kept = []
+    def step():
+        loss = model(x).mean()
+        loss.backward(retain_graph=True)
+        kept.append(loss)
+        model(x).mean().backward()
+    """
+    assert record(tmp_path, source)[2] == []
+
+
+def test_create_graph_implies_no_retain(tmp_path: Path) -> None:
+    source = """
+    def step():
+        data = x.clone().requires_grad_()
+        out = model(data).mean()
+        grad, = torch.autograd.grad(out, data, create_graph=True, retain_graph=True)  # penalty
+        (out + grad.norm()).backward()  # whole
+    """
+    user, rows, reused = record(tmp_path, source, steps=1)
+    flags = {row["at_line"]: (row["retain"], row["create"]) for row in rows}
+    assert flags == {
+        line_of(user, "penalty"): (False, True),
+        line_of(user, "whole"): (False, False),
+    }
+    assert [row for row in reused if not row.get("gradients")] == []  # no retained graph
+    assert reuse(reused) == {(line_of(user, "penalty"), line_of(user, "whole"))}  # of the gradient

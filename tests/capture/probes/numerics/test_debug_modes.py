@@ -146,3 +146,41 @@ def test_everything_is_put_back(tmp_path: Path) -> None:
             drive.run("quiet", lambda: 1 / 0)
         assert state()[1] == before[1]
     assert state() == before
+
+
+PROFILES = """
+import torch.autograd.profiler
+from torch.profiler import profile, schedule
+def whole():
+    with profile() as prof:  # whole
+        backward()
+def old():
+    with torch.autograd.profiler.profile():  # old
+        backward()
+scheduled = profile(schedule=schedule(wait=1, warmup=1, active=1, repeat=1))
+"""
+
+
+def test_a_scheduled_profiler_is_told_when_its_trace_begins(tmp_path: Path) -> None:
+    with Drive(tmp_path, DebugModesProbe) as drive:
+        user = program(tmp_path, PROFILES)
+        told = []
+        drive.probes[0].on_user_profiler = lambda: told.append(drive.context.step)
+        with user.scheduled:
+            assert not drive.probes[0].user_profiler_seen
+            drive.run("quiet", user.scheduled.step, steps=4)
+        assert told == [0]
+
+
+def test_profilers_of_the_user_are_seen_where_they_start(tmp_path: Path) -> None:
+    with Drive(tmp_path, DebugModesProbe) as drive:
+        user = program(tmp_path, PROFILES)
+        told = []
+        drive.probes[0].on_user_profiler = lambda: told.append(torch.autograd._profiler_enabled())
+        drive.run("quiet", user.whole, steps=1)
+        drive.run("loud", user.old, steps=1)
+        assert [row["at_line"] for row in drive.rows("profilers")] == [
+            line_of(user, "whole"),
+            line_of(user, "old"),
+        ]
+        assert told == [False, False] and drive.probes[0].user_profiler_seen  # told before it runs

@@ -371,33 +371,6 @@ def step():
     )
 
 
-def test_in_the_backward_the_line_is_that_of_the_forward(tmp_path):
-    rows, program = births(
-        tmp_path,
-        HEAD
-        + """
-weight = nn.Parameter(torch.zeros(3))
-optimizer = torch.optim.SGD([weight], lr=1)
-
-def length(x):
-    return x.square().sum().sqrt()  # here
-
-def step():
-    loss = length(weight)
-    loss.backward()
-    optimizer.step()
-""",
-    )
-    (row,) = rows
-    assert (row["op"], row["phase"], row["node"], row["value"]) == (
-        "div",
-        "backward",
-        "SqrtBackward0",
-        "inf",
-    )
-    assert row["at_line"] == line_of(program, "here")
-
-
 def test_a_recomputed_forward_names_its_line(tmp_path):
     rows, program = births(
         tmp_path,
@@ -521,30 +494,6 @@ def step():
 """,
     )
     assert {row["at_line"] for row in rows} == {line_of(program, "here")}
-
-
-def test_a_poisoned_parameter_and_poisoned_optimizer_state(tmp_path):
-    source = """
-weight = nn.Parameter(torch.ones(3))
-optimizer = torch.optim.Adam([weight], lr=1)
-count = 0
-
-def step():
-    global count
-    count += 1
-    if count == 3:
-        poison()
-    optimizer.zero_grad()
-    weight.square().sum().backward()
-    optimizer.step()
-"""
-    rows, _ = births(
-        tmp_path, HEAD + source + "def poison(): weight.data.numpy()[1] = float('inf')\n", steps=3
-    )
-    assert [row["phase"] for row in rows] == ["parameter"]
-    state = "def poison(): optimizer.state[weight]['exp_avg'].numpy()[1] = float('nan')\n"
-    rows, _ = births(tmp_path, HEAD + source + state, steps=3)
-    assert [row["phase"] for row in rows] == ["state"]
 
 
 def test_everything_is_put_back_when_the_watched_step_raises(tmp_path):

@@ -105,3 +105,13 @@ def test_everything_is_put_back(tmp_path: Path) -> None:
 def test_the_rate_and_what_a_scheduler_found(tmp_path: Path, clip: str, rates: list) -> None:
     _, rows = rows_of(tmp_path, steps=3, clip=clip)
     assert [(row["rate"], row["base"]) for row in rows] == rates
+
+
+@pytest.mark.parametrize(
+    "optimizer", [{}, {"optimizer": "Adam", "more": ", fused=True"}], ids=["plain", "fused"]
+)
+def test_steps_that_the_scaler_skips_have_no_row(tmp_path: Path, optimizer: dict) -> None:
+    _, rows = rows_of(
+        tmp_path, scaled=True, gradient="(float('inf') if count[0] == 2 else 3.0)", **optimizer
+    )
+    assert [row["step"] for row in rows] == [0, 2, 3]

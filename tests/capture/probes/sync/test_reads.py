@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from auditor.capture.probes.sync import reads, reads_log
+from auditor.capture.probes.sync import reads, reads_log, reads_source
 from auditor.capture.probes.sync.reads import OPERATORS, ReadsProbe
 from auditor.model.devices import CUDA
 from tests.capture import drive as driving
@@ -322,3 +322,37 @@ def step():
         watched = program(tmp_path, source)
         drive.run("loud", watched.step, 5)
     assert np.array_equal(plain.losses, watched.losses)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "print(x)",
+        "x.tolist()",
+        "str(x)",
+        "np.asarray(x)",
+        "x[x > 0]",
+        "torch.unique(x, dim=0)",
+        "x.cpu().numpy()",
+        "x.cpu().tolist()",
+    ],
+)
+def test_one_read_for_one_call(tmp_path: Path, line: str) -> None:
+    _, rows = reads_of(tmp_path, f"x = torch.randn(20, 20)\ndef step():\n    {line}\n")
+    assert [row["n"] for row in rows] == [1]
+
+
+def test_print_of_a_list_is_one_read_for_each_tensor(tmp_path: Path) -> None:
+    _, rows = reads_of(tmp_path, "x = [torch.ones(3), torch.ones(())]\ndef step():\n    str(x)\n")
+    assert [(row["kind"], row["n"]) for row in rows] == [("print", 2)]
+
+
+def test_statement_is_the_innermost_one(tmp_path: Path) -> None:
+    module = load(
+        tmp_path,
+        "def f(x):\n    if (x and\n            x):\n        y = (1,\n             2)\n        "
+        "return y\n",
+    )
+    extents = [reads_source.statement(module.__file__, line) for line in range(1, 7)]
+    assert extents == [(1, 1), (2, 3), (2, 3), (4, 5), (4, 5), (6, 6)]
+    assert reads_source.statement("<stdin>", 3) == (3, 3)

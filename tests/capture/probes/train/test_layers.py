@@ -4,13 +4,21 @@ nothing of it stays.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
+from auditor.rules.train.layers import LayerCannotLearn
 from auditor.rules.train.probes.layers import LayersProbe
 from auditor.rules.train.probes.loss_repairs import LossRepairsProbe
+from auditor.rules.train.rows import LayerRow
 
+from auditor.model import Site
 from tests.capture.drive import Drive, line_of, load
 from tests.capture.probes.train.test_loss_repairs import ACCUMULATED, state_of
+from tests.rules.asking import ask, rows
+from tests.rules.test_rules import factories
+from tests.rules.train007 import silent
 
 IMAGES = """
 import torch
@@ -132,3 +140,19 @@ def test_a_step_that_gives_another_loss_the_second_time_has_no_ratio(tmp_path, n
     _, found, _ = run(tmp_path, noisy, loud=0)
     (row,) = (row for row in found if row["kind"] == "input")
     assert (row["ratio"] is not None) == computed
+
+
+@pytest.mark.parametrize("name", factories(Path(silent.__file__)))
+def test_near_misses_have_no_note_either(tmp_path, name):
+    step = getattr(silent, name)()
+    with Drive(tmp_path, LayersProbe) as drive:
+        drive.run("loud", step, 9)
+        drive.run("gradients", step, 2)
+        found = drive.rows("layers")
+        assert drive.rows("lapses") == []
+    layers = [
+        LayerRow(**{each: row[each] for each in LayerRow.__struct_fields__ if each in row})
+        for row in found
+    ]
+    places = (Site("t.py", 1),) * 99
+    assert layers == [] or not list(ask(LayerCannotLearn(), rows(*layers, sites=places)))

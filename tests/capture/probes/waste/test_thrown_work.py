@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
+import types
 
 import pytest
 import torch
@@ -55,3 +57,15 @@ def test_numbers_of_the_host_are_not_read_one_by_one(tmp_path, monkeypatch):
             drive.step(user.step)
         assert drive.rows("lapses") == []
         assert [row["steps"] for row in drive.rows("thrown") if row["what"] == "all"] == [2]
+
+
+@pytest.mark.parametrize("names", [{}, {"args": argparse.Namespace(lr=0.1)}, {"args": []}])
+def test_a_script_may_have_any_names(tmp_path, names):
+    user = load(tmp_path, SOURCE)
+    with Drive(tmp_path, ThrownWorkProbe) as drive:
+        with drive.running("numbers", types.SimpleNamespace(**names)):
+            drive.step(user.step)
+            drive.step(user.step)
+        (row,) = [row for row in drive.rows("thrown") if row["what"] == "all"]
+        assert drive.rows("lapses") == []
+    assert (row["steps"], row["trained"]) == (2, True)
