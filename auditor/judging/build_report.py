@@ -132,6 +132,7 @@ def report(
         findings=findings,
         warnings=(
             *(f"{each}: what it held is not judged" for each in recording.damage()),
+            *traces.unread(evidence),
             *first,
             *manifest.get("warnings", ()),
             *_said_in(evidence),

@@ -34,8 +34,6 @@ class Copies:
     """-1 where the trace does not say (AMD before 2024)."""
     ns: Ints
     """Time on the device."""
-    call_ns: Ints
-    """Time that the host's call took; 0 without a call."""
     step: Ints
     """Step in which the host called (in which the device began, without a call); -1 outside."""
 
@@ -48,8 +46,6 @@ def copies(trace: Trace, joined: Launches, steps: Steps) -> Copies:
     known = call >= 0
     begin = work.start[rows].copy()
     begin[known] = trace.calls.start[call[known]]
-    call_ns = np.zeros(len(rows), np.int64)
-    call_ns[known] = (trace.calls.end - trace.calls.start)[call[known]]
     asynchronous = np.zeros(len(rows), np.bool_)
     asynchronous[known] = mask(trace.names, trace.calls.name[call[known]], is_async_copy)
     name = work.name[rows]
@@ -62,6 +58,5 @@ def copies(trace: Trace, joined: Launches, steps: Steps) -> Copies:
         asynchronous=asynchronous,
         bytes=work.bytes[rows],
         ns=work.end[rows] - work.start[rows],
-        call_ns=call_ns,
         step=steps.of(begin),
     )

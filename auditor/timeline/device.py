@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from auditor.timeline.intervals import Intervals, groups, union
-from auditor.timeline.trace import KERNEL, MEMCPY, MEMSET, Ints, Trace
+from auditor.timeline.trace import KERNEL, MEMCPY, Ints, Trace
 
 SHORT_KERNEL_NS = 10_000
 """A kernel shorter than this costs about as much to launch (5-10 us on the host) as it runs."""
@@ -63,7 +63,6 @@ class DeviceUse:
     busy: Intervals
     kernels: int
     copies: int
-    memsets: int
     stream_busy_ns: dict[int, int]
     median_kernel_ns: int
     short_kernels: int
@@ -75,11 +74,6 @@ class DeviceUse:
     def span_ns(self) -> int:
         """First start to last end."""
         return int(self.busy.end[-1] - self.busy.start[0]) if len(self.busy.start) else 0
-
-    @property
-    def idle_share(self) -> float:
-        """Part of the span without any work; 0 for an empty span."""
-        return 1 - self.busy.length / self.span_ns if self.span_ns else 0.0
 
 
 def devices(trace: Trace) -> tuple[DeviceUse, ...]:
@@ -100,7 +94,6 @@ def _use(trace: Trace, device: int, rows: Ints) -> DeviceUse:
         busy=union(work.start[rows], work.end[rows]),
         kernels=int((kind == KERNEL).sum()),
         copies=int((kind == MEMCPY).sum()),
-        memsets=int((kind == MEMSET).sum()),
         stream_busy_ns={
             stream: union(work.start[rows[part]], work.end[rows[part]]).length
             for stream, part in streams

@@ -36,30 +36,19 @@ class LoaderWaits:
     rows: Ints
     """Rows of :class:`Operators`."""
     names: tuple[str, ...]
-    total_ns: int
     in_steps_ns: int
-    per_step_ns: Ints
-    device_idle_ns: int
-    """Part of ``in_steps_ns`` in which no device worked: what loading really costs."""
 
 
-def loader_waits(trace: Trace, steps: Steps, busy: Intervals) -> LoaderWaits | None:
-    """Loader spans of a trace, None without any. ``busy`` is the time in which any device
-    worked.
-    """
+def loader_waits(trace: Trace, steps: Steps) -> LoaderWaits | None:
+    """Loader spans of a trace, None without any."""
     spans = trace.operators
     rows = np.flatnonzero(mask(trace.names, spans.name, is_loading))
     if not len(rows):
         return None
-    covered = union(spans.start[rows], spans.end[rows])
-    inside = covered.within(steps.windows)
     return LoaderWaits(
         rows=rows,
         names=tuple(sorted({trace.names[code] for code in spans.name[rows]})),
-        total_ns=int((spans.end[rows] - spans.start[rows]).sum()),
-        in_steps_ns=inside.length,
-        per_step_ns=covered.covered(steps.start, steps.end),
-        device_idle_ns=inside.length - inside.overlap(busy),
+        in_steps_ns=union(spans.start[rows], spans.end[rows]).overlap(steps.windows),
     )
 
 
@@ -77,16 +66,11 @@ class OptimizerUse:
 
     rows: Ints
     names: tuple[str, ...]
-    total_ns: int
     in_steps_ns: int
     launches: int
     """Kernel launches inside."""
     foreach_operators: int
     fused_operators: int
-    operators: dict[str, int]
-    """The operators inside, by name."""
-    zero_grad_rows: Ints
-    zero_grad_ns: int
 
     @property
     def launches_per_call(self) -> float:
@@ -102,9 +86,6 @@ def optimizer_use(trace: Trace, tree: CallTree, steps: Steps) -> OptimizerUse | 
     rows = np.flatnonzero(stepping)
     if not len(rows):
         return None
-    zeroing = np.flatnonzero(
-        mask(trace.names, spans.name, lambda name: name.startswith("Optimizer.zero_grad"))
-    )
     launching = np.flatnonzero(mask(trace.names, trace.calls.name, is_launch)) + tree.operators
     stretches = union(spans.start[rows], spans.end[rows])
     # on any thread; whose they are says the tree, which is slower
@@ -117,16 +98,12 @@ def optimizer_use(trace: Trace, tree: CallTree, steps: Steps) -> OptimizerUse | 
     return OptimizerUse(
         rows=rows,
         names=tuple(sorted({trace.names[code] for code in spans.name[rows]})),
-        total_ns=int((spans.end[rows] - spans.start[rows]).sum()),
         in_steps_ns=stretches.overlap(steps.windows),
         launches=int((tree.nearest(launching, stepping) >= 0).sum()),
         foreach_operators=sum(
             number for name, number in operators.items() if name.startswith("aten::_foreach")
         ),
         fused_operators=sum(number for name, number in operators.items() if "_fused_" in name),
-        operators=dict(sorted(operators.items(), key=lambda item: -item[1])),
-        zero_grad_rows=zeroing,
-        zero_grad_ns=int((spans.end[zeroing] - spans.start[zeroing]).sum()),
     )
 
 

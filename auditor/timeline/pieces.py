@@ -6,7 +6,6 @@ two events, and the text is cut where they stand.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections.abc import Iterator
@@ -29,15 +28,22 @@ _BETWEEN = re.compile(r'\s*,\s*\{\s*"[^"\\]*"')
 _DECODER = json.JSONDecoder(strict=False)
 
 
-_NAME = re.compile(rb'(?<="name": ").*".*(?=",\s*"pid": )')
-"""A name with a quote in it, as Kineto writes names."""
+_NAME = re.compile(rb'"name": "((?:[^"\n]|"(?!,))*)')
+_BEHIND = re.compile(rb'",\s*"pid": ')
+_QUOTE = re.compile(rb'(?<!\\)"')
 
 
 def mended(text: bytes) -> bytes:
     """The text with the quotes in names escaped, which Kineto leaves as they are up to torch 2.13
     (mended in its eba157ad).
     """
-    return _NAME.sub(lambda name: re.sub(rb'(?<!\\)"', rb"\"", name[0]), text)
+
+    def escaped(found: re.Match[bytes]) -> bytes:
+        if b'"' not in found[1] or not _BEHIND.match(text, found.end()):
+            return found[0]
+        return b'"name": "' + _QUOTE.sub(rb"\"", found[1])
+
+    return _NAME.sub(escaped, text)
 
 
 def damaged(path: object, said: str) -> AuditProblem:
@@ -124,22 +130,38 @@ class Pieces:
         while True:
             if len(rest) >= 2 * tried:  # else time grows with the square of a long event
                 tried = len(rest)
-                text = mended(rest).decode("utf-8", "surrogateescape").lstrip()
-                with contextlib.suppress(ValueError, RecursionError):
-                    _, end = _DECODER.raw_decode(text)
-                    if text[end - 1] == "}" and (found := _BETWEEN.match(text, end)):
-                        return rest, b"}" + found[0].encode("utf-8", "surrogateescape")
+                if between := _between(rest) or _between(mended(rest)):
+                    return rest, between
             if len(rest) > LEARNT_FROM or not (more := next(self._chunks, b"")):
                 return rest, b""
             rest += more
 
     def _last(self, rest: bytes) -> bytes:
         """The last piece: its list is closed by ``]``, and the file's other keys follow."""
-        for given in (rest, mended(rest)):
-            with contextlib.suppress(ValueError, RecursionError):
-                text = "[" + given.decode("utf-8")
-                _, end = _DECODER.raw_decode(text)
-                self.tail = text[end:].encode()
-                return text[:end].encode()
-        said = "it ends in the middle of its events, or they are no JSON"
-        raise damaged(self._path, said)
+        found = _closed(rest) or _closed(mended(rest))
+        if found is None:
+            said = "it ends in the middle of its events, or they are no JSON"
+            raise damaged(self._path, said)
+        piece, self.tail = found
+        return piece
+
+
+def _closed(raw: bytes) -> tuple[bytes, bytes] | None:
+    """The list of events that a text begins with, and what follows; None where it is not whole."""
+    try:
+        text = "[" + raw.decode("utf-8")
+        _, end = _DECODER.raw_decode(text)
+    except (ValueError, RecursionError):
+        return None
+    return text[:end].encode(), text[end:].encode()
+
+
+def _between(raw: bytes) -> bytes:
+    """What stands between the first two events of a text; empty where they are not whole."""
+    text = raw.decode("utf-8", "surrogateescape").lstrip()
+    try:
+        _, end = _DECODER.raw_decode(text)
+    except (ValueError, RecursionError):
+        return b""
+    found = _BETWEEN.match(text, end) if text[end - 1] == "}" else None
+    return b"}" + found[0].encode("utf-8", "surrogateescape") if found is not None else b""

@@ -51,7 +51,6 @@ class RankFacts:
     busy_ns: int
     compute_ns: int
     """Time in which kernels other than collectives ran; busy time where there is no collective."""
-    idle_share: float
     kernels: int
     communication_ns: int
     exposed_ns: int
@@ -131,8 +130,7 @@ def rank_facts(path: Path | str) -> RankFacts | Unread:
         events=trace.events,
         step_ns=tuple((steps.end - steps.start).tolist()),
         busy_ns=use.busy.length if use else 0,
-        compute_ns=talk.compute_ns if talk else use.busy.length if use else 0,
-        idle_share=use.idle_share if use else 0.0,
+        compute_ns=talk.computing.length if talk else use.busy.length if use else 0,
         kernels=use.kernels if use else 0,
         communication_ns=talk.busy.length if talk else 0,
         exposed_ns=talk.exposed.length if talk else 0,

@@ -56,7 +56,7 @@ from auditor.timeline.totals import (
 )
 from auditor.timeline.trace import MEMSET, Codes, Ints, Trace
 from auditor.timeline.tree import CallTree, call_tree
-from auditor.timeline.waits import ScalarReads, Waits, scalar_reads, waits
+from auditor.timeline.waits import Waits, waits
 
 
 class Timeline:
@@ -145,11 +145,6 @@ class Timeline:
         return [frames.exact_place(self.trace, self.tree, row) for row in rows.tolist()]
 
     @cached_property
-    def scalar_reads(self) -> ScalarReads:
-        """``.item()`` and its kin, told apart by whether a device took part."""
-        return scalar_reads(self.trace, self.tree)
-
-    @cached_property
     def copies(self) -> copying.Copies:
         """Every copy that a device made."""
         return copying.copies(self.trace, self.launches, self.steps)
@@ -162,7 +157,7 @@ class Timeline:
     @cached_property
     def loader(self) -> LoaderWaits | None:
         """Time without a batch; None where no loader was recorded."""
-        return loader_waits(self.trace, self.steps, self.busy)
+        return loader_waits(self.trace, self.steps)
 
     @cached_property
     def composition(self) -> Composition:
@@ -276,7 +271,7 @@ class Timeline:
     @cached_property
     def memory(self) -> tuple[MemoryUse, ...]:
         """Memory events by device."""
-        return memory_use(self.trace, self.steps)
+        return memory_use(self.trace)
 
     def call_prices(self, rows: Ints) -> Ints:
         """What calls among :attr:`driver_calls` cost: the device's idle time while and because they

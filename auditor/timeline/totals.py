@@ -12,7 +12,6 @@ from auditor.timeline.device import DeviceUse, Launches
 from auditor.timeline.intervals import Intervals, groups, union, without
 from auditor.timeline.naming import is_communication, mask
 from auditor.timeline.operands import is_half, shapes, types
-from auditor.timeline.steps import Steps
 from auditor.timeline.trace import KERNEL, Codes, Ints, Trace
 from auditor.timeline.tree import CallTree
 
@@ -75,39 +74,25 @@ class MemoryUse:
     device_type: int
     """0 host, 1 CUDA or HIP."""
     device: int
-    allocations: int
-    frees: int
-    net_bytes: int
     peak_allocated: int
     peak_reserved: int
-    first_reserved: int
-    allocated_at_step_ends: Ints
-    """Last total at or before the end of each step; -1 before the first event."""
 
 
-def memory_use(trace: Trace, steps: Steps) -> tuple[MemoryUse, ...]:
+def memory_use(trace: Trace) -> tuple[MemoryUse, ...]:
     """Memory events of a trace by device; empty where memory was not profiled."""
     events = trace.memory
     keys = events.device_type.astype(np.int64) * (1 << 33) + events.device
     keys[~mask(trace.names, events.name, lambda name: name == "[memory]")] = -(1 << 62)
-    return tuple(_use(trace, rows, steps) for key, rows in groups(keys) if key != -(1 << 62))
+    return tuple(_use(trace, rows) for key, rows in groups(keys) if key != -(1 << 62))
 
 
-def _use(trace: Trace, rows: Ints, steps: Steps) -> MemoryUse:
+def _use(trace: Trace, rows: Ints) -> MemoryUse:
     events = trace.memory
-    rows = rows[np.argsort(events.start[rows], kind="stable")]
-    size, total, reserved = events.bytes[rows], events.allocated[rows], events.reserved[rows]
-    place = np.searchsorted(events.start[rows], steps.end, side="right") - 1
     return MemoryUse(
         device_type=int(events.device_type[rows[0]]),
         device=int(events.device[rows[0]]),
-        allocations=int((size > 0).sum()),
-        frees=int((size < 0).sum()),
-        net_bytes=int(size.sum()),
-        peak_allocated=int(total.max()),
-        peak_reserved=int(reserved.max()),
-        first_reserved=int(reserved[0]),
-        allocated_at_step_ends=np.where(place >= 0, total[np.maximum(place, 0)], -1),
+        peak_allocated=int(events.allocated[rows].max()),
+        peak_reserved=int(events.reserved[rows].max()),
     )
 
 
@@ -127,7 +112,7 @@ class Communication:
     exposed: Intervals
     names: dict[str, int]
     """Kernels by name without arguments."""
-    compute_ns: int
+    computing: Intervals
     """Time in which other kernels ran."""
 
 
@@ -144,7 +129,7 @@ def communication(trace: Trace, use: DeviceUse) -> Communication | None:
     compute = union(work.start[other], work.end[other])
     names = Counter(_SIGNATURE.split(trace.names[code])[0] for code in work.name[rows].tolist())
     return Communication(
-        use.device, rows, busy, without(busy, compute), dict(names.most_common()), compute.length
+        use.device, rows, busy, without(busy, compute), dict(names.most_common()), compute
     )
 
 

@@ -100,18 +100,6 @@ class Waits:
         )
 
 
-@dataclass(frozen=True)
-class ScalarReads:
-    """Reads of one number (``.item()``): on a tensor of the host they cost nothing, so the two must
-    never be mixed.
-    """
-
-    rows: Ints
-    """Rows of ``aten::_local_scalar_dense`` in :class:`CallTree`."""
-    on_device: Flags
-    """Whether the read made a copy or a synchronisation."""
-
-
 def waits(
     trace: Trace, tree: CallTree, joined: Launches, steps: Steps, used: tuple[DeviceUse, ...]
 ) -> Waits:
@@ -146,17 +134,6 @@ def waits(
         step=step,
         prices=prices(trace, joined, used, steps, (start, end)),
     )
-
-
-def scalar_reads(trace: Trace, tree: CallTree) -> ScalarReads:
-    """Reads of one number, told apart by whether a device took part."""
-    wanted = mask(trace.names, tree.name, lambda name: name == SCALAR_READ)
-    touching = mask(
-        trace.names, trace.calls.name, lambda name: "emcpy" in name or is_blocking(name)
-    )
-    around = tree.nearest(np.flatnonzero(touching) + tree.operators, wanted)
-    rows = np.flatnonzero(wanted)
-    return ScalarReads(rows, np.isin(rows, around))
 
 
 def _operator_rows(trace: Trace, tree: CallTree) -> Flags:

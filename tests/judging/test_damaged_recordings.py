@@ -87,3 +87,12 @@ def test_steps_that_were_not_read_are_said(folder):
 def test_a_line_that_was_cut_off_as_the_run_was_killed_is_no_damage(folder, whole):
     (folder / "graphs.jsonl").write_text(whole + GRAPH[:20])
     assert not any("jsonl" in each for each in report(folder)["warnings"])
+
+
+def test_a_trace_that_is_cut_off_is_said_on_top_and_its_rules_are_skipped(folder: Path) -> None:
+    (folder / "trace.json.gz").write_text('{"traceEvents": [{"ph": "X", "name": "a", "ts": 1,')
+    made = report(folder)
+    assert "trace.json.gz is damaged: it ends in the middle" in made["warnings"][0]
+    reasons = {each["code"]: each["reason"] for each in made["verdicts"]}
+    for code in ("KERN001", "KERN002", "KERN003"):
+        assert reasons[code] == made["warnings"][0]

@@ -42,7 +42,6 @@ def test_the_trace_of_the_installed_torch(exported):
     assert line.operator_calls["aten::_local_scalar_dense"] >= 3
     assert len(line.trace.frames.start) > 100
     assert line.memory[0].peak_allocated > 0
-    assert not line.scalar_reads.on_device.any(), "a read of a host tensor is no wait"
     assert len(line.waits.call) == 0
     assert set(line.trace.info.flags) >= {"record_shapes", "profile_memory", "with_stack"}
     assert len(line.optimizer.rows) == 3
@@ -59,7 +58,7 @@ def test_the_exporter_in_python(tmp_path):
         pytest.skip("this torch has no exporter in Python")
     line = Timeline.of(path)
     assert line.operator_calls["aten::sum"] >= 1
-    assert line.memory[0].allocations > 0
+    assert line.memory[0].peak_allocated > 0
     assert line.trace.warnings == ()
 
 

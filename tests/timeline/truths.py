@@ -64,7 +64,6 @@ def facts(line: Timeline) -> dict[str, Any]:
         "memcpy": copied(line),
         "ops": line.operator_calls,
         "sync": sync(line, marked),
-        "items": items(line, marked),
         "alloc_calls": {
             one.api: {
                 "n": len(one.rows),
@@ -76,9 +75,7 @@ def facts(line: Timeline) -> dict[str, Any]:
         "dataloader": loader(line, marked),
         "optimizer": optimizer(line, marked),
         "gpu": {str(use.device): gpu(line, use, marked) for use in line.devices},
-        "mem": {
-            f"type{one.device_type}:dev{one.device}": memory(one, marked) for one in line.memory
-        },
+        "mem": {f"type{one.device_type}:dev{one.device}": memory(one) for one in line.memory},
         "distributed": {"rank": trace.info.rank, "world_size": trace.info.world_size},
     }
 
@@ -130,31 +127,16 @@ def sync(line: Timeline, marked: bool) -> dict[tuple[str, str], Any]:
     return result
 
 
-def items(line: Timeline, marked: bool) -> dict[str, Any]:
-    reads = line.scalar_reads
-    on_device = int(reads.on_device.sum())
-    start = line.tree.start[reads.rows]
-    return {
-        "total": len(reads.rows),
-        "gpu": on_device,
-        "cpu_only": len(reads.rows) - on_device,
-        "per_step_total": line.steps.per_step(start).tolist() if marked else None,
-        "per_step_gpu": line.steps.per_step(start[reads.on_device]).tolist() if marked else None,
-    }
-
-
 def loader(line: Timeline, marked: bool) -> dict[str, Any] | None:
     found = line.loader
     if not found:
         return None
-    result = {"n": len(found.rows), "names": list(found.names), "ms_total": ms(found.total_ns)}
+    result = {"n": len(found.rows), "names": list(found.names)}
     if marked:
         total = line.steps.windows.length
         result |= {
             "ms_in_steps": ms(found.in_steps_ns),
             "share_of_steps_pct": 100 * found.in_steps_ns / total,
-            "not_hidden_by_gpu_pct": 100 * found.device_idle_ns / total,
-            "per_step_ms": [ms(one) for one in found.per_step_ns],
         }
     return result
 
@@ -166,15 +148,12 @@ def optimizer(line: Timeline, marked: bool) -> dict[str, Any] | None:
     return {
         "n": len(found.rows),
         "names": list(found.names),
-        "ms_total": ms(found.total_ns),
         "share_of_steps_pct": 100 * found.in_steps_ns / line.steps.windows.length
         if marked
         else None,
         "launches_total": found.launches,
         "foreach_ops": found.foreach_operators,
         "fused_ops": found.fused_operators,
-        "zero_grad_n": len(found.zero_grad_rows),
-        "zero_grad_ms": ms(found.zero_grad_ns),
     }
 
 
@@ -184,11 +163,9 @@ def gpu(line: Timeline, use, marked: bool) -> dict[str, Any]:
     result: dict[str, Any] = {
         "n_kernel": use.kernels,
         "n_memcpy": use.copies,
-        "n_memset": use.memsets,
         "streams": len(use.stream_busy_ns),
         "span_ms": ms(use.span_ns),
         "busy_ms": ms(use.busy.length),
-        "idle_pct": 100 * use.idle_share,
         "kernel_us_median": use.median_kernel_ns / 1e3,
         "kernel_lt10us_pct": 100 * use.short_kernels / use.kernels if use.kernels else None,
         "gaps_gt_1ms": len(long),
@@ -233,20 +210,9 @@ def first_kernel_delays(line: Timeline) -> np.ndarray:
     return trace.work.start[kernels[first[known]]] - trace.calls.start[launching[known]]
 
 
-def memory(one, marked: bool) -> dict[str, Any]:
-    known = one.peak_allocated >= 0
-    ends = (
-        [int(total) for total in one.allocated_at_step_ends if total >= 0]
-        if marked and known
-        else []
-    )
-    return {
-        "n": None,
-        "allocs": one.allocations,
-        "frees": one.frees,
-        "net_bytes": one.net_bytes,
-        "peak_total_allocated": one.peak_allocated if known else None,
-        "peak_total_reserved": one.peak_reserved if one.peak_reserved >= 0 else None,
-        "first_reserved": one.first_reserved if one.peak_reserved >= 0 else None,
-        "allocated_at_step_end": ends,
+def memory(one) -> dict[str, Any]:
+    totals = {
+        "peak_total_allocated": one.peak_allocated,
+        "peak_total_reserved": one.peak_reserved,
     }
+    return {key: value if value >= 0 else None for key, value in totals.items()}

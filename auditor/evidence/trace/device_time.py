@@ -44,10 +44,11 @@ def _of(line: Timeline) -> DeviceTime:
     assert line.idle is not None
     use, windows, steps = line.devices[0], line.idle.windows, line.steps.count
     each, total = 1e3 * steps, windows.length
-    busy, computing, communicating = _busy(line)
-    talking = communicating.overlap(windows)
+    talk = next((one for one in line.communication if one.device == use.device), None)
+    talking = talk.busy.overlap(windows) if talk is not None else 0
+    exposed = talk.exposed.overlap(windows) if talk is not None else 0
+    computing = talk.computing if talk is not None else _kernels_busy(line)
     idle, compute = line.idle.total, computing.overlap(windows)
-    exposed = talking - communicating.within(computing).overlap(windows)
     peaks = [one.peak_allocated for one in line.memory if one.device_type != HOST]
     parts = (
         (COMPUTING, compute),
@@ -59,7 +60,7 @@ def _of(line: Timeline) -> DeviceTime:
         device=use.name,
         steps=line.steps.count if line.steps.marked else 0,
         step_us=total / each,
-        busy=busy.overlap(windows) / total,
+        busy=use.busy.overlap(windows) / total,
         parts=tuple(Part(name, ns / each, ns / total) for name, ns in parts),
         communication_us=talking / each,
         copies=_copies(line, steps),
@@ -72,21 +73,13 @@ def _of(line: Timeline) -> DeviceTime:
     )
 
 
-def _busy(line: Timeline) -> tuple[Intervals, Intervals, Intervals]:
-    """Time of any work of the device, of kernels other than collectives, and of collectives."""
+def _kernels_busy(line: Timeline) -> Intervals:
     from auditor.timeline.intervals import union
-    from auditor.timeline.naming import is_communication, mask
     from auditor.timeline.trace import KERNEL
 
-    use, work = line.devices[0], line.trace.work
-    kernels = use.rows[work.kind[use.rows] == KERNEL]
-    collective = mask(line.trace.names, work.name[kernels], is_communication)
-    computing, communicating = kernels[~collective], kernels[collective]
-    return (
-        use.busy,
-        union(work.start[computing], work.end[computing]),
-        union(work.start[communicating], work.end[communicating]),
-    )
+    work, rows = line.trace.work, line.devices[0].rows
+    rows = rows[work.kind[rows] == KERNEL]
+    return union(work.start[rows], work.end[rows])
 
 
 def _inside(line: Timeline, rows: Ints) -> Ints:

@@ -111,6 +111,17 @@ def read(evidence: Evidence) -> TraceFacts | None:
         return None
 
 
+def unread(evidence: Evidence) -> tuple[str, ...]:
+    """Why the recording's trace was not read, where it has one."""
+    if evidence.recording.trace is None:
+        return ()
+    try:
+        timeline_of(evidence)
+    except NotLooked as problem:
+        return (str(problem),)
+    return ()
+
+
 def _unnamed(line: Timeline) -> tuple[str, ...]:
     """What is said of devices that worked, where the file has no table of them."""
     if not line.devices:

@@ -7,6 +7,7 @@ are told the value that the rehearsal read on that line.
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from collections import deque
@@ -110,9 +111,13 @@ class CourseProbe(OperatorProbe):
         self._work: dict[int | None, _Work] = {}
         self._native_thread = 0
         self._mark = 0
-        self._null: Any = null_device.watching() if context.device.null else None
         self._answers: dict[int, dict[tuple[str, int], deque[str]]] | None = None
         self._lines: dict[int, tuple[str, int]] = {}
+
+    @functools.cached_property
+    def _null(self) -> Any:
+        """What tells of the null device; its context is known when a pass begins."""
+        return null_device.watching()
 
     # -- the watch ---------------------------------------------------------------------------------
 
@@ -146,12 +151,12 @@ class CourseProbe(OperatorProbe):
         super().step_begin()
         self._step, self._work = _Step(), {}
         self._native_thread = threading.get_native_id()
-        if self._null is not None:
+        if self.context.device.null:
             self._mark = self._null.mark()
 
     def step_end(self) -> None:
         step = self._step
-        if self._null is not None:
+        if self.context.device.null:
             self.between()
         row = CourseRow(
             global_step=self.context.global_step,
