@@ -212,7 +212,8 @@ def _per_sample(tape: FunctionTape, call: Call) -> tuple[torch.Tensor, int, bool
     for each in (given, target):
         form = tape.maker(each)
         before = None if form is None else form.argument(0, "input")
-        if form is not None and form.name in (*FORMS, "flatten") and before.dim() > each.dim():
+        merges = isinstance(before, torch.Tensor) and before.dim() > each.dim()
+        if merges and form is not None and form.name in (*FORMS, "flatten"):
             return None  # tokens of several samples in a row
     loaded = any(loader.batch_size == batch for loader in live_instances(DataLoader))
     return given, batch, loaded
