@@ -246,7 +246,7 @@ def marked_beside(path: Path, code: str, name: str) -> set[tuple[int, str]]:
         (number, word)
         for number, comment in enumerate(told, first)
         for word in re.findall(r"\b[A-Z]+\d{3}\b", comment)
-        if word != code
+        if word != code and word in RULES
     }
 
 
