@@ -22,6 +22,15 @@ ORDER = {
 }
 """What to do, by the function."""
 
+NAMED = {
+    "multi_head_attention_forward": "multi-head attention",
+    "scaled_dot_product_attention": "attention",
+    "softmax": "the softmax",
+    "cross_entropy": "the model",
+    "nll_loss": "the model",
+}
+"""Words for a function; of a loss no call was seen where it begins."""
+
 SAME = {
     "reshape": "view",
     "unflatten": "view",
@@ -48,7 +57,8 @@ class SamplesMix(Rule):
             advice = ORDER.get(name, "Keep the batch's dimension apart from the one that it mixes.")
             yield Finding(
                 row.site,
-                f"{row.function} mixes samples: the output of the last one depends on {row.n} of the "
+                f"{NAMED.get(row.function, row.function)} mixes samples: the output of the last one "
+                f"depends on {row.n} of the "
                 f"{row.of - 1} others in its batch",
                 steps=len(rows),
                 per_step=1.0,
@@ -74,8 +84,8 @@ class SeesTheNextToken(Rule):
             row = rows[0]
             yield Finding(
                 row.site,
-                f"{row.function} lets a position see {row.n} of the {row.of} tokens behind it, and the "
-                "next of them is its target",
+                f"{NAMED.get(row.function, row.function)} lets a position see {row.n} of the {row.of} "
+                "tokens behind it, and the next of them is its target",
                 steps=len(rows),
                 per_step=1.0,
                 facts=(("proof", "gradient of one position, not zero at later embeddings"),),
