@@ -92,7 +92,7 @@ def future_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
     position = shifted.asked_position
     if position is None or _is_summed_up(tape, shifted):
         return None
-    n = _reached(shifted, shifted.output, shifted.axis, position)
+    n = _behind(shifted, shifted.output, shifted.axis, position)
     if not n:
         return None
     begins = next(
@@ -103,7 +103,7 @@ def future_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
             and call.name in ATTENDING
             and call.at is not None
             and (axis := _positions_axis(call.result, shifted)) is not None
-            and _reached(shifted, call.result, axis, position)
+            and _behind(shifted, call.result, axis, position)
         ),
         shifted.call,
     )
@@ -129,24 +129,10 @@ def _is_summed_up(tape: FunctionTape, shifted: Shifted) -> bool:
     return False
 
 
-def _reached(shifted: Shifted, result: torch.Tensor, axis: int, position: int) -> int:
+def _behind(shifted: Shifted, result: torch.Tensor, axis: int, position: int) -> int:
     """Tokens behind a position that the result there depends on."""
-    if not result.requires_grad:
-        return 0
-    with nothing_left_behind():
-        chosen = result.select(axis, position)
-        weights = torch.linspace(0.5, 1, chosen.shape[-1]).to(chosen)
-        (gradient,) = torch.autograd.grad(
-            chosen,
-            shifted.embedding.result,
-            weights.expand_as(chosen),
-            retain_graph=True,
-            allow_unused=True,
-        )
-    if gradient is None or not bool(gradient.isfinite().all()):
-        return 0
-    reached = gradient.movedim(shifted.axis, 0).flatten(1).ne(0).any(1)
-    return int(reached[position + 1 :].sum())
+    reached = shifted.reached(result, axis, position) if result.requires_grad else None
+    return 0 if reached is None else int(reached[position + 1 :].sum())
 
 
 def _positions_axis(result: torch.Tensor, shifted: Shifted) -> int | None:
@@ -245,6 +231,13 @@ def _picks(call: Call) -> bool:
     return any(isinstance(one, (torch.Tensor, list)) for one in each)
 
 
+def _splits(call: Call, batch: int) -> bool:
+    """It takes the batch's dimension apart into two: ``frames.view(samples, frames_of_each, -1)``."""
+    given, made = call.argument(0, "input"), call.result.shape
+    splits = call.name in FORMS and len(made) > 1 and 1 < made[0] < batch == made[0] * made[1]
+    return splits and isinstance(given, torch.Tensor) and given.shape[0] == batch
+
+
 @dataclass(frozen=True)
 class _Segment:
     """The calls between tensors with a row for each sample, and one that is made of them."""
@@ -300,6 +293,8 @@ class _Segment:
             return False  # either dimension may be the batch's
         if any(not call.result.dim() for call in self.calls):
             return False  # one number for all: a scale
+        if any(_splits(call, batch) for call in self.calls):
+            return False  # rows are positions, or frames, of fewer samples
         names = {call.name for call in self.calls}
         if names & SEQUENCES and any(
             each.dim() < 3 or (each.shape[1] == 1 and not loaded) for each in self.sources

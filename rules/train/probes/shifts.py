@@ -76,11 +76,12 @@ class Shifted:
 
         return change
 
-    def is_causal(self) -> bool:
-        """An output in the middle depends on its own token, on one before, and on none behind."""
-        middle = self.output.shape[self.axis] // 2
+    def reached(self, result: torch.Tensor, axis: int, position: int) -> torch.Tensor | None:
+        """(positions,): the tokens that ``result`` depends on at a position of its ``axis``; None
+        where its gradient is not there or not finite.
+        """
         with nothing_left_behind():
-            chosen = self.output.select(self.axis, middle)
+            chosen = result.select(axis, position)
             weights = torch.linspace(-1, 1, chosen.shape[-1]).to(chosen)
             (gradient,) = torch.autograd.grad(
                 chosen,
@@ -90,8 +91,15 @@ class Shifted:
                 allow_unused=True,
             )
         if gradient is None or not bool(gradient.isfinite().all()):
+            return None
+        return gradient.movedim(self.axis, 0).flatten(1).ne(0).any(1)
+
+    def is_causal(self) -> bool:
+        """An output in the middle depends on its own token, on one before, and on none behind."""
+        middle = self.output.shape[self.axis] // 2
+        reached = self.reached(self.output, self.axis, middle)
+        if reached is None:
             return False
-        reached = gradient.movedim(self.axis, 0).flatten(1).ne(0).any(1)
         return bool(reached[middle] & reached[:middle].any() & ~reached[middle + 1 :].any())
 
 

@@ -145,8 +145,42 @@ def one_scale_for_all():
     one, two = nn.Linear(8, 12), nn.Linear(12, 4)
 
     def step():
-        x = one(torch.randn(6, 10, 8))
-        x = (x / x.abs().max()).reshape(6, 120)[:, :12]
-        F.cross_entropy(two(x), _labels()).backward()
+        x = one(torch.randn(6, 10, 8)).view(60, 12)
+        x = (x / x.abs().max()).view(6, 10, 12)
+        F.cross_entropy(two(x.mean(1)), _labels()).backward()
+
+    return step
+
+
+def positions_that_are_shuffled_across_the_batch():
+    one, two = nn.Linear(8, 12), nn.Linear(12, 4)
+
+    def step():
+        x = one(torch.randn(6, 10, 8)).view(60, 12)
+        x = x[torch.randperm(60)].view(6, 10, 12)
+        F.cross_entropy(two(x.mean(1)), _labels()).backward()
+
+    return step
+
+
+def labels_of_frames_that_attend_to_their_own_video():
+    one, two = nn.Linear(8, 12), nn.Linear(12, 4)
+
+    def step():
+        frames = one(torch.randn(60, 8))
+        videos = frames.view(6, 10, 12)
+        seen = F.scaled_dot_product_attention(videos, videos, videos)
+        F.cross_entropy(two(seen.reshape(60, 12)), _labels(60)).backward()
+
+    return step
+
+
+def the_same_put_together_otherwise():
+    one, two = nn.Linear(8, 12), nn.Linear(12, 4)
+
+    def step():
+        videos = torch.stack(one(torch.randn(60, 8)).split(10))
+        seen = F.scaled_dot_product_attention(videos, videos, videos)
+        F.cross_entropy(two(seen).flatten(0, 1), _labels(60)).backward()
 
     return step
