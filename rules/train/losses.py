@@ -14,11 +14,11 @@ from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
 from .rewriting import of_logarithm, reshaped, rewritten, without_activation
-from .rows import AttentionRow, LayerRow, RepairRow, SeedRow, TokenWeightsRow
+from .rows import LayerRow, PaddingReadRow, RepairRow, SeedRow, TokenWeightsRow
 
 GradientsRow = RepairRow | TokenWeightsRow
 R = TypeVar("R", RepairRow, TokenWeightsRow)
-L = TypeVar("L", RepairRow, AttentionRow, TokenWeightsRow, LayerRow, SeedRow)
+L = TypeVar("L", RepairRow, PaddingReadRow, TokenWeightsRow, LayerRow, SeedRow)
 
 FUNCTIONAL = "torch.nn.functional."
 BROADCASTING = tuple(
@@ -114,7 +114,7 @@ def _sizes(sizes: Sequence[int]) -> str:
     return f"({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''})"
 
 
-def _steps(rows: Sequence[GradientsRow | AttentionRow]) -> tuple[int, float]:
+def _steps(rows: Sequence[GradientsRow | PaddingReadRow]) -> tuple[int, float]:
     steps = len({row.step for row in rows})
     return steps, len(rows) / steps
 
@@ -252,14 +252,22 @@ class MicroBatchesWeighedAlike(GradientRule):
             )
 
 
-ATTENTION, MEAN = "attention", "mean"
-
-
+RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 MASKED = {
-    MEAN: "Average what is no padding: (x * mask).sum(1) / mask.sum(1).",
-    ATTENTION: "Give attention a mask of the padding (attn_mask, key_padding_mask, or -inf in front "
-    "of the softmax).",
+    "mean": "Average what is no padding: (x * mask).sum(1) / mask.sum(1).",
+    "sum": "Add up what is no padding: (x * mask).sum(1).",
+    **dict.fromkeys(
+        RECURRENT,
+        "Pack the sequences (pack_padded_sequence with their lengths), or take the output at "
+        "lengths - 1.",
+    ),
 }
+"""What to do, by the function; else it is attention."""
+
+MASK = (
+    "Give attention a mask of the padding (attn_mask, key_padding_mask, or -inf in front of the "
+    "softmax)."
+)
 
 
 def _the_same(values: Iterable[int | None]) -> int | None:
@@ -276,13 +284,16 @@ class PaddingTrained(GradientRule):
     severity = Severity.WARNING
     since = "0.2"
 
-    least_attended: float = knob(
-        0.01, "Share of attention, or of a mean, that goes to padding from which it is reported."
+    least_read: float = knob(
+        0.01,
+        "Part of what attention, a mean or a last state reads that is padding, to be reported.",
     )
 
-    def detect(self, repairs: Rows[RepairRow], attention: Rows[AttentionRow]) -> Iterator[Finding]:
-        for site, calls in by_line(attention):
-            if finding := self._attended(site, calls):
+    def detect(
+        self, repairs: Rows[RepairRow], padding_reads: Rows[PaddingReadRow]
+    ) -> Iterator[Finding]:
+        for site, calls in by_line(padding_reads):
+            if finding := self._read(site, calls):
                 yield finding
         for site, rows in with_defect(repairs, "padding"):
             if not self.differs(rows):
@@ -304,24 +315,36 @@ class PaddingTrained(GradientRule):
                 remedy=_ignored(site, row.function, _the_same(each.value for each in rows)),
             )
 
-    def _attended(self, site: Site, rows: list[AttentionRow]) -> Finding | None:
-        row = sorted(rows, key=lambda row: row.share)[(len(rows) - 1) // 2]
-        if row.share < self.least_attended:
+    def _read(self, site: Site, rows: list[PaddingReadRow]) -> Finding | None:
+        worst = max(rows, key=lambda row: row.share).function
+        rows = sorted((row for row in rows if row.function == worst), key=lambda row: row.share)
+        row = rows[(len(rows) - 1) // 2]
+        if row.share < self.least_read:
             return None
         steps, per_step = _steps(rows)
-        kind = MEAN if row.function == MEAN else ATTENTION
-        what = "what it averages" if kind == MEAN else "what the text attends to"
+        said = f"{row.padded} of all {row.tokens} tokens are ({row.by})"
+        if worst in RECURRENT:
+            message = (
+                f"the last state of {worst} has read the padding behind the sequence: in one row "
+                f"of the batch {row.share:.0%} of its gradient lies there, as {said}"
+            )
+        else:
+            what = "what it adds up" if worst in MASKED else "what the text attends to"
+            message = (
+                f"no mask keeps padding out of {worst}: in one row of the batch {row.share:.0%} of "
+                f"{what} is padding, as {said}"
+            )
         return Finding(
             site,
-            f"no mask keeps padding out of {row.function}: in one row of the batch {row.share:.0%} of "
-            f"{what} is padding, as {row.padded} of all {row.tokens} tokens are ({row.by})",
+            message,
             steps=steps,
             per_step=per_step,
             facts=(
-                (f"share of {kind} on padding", f"{row.share:.0%}"),
+                ("share on padding", f"{row.share:.0%}"),
                 ("share of padding", f"{row.padded / row.tokens:.0%}"),
+                ("proof", "gradient at what it reads, not zero at padding"),
             ),
-            remedy=Remedy(MASKED[kind]),
+            remedy=Remedy(MASKED.get(worst, MASK)),
         )
 
 
