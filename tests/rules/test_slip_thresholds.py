@@ -348,9 +348,11 @@ def test_mem016_wants_so_many_bytes(nbytes, found):
 
 def test_mem016_says_whether_they_are_kept_and_what_makes_the_same_sums():
     (finding,) = differences()
-    assert finding.message.endswith("16 numbers for each distance, and keeps them for the backward")
+    assert finding.message.endswith(
+        "16 numbers for each distance, and the graph keeps them for backward"
+    )
     assert dict(finding.facts) == {"differences": "1 MiB", "distances": "64 KiB"}
-    assert "one product of matrices" in AllDifferences().remedy(finding).text
+    assert "one matrix product" in AllDifferences().remedy(finding).text
     (finding,) = differences(kind="absolute", graph=False)
     assert finding.message.endswith("for each distance")
     assert "p=1" in AllDifferences().remedy(finding).text
