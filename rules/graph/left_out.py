@@ -34,6 +34,7 @@ def for_nobody(
 CUTS = {
     "detach": "detach() cuts the graph here",
     "no_grad": "what holds them runs only under the no_grad() of this line",
+    "checkpoint": "this reentrant checkpoint() gives them none, as no input of it needs a gradient",
 }
 NAMED = 3
 """Parameters that the message names; the rest are counted."""
@@ -42,6 +43,7 @@ REMEDIES = {
     "unfed": "Find where the graph is cut: a detach(), .data, no_grad() "
     "or argmax on the way to the loss, or a module that the forward never calls. If it is meant, "
     "set requires_grad_(False) and leave the parameter out of the optimizer.",
+    "checkpoint": "Give checkpoint() use_reentrant=False, or call requires_grad_() on what it is given.",
     "still": "Look at the schedule: it ended, or the group was made "
     "with lr=0. If it is meant, freeze the parameters: their gradients are computed for nothing.",
 }
@@ -68,7 +70,8 @@ class ParametersNeverTrained(Rule):
             if stepped.n:
                 places = (stepped.cut_at, stepped.called_at, stepped.at)
                 site = next(filter(None, map(stepped.site_of, places)), None)
-                yield _finding(stepped, site, "unfed", _unfed(stepped))
+                kind = "checkpoint" if stepped.cut == "checkpoint" else "unfed"
+                yield _finding(stepped, site, kind, _unfed(stepped))
             for each in stepped.still:
                 said = (
                     f"{stepped.optimizer} stepped its group {each.group} ({each.parameters} "
@@ -97,7 +100,7 @@ def _unfed(stepped: FedRow) -> str:
 def _finding(stepped: FedRow, site: Site | None, kind: str, said: str) -> Finding:
     facts = (
         tuple((each.name, f"shape {each.shape}") for each in stepped.unfed)
-        if kind == "unfed"
+        if kind != "still"
         else ()
     )
     remedy = Remedy(REMEDIES[kind])

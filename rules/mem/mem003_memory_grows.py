@@ -119,6 +119,9 @@ class MemoryGrowsEveryStep(Rule):
                 follows="GRAPH001" if names else "",
             )
 
+    def tells_growth(self, size: float) -> bool:
+        return size >= self.host_mib * MIB
+
     def _on_device(
         self, trend: Trend, kept: NeverFreed, growing: GrowingLines, keepers: KeptTensors
     ) -> _Place | None:

@@ -86,10 +86,9 @@ def shown(rows: Sequence[R]) -> R:
 def gradient_said(row: GradientsRow) -> str:
     """How the step's gradient lies to the repaired one."""
     where = "" if row.over == "parameters" else " at the model's outputs"
-    return (
-        f"the step's gradient{where} is {_degrees(row.angle)} off the repaired one and "
-        f"{row.ratio:.2g} times as long"
-    )
+    ratio = f"{row.ratio:.2g}"
+    long = "as long" if ratio == "1" else f"{ratio} times as long"
+    return f"the step's gradient{where} is {_degrees(row.angle)} off the repaired one and {long}"
 
 
 def gradient_facts(row: GradientsRow) -> tuple[tuple[str, str], ...]:

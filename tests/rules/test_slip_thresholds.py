@@ -415,9 +415,10 @@ def scheduled(
 @pytest.mark.parametrize(
     ("more", "found"),
     [
-        ({"period": 10, "epoch": 20}, 1),
-        ({"period": 10, "epoch": 19}, 0),
-        ({"period": 10, "epoch": 19, "batches": fed(20)}, 1),
+        ({"period": 10, "epoch": 10}, 1),  # seen down and up again
+        ({"period": 10, "epoch": 9}, 0),
+        ({"period": 10, "epoch": 9, "batches": fed(20)}, 1),
+        ({"period": 10, "epoch": 9, "batches": fed(19)}, 0),
         ({"period": 10, "epoch": 20, "calls": 5}, 1),
         ({"period": 10, "epoch": 20, "calls": 4}, 0),
         ({"gone": 50, "batches": fed(100)}, 1),
