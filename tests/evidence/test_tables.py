@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from auditor.evidence.recorded.batches import Batches
 from auditor.evidence.recorded.copies import Copy, CopySite
-from auditor.evidence.recorded.device_calls import DeviceCalls
+from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.recorded.retained_graphs import RetainedGraphs
@@ -31,6 +31,7 @@ from auditor.evidence.source.read_purpose import Expression, act_of
 from auditor.evidence.table import Evidence
 from auditor.model import Site
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
+from auditor.recordings.schema.sync import CallRow
 from auditor.recordings.sources import store_sources
 from auditor.rule import NotLooked
 
@@ -106,7 +107,7 @@ def test_recording_without_any_step(project):
 
 @pytest.mark.parametrize(
     "table",
-    [Steps, Reads, DeviceCalls, Batches, Backward, RetainedGraphs, DebugModes, DeviceMemory],
+    [Steps, Reads, Lines[CallRow], Batches, Backward, RetainedGraphs, DebugModes, DeviceMemory],
 )
 def test_missing_part_is_not_looked(project, table):
     with pytest.raises(NotLooked):
@@ -198,19 +199,6 @@ def test_reads_join_sites_and_text(project):
 
 
 # -- other tables ----------------------------------------------------------------------------------
-
-
-def test_calls_come_from_the_quiet_pass_if_there_was_one(project):
-    made = [
-        {"pass": name, "step": 0, "at": 0, "name": "empty_cache", "n": 1, "us": us}
-        for name, us in (("quiet", 5.0), ("loud", 50.0))
-    ]
-    both = Evidence(project(sites=[(9, {})], steps=rows(4, "quiet") + rows(4), calls=made)).get(
-        DeviceCalls
-    )
-    (site,) = both.sites(["empty_cache"])
-    assert (site.pass_name, site.us_per_step, site.name) == ("quiet", 1.25, "empty_cache")
-    assert list(both.sites(["synchronize"])) == []
 
 
 def test_batches_name_the_line_that_moves_the_batch(project):

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
+from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.recorded.steps import Step, Steps
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Site
-from auditor.recordings.row import PassRow
+from auditor.recordings.row import LineRow, PassRow
 from auditor.rule import Rule
 
 R = TypeVar("R", bound=PassRow)
@@ -42,6 +43,22 @@ def rows(*given: PassRow, sites: tuple[Site | None, ...] = ()) -> Rows[Any]:
 
     places: Any = SimpleNamespace(site=sites.__getitem__, site_at=site_at)
     return Rows[type(given[0])](row.read_from(places) for row in given)
+
+
+def lines(
+    *given: LineRow,
+    sites: tuple[Site | None, ...] = (),
+    of: int = 20,
+    pass_name: str = "quiet",
+    step_us: float = 0.0,
+    kind: type[LineRow] | None = None,
+) -> Lines[Any]:
+    """The same of a table of lines that were watched on ``of`` steps, of 1 ms unless told
+    otherwise.
+    """
+    table = Lines[kind or type(given[0])]
+    placed_rows = rows(*given, sites=sites) if given else ()
+    return table(placed_rows, of, pass_name, step_us or of * 1000.0)
 
 
 def placed(row: R, site: Site) -> R:
