@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.evidence.recorded.batches import Batches
-from auditor.evidence.recorded.copies import Copy, CopySite
 from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.reads import Reads
@@ -504,12 +503,3 @@ def test_short_and_long_series():
     assert Trend((1.0,)).rises == 0.0
     assert Trend(tuple(float(min(x, 5)) for x in range(30))).last_third == 0.0
     assert Trend(tuple(float(x) for x in range(31))).last_third == pytest.approx(1 / 3)
-
-
-def test_the_amount_of_a_copy_is_that_of_a_step_that_makes_it():
-    site = Site("agent.py", 3)
-    place = CopySite(site, tuple(Copy(site, "tensor", step, bytes=16) for step in range(11)), 12)
-    assert (place.amount, str(place.pattern)) == ("16 B", "11 of 12 steps")
-    assert place.facts[0] == ("copied", "15 B per step in 0.917 copies")
-    once = CopySite(site, tuple(Copy(site, "tensor", step, bytes=16) for step in range(12)), 12)
-    assert once.facts[0] == ("copied", "16 B per step in 1 copy")

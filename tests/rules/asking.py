@@ -9,11 +9,16 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
+from auditor.evidence.recorded.copies import Copy, What
 from auditor.evidence.recorded.lines import Lines
+from auditor.evidence.recorded.machine import Device
+from auditor.evidence.recorded.reads import Place, Read
 from auditor.evidence.recorded.steps import Step, Steps
+from auditor.evidence.source.read_purpose import Act, Expression
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Site
 from auditor.recordings.row import LineRow, PassRow
+from auditor.recordings.schema.sync import CopyRow, ReadRow
 from auditor.rule import Rule
 
 R = TypeVar("R", bound=PassRow)
@@ -70,3 +75,25 @@ def placed(row: R, site: Site) -> R:
 def loud(number: int) -> Steps:
     """So many steps of the diagnostic pass."""
     return Steps(loud=tuple(Step(step, 1000.0) for step in range(number)))
+
+
+def read(
+    site: Site, step: int = 0, act: Act = "scalar", expression: Expression | None = None, **row: Any
+) -> Read:
+    """A read of a value at a line."""
+    made = placed(ReadRow(at=0, step=step, **{"kind": "item", **row}), site)
+    return Read(made, act, expression or Expression())
+
+
+def place(*each: Read, of: int = 12, device: Device = "cuda", **more: Any) -> Place:
+    """A line with these reads."""
+    rows = tuple(one.row for one in each)
+    act = each[0].act
+    return Place(each[0].site, rows, of, act=act, reads=each, device=device, **more)
+
+
+def copied(site: Site, what: What = "tensor", step: int = 0, **more: Any) -> Copy:
+    """A copy to the device at a line."""
+    told = {name: more.pop(name) for name in ("via", "call", "span", "written") if name in more}
+    facts = {"bytes": 0, "blocking": True, "rewritten": False, **more}
+    return Copy(placed(CopyRow(at=0, step=step, **facts), site), what, **told)

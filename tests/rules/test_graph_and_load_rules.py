@@ -11,12 +11,12 @@ from auditor.rules.opt.clipping import ClipReadsGradientNorm
 
 from auditor.evidence.recorded.amp import Amp, AmpEvent
 from auditor.evidence.recorded.load_state_dict import Group, Load, Loads
-from auditor.evidence.recorded.reads import Read, Reads
+from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.evidence.source.read_purpose import Expression
 from auditor.model import Site
-from tests.rules.asking import ask
+from tests.rules.asking import ask, read
 
 A, B, FILLED = (
     Site("t.py", line, "step", text) for line, text in ((2, "a()"), (3, "b()"), (9, ""))
@@ -80,9 +80,7 @@ CLIP = "torch/nn/utils/clip_grad.py:clip_grad_norm_"
 
 def clipped(text, *, steps=range(12), line=1, device="cuda", more=""):
     site = Site("t.py", line, "step", text)
-    reads = tuple(
-        Read(site, "item", "branch", step, expression=Expression(via=CLIP)) for step in steps
-    )
+    reads = tuple(read(site, step, "branch", Expression(via=CLIP)) for step in steps)
     table = Reads(device, 12, reads)
     return list(ask(ClipReadsGradientNorm(), table, Source({"t.py": f"{text}\n{more}"}), Configs()))
 

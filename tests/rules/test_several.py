@@ -14,14 +14,12 @@ from auditor.rules.mem.memory import DeviceMemoryNearlyFull, DevicePeak, TraceMe
 from auditor.rules.num.bad_input import WeightsPoisoned
 from auditor.rules.num.half_range import HalfNearOverflow, UpdatesRoundedAway
 from auditor.rules.num.rows import UpdateRow
-from auditor.rules.sync.waiting import ScalarReadEveryStep
 
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.evidence.recorded.amp import Amp, AmpEvent
 from auditor.evidence.recorded.batches import Batch, Batches, Loader
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
-from auditor.evidence.recorded.reads import Read, Reads
 from auditor.evidence.scans import Scan, Tally, TensorFacts
 from auditor.evidence.snapshot.state_at import Holder
 from auditor.evidence.source.config_values import Configs
@@ -46,15 +44,6 @@ def everywhere(make):
 
 def lines(findings):
     return [each.site.line for each in findings]
-
-
-def test_reads():
-    reads = Reads(
-        "cuda",
-        20,
-        everywhere(lambda site, step: Read(site, "item", "scalar", step)),
-    )
-    assert lines(ask(ScalarReadEveryStep(), reads)) == [2, 4]
 
 
 def test_autocast():

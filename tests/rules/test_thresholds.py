@@ -32,7 +32,7 @@ from auditor.evidence.recorded.amp import Amp, AmpEvent, ScaleUpdate
 from auditor.evidence.recorded.batches import Batch, Batches, InWorker, Loader
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
-from auditor.evidence.recorded.reads import Read, Reads
+from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.recorded.retained_graphs import NODE_CAP, Holding, RetainedGraphs, Root
 from auditor.evidence.recorded.steps import Step, Steps
 from auditor.evidence.recorded.trend import Trend
@@ -48,7 +48,7 @@ from auditor.recordings.schema.graph import BackwardRow
 from auditor.recordings.schema.optim import ZeroGradRow
 from auditor.recordings.schema.sync import CallRow
 from auditor.rule import NotLooked
-from tests.rules.asking import ask, lines, placed
+from tests.rules.asking import ask, lines, placed, read
 
 CPU, CUDA, REHEARSED = Machine("cpu", 8), Machine("cuda", 8), Machine("rehearsal", 8)
 LINE = Site("trainer.py", 3, "step", "log(loss.item())")
@@ -66,12 +66,8 @@ def quiet(us, n=20):
 # -- reads -----------------------------------------------------------------------------------------
 
 
-def read(step, **more):
-    return replace(Read(site=LINE, kind="item", act="scalar", step=step), **more)
-
-
 def reads(on, of=20, *, device="rehearsal", **more):
-    return Reads(device, of, tuple(read(step, **more) for step in on))
+    return Reads(device, of, tuple(read(LINE, step, **more) for step in on))
 
 
 def weights(on, of=20):
@@ -96,23 +92,10 @@ def weights(on, of=20):
         (range(3), 3, [None]),
         (range(2), 2, []),
         ([], 0, []),
-        ([0, 1, 2], 0, []),  # rows of a step that did not complete
     ],
 )
 def test_frequency_of_a_read_decides(on, of, expected):
     assert weights(on, of) == expected
-
-
-def test_on_cuda_reads_are_priced():
-    (finding,) = ask(ScalarReadEveryStep(), reads(range(20), device="cuda", us=800.0))
-    assert (finding.lost_us_per_step, finding.basis) == (800.0, "estimated")
-    assert ("host held", "800 us per step (diagnostic pass)") in finding.facts
-
-
-def test_in_a_rehearsal_nothing_is_priced_and_the_message_says_would():
-    (finding,) = ask(ScalarReadEveryStep(), reads(range(20), us=3.0))
-    assert (finding.lost_us_per_step, finding.basis) == (None, "none")
-    assert "it would make the host wait for the GPU on 20 of 20 steps" in finding.message
 
 
 @pytest.mark.parametrize(
@@ -128,19 +111,6 @@ def test_how_a_wait_is_said_fits_what_was_judged(rule):
         (finding,) = ask(rule, reads(range(20), act=act, device=device))
         said = finding.message.partition(": ")[2]
         assert said.endswith(f" {makes} the host wait for the GPU on 20 of 20 steps")
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"lib": "loader"},
-        {"expression": Expression(via="torch/amp/grad_scaler.py:_maybe_opt_step")},
-        {"expression": Expression(via="torch/optim/adamw.py:_get_value")},
-        {"expression": Expression(via="torch/autograd/graph.py:_engine_run_backward")},
-    ],
-)
-def test_reads_of_the_machinery_never_count(more):
-    assert list(ask(ScalarReadEveryStep(), reads(range(20), **more))) == []
 
 
 def test_read_inside_a_library_is_a_note_that_names_it():
@@ -177,41 +147,6 @@ RULE_OF = {
     "transfer": CopyToHostEveryStep,
     "shape": DataDependentShape,
 }
-
-
-@pytest.mark.parametrize("lead", RULE_OF)
-@pytest.mark.parametrize("other", RULE_OF)
-def test_a_line_leads_with_its_strongest_act_and_is_reported_once(lead, other):
-    order = list(RULE_OF)
-    strongest = min(lead, other, key=order.index)
-    kinds = {"branch": "item", "scalar": "item", "transfer": "cpu", "shape": "nonzero"}
-    rows = tuple(
-        read(step, act=act, kind=kinds[act], expression=Expression(opcode=act))
-        for step in range(20)
-        for act in {lead, other}
-    )
-    table = Reads("rehearsal", 20, rows)
-    found = {act: list(ask(rule(), table)) for act, rule in RULE_OF.items()}
-    assert {act: len(findings) for act, findings in found.items()} == {
-        act: int(act == strongest) for act in RULE_OF
-    }
-    assert found[strongest][0].per_step == 1.0
-
-
-def test_a_read_inside_another_read_of_the_same_expression_is_left_out():
-    rows = tuple(
-        read(step, kind=kind, act=act)
-        for step in range(20)
-        for kind, act in (("item", "scalar"), ("tolist", "transfer"))
-    )
-    table = Reads("rehearsal", 20, rows)
-    assert list(ask(ScalarReadEveryStep(), table)) == []
-    assert len(list(ask(CopyToHostEveryStep(), table))) == 1
-
-
-def test_occurrences_per_step_are_averaged_over_all_steps():
-    (finding,) = ask(ScalarReadEveryStep(), reads(range(10), n=14))
-    assert (finding.steps, finding.per_step) == (10, 7.0)
 
 
 # -- calls -----------------------------------------------------------------------------------------
