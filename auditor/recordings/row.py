@@ -35,6 +35,9 @@ class Places(Protocol):
     def site_at(self, file: str, line: int, function: str = "", /) -> Site:
         """A site from its parts; ``file`` may be absolute."""
 
+    def via(self, number: int, /) -> str:
+        """The library's function below the line of this number; empty if there is none."""
+
 
 class _AtLine(Protocol):
     @property

@@ -241,7 +241,7 @@ def test_held_roots_and_backward_reuse(project):
     call = {"pass": "loud", "step": 0, "at": 0, "retain": True, "create": False, "n": 4}
     parts = {"sites": [(11, {})], "steps": rows(3), "backward": [call]}
     (kept,) = Evidence(project(**parts, reused=[])).get(Backward).never_reused()
-    assert (kept.times, kept.site.line) == (4, 11)
+    assert (kept.n, kept.site.line) == (4, 11)
     other = [{"pass": "loud", "step": 0, "at": 0, "by": 0, "n": 1}]
     assert list(Evidence(project(**parts, reused=other)).get(Backward).never_reused()) == []
 

@@ -12,7 +12,7 @@ from auditor.rules.amp.precision import FP32, Precision
 from auditor.rules.cfg.autotuning import Autotuning, NewSizes
 from auditor.rules.reading import patch_of
 
-from auditor.evidence.recorded.amp import Amp, AmpEvent
+from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.recorded.batches import Loader
 from auditor.evidence.recorded.copies import Copies
 from auditor.evidence.recorded.reads import Reads
@@ -24,7 +24,7 @@ from auditor.evidence.trace.optimizer import OptimizerCalls
 from auditor.judging import catalogue
 from auditor.model import Finding, Site
 from auditor.patch import plan
-from tests.rules.asking import copied, place, read
+from tests.rules.asking import copied, happened, place, read
 
 RULES = {rule.code: rule for rule in catalogue.rules()}
 
@@ -105,7 +105,7 @@ def test_tf32_behind_the_imports():
 
 
 def test_gradients_are_unscaled_before_they_are_clipped():
-    amp = Amp(12, tuple(AmpEvent("clip_scaled", CLIP, step) for step in range(12)))
+    amp = Amp(12, tuple(happened("clip_scaled", CLIP, step) for step in range(12)))
     (finding,) = RULES["AMP006"]().detect(amp, Source({"t.py": TRAINER}))
     wanted = TRAINER.replace("    clip_grad", "    scaler.unscale_(optimizer)\n    clip_grad")
     assert patched("AMP006", finding, TRAINER) == wanted
@@ -127,7 +127,7 @@ def test_no_unscale_where_the_scaler_is_not_clear(text):
 
 
 def test_the_deprecated_classes():
-    amp = Amp(12, (AmpEvent("old_scaler", CLIP, 3),))
+    amp = Amp(12, (happened("old_scaler", CLIP, 3),))
     (finding,) = RULES["AMP005"]().detect(amp, Source({"t.py": TRAINER}))
     assert finding.site.line == 5
     assert patched("AMP005", finding, TRAINER) == TRAINER.replace(

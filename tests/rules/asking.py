@@ -18,6 +18,8 @@ from auditor.evidence.source.read_purpose import Act, Expression
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Site
 from auditor.recordings.row import LineRow, PassRow
+from auditor.recordings.schema.graph import GraphRow
+from auditor.recordings.schema.numerics import AmpRow, ModeRow
 from auditor.recordings.schema.sync import CopyRow, ReadRow
 from auditor.rule import Rule
 
@@ -97,3 +99,25 @@ def copied(site: Site, what: What = "tensor", step: int = 0, **more: Any) -> Cop
     told = {name: more.pop(name) for name in ("via", "call", "span", "written") if name in more}
     facts = {"bytes": 0, "blocking": True, "rewritten": False, **more}
     return Copy(placed(CopyRow(at=0, step=step, **facts), site), what, **told)
+
+
+def happened(what: str, site: Site, step: int = 0, dtype: str = "", n: int = 1) -> AmpRow:
+    """Something of mixed precision at a line."""
+    return placed(AmpRow(at=0, what=what, step=step, dtype=dtype, n=n), site)
+
+
+def rescaled(site: Site, step: int, before: float, after: float) -> AmpRow:
+    """A call of ``GradScaler.update``."""
+    return placed(AmpRow(at=0, what="update", step=step, before=before, after=after), site)
+
+
+def holding(step: int = 0, tensors: int = 1, **more: Any) -> GraphRow:
+    """What a root held at the end of a step."""
+    return GraphRow(root="r", step=step, tensors=tensors, **{"read_back": False, **more})
+
+
+def anomaly(step: int, site: Site | None = None, via: str = "") -> ModeRow:
+    """A backward under anomaly mode, which a line switched on."""
+    row = ModeRow(what="anomaly", at=None if site is None else 0, step=step, n=1)
+    places: Any = SimpleNamespace(site=lambda number: site, via=lambda number: via)
+    return row.read_from(places)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from auditor.rules.ckpt.files import SaveBlocksStep
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
-from auditor.rules.num.num009_anomaly_mode import AnomalyModeLeftOn, AnomalyStep, DebugModes
+from auditor.rules.num.num009_anomaly_mode import AnomalyModeLeftOn, DebugModes
 
 from auditor.evidence.recorded.batches import Batch, Batches, Loader
 from auditor.evidence.recorded.machine import Machine
@@ -34,7 +34,7 @@ from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_
 from auditor.recordings.schema.data import SaveRow
 from auditor.rule import Rule
 
-from .asking import ask, lines
+from .asking import anomaly, ask, lines
 
 SITE = Site("train.py", 3, "step", "work()")
 CPU = Machine("cpu", 50)
@@ -111,7 +111,7 @@ def _busy(own_us: float, queued_us: float, n: int = 50) -> tuple[Step, ...]:
 
 
 def _anomaly(quiet: tuple[Step, ...], off: tuple[Step, ...]) -> Finding:
-    modes = DebugModes(50, tuple(AnomalyStep(step, site=SITE) for step in range(50)))
+    modes = DebugModes(50, tuple(anomaly(step, SITE) for step in range(50)))
     (found,) = ask(AnomalyModeLeftOn(), modes, Steps(quiet=quiet, anomaly_off=off))
     return found
 

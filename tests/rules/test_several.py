@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from auditor.rules.amp.half import HalfWhereBfloat16IsNative
 from auditor.rules.data.datasets import LoaderYieldsDeviceTensors
-from auditor.rules.graph.backward import Backward
-from auditor.rules.graph.kept import RetainedGraphNeverNeeded
 from auditor.rules.mem.mem006_peak_by_line import Peak, PeakHeldByFewLines, PeakHolders
 from auditor.rules.mem.memory import DeviceMemoryNearlyFull, DevicePeak, TraceMemory
 from auditor.rules.num.bad_input import WeightsPoisoned
@@ -16,17 +13,15 @@ from auditor.rules.num.half_range import HalfNearOverflow, UpdatesRoundedAway
 from auditor.rules.num.rows import UpdateRow
 
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
-from auditor.evidence.recorded.amp import Amp, AmpEvent
+from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.recorded.batches import Batch, Batches, Loader
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
 from auditor.evidence.scans import Scan, Tally, TensorFacts
 from auditor.evidence.snapshot.state_at import Holder
-from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.model import Site
-from auditor.recordings.schema.graph import BackwardRow
-from tests.rules.asking import ask, placed, rows
+from tests.rules.asking import ask, happened, rows
 
 CPU, CUDA = Machine("cpu", 8), Machine("cuda", 8, capability=8)
 LINES = tuple(Site("t.py", line, "step", "") for line in range(1, 5))
@@ -47,17 +42,9 @@ def lines(findings):
 
 
 def test_autocast():
-    events = everywhere(lambda site, step: AmpEvent("autocast", site, step, "float16"))
-    scaled = tuple(AmpEvent("scale", LINES[0], step) for step in range(20))
+    events = everywhere(lambda site, step: happened("autocast", site, step, "float16"))
+    scaled = tuple(happened("scale", LINES[0], step) for step in range(20))
     found = ask(HalfWhereBfloat16IsNative(), Amp(20, (*events, *scaled)), CUDA, Source())
-    assert lines(found) == [2, 4]
-
-
-@pytest.mark.parametrize("kind", ["retain", "create"])
-def test_backwards(kind):
-    facts = {"retain": False, "n": 1, "followed": True, kind: True}
-    calls = everywhere(lambda site, step: placed(BackwardRow(at=0, step=step, **facts), site))
-    found = RetainedGraphNeverNeeded().detect(Backward(20, calls), Source(), Configs())
     assert lines(found) == [2, 4]
 
 

@@ -18,7 +18,7 @@ from auditor.rules.mem.mem003_memory_grows import MemoryGrowsEveryStep
 from auditor.rules.mem.memory import DeviceMemory, HostMemory
 from auditor.rules.mem.segments import BlockPinsSegment, ReservedMemoryNeverNeeded
 from auditor.rules.num.num008_unstable_formula import UnstableFormula
-from auditor.rules.num.num009_anomaly_mode import AnomalyModeLeftOn, AnomalyStep, DebugModes
+from auditor.rules.num.num009_anomaly_mode import AnomalyModeLeftOn, DebugModes
 from auditor.rules.opt.gradients import GradientsFilledWithZeros
 from auditor.rules.sync.explicit import AllocatorCallEveryStep, ExplicitSynchronize
 from auditor.rules.sync.waiting import (
@@ -27,13 +27,15 @@ from auditor.rules.sync.waiting import (
     DataDependentShape,
     ScalarReadEveryStep,
 )
+from msgspec import structs
 
-from auditor.evidence.recorded.amp import Amp, AmpEvent, ScaleUpdate
+from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.recorded.batches import Batch, Batches, InWorker, Loader
+from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
 from auditor.evidence.recorded.reads import Reads
-from auditor.evidence.recorded.retained_graphs import NODE_CAP, Holding, RetainedGraphs, Root
+from auditor.evidence.recorded.retained_graphs import NODE_CAP, RetainedGraphs, Root
 from auditor.evidence.recorded.steps import Step, Steps
 from auditor.evidence.recorded.trend import Trend
 from auditor.evidence.snapshot.never_freed import NeverFreed, NeverFreedLine
@@ -48,7 +50,7 @@ from auditor.recordings.schema.graph import BackwardRow
 from auditor.recordings.schema.optim import ZeroGradRow
 from auditor.recordings.schema.sync import CallRow
 from auditor.rule import NotLooked
-from tests.rules.asking import ask, lines, placed, read
+from tests.rules.asking import anomaly, ask, happened, holding, lines, placed, read, rescaled
 
 CPU, CUDA, REHEARSED = Machine("cpu", 8), Machine("cuda", 8), Machine("rehearsal", 8)
 LINE = Site("trainer.py", 3, "step", "log(loss.item())")
@@ -318,7 +320,7 @@ def test_device_resident_batches_and_their_cause():
 
 
 def root(holdings, of=None, site=LINE):
-    holdings = tuple(replace(holding, step=number) for number, holding in enumerate(holdings))
+    holdings = tuple(structs.replace(held, step=number) for number, held in enumerate(holdings))
     return Root("losses[*]", site, holdings, len(holdings) if of is None else of)
 
 
@@ -330,13 +332,17 @@ def graph001(*roots):
     )
 
 
+def backwards(*calls, of=20, **more):
+    return Backward(Lines[BackwardRow](calls, of, "loud"), **more)
+
+
 def backward_at(site, step, **more):
     return placed(BackwardRow(**({"at": 0, "step": step, "n": 1, "retain": True} | more)), site)
 
 
 def test_the_line_that_retains_what_a_state_holds_is_a_place_of_it():
     kept = Site("trainer.py", 9, "step", "loss.backward(retain_graph=True)")
-    backward = Backward(2, (backward_at(kept, 1),), frozenset({("trainer.py", 9)}))
+    backward = backwards(backward_at(kept, 1), of=2, reused=frozenset({("trainer.py", 9)}))
     held = RetainedGraphs((root(growing(walked=True)),))
     (finding,) = GraphKeptAcrossSteps().detect(held, backward, source("state = h", LINE.line))
     assert [place.site.line for place in finding.places] == [3, 9]
@@ -354,22 +360,22 @@ def test_gradients_that_nothing_differentiates():
     def found(backward):
         return list(RetainedGraphNeverNeeded().detect(backward, code, Configs()))
 
-    (finding,) = found(Backward(3, calls))
+    (finding,) = found(backwards(*calls, of=3))
     assert "the gradients of 3 calls; nothing differentiated it" in finding.message
     (edit,) = RetainedGraphNeverNeeded().remedy(finding).edits
     assert (edit.action, edit.keyword, edit.safe) == ("drop_keyword", "create_graph", False)
-    assert found(Backward(3, calls[:2])) == []
-    assert found(Backward(3, calls, differentiated=frozenset({("trainer.py", 3)}))) == []
+    assert found(backwards(*calls[:2], of=3)) == []
+    assert found(backwards(*calls, of=3, differentiated=frozenset({("trainer.py", 3)}))) == []
     calls[2].followed = False
-    assert found(Backward(3, calls)) == []
+    assert found(backwards(*calls, of=3)) == []
 
 
 def growing(steps=12, by=1, **more):
-    return [Holding(0, tensors=1 + by * step, nodes=100, **more) for step in range(steps)]
+    return [holding(0, tensors=1 + by * step, nodes=100, **more) for step in range(steps)]
 
 
 def test_container_that_grows_is_an_error_priced_by_what_it_holds():
-    holdings = [replace(holding, held_bytes=1000 * step) for step, holding in enumerate(growing())]
+    holdings = [holding(tensors=1 + step, nodes=100, held_bytes=1000 * step) for step in range(12)]
     (finding,) = graph001(root(holdings))
     assert (finding.severity, finding.lost_bytes, finding.basis) == (None, 1000, "measured")
     assert "1 tensors, then 12" in finding.message
@@ -379,58 +385,59 @@ def test_container_that_grows_is_an_error_priced_by_what_it_holds():
 
 def test_growth_on_six_of_ten_steps_is_enough_and_on_fewer_not():
     def stepwise(rises):
-        return [Holding(0, tensors=1 + min(step, rises)) for step in range(11)]
+        return [holding(0, tensors=1 + min(step, rises)) for step in range(11)]
 
     assert len(graph001(root(stepwise(6)))) == 1
     assert graph001(root(stepwise(5))) == []
 
 
 def test_graph_that_grows_behind_one_variable_is_a_warning_unless_it_holds_more():
-    chain = [Holding(0, nodes=100 + 10 * step) for step in range(12)]
+    chain = [holding(0, nodes=100 + 10 * step) for step in range(12)]
     assert [finding.severity for finding in graph001(root(chain))] == [Severity.WARNING]
-    heavier = [replace(holding, held_bytes=step * MIB) for step, holding in enumerate(chain)]
+    heavier = [structs.replace(held, held_bytes=step * MIB) for step, held in enumerate(chain)]
     assert [finding.severity for finding in graph001(root(heavier))] == [None]
 
 
 def test_sum_whose_graph_is_too_long_to_count():
-    full = [Holding(0, carried=1, oldest=step, nodes=NODE_CAP) for step in range(12)]
+    full = [holding(0, carried=1, oldest=step, nodes=NODE_CAP) for step in range(12)]
     (finding,) = graph001(root(full))
     assert (finding.severity, finding.lost_bytes) == (Severity.WARNING, None)
     heavier = [
-        replace(holding, held_bytes=50 * MIB * (step > 0) + step * MIB)
-        for step, holding in enumerate(full)
+        structs.replace(held, held_bytes=50 * MIB * (step > 0) + step * MIB)
+        for step, held in enumerate(full)
     ]
     (priced,) = graph001(root(heavier))
     assert (priced.severity, priced.lost_bytes) == (
         None,
         MIB,
     )  # the first value is no part of the trend
-    assert graph001(root([replace(holding, nodes=100) for holding in full])) == []
+    assert graph001(root([structs.replace(held, nodes=100) for held in full])) == []
 
 
 def test_overwritten_variable_is_silent_even_if_sizes_vary():
     sizes = [100, 140, 90, 160, 170, 150, 180, 120, 190, 200, 130, 210]
-    assert graph001(root([Holding(0, nodes=size, held_bytes=size) for size in sizes])) == []
-    assert graph001(root([Holding(0, nodes=100)] * 12)) == []
-    assert graph001(root([Holding(0, nodes=NODE_CAP)] * 12)) == []
+    assert graph001(root([holding(0, nodes=size, held_bytes=size) for size in sizes])) == []
+    assert graph001(root([holding(0, nodes=100)] * 12)) == []
+    assert graph001(root([holding(0, nodes=NODE_CAP)] * 12)) == []
 
 
 def test_bounded_holder_of_old_graphs_is_a_note():
-    full = [Holding(0, tensors=4, carried=3, oldest=3)] * 12
+    full = [holding(0, tensors=4, carried=3, oldest=3)] * 12
     assert [finding.severity for finding in graph001(root(full))] == [Severity.NOTE]
-    assert graph001(root([Holding(0, tensors=2, carried=1, oldest=1)] * 12)) == []
+    assert graph001(root([holding(0, tensors=2, carried=1, oldest=1)] * 12)) == []
     assert (
         graph001(
-            root([Holding(0, tensors=1, carried=int(step > 0), oldest=step) for step in range(12)])
+            root([holding(0, tensors=1, carried=int(step > 0), oldest=step) for step in range(12)])
         )
         == []
     )  # made once, before
     sawtooth = [
-        Holding(0, tensors=1 + step % 6, carried=step % 6, oldest=step % 6) for step in range(12)
+        holding(0, tensors=1 + step % 6, carried=step % 6, oldest=step % 6) for step in range(12)
     ]
     assert [finding.severity for finding in graph001(root(sawtooth))] == [Severity.NOTE]
     assert (
-        graph001(root([replace(full[0], oldest=2 * (step % 2)) for step in range(12)])) == []
+        graph001(root([structs.replace(full[0], oldest=2 * (step % 2)) for step in range(12)]))
+        == []
     )  # not most steps
 
 
@@ -458,7 +465,7 @@ def test_retained_graph():
     def found(times=3, reused=frozenset(), text="loss.backward(retain_graph=True)", **more):
         facts = {"held_bytes": MIB, **more}
         calls = tuple(backward_at(LINE, step, **facts) for step in range(times))
-        table = Backward(20, calls, reused)
+        table = backwards(*calls, reused=reused)
         return list(RetainedGraphNeverNeeded().detect(table, source(text), Configs()))
 
     (finding,) = found()
@@ -627,7 +634,7 @@ def test_growth_of_the_host_that_comes_and_goes_or_jumps_is_silent(changes, foun
 
 
 def test_growth_names_the_holder_of_graphs():
-    holdings = [replace(holding, held_bytes=1000 * step) for step, holding in enumerate(growing())]
+    holdings = [holding(tensors=1 + step, nodes=100, held_bytes=1000 * step) for step in range(12)]
     (finding,) = mem003(host=[step * 4 * MIB for step in range(20)], held=(root(holdings),))
     assert "losses[*] keeps graphs" in finding.message
     assert finding.follows == "GRAPH001"
@@ -722,7 +729,7 @@ def noisy(us, n=12):
 
 
 def num009(on, of=12, steps=None, text="with torch.autograd.detect_anomaly():", site=LINE):
-    modes = DebugModes(of, tuple(AnomalyStep(step, site=site) for step in on))
+    modes = DebugModes(of, tuple(anomaly(step, site) for step in on))
     rule = AnomalyModeLeftOn()
     found = list(rule.detect(modes, steps or Steps(), source(text + "\n  pass"), Configs()))
     return found, [rule.remedy(finding) for finding in found]
@@ -767,8 +774,8 @@ def test_anomaly_mode_on_half_of_the_steps():
     ],
 )
 def test_anomaly_mode_that_a_framework_switched_on_is_at_the_argument_that_asks_for_it(text, fixed):
-    inside = replace(AnomalyStep(0, 1, replace(LINE, line=9)), library="framework/loop.py:fit")
-    modes = DebugModes(12, tuple(replace(inside, step=step) for step in range(12)))
+    where, by = replace(LINE, line=9), "framework/loop.py:fit"
+    modes = DebugModes(12, tuple(anomaly(step, where, by) for step in range(12)))
     (finding,) = AnomalyModeLeftOn().detect(modes, Steps(), source(text), Configs())
     assert finding.site.line == (9 if "a, b" in text else LINE.line)
     assert ("switched on inside", "framework/loop.py:fit") in finding.facts
@@ -815,7 +822,7 @@ def test_gradients_that_are_filled_by_hand():
 def test_graph002_a_switch_of_the_users_is_changed_where_it_is_set(line):
     rows = f"keep = {{}}\n\n{line}\n"
     site = Site("t.py", 3, "", line)
-    table = Backward(20, tuple(backward_at(site, step) for step in range(5)))
+    table = backwards(*(backward_at(site, step) for step in range(5)))
     rule = RetainedGraphNeverNeeded()
     (finding,) = rule.detect(table, Source({"t.py": rows.format("True")}), Configs())
     assert "retain_graph=keep, which was True (set at t.py:1: `keep = True`)" in finding.message
@@ -868,8 +875,8 @@ HALF = "import torch\nscaler = torch.amp.GradScaler()\nwith torch.autocast('cuda
 def test_float16_on_each_generation(
     capability: int, dtype: str, scaled: int, expected: int | None
 ) -> None:
-    entered = [AmpEvent("autocast", Site("a.py", 3), step, dtype) for step in range(10)]
-    amp = Amp(10, (*entered, *(AmpEvent("scale", Site("a.py", 5), step) for step in range(scaled))))
+    entered = [happened("autocast", Site("a.py", 3), step, dtype) for step in range(10)]
+    amp = Amp(10, (*entered, *(happened("scale", Site("a.py", 5), step) for step in range(scaled))))
     asked = HalfWhereBfloat16IsNative().detect(
         amp, Machine("cuda", 8, capability), Source({"a.py": HALF})
     )
@@ -891,7 +898,7 @@ def test_float16_on_each_generation(
 def test_a_dtype_whose_scaler_cannot_be_changed_is_left(made: str) -> None:
     source = Source({"a.py": HALF.replace("GradScaler()", made)})
     events = [
-        AmpEvent(what, Site("a.py", 3), step, "float16")
+        happened(what, Site("a.py", 3), step, "float16")
         for what in ("autocast", "scale")
         for step in range(10)
     ]
@@ -979,7 +986,7 @@ def test_skipped_steps_count_only_where_they_go_on(
 ) -> None:
     site = Site("a.py", 5)
     updates = [
-        ScaleUpdate(site, int(n * every), 2.0**16, 2.0**15 if n in skips else 2.0**16)
+        rescaled(site, int(n * every), 2.0**16, 2.0**15 if n in skips else 2.0**16)
         for n in range(13)
     ]
     said = list(GradScalerMisused().detect(Amp(50, updates=tuple(updates)), Source()))
