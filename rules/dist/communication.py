@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from statistics import mean, median
 from typing import TYPE_CHECKING, ClassVar
 
 from auditor import amounts
 from auditor.evidence.recorded.data_parallel import ONE_PROCESS
-from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
-from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.recorded.lines import Lines
+from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source
-from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.evidence.table import Evidence, Table
 from auditor.evidence.trace.facts import timed_timeline
 from auditor.evidence.trace.ranks import Ranks
-from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.model import Finding, Severity
 from auditor.model.what_if import Change
 from auditor.rule import NotLooked, Rule, knob
 
+from ..lines import LineRule
 from .rows import CollectiveRow
 
 if TYPE_CHECKING:
@@ -91,53 +91,6 @@ def _job(line: Timeline) -> Job:
         exposed_us=talk.exposed.overlap(windows) / 1e3 if talk else 0.0,
         of_span=talk.exposed.length / max(1, use.span_ns) if talk else 0.0,
     )
-
-
-@dataclass(frozen=True)
-class Collective:
-    """Calls of ``what`` on one line: in which steps, how many in a usual one of these, and the
-    host's time inside them in us per step.
-    """
-
-    site: Site
-    what: str
-    pattern: StepPattern
-    per_step: float
-    us: float | None
-    """None on a null device, where no time counts."""
-    ranks: int
-
-
-@dataclass(frozen=True)
-class Collectives(Table):
-    """Those of the instrumented pass, in the order of their lines."""
-
-    parts: ClassVar[tuple[str, ...]] = ("collectives", "steps")
-
-    each: tuple[Collective, ...] = ()
-
-    @classmethod
-    def build(cls, evidence: Evidence) -> Collectives:
-        """From the rows of each line and function."""
-        lines: dict[tuple[int, str], list[CollectiveRow]] = {}
-        for row in rows_of(evidence, CollectiveRow):
-            lines.setdefault((row.at, row.what), []).append(row)
-        if not lines and int(evidence.recording.manifest.get("world_size") or 1) < 2:
-            raise NotLooked(ONE_PROCESS)
-        steps, null = len(evidence.get(Steps).loud), evidence.recording.device.null
-        return cls(
-            tuple(
-                Collective(
-                    evidence.recording.site(at),
-                    what,
-                    step_pattern({row.step for row in rows}, steps),
-                    median(row.n for row in rows),
-                    None if null else mean(row.us for row in rows),
-                    max(row.ranks for row in rows),
-                )
-                for (at, what), rows in sorted(lines.items())
-            )
-        )
 
 
 @dataclass(frozen=True)
@@ -276,7 +229,7 @@ class RankKeepsOthersWaiting(Rule):
 
 
 @dataclass(frozen=True)
-class BarrierEveryStep(Rule):
+class BarrierEveryStep(LineRule):
     """A call of barrier makes all ranks wait for one another on each step"""
 
     code = "DIST009"
@@ -287,28 +240,20 @@ class BarrierEveryStep(Rule):
         "torch.cuda.Event or this audit."
     )
 
-    share: float = knob(0.5, "Report from this share of the steps.")
     ranks: int = knob(2, "Report only with at least this many ranks.")
 
-    def detect(self, collectives: Collectives, source: Source) -> Iterator[Finding]:
-        for each in collectives.each:
-            if each.what != "barrier" or each.ranks < self.ranks:
-                continue
-            if not each.pattern.usual(self.share):
-                continue
-            alone = source.stands_alone(each.site, "barrier")
-            reason = "communication outside torch (through files) may rely on it"
-            edits = (Edit(each.site, "drop_statement", call="barrier", reason=reason),)
-            yield Finding(
-                each.site,
-                f"dist.barrier() makes {each.ranks} ranks wait for one another on {each.pattern}",
-                steps=len(each.pattern.seen),
-                per_step=each.per_step,
-                facts=_inside(each.us),
-                remedy=Remedy(self.advice, edits if alone else ()),
-            )
-
-
-def _inside(us: float | None) -> tuple[tuple[str, str], ...]:
-    said = "host time inside, instrumented"
-    return () if us is None else ((said, f"{amounts.duration(us)} per step"),)
+    def detect(
+        self, collectives: Lines[CollectiveRow], machine: Machine, source: Source
+    ) -> Iterator[Finding]:
+        if not len(collectives) and machine.ranks < 2:
+            raise NotLooked(ONE_PROCESS)
+        reason = "communication outside torch (through files) may rely on it"
+        for line in self.usual(collectives.lines(lambda call: call.what == "barrier")):
+            ranks = max(call.ranks for call in line.rows)
+            if ranks >= self.ranks:
+                yield self.report(
+                    line,
+                    f"dist.barrier() makes {ranks} ranks wait for one another on {line.pattern}",
+                    facts=line.facts[:1] if machine.simulated else line.facts,
+                    remedy=self.dropped(line, source, "barrier", reason=reason),
+                )

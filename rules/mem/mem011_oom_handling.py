@@ -10,16 +10,17 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from auditor import amounts
-from auditor.evidence.recorded.device_calls import DeviceCalls
+from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.files import Function, Source, lines_of, name_of, unparsed
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Finding, Remedy, Severity, Site
-from auditor.rule import Rule, knob
+from auditor.recordings.schema.sync import CallRow
+from auditor.rule import knob
 from auditor.syntax.index import Index, Nodes, called_in, grouped, nodes_in
 
-from ..pricing import between
+from ..lines import LineRule
 from .rows import EnclosingRow
 
 WHY = {
@@ -37,7 +38,7 @@ PERIODIC = Remedy(
 
 
 @dataclass(frozen=True)
-class OutOfMemoryHandledWrongly(Rule):
+class OutOfMemoryHandledWrongly(LineRule):
     """The handler of an out-of-memory error cannot work."""
 
     code = "MEM011"
@@ -72,24 +73,19 @@ class OutOfMemoryHandledWrongly(Rule):
                 remedy=STORED if flaw.reason == "kept" else None,
             )
 
-    def _periodic(self, calls: DeviceCalls, machine: Machine) -> Iterator[Finding]:
-        for site in calls.sites(("empty_cache",)):
-            seen = site.pattern
+    def _periodic(self, calls: Lines[CallRow], machine: Machine) -> Iterator[Finding]:
+        for line in calls.lines(lambda call: call.name == "empty_cache"):
+            seen = line.pattern
             if len(seen.seen) < self.often or seen.interval is None or seen.usual(self.share):
                 continue
-            found = Finding(
-                site.site,
+            yield self.report(
+                line,
                 f"empty_cache() every {seen.interval} steps prevents no out-of-memory error: "
                 "torch empties its cache by itself before it raises one",
-                steps=len(seen.seen),
-                per_step=site.per_step,
-                lost_us_per_step=site.us_per_step if machine.cuda else None,
                 basis="measured" if machine.cuda else "none",
                 severity=Severity.NOTE,
-                facts=site.facts,
                 remedy=PERIODIC,
             )
-            yield between(found, site.price) if machine.cuda else found
 
 
 # -- oom handlers ----------------------------------------------------------------------------------
@@ -120,7 +116,7 @@ class OomHandlers(Table):
 
     flaws: tuple[Flaw, ...] = ()
     errors: int = 0
-    calls: DeviceCalls | None = None
+    calls: Lines[CallRow] | None = None
     """What empties the cache; None of a run that died before that was recorded."""
 
     @classmethod
@@ -142,7 +138,7 @@ class OomHandlers(Table):
         steps = evidence.get(Steps)
         caught = max((step.ooms for step in (*steps.quiet, *steps.loud)), default=0)
         flaws = _flaws(evidence, [*ran, *_traceback(evidence)])
-        return cls(flaws, caught, evidence.get(DeviceCalls))
+        return cls(flaws, caught, evidence.get(Lines[CallRow]))
 
 
 def _traceback(evidence: Evidence) -> list[tuple[str, int]]:

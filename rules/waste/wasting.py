@@ -9,13 +9,13 @@ from typing import Any
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.thrown_work import (
-    Thrown,
     ThrownWork,
     handed_on,
     read_on_some_steps,
 )
 from auditor.evidence.source.files import Source
 from auditor.model import Finding, Remedy, Severity, Site
+from auditor.recordings.schema.waste import ThrownRow
 from auditor.rule import NotLooked, Rule, knob
 
 
@@ -25,7 +25,7 @@ class WasteRule(Rule):
 
     @staticmethod
     def report(
-        thrown: ThrownWork, each: Thrown, machine: Machine, message: str, **more: Any
+        thrown: ThrownWork, each: ThrownRow, machine: Machine, message: str, **more: Any
     ) -> Finding:
         """A finding about one line, with its share of the step's time as the price where the step
         was timed.
@@ -37,7 +37,7 @@ class WasteRule(Rule):
             *more.pop("facts", ()),
         )
         return Finding(
-            each.site,
+            each.own,
             message,
             steps=each.steps,
             per_step=1.0,
@@ -48,7 +48,7 @@ class WasteRule(Rule):
         )
 
 
-def worth(each: Thrown) -> str:
+def worth(each: ThrownRow) -> str:
     """``12 operators, 3% of the step's work``."""
     number = round(each.operators)
     return (
@@ -91,13 +91,13 @@ class GradientsClearedUnread(WasteRule):
                 )
 
 
-def _said(each: Thrown) -> str:
-    names = ", ".join(each.names[:NAMED])
+def _said(each: ThrownRow) -> str:
+    names = ", ".join([name for name in each.names if name][:NAMED])
     more = f" and {each.n - NAMED} more" if each.n > NAMED else ""
     whose = f"{each.n} parameters of {each.owner} ({names}{more})"
     if each.what == "detach":
         return (
-            f"through this call the backward at {each.other} goes on into {whose}, whose gradients "
+            f"through this call the backward at {each.before} goes on into {whose}, whose gradients "
             f"are cleared before any optimizer reads them: {worth(each)}"
         )
     return (
@@ -131,7 +131,7 @@ class ResultUnread(WasteRule):
 
     def detect(self, thrown: ThrownWork, machine: Machine, source: Source) -> Iterator[Finding]:
         for each in thrown.of("result"):
-            sites = (each.site, *each.others)
+            sites = (each.own, *each.others)
             little = each.share < self.share
             if little and not self._is_several(each, thrown.operators):
                 continue
@@ -148,7 +148,7 @@ class ResultUnread(WasteRule):
                 severity=Severity.NOTE if little or sometimes else None,
             )
 
-    def _is_several(self, each: Thrown, operators: float) -> bool:
+    def _is_several(self, each: ThrownRow, operators: float) -> bool:
         """By the number of operators, none of which may be for later."""
         enough = max(self.several, self.operators * operators)
         return bool(operators) and each.operators >= enough and each.op not in WRITES
@@ -172,14 +172,14 @@ class CopiedUnread(WasteRule):
         if machine.device == "cpu":
             raise NotLooked("on a CPU nothing is moved to a device")
         for each in thrown.of("copy"):
-            share, at = each.nbytes / max(1, thrown.copied), each.site
+            share, at = each.nbytes / max(1, thrown.copied), each.own
             # a library that moves whole batches has readers of its own, on some steps
             moved_here = at.file not in source.texts or source.moves_at(at.file, at.line)
             if share < self.share or not moved_here:
                 continue
             sometimes = read_on_some_steps(source, at)
             yield Finding(
-                each.site,
+                each.own,
                 f"{each.op} is moved to the device on each step and nothing reads it"
                 f"{SOMETIMES * sometimes}: {amounts.size(each.nbytes)} per step, "
                 f"{amounts.percent(share)} of what is moved",
@@ -213,7 +213,7 @@ class RebuiltEachStep(WasteRule):
             many = each.operators >= self.operators and each.nbytes >= self.least
             if each.share < self.share or not (many or each.nbytes >= self.size):
                 continue
-            if any(site.place in thrown.copied_from for site in (each.site, *each.others)):
+            if any(site.place in thrown.copied_from for site in (each.own, *each.others)):
                 continue
             yield self.report(
                 thrown,
@@ -243,7 +243,7 @@ class ComputedTwice(WasteRule):
         for each in thrown.of("repeat", "again"):
             if each.share < self.share or not (each.products or each.nbytes >= self.size):
                 continue
-            where = "" if each.other is None else f" at {each.other}"
+            where = "" if each.before is None else f" at {each.before}"
             yield self.report(
                 thrown,
                 each,

@@ -10,11 +10,7 @@ from auditor.rules.dist.averaging import (
     SteppedUnaveraged,
 )
 from auditor.rules.dist.collective_order import Call, CollectiveOrder, Parting, RanksPart
-from auditor.rules.dist.communication import (
-    BarrierEveryStep,
-    Collective,
-    Collectives,
-)
+from auditor.rules.dist.communication import BarrierEveryStep
 from auditor.rules.dist.rank_batches import (
     SameBatchesOnAllRanks,
     SameOrderEachEpoch,
@@ -30,10 +26,11 @@ from auditor.evidence.recorded.data_parallel import (
     SameOrder,
     SamplerEpochs,
 )
-from auditor.evidence.recorded.step_pattern import StepPattern
+from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source
 from auditor.model import Site
-from tests.rules.asking import ask, rows
+from auditor.rule import NotLooked
+from tests.rules.asking import ask, lines, rows
 
 SITE = Site("train.py", 7, "step", "loss.backward()")
 LATER = Site("train.py", 9, "step", "loss.backward()")
@@ -157,24 +154,20 @@ def test_ranks_that_share_a_model_may_share_batches(module):
     assert not list(SameBatchesOnAllRanks().detect(batches, DataParallel((given,))))
 
 
-HALF = StepPattern((0, 1, 2, 3, 4), 10)
-LESS = StepPattern((0, 1, 2, 3), 10)
-BARRIER = Collective(SITE, "barrier", HALF, 1.0, 50.0, 2)
-
-
 @pytest.mark.parametrize(
-    ("more", "expected"),
-    [({}, 1), ({"pattern": LESS}, 0), ({"ranks": 1}, 0), ({"what": "all_reduce"}, 0)],
+    ("more", "expected"), [({}, 1), ({"ranks": 1}, 0), ({"what": "all_reduce"}, 0)]
 )
 def test_barriers(more, expected):
-    tables = Collectives((replace(BARRIER, **more),)), Source()
-    assert len(list(BarrierEveryStep().detect(*tables))) == expected
+    facts = {"what": "barrier", "ranks": 2, **more}
+    table = lines(*(CollectiveRow(at=0, step=step, **facts) for step in range(20)), sites=(SITE,))
+    assert len(list(ask(BarrierEveryStep(), table))) == expected
 
 
-@pytest.mark.parametrize("us", [None, 5.0])
-def test_no_time_is_told_where_none_counts(us):
-    (found,) = BarrierEveryStep().detect(Collectives((replace(BARRIER, us=us),)), Source())
-    assert ("host time inside, instrumented" in dict(found.facts)) is (us is not None)
+def test_barriers_of_one_process_are_not_looked_for():
+    none = lines(kind=CollectiveRow)
+    with pytest.raises(NotLooked, match="one process"):
+        list(ask(BarrierEveryStep(), none, Machine()))
+    assert list(ask(BarrierEveryStep(), none, Machine(ranks=2))) == []
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from auditor.rules.sync.driver_calls import (
     TraceDriver,
 )
 
+from auditor.evidence.recorded.lines import TrainingLoop
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.torch_save import Save, Saves
 from auditor.evidence.snapshot.never_freed import NeverFreed
 from auditor.evidence.snapshot.out_of_memory import OutOfMemory
 from auditor.evidence.snapshot.state_at import Holder
@@ -29,7 +29,8 @@ from auditor.evidence.snapshot.what_if import Outcome
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
-from tests.rules.asking import ask, rows
+from auditor.recordings.schema.data import SaveRow
+from tests.rules.asking import ask, lines, rows
 
 MIB = 1 << 20
 CPU, CUDA = Machine("cpu", 8), Machine("cuda", 8)
@@ -267,18 +268,26 @@ def test_a_cache_that_is_switched_off_has_no_warm_up():
 # -- saves, piled gradients, gaps ------------------------------------------------------------------
 
 
+SITES = Site("train.py", 3), Site("train.py", 90)
+
+
+def saved(step, us):
+    facts = {"path": "a.pt", "replaced": False, "bytes": MIB, "stack": [1, 0]}
+    return SaveRow(at=0, step=step, us=us, **facts)
+
+
 @pytest.mark.parametrize(
     ("us", "number", "step_us", "found"),
     [
         (50.0, 2, 2000.0, True),
         (49.0, 2, 2000.0, False),
         (500.0, 1, 2000.0, False),
-        (50.0, 2, 0.0, False),
     ],
 )
 def test_saves_that_take_a_twentieth_of_the_steps(us, number, step_us, found):
-    saves = tuple(Save(Site("train.py", 3), step, us, size=MIB) for step in range(number))
-    findings = list(ask(SaveBlocksStep(), Saves(10, step_us, saves), CPU))
+    made = (saved(step, us) for step in range(number))
+    saves = lines(*made, sites=SITES, of=10, step_us=step_us)
+    findings = list(ask(SaveBlocksStep(), saves, CPU))
     assert bool(findings) is found
     if found:
         (finding,) = findings
@@ -293,9 +302,9 @@ def test_saves_that_take_a_twentieth_of_the_steps(us, number, step_us, found):
 
 
 def test_the_call_in_the_loop_stands_beside_the_save():
-    call = Site("train.py", 90)
-    saves = tuple(Save(Site("train.py", 3), step, 50.0, called=call) for step in range(2))
-    (finding,) = ask(SaveBlocksStep(), Saves(10, 2000.0, saves), CPU)
+    loop = TrainingLoop(one_step=True)
+    saves = lines(*(saved(step, 50.0) for step in range(2)), sites=SITES, of=10, step_us=2000.0)
+    (finding,) = ask(SaveBlocksStep(), saves, CPU, loop)
     assert finding.site.line == 3
     assert [place.site.line for place in finding.places] == [3, 90]
 

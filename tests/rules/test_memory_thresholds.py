@@ -12,7 +12,6 @@ from auditor.rules.mem.mem015_out_of_memory import RanOutOfMemory
 from auditor.rules.mem.one_change import REMEDIES, PeakMemoryCutByOneChange
 from auditor.rules.mem.rows import LeanerRow
 
-from auditor.evidence.recorded.device_calls import DeviceCalls
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.snapshot.out_of_memory import OutOfMemory
 from auditor.evidence.table import Rows
@@ -20,7 +19,7 @@ from auditor.model import Severity, Site
 from auditor.recordings.schema.optim import ZeroGradRow
 from auditor.recordings.schema.sync import CallRow
 from auditor.rule import NotLooked
-from tests.rules.asking import ask, placed, rows
+from tests.rules.asking import ask, lines, rows
 
 CPU, CUDA, REHEARSAL = Machine("cpu", 8), Machine("cuda", 8), Machine("rehearsal", 8)
 LINE, OTHER, STEP = (Site("trainer.py", line, "step") for line in (3, 4, 9))
@@ -31,8 +30,8 @@ MIB = 2**20
 
 
 def emptied(on, of, machine=CUDA):
-    made = (CallRow(at=0, name="empty_cache", step=step, n=1, us=300.0) for step in on)
-    calls = DeviceCalls(machine.device, of, tuple(placed(row, LINE) for row in made))
+    made = (CallRow(at=0, name="empty_cache", step=step, us=300.0) for step in on)
+    calls = lines(*made, sites=(LINE,), of=of)
     return list(ask(OutOfMemoryHandledWrongly(), OomHandlers(calls=calls), machine))
 
 
