@@ -81,7 +81,7 @@ def report(found):
     [
         (
             told(busy=0.9, **{EXPOSED: 0.09, IDLE: 0.1}),
-            "little can be saved to win on the host's side (launches, waits, loading), 10% at most",
+            "little can be saved on the host (launches, waits, loading), at most 10%",
         ),
         (told(busy=0.8999), ""),
         (
