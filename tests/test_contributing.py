@@ -98,7 +98,7 @@ def test_a_rule_about_a_line_counts_and_prices_it(checkout: Path) -> None:
     options = ("--device", "cpu", "--select", "OPT098", "--steps", "8", "--quiet")
     run(checkout, "auditor", "run", "collects.py:step", "--out", "collected", *options)
     (finding,) = json.loads((checkout / "collected" / "report.json").read_text())["findings"]
-    assert finding["site"]["line"] == COLLECTS.split("# OPT098")[0].count("\n") + 1
+    assert finding["site"]["line"] == COLLECTS.split("# OPT098", maxsplit=1)[0].count("\n") + 1
     assert (finding["message"], finding["basis"]) == (
         "state_dict() of an optimizer on 8 of 8 steps",
         "measured",
