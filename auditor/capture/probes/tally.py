@@ -105,11 +105,16 @@ class Tally(Probe):
         """
 
         def counted(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-            at = None if self._inside or not self.in_step else self.at()
-            more = {} if of is None or at is None else of(*args, **kwargs)
-            if at is None or more is None:
+            row = None
+            try:
+                at = None if self._inside or not self.in_step else self.at()
+                more = {} if of is None or at is None else of(*args, **kwargs)
+                if at is not None and more is not None:
+                    row = self._rows.of(at=at, **facts, **more)
+            except Exception as error:  # the call goes on whatever we got wrong
+                self.missed(error)
+            if row is None:
                 return original(*args, **kwargs)
-            row = self._rows.of(at=at, **facts, **more)
             row.n += 1  # before the call: without a GPU several of these raise
             self._inside = True
             start = self._queue.mark()
