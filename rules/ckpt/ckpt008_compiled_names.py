@@ -16,12 +16,12 @@ from auditor.evidence.source.files import Source, unparsed
 from auditor.model import Finding, Severity, Site
 from auditor.recordings.schema.data import SaveRow
 
-from ..lines import LineRule
+from ..lines import LineReport
 from .files import need_saves
 
 
 @dataclass(frozen=True)
-class CompiledPrefix(LineRule):
+class CompiledPrefix(LineReport):
     """The weights have the names of a compiled module"""
 
     code = "CKPT008"

@@ -16,7 +16,7 @@ from auditor.model import Finding, Remedy, Severity
 from auditor.recordings.schema.data import SaveRow
 from auditor.rule import NotLooked, Rule, knob
 
-from ..lines import LineRule
+from ..lines import LineReport
 from ..placing import places_of
 from ..pricing import between
 
@@ -90,7 +90,7 @@ def need_saves(saves: Lines[SaveRow]) -> None:
 
 
 @dataclass(frozen=True)
-class CheckpointDamaged(LineRule):
+class CheckpointDamaged(LineReport):
     """A checkpoint is cut off or damaged."""
 
     code = "CKPT003"
@@ -141,7 +141,7 @@ class CheckpointDamaged(LineRule):
 
 
 @dataclass(frozen=True)
-class SaveBlocksStep(LineRule):
+class SaveBlocksStep(LineReport):
     """The step waits while a checkpoint is written."""
 
     code = "CKPT004"

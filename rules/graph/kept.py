@@ -16,13 +16,13 @@ from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 from auditor.syntax.index import owner_of
 
-from ..lines import LineRule
+from ..lines import LineReport
 from .backward import Backward
 from .rows import CycleRow
 
 
 @dataclass(frozen=True)
-class RetainedGraphNeverNeeded(LineRule):
+class RetainedGraphNeverNeeded(LineReport):
     """A backward keeps its graph although nothing walks it again."""
 
     code = "GRAPH002"

@@ -13,7 +13,7 @@ from auditor.model import Finding, Severity
 from auditor.recordings.schema.data import SyncedRow
 from auditor.rule import NotLooked, Rule, knob
 
-from ..lines import LineRule
+from ..lines import LineReport
 from ..placing import places_of
 
 
@@ -77,7 +77,7 @@ class UnattributedTime(Rule):
 
 
 @dataclass(frozen=True)
-class StorageWaitedFor(LineRule):
+class StorageWaitedFor(LineReport):
     """The step waits until a file is on storage."""
 
     code = "TIME004"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from auditor.rules.amp.half import HalfWhereBfloat16IsNative
 from auditor.rules.data.datasets import LoaderYieldsDeviceTensors
 from auditor.rules.mem.mem006_peak_by_line import Peak, PeakHeldByFewLines, PeakHolders
 from auditor.rules.mem.memory import DeviceMemoryNearlyFull, DevicePeak, TraceMemory
@@ -19,9 +18,8 @@ from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
 from auditor.evidence.scans import Scan, Tally, TensorFacts
 from auditor.evidence.snapshot.state_at import Holder
-from auditor.evidence.source.files import Source
 from auditor.model import Site
-from tests.rules.asking import ask, happened, rows
+from tests.rules.asking import ask, rows
 
 CPU, CUDA = Machine("cpu", 8), Machine("cuda", 8, capability=8)
 LINES = tuple(Site("t.py", line, "step", "") for line in range(1, 5))
@@ -39,13 +37,6 @@ def everywhere(make):
 
 def lines(findings):
     return [each.site.line for each in findings]
-
-
-def test_autocast():
-    events = everywhere(lambda site, step: happened("autocast", site, step, "float16"))
-    scaled = tuple(happened("scale", LINES[0], step) for step in range(20))
-    found = ask(HalfWhereBfloat16IsNative(), Amp(20, (*events, *scaled)), CUDA, Source())
-    assert lines(found) == [2, 4]
 
 
 def test_loaders():
