@@ -97,13 +97,13 @@ def _parted(before: Results, after: Results, tolerance: float) -> str:
     for (place, one, bits), (_, other, others) in zip(
         before.parameters, after.parameters, strict=True
     ):
-        place = before.names.get(place) or place
+        said = before.names.get(place) or place
         if not _near(one, other, tolerance):
             return (
-                f"{place} ends with norm {other:.9g} instead of {one:.9g}, though all losses agree"
+                f"{said} ends with norm {other:.9g} instead of {one:.9g}, though all losses agree"
             )
         if bits != others and not tolerance:
-            return f"{place} ends with other bits, though all losses agree"
+            return f"{said} ends with other bits, though all losses agree"
     return ""
 
 
