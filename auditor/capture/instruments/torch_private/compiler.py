@@ -126,7 +126,7 @@ _operators = on_instances("torch.jit._builtins._builtin_table")
 
 def scripted_as(function: Any, other: Any) -> Callable[[], None]:
     """``torch.jit.script`` takes the function for the operator ``other``, as whose it is known by
-    its ``id``; returns what undoes it.
+    its ``id``; returns what undoes it. Without ``_builtin_table`` a script refuses it.
     """
     _known_as(other, function)
 

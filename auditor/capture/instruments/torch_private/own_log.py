@@ -14,8 +14,8 @@ _ERROR: Final = 2
 
 
 def errors_alone() -> Callable[[], None]:
-    """From now on; returns what undoes it. Where torch has no such flag (another system, another
-    build) all is written.
+    """From now on; returns what undoes it. Without ``FLAGS_caffe2_log_level`` (another system,
+    another build) all is written.
     """
     try:
         level = ctypes.c_int.in_dll(ctypes.CDLL(_LIBRARY), "FLAGS_caffe2_log_level")
