@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from auditor.evidence.recorded.amp import Amp, AmpPlace
-from auditor.evidence.recorded.step_pattern import step_pattern
+from auditor.evidence.recorded.amp import Amp, skipped
+from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.source.files import Source, name_of, unparsed
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
@@ -101,18 +101,19 @@ class GradScalerMisused(Rule):
 
     def detect(self, amp: Amp, source: Source) -> Iterator[Finding]:
         for what, kind in KINDS.items():
-            for place in amp.places(what):
-                if place.pattern.usual(kind.share) and _counts(what, place.site, amp, source):
-                    yield _finding(place, kind, _edits(what, place.site, source))
+            for line in amp.lines(what):
+                site, seen = line.site, line.pattern
+                if seen.usual(kind.share) and _counts(what, site, amp, source):
+                    yield _finding(site, seen, line.per_step, kind, _edits(what, site, source))
         if any(steps >= NEVER for steps in amp.intervals):
             yield self._never_grows(amp, source)
         if amp.not_updated is not None:
-            place = AmpPlace(amp.not_updated, step_pattern({0}, 1), 1.0)
             said = (
                 "no scaler.update() ran since this scaler's last step: torch refuses the second "
                 "one, which ended this run"
             )
-            yield _finding(place, Kind(said, UPDATE, Severity.ERROR))
+            kind = Kind(said, UPDATE, Severity.ERROR)
+            yield _finding(amp.not_updated, step_pattern({0}, 1), 1.0, kind)
         yield from self._skips(amp)
 
     def _never_grows(self, amp: Amp, source: Source) -> Finding:
@@ -121,14 +122,14 @@ class GradScalerMisused(Rule):
             for file, call in source.calls_of("GradScaler")
             if any(each.arg == "growth_interval" for each in call.keywords)
         ]
-        site = found[0] if len(found) == 1 else next(amp.places("scale")).site
+        site = found[0] if len(found) == 1 else next(amp.lines("scale")).site
         said = (
             f"the scale would grow after {max(amp.intervals):,.0f} steps without an overflow, so "
             "never: each overflow halves it for the rest of the run"
         )
         advice = "Leave growth_interval at its default of 2000 (smaller where a run is short)."
         every = step_pattern(set(range(amp.steps)), amp.steps)
-        return _finding(AmpPlace(site, every, 1.0), Kind(said, advice))
+        return _finding(site, every, 1.0, Kind(said, advice))
 
     def _skips(self, amp: Amp) -> Iterator[Finding]:
         skips, of = amp.skipped, len(amp.updates)
@@ -136,23 +137,22 @@ class GradScalerMisused(Rule):
             return
         last = amp.updates[-1]
         # early ones: the scale comes down to where it fits
-        late = any(update.skipped for update in amp.updates[of // 2 :])
+        late = any(map(skipped, amp.updates[of // 2 :]))
         again = late and len(skips) >= self.skipped * of
-        if not again and last.after >= 1:
+        scale = last.after or 0.0
+        if not again and scale >= 1:
             return
-        place = AmpPlace(
-            last.site, step_pattern({each.step for each in skips}, amp.steps), len(skips) / of
-        )
-        below = ": gradients overflow float16 without any scale" if last.after < 1 else ""
+        seen = step_pattern({each.step for each in skips}, amp.steps)
+        below = ": gradients overflow float16 without any scale" if scale < 1 else ""
         said = (
             f"GradScaler skipped {len(skips)} of {of} steps, and its scale came down to "
-            f"{last.after:g}{below}"
+            f"{scale:g}{below}"
         )
         advice = (
             "Find what overflows (audit run names the line where non-finite values reach the "
             "weights), or use bfloat16."
         )
-        yield _finding(place, Kind(said, advice))
+        yield _finding(last.site, seen, len(skips) / of, Kind(said, advice))
 
 
 def _counts(what: str, site: Site, amp: Amp, source: Source) -> bool:
@@ -169,12 +169,14 @@ def _edits(what: str, site: Site, source: Source) -> tuple[Edit, ...]:
     return (Edit(site, "insert_before", value=missing, reason=UNSCALED),) if missing else ()
 
 
-def _finding(place: AmpPlace, kind: Kind, edits: tuple[Edit, ...] = ()) -> Finding:
+def _finding(
+    site: Site, seen: StepPattern, per_step: float, kind: Kind, edits: tuple[Edit, ...] = ()
+) -> Finding:
     return Finding(
-        place.site,
-        kind.said.replace("{on}", str(place.pattern)),
-        steps=len(place.pattern.seen),
-        per_step=place.per_step,
+        site,
+        kind.said.replace("{on}", str(seen)),
+        steps=len(seen.seen),
+        per_step=per_step,
         severity=kind.severity,
         remedy=Remedy(kind.advice, edits),
     )

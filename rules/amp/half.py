@@ -15,6 +15,7 @@ from auditor.evidence.source.files import Source, name_of
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.rule import NotLooked, Rule, knob
 
+from ..lines import LineRule
 from .precision import HALF, Precision
 
 AMPERE = 8
@@ -29,7 +30,7 @@ ENOUGH = (
 
 
 @dataclass(frozen=True)
-class HalfWhereBfloat16IsNative(Rule):
+class HalfWhereBfloat16IsNative(LineRule):
     """Training runs in float16 on a GPU that has bfloat16."""
 
     code = "AMP004"
@@ -44,20 +45,17 @@ class HalfWhereBfloat16IsNative(Rule):
         machine.nothing_seen_without_cuda("what it can run natively is not known")
         if not machine.capability:
             raise NotLooked("the recording does not say of which generation the GPU is")
-        scaled = any(place.pattern.usual(self.share) for place in amp.places("scale"))
+        scaled = any(self.usual(amp.lines("scale")))
         if machine.capability < AMPERE or not scaled or not amp.only_float16:
             return
         made = source.first_call("GradScaler")
-        for place in amp.places("autocast"):
-            if not place.pattern.usual(self.share):
-                continue
-            yield Finding(
-                place.site,
+        for line in self.usual(amp.lines("autocast")):
+            yield self.report(
+                line,
                 "autocast runs in float16 with a GradScaler, on a GPU that runs bfloat16 as fast "
                 f"and without one (compute capability {machine.capability}.x)",
-                steps=len(place.pattern.seen),
-                per_step=place.per_step,
-                remedy=Remedy(ENOUGH, _edits(source, place.site, made)),
+                facts=(),
+                remedy=Remedy(ENOUGH, _edits(source, line.site, made)),
             )
 
 
@@ -120,7 +118,7 @@ class OldMixedPrecisionApi(Rule):
 
     def detect(self, amp: Amp, source: Source) -> Iterator[Finding]:
         for kind, (name, new) in NEW.items():
-            sites = [place.site for place in amp.places(kind)]
+            sites = [line.site for line in amp.lines(kind)]
             if kind == "old_scaler":  # it was made before the step
                 sites = [source.first_call(name) or site for site in sites[:1]]
             for site in sites:

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
-from auditor.evidence.recorded.load_state_dict import Loads
+from auditor.evidence.recorded.load_state_dict import default_rate, overridden
+from auditor.evidence.source.files import Source
+from auditor.evidence.table import Rows
 from auditor.model import Finding, Severity
+from auditor.recordings.schema.data import LoadRow, OptimizerLoadRow
 from auditor.rule import NotLooked, Rule, knob
 
 KEPT = ("initial_lr", "max_lr")
@@ -29,13 +32,13 @@ class CheckpointOverridesRate(Rule):
 
     tolerance: float = knob(1e-3, "Relative difference up to which two rates count as equal.")
 
-    def detect(self, loads: Loads) -> Iterator[Finding]:
-        for load in loads.each:
-            changes = {
-                pair
-                for group in load.groups
-                if (pair := group.overridden(self.tolerance, load.default)) is not None
-            }
+    def detect(self, loads: Rows[LoadRow], source: Source) -> Iterator[Finding]:
+        for load in loads:
+            if not isinstance(load, OptimizerLoadRow):
+                continue
+            default = default_rate(load, source)
+            pairs = (overridden(group, self.tolerance, default) for group in load.groups)
+            changes = {pair for pair in pairs if pair is not None}
             if changes:
                 said = ", ".join(f"{was:g} by {now:g}" for was, now in sorted(changes)[:4])
                 yield Finding(

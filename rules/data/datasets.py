@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence.recorded.batches import Batches, InWorker
-from auditor.evidence.recorded.copies import Copies, CopySite
+from auditor.evidence.recorded.copies import Copies, CopyLine
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.call_arguments import CallArgument
@@ -39,14 +39,14 @@ class PinnedBatchCopiedBlocking(CopyRule):
     leads = 1
 
     def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:
-        for place in self.usual(copies.sites("batch", blocking=True, pinned=True)):
+        for place in self.own(copies.sites("batch", blocking=True, pinned=True)):
             moves = self.waiting_moves(place, source, configs)
             decided = self.waits_because(moves)
             how = f"with {decided}" if decided else "without non_blocking=True"
             message = f"{place.amount} of pinned batches are copied to the device on {place.pattern} {how}"
-            yield self.report(place, place.site, message, remedy=self._remedy(moves, place))
+            yield self.report(place, message, remedy=self._remedy(moves, place))
 
-    def _remedy(self, moves: tuple[CallArgument, ...], place: CopySite) -> Remedy:
+    def _remedy(self, moves: tuple[CallArgument, ...], place: CopyLine) -> Remedy:
         text = "Move the batch with non_blocking=True: the copy then runs while the host goes on."
         edits = tuple(self.without_waiting(moves, (place,)))
         advice, refused = self.decided_elsewhere(moves)

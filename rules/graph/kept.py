@@ -16,12 +16,13 @@ from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 from auditor.syntax.index import owner_of
 
+from ..lines import LineRule
 from .backward import Backward
 from .rows import CycleRow
 
 
 @dataclass(frozen=True)
-class RetainedGraphNeverNeeded(Rule):
+class RetainedGraphNeverNeeded(LineRule):
     """A backward keeps its graph although nothing walks it again."""
 
     code = "GRAPH002"
@@ -33,36 +34,35 @@ class RetainedGraphNeverNeeded(Rule):
     )
 
     def detect(self, backward: Backward, source: Source, configs: Configs) -> Iterator[Finding]:
-        for kept in backward.never_reused():
-            if kept.times < self.times:
+        for line in backward.never_reused():
+            if line.n < self.times:
                 continue
-            held = kept.held_bytes
-            call = source.call_with_keyword(kept.site, "retain_graph")
-            asked = given(source, configs, kept.site, call or "backward", "retain_graph", ran=True)
-            yield Finding(
-                kept.site,
-                f"retain_graph kept the graph of {kept.times} backward calls; none was walked again"
+            sizes = [call.held_bytes for call in line.rows if call.held_bytes is not None]
+            held = max(sizes, default=None)
+            call = source.call_with_keyword(line.site, "retain_graph")
+            asked = given(source, configs, line.site, call or "backward", "retain_graph", ran=True)
+            told = "not measured" if held is None else amounts.size(held)
+            yield self.report(
+                line,
+                f"retain_graph kept the graph of {line.n} backward calls; none was walked again"
                 + (f": {asked.said}" if asked.written else ""),
-                steps=len(kept.pattern.seen),
-                per_step=kept.times / kept.steps,
                 lost_bytes=held,
                 basis="none" if held is None else "estimated",
-                facts=kept.facts,
-                remedy=_without_retain(kept.site, call, asked, _not_run(backward, source)),
+                lost_us_per_step=None,
+                facts=(("kept graphs", str(line.n)), ("held by one", told)),
+                remedy=_without_retain(line.site, call, asked, _not_run(backward, source)),
             )
 
-        for made in backward.never_differentiated():
-            if made.times < self.times:
+        for line in backward.never_differentiated():
+            if line.n < self.times:
                 continue
-            yield Finding(
-                made.site,
-                f"create_graph recorded a graph of the gradients of {made.times} calls; nothing "
+            yield self.report(
+                line,
+                f"create_graph recorded a graph of the gradients of {line.n} calls; nothing "
                 "differentiated it",
-                steps=len(made.pattern.seen),
-                per_step=made.times / made.steps,
-                facts=(("graphs of gradients", str(made.times)),),
+                facts=(("graphs of gradients", str(line.n)),),
                 remedy=_without_create(
-                    made.site, source.call_with_keyword(made.site, "retain_graph")
+                    line.site, source.call_with_keyword(line.site, "retain_graph")
                 ),
             )
 

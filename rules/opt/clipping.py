@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from auditor.evidence.recorded.reads import Place, Reads
+from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
@@ -30,26 +30,20 @@ class ClipReadsGradientNorm(ReadingRule):
     leads = 4
 
     def detect(self, reads: Reads, source: Source, configs: Configs) -> Iterator[Finding]:
-        for _, finding in self.report(reads, reads.clips(), self._sentence):
-            site = finding.site
-            call = "" if site is None else source.call_with_keyword(site, CHECK)
-            asked = given(source, configs, site, call, CHECK, ran=True)
+        for place, severity in self.reads(reads.clips()):
+            call = source.call_with_keyword(place.site, CHECK)
+            asked = given(source, configs, place.site, call, CHECK, ran=True)
             decided = f": {asked.said}" if asked.written else ""
-            yield replace(
-                finding,
-                message=finding.message + decided,
-                remedy=_unchecked(site, call, asked),
-            )
-
-    def _sentence(self, place: Place) -> str:
-        return f"clipping reads the gradients' norm: {place.waits('this')}"
+            said = f"clipping reads the gradients' norm: {place.waits('this')}{decided}"
+            remedy = _unchecked(place.site, call, asked)
+            yield self.waits(place, severity, said, remedy=remedy)
 
 
-def _unchecked(site: Site | None, call: str, asked: CallArgument) -> Remedy:
+def _unchecked(site: Site, call: str, asked: CallArgument) -> Remedy:
     """Of the call on the line that is given ``error_if_nonfinite`` as ``asked``."""
     look = "look at the norms that it returns every N steps."
     # a library clips on the line's behalf, and asks for the check
-    if site is None or not call:
+    if not call:
         return Remedy(
             "Have it clip without error_if_nonfinite=True (pass False where the call takes "
             f"it), and {look}"

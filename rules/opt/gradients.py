@@ -7,10 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor import amounts
-from auditor.evidence.grouping import by_line, together
-from auditor.evidence.recorded.steps import Steps
-from auditor.evidence.recorded.timed_calls import CallingLine
+from auditor.evidence.grouping import together
+from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source, name_of
@@ -19,6 +17,7 @@ from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.schema.optim import ZeroGradRow
 from auditor.rule import Rule, knob
 
+from ..lines import LineRule
 from .rows import MicroBatchRow, UnclearedRow
 
 FILLS = "zero_grad(set_to_none=False) fills every gradient with zeros"
@@ -26,39 +25,24 @@ BY_HAND = "zero_() fills gradients with zeros that the next backward adds to,"
 
 
 @dataclass(frozen=True)
-class GradientsFilledWithZeros(Rule):
+class GradientsFilledWithZeros(LineRule):
     """Gradients are filled with zeros instead of being dropped."""
 
     code = "OPT002"
     severity = Severity.NOTE
     since = "0.1"
 
-    share: float = knob(0.5, "Share of the diagnosed steps from which it is reported.")
-
     def detect(
-        self, cleared: Rows[ZeroGradRow], steps: Steps, source: Source, configs: Configs
+        self, cleared: Lines[ZeroGradRow], source: Source, configs: Configs
     ) -> Iterator[Finding]:
-        watched = len(steps.loud)
-        filled = (row for row in cleared if not row.set_to_none and row.step < watched)
-        for calls in by_line(filled):
-            zeroing = CallingLine(calls[0].site, tuple(calls), watched)
-            if not zeroing.pattern.usual(self.share):
-                continue
-            said = BY_HAND if any(call.owner == "Tensor" for call in calls) else FILLS
-            asked = given(source, configs, zeroing.site, "zero_grad", "set_to_none", ran=False)
-            yield Finding(
-                zeroing.site,
-                f"{said} on {zeroing.pattern}" + (f": {asked.said}" if asked.written else ""),
-                steps=len(zeroing.pattern.seen),
-                per_step=zeroing.per_step,
-                facts=(
-                    (
-                        "host time",
-                        f"{amounts.duration(zeroing.us_per_step)} per step (diagnostic pass)",
-                    ),
-                ),
+        for line in self.usual(cleared.lines(lambda row: not row.set_to_none)):
+            said = BY_HAND if any(row.owner == "Tensor" for row in line.rows) else FILLS
+            asked = given(source, configs, line.site, "zero_grad", "set_to_none", ran=False)
+            yield self.report(
+                line,
+                f"{said} on {line.pattern}" + (f": {asked.said}" if asked.written else ""),
                 remedy=_dropped(
-                    zeroing.site, source.call_with_keyword(zeroing.site, "set_to_none"), asked
+                    line.site, source.call_with_keyword(line.site, "set_to_none"), asked
                 ),
             )
 

@@ -154,7 +154,7 @@ class BlockingCopyEveryStep(CopyRule):
     leads = 2
 
     def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:
-        for place in self.usual(copies.sites("tensor", blocking=True)):
+        for place in self.own(copies.sites("tensor", blocking=True)):
             what = (
                 f"an index of the host's ({place.amount}) is"
                 if place.indexes
@@ -185,7 +185,6 @@ class BlockingCopyEveryStep(CopyRule):
             )
             yield self.report(
                 place,
-                place.site,
                 message + _made_at(known),
                 places=places_of(place.site, *(site for _, one in known for site in one.sites)),
                 remedy=self._remedy(moves, known, indexes=place.indexes),
@@ -239,7 +238,7 @@ class AsyncCopyFromPageableMemory(CopyRule):
     )
 
     def detect(self, copies: Copies) -> Iterator[Finding]:
-        for place in self.usual(
+        for place in self.own(
             copies.sites("tensor", "made on the host", blocking=False, pinned=False)
         ):
             message = (
@@ -247,7 +246,7 @@ class AsyncCopyFromPageableMemory(CopyRule):
                 "it is staged by the host first, and nothing overlaps"
             )
             small = place.bytes_per_step <= self.small * place.per_step
-            yield self.report(place, place.site, message, severity=Severity.NOTE if small else None)
+            yield self.report(place, message, severity=Severity.NOTE if small else None)
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         places = waits.of("copy to device", "copy to host", "copy", asynchronous=True)
@@ -282,13 +281,13 @@ class TensorMadeOnHostThenMoved(CopyRule):
     leads = 4
 
     def detect(self, copies: Copies, source: Source) -> Iterator[Finding]:
-        for place in self.usual(copies.sites("made on the host", blocking=True)):
+        for place in self.own(copies.sites("made on the host", blocking=True)):
             message = (
                 f"a tensor of {place.amount} is made on the host and moved to the device on "
                 f"{place.pattern}: {copies.host_waits}"
             )
             edits = tuple(made_on_device(place.moves, source.makes_at(place.site)))
-            yield self.report(place, place.site, message, remedy=Remedy(self.advice, edits))
+            yield self.report(place, message, remedy=Remedy(self.advice, edits))
 
 
 ONCE = "Make the tensor once, before the loop"
@@ -304,7 +303,7 @@ class ConstantSentEveryStep(CopyRule):
     leads = 5
 
     def detect(self, copies: Copies) -> Iterator[Finding]:
-        for place in self.usual(copies.sites("constant", blocking=True)):
+        for place in self.own(copies.sites("constant", blocking=True)):
             what = (
                 f"Python numbers ({place.amount})"
                 if place.written
@@ -319,4 +318,4 @@ class ConstantSentEveryStep(CopyRule):
                 "environment's observation) must be copied, but need not be waited for: send "
                 "several together, from pinned memory with non_blocking=True."
             )
-            yield self.report(place, place.site, message, remedy=Remedy(remedy))
+            yield self.report(place, message, remedy=Remedy(remedy))

