@@ -120,6 +120,7 @@ def report(
     found = {code for finding in findings for code in finding.codes}
     trained = _trained(evidence)
     first = tuple(caveats(trained, judgement.verdicts, broken))
+    unread = tuple(f"{each}: what it held is not judged" for each in recording.damage())
     series = charts.drawn(
         "step times and memory by step",
         lambda: step_series(evidence, steps) or traced_series(facts),
@@ -131,7 +132,7 @@ def report(
         verdicts=judgement.verdicts,
         findings=findings,
         warnings=(
-            *(f"{each}: what it held is not judged" for each in recording.damage()),
+            *unread,
             *traces.unread(evidence),
             *first,
             *manifest.get("warnings", ()),
@@ -141,7 +142,7 @@ def report(
             *judgement.warnings,
             *faults,
         ),
-        caveats=first,
+        caveats=(*first, *unread),
         cautions=_cautions(evidence, quiet, facts),
         tool={"name": "torch-step-audit", "version": __version__},
         environment=_environment(evidence, rehearsed),
