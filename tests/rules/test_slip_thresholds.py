@@ -140,7 +140,7 @@ def test_data010_wants_a_share_and_a_time(share, us, found):
 def test_data010_has_a_price_in_the_step_and_is_a_note_in_a_worker():
     (finding,) = listed(0.5, 3000.0)
     assert (finding.lost_us_per_step, finding.basis, finding.severity) == (3000, "estimated", None)
-    assert "48,000 of them): 3 ms per step, 50% of it" in finding.message
+    assert "48,000 numbers): 3 ms per step, 50% of it" in finding.message
     (finding,) = listed(0.5, 3000.0, in_worker=True)
     assert (finding.lost_us_per_step, finding.severity) == (None, Severity.NOTE)
     assert "50% of a worker's time for a batch" in finding.message

@@ -361,7 +361,7 @@ def test_gradients_that_nothing_differentiates():
         return list(RetainedGraphNeverNeeded().detect(backward, code, Configs()))
 
     (finding,) = found(backwards(*calls, of=3))
-    assert "the gradients of 3 calls; nothing differentiated it" in finding.message
+    assert "the gradients in 3 calls, but nothing differentiated it" in finding.message
     (edit,) = RetainedGraphNeverNeeded().remedy(finding).edits
     assert (edit.action, edit.keyword, edit.safe) == ("drop_keyword", "create_graph", False)
     assert found(backwards(*calls[:2], of=3)) == []
@@ -378,7 +378,7 @@ def test_container_that_grows_is_an_error_priced_by_what_it_holds():
     holdings = [holding(tensors=1 + step, nodes=100, held_bytes=1000 * step) for step in range(12)]
     (finding,) = graph001(root(holdings))
     assert (finding.severity, finding.lost_bytes, finding.basis) == (None, 1000, "measured")
-    assert "1 tensors, then 12" in finding.message
+    assert "1 tensors at first, 12 in the end" in finding.message
     (unknown,) = graph001(root(growing()))
     assert (unknown.lost_bytes, unknown.basis) == (None, "none")
 
