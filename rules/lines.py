@@ -68,7 +68,7 @@ class LineRule(LineReport):
                 yield self.report(line, f"... on {line.pattern}: ...")
     """
 
-    share: float = knob(0.5, "Share of the watched steps from which a line is reported.")
+    share: float = knob(0.5, "Report a line from this share of the watched steps.")
 
     def usual(self, lines: Iterable[L]) -> Iterator[L]:
         """Those that do it on most of enough steps, or in phases and as often."""

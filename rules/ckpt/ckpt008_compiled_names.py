@@ -28,8 +28,8 @@ class CompiledPrefix(LineReport):
     severity = Severity.NOTE
     since = "0.1"
     advice = (
-        "Save model.state_dict() of the module that was given to torch.compile, or compile in "
-        "place with model.compile(); of a file that is there, take '_orig_mod.' out of the keys."
+        "Save model.state_dict() of the module passed to torch.compile, or compile in "
+        "place with model.compile(). In an existing file, remove '_orig_mod.' from the keys."
     )
 
     def detect(
@@ -45,8 +45,8 @@ class CompiledPrefix(LineReport):
             if named:
                 yield self.report(
                     line,
-                    "the weights that are saved here have the names of a compiled module, such as "
-                    f"{named}: load_state_dict of the plain model refuses them",
+                    "the saved weights have the names of a compiled module, such as "
+                    f"{named}: load_state_dict of the plain module refuses them",
                     facts=(),
                 )
 

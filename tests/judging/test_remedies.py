@@ -490,7 +490,7 @@ def test_a_log_into_a_file_is_shown_but_not_called_safe(line, safe):
     site = Site("t.py", 3, "", line)
     edit = patch_of(Source({"t.py": text}), place(read(site), of=1))
     assert edit.safe is safe
-    assert ("somebody may read it" in edit.reason) is not safe
+    assert ("something may read it" in edit.reason) is not safe
     planned = plan((edit,), lambda file: text.encode())
     assert planned.files[0].after.decode() == text.replace(
         f"    {line}", f"    if i % 50 == 0:\n        {line}"

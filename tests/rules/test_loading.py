@@ -100,7 +100,7 @@ def test_the_order_of_a_large_dataset_drawn_for_each_batch():
 
 def test_workers_for_each_short_epoch_have_a_patch():
     one, remedy = found(**EACH, taken=4)
-    assert "100% of that is starting and ending its 2 workers anew every 4 batches" in one.message
+    assert "100% of that is starting and ending its 2 workers every 4 batches" in one.message
     (edit,) = remedy.edits
     assert (edit.keyword, edit.value, edit.site, edit.safe) == (
         "persistent_workers",
@@ -138,7 +138,7 @@ def test_workers_started_for_each_short_epoch_are_told_from_a_tenth_of_the_time(
     found = list(ask(StepWaitsForInput(), table, Machine(), source, Loading(source, {})))
     assert bool(found) is told
     if told and not loader.persistent:
-        assert "starting and ending its 2 workers anew every 4 batches" in found[0].message
+        assert "starting and ending its 2 workers every 4 batches" in found[0].message
 
 
 def waited(*waits_us, workers=2, queued_us=0.0, busy=0.0, **knobs):

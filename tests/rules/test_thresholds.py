@@ -814,7 +814,9 @@ def test_zero_filled_gradients():
 
 def test_gradients_that_are_filled_by_hand():
     (finding,) = zero_filled(*(cleared(step, owner="Tensor") for step in range(20)))
-    assert finding.message.startswith("zero_() fills gradients with zeros that the next backward")
+    assert finding.message.startswith(
+        "zero_() fills gradients with zeros, to which the next backward"
+    )
 
 
 @pytest.mark.parametrize(
