@@ -442,7 +442,7 @@ def test_opt007_says_how_often_and_where_it_belongs():
     ((message, remedy),) = scheduled("StepLR", gone=50, batches=fed(100))
     assert "after 50 steps, but one epoch has 100" in message and "len(loader)" in remedy
     ((message, remedy),) = scheduled("OneCycleLR", apart=7, epoch_of=5)
-    assert "steps_per_epoch=5" in message and "once in 7 steps" in message
+    assert "steps_per_epoch=5" in message and "once in 7 optimizer steps" in message
     assert remedy == "Call its step() after the optimizer's, with each batch."
 
 
