@@ -1,7 +1,5 @@
 """``%load_ext auditor`` in a real IPython shell, and in a notebook with a kernel of its own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace

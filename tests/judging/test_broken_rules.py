@@ -2,8 +2,6 @@
 on any page.
 """
 
-from __future__ import annotations
-
 import json
 from importlib.metadata import EntryPoint
 

@@ -1,7 +1,5 @@
 """What stands above the findings because it makes them mean less."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any

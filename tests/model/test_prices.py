@@ -1,7 +1,5 @@
 """What a price weighs: when a finding is only a note, and the one order that every format has."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -2,8 +2,6 @@
 pages, light imports.
 """
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

@@ -2,8 +2,6 @@
 is; how it starts and ends.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import html

@@ -1,7 +1,5 @@
 """DATA007: which cause is named for a loader that the step waits for, and at which line."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -2,8 +2,6 @@
 further below, on each step.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

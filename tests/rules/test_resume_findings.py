@@ -1,7 +1,5 @@
 """What CKPT005 says of a program that goes on from its own checkpoints."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.ckpt.ckpt005_cannot_resume import CheckpointCannotResume
 from auditor.rules.ckpt.resumes import Resumes, Unsaved

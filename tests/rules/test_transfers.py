@@ -1,7 +1,5 @@
 """Steps bound by copies: the whole and the recurring part on both sides of each knob."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.transfers import TransferRule
 
