@@ -19,7 +19,7 @@ from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.rule import knob
 from auditor.syntax.index import Index, called_in, nodes_in
 
-from .lines import LineRule
+from .lines import LineReport
 
 # -- callers ---------------------------------------------------------------------------------------
 # Who calls a helper of the program's.
@@ -104,11 +104,14 @@ OPTIONS = (
 
 
 @dataclass(frozen=True)
-class ReadingRule(LineRule):
+class ReadingRule(LineReport):
     """Base of the rules about reads; no rule itself."""
 
     cause = "read"
 
+    share: float = knob(
+        0.5, "Share of the diagnosed steps from which a line that does it is a warning."
+    )
     rare: float = knob(0.1, "Share of the diagnosed steps below which it is not reported.")
     interval: int = knob(
         10, "At a constant distance of this many steps or more it is rate-limited and not reported."

@@ -26,7 +26,7 @@ from auditor.evidence.table import Rows
 from auditor.model import Severity, Site
 from auditor.recordings.schema.data import LoadRow, ModuleLoadRow
 from auditor.recordings.schema.graph import FedRow, Parameter, StillGroup
-from tests.rules.asking import ask, delicate, loud, placed, rescaled, rows
+from tests.rules.asking import ask, delicate, lines, placed, rescaled, rows
 from tests.rules.doubles import doubles
 
 LINE, OTHER = Site("train.py", 3), Site("train.py", 9)
@@ -314,8 +314,8 @@ def cycles(*given, steps=4):
         CycleRow(step=step, at=at, leaves=leaves, held_bytes=held)
         for step, at, leaves, held in given
     )
-    tables = rows(*made, sites=(LINE, OTHER)), loud(steps)
-    return list(ask(GradientsKeepTheirGraph(), *tables))
+    table = lines(*made, sites=(LINE, OTHER), of=steps, pass_name="loud")
+    return list(ask(GradientsKeepTheirGraph(), table))
 
 
 def test_gradients_that_keep_their_graph():
