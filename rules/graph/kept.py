@@ -28,7 +28,7 @@ class RetainedGraphNeverNeeded(LineReport):
     since = "0.1"
 
     times: int = knob(
-        3, "Kept graphs of one line, none of them walked again, before it is reported."
+        3, "Report a line only if it kept this many graphs and none was walked again."
     )
 
     def detect(self, backward: Backward, source: Source, configs: Configs) -> Iterator[Finding]:
@@ -56,7 +56,7 @@ class RetainedGraphNeverNeeded(LineReport):
                 continue
             yield self.report(
                 line,
-                f"create_graph recorded a graph of the gradients of {line.n} calls; nothing "
+                f"create_graph recorded the graph of the gradients in {line.n} calls, but nothing "
                 "differentiated it",
                 facts=(("graphs of gradients", str(line.n)),),
                 remedy=_without_create(
@@ -73,7 +73,9 @@ def _without_retain(site: Site, call: str, asked: CallArgument, unseen: Site | N
         return asked.remedy(text, "False", reason=reason)
     if not call:
         return Remedy(text)
-    reason = "no backward walked a kept graph in any audited step, and each that is written ran"
+    reason = (
+        "no backward walked a kept graph in any audited step, and each backward in the source ran"
+    )
     if unseen is not None:
         reason = f"the backward of line {unseen.line} did not run, and may need the kept graph"
     safe = unseen is None
@@ -101,13 +103,13 @@ def _without_create(site: Site, call: str) -> Remedy:
     create_graph did.
     """
     text = (
-        "Drop create_graph: it is for gradients that are differentiated themselves. Where the same "
-        "graph is walked again, say retain_graph=True instead; all rows of a Jacobian at once come "
-        "from is_grads_batched=True or torch.func.jacrev."
+        "Drop create_graph: it is for gradients that are differentiated again. If the same graph "
+        "is walked again, use retain_graph=True instead; is_grads_batched=True or "
+        "torch.func.jacrev compute all rows of a Jacobian at once."
     )
     if not call:
         return Remedy(text)
-    reason = "some gradients are computed by other kernels when their graph is recorded"
+    reason = "some gradients use other kernels when their graph is recorded"
     return Remedy(text, (Edit(site, "drop_keyword", call, "create_graph", reason=reason),))
 
 
@@ -119,14 +121,14 @@ class GradientsKeepTheirGraph(LineReport):
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Use torch.autograd.grad(..., create_graph=True), which stores nothing in .grad; or set "
-        "the gradients to None (zero_grad()) once the second backward is over."
+        "Use torch.autograd.grad(..., create_graph=True), which stores nothing in .grad, or set "
+        "the gradients to None (zero_grad()) after the second backward."
     )
 
     share: float = knob(
         0.5,
-        "Share of the diagnosed steps after which gradients of an earlier step must still have "
-        "their graph.",
+        "Report only if gradients of an earlier step still have their graph after this share of "
+        "the diagnosed steps.",
     )
 
     def detect(self, cycles: Lines[CycleRow]) -> Iterator[Finding]:

@@ -24,22 +24,22 @@ from ..lines import LineReport
 from .rows import EnclosingRow
 
 WHY = {
-    "same_graph": "backward runs again on the graph of the try that failed: it raises where buffers "
-    "are freed already, else adds twice what had come through",
-    "inside": "the retry runs inside except, where the exception still "
-    "holds the frames of the failed try with their tensors",
-    "kept": "the exception is stored, and its traceback keeps the tensors of the failed try alive",
+    "same_graph": "backward runs again on the graph of the failed attempt: it raises if buffers "
+    "were freed already, and otherwise adds some gradients twice",
+    "inside": "the retry runs inside the except block, where the exception still "
+    "holds the failed attempt's frames and their tensors",
+    "kept": "the exception is stored, and its traceback keeps the failed attempt's tensors alive",
 }
 
-STORED = Remedy("Store str(error), not the error.")
+STORED = Remedy("Store str(error) instead of the exception.")
 PERIODIC = Remedy(
-    "Drop it, or keep it where other programs share the device and need the memory in between."
+    "Remove the call, unless other programs on the device need the memory in between."
 )
 
 
 @dataclass(frozen=True)
 class OutOfMemoryHandledWrongly(LineReport):
-    """A handler of out-of-memory errors cannot work."""
+    """The handler of an out-of-memory error cannot work."""
 
     code = "MEM011"
     severity = Severity.WARNING
@@ -47,15 +47,14 @@ class OutOfMemoryHandledWrongly(LineReport):
     rehearsed = True
     everywhere = True
     advice = (
-        "In except only set a flag. After the block: zero_grad(), then a fresh forward and "
-        "backward, with a smaller batch in "
-        "several parts; on the second failure save a checkpoint and stop."
+        "In the except block only set a flag. After it: zero_grad(), then a new forward and backward "
+        "on smaller parts of the batch. If that fails too, save a checkpoint and stop."
     )
 
     often: int = knob(
-        3, "Calls of empty_cache() at one constant distance before they are called periodic."
+        3, "Call empty_cache() periodic from this many calls at a constant distance on."
     )
-    share: float = knob(0.5, "Share of the steps from which they are SYNC009's.")
+    share: float = knob(0.5, "From this share of the steps on, SYNC009 reports it instead.")
 
     def detect(self, handlers: OomHandlers, machine: Machine) -> Iterator[Finding]:
         yield from self._flawed(handlers)
@@ -82,7 +81,7 @@ class OutOfMemoryHandledWrongly(LineReport):
             yield self.report(
                 line,
                 f"empty_cache() every {seen.interval} steps prevents no out-of-memory error: "
-                "before torch raises one it gives its cache back without the call",
+                "torch empties its cache by itself before it raises one",
                 basis="measured" if machine.cuda else "none",
                 severity=Severity.NOTE,
                 remedy=PERIODIC,

@@ -23,18 +23,18 @@ ENDS = {"log": 0.0, "log2": 0.0, "log10": 0.0, "log1p": -1.0}
 """Where a logarithm is -inf; below, it is NaN."""
 
 REMEDIES = {
-    "sigmoid": "Write torch.nn.functional.logsigmoid(x): it never forms "
+    "sigmoid": "Write torch.nn.functional.logsigmoid(x): it never computes "
     "the probability that rounds to 0.",
-    "softmax": "Write torch.log_softmax(x, dim): it never forms the probability that rounds to 0.",
+    "softmax": "Write torch.log_softmax(x, dim): it never computes the probability that rounds to 0.",
     "sum of exp": "Write torch.logsumexp(x, dim): it subtracts the maximum first.",
     "exp": "Subtract the maximum first, stay in logarithms "
-    "(logsumexp, log_softmax), or clamp what exp is given.",
+    "(logsumexp, log_softmax), or clamp exp's input.",
 }
 
 
 @dataclass(frozen=True)
 class UnstableFormula(Rule):
-    """A formula loses its range where a stable form of it does not."""
+    """A formula leaves its numeric range where a stable form of it would not."""
 
     code = "NUM008"
     severity = Severity.WARNING
@@ -44,10 +44,10 @@ class UnstableFormula(Rule):
 
     share: float = knob(
         0.25,
-        "Share of the exponent range that a logarithm's input used from which it is a warning.",
+        "Warn if a logarithm's input used this share of the exponent range.",
     )
     exp_share: float = knob(
-        0.5, "Share of the way to overflow that the input of exp went from which it is reported."
+        0.5, "Report if the input of exp went this share of the way to overflow."
     )
 
     def detect(self, numerics: OpRanges, source: Source) -> Iterator[Finding]:
@@ -115,14 +115,14 @@ def _outside(numerics: OpRanges) -> Iterator[Finding]:
         made = "NaN" if worst.low < ENDS[worst.op] else "-inf"
         yield Finding(
             site,
-            f"{worst.op} was given values down to {worst.low:.3g}, of which it makes {made}; the "
+            f"{worst.op} got values down to {worst.low:.3g}, of which it makes {made}; the "
             f"loss was not finite in any of {numerics.loss_lost} backwards",
             steps=worst.steps,
             per_step=numerics.per_step(worst),
             severity=Severity.ERROR,
             facts=facts_of(worst),
             remedy=Remedy(
-                "Give the logarithm what cannot leave its range: the absolute value, a clamp "
+                "Give the logarithm a value that cannot leave its range: an absolute value, a clamp "
                 "(clamp_min), or a parameter whose constraint keeps it positive (softplus)."
             ),
         )
@@ -174,14 +174,12 @@ def _used(call: NumericRow) -> float | None:
 def _said(call: NumericRow) -> str:
     limit = math.log(LARGEST[call.dtype])
     if _kind(call) == "exp":
-        return (
-            f"exp was given values up to {call.high:.3g}, and {call.dtype} overflows at {limit:.1f}"
-        )
+        return f"exp got values up to {call.high:.3g}; {call.dtype} overflows at {limit:.1f}"
     least = SMALLEST[call.dtype]
     if call.feed == "sum of exp":
         return (
             f"log(sum(exp(x))): the sum went from {call.low:.3g} to {call.high:.3g}, and overflows "
-            f"where x reaches {limit:.1f}"
+            f"when x reaches {limit:.1f}"
         )
     what = f"log({call.feed}(x)): the probability went down to {call.low:.3g}"
     assert call.low is not None  # of a probability that was seen

@@ -36,7 +36,7 @@ class AnomalyModeLeftOn(Rule):
     since = "0.1"
 
     share: float = knob(
-        0.5, "Share of the steps whose backward runs under anomaly mode from which it is reported."
+        0.5, "Report if the backward of this share of the steps runs under anomaly mode."
     )
 
     def detect(
@@ -64,12 +64,12 @@ class AnomalyModeLeftOn(Rule):
 
 def _remedy(site: Site | None, asked: CallArgument | None, source: Source) -> Remedy:
     """Of the call on the line that switches it on, or of what that is ``asked``."""
-    text = "Leave anomaly mode off; turn it on for the one step that is to be explained."
+    text = "Leave anomaly mode off; turn it on only for a step that you want explained."
     safe = not any(map(_takes_its_error, (each for _, each in source.every(ast.ExceptHandler))))
     reason = (
         "it only checks and reports: gradients are the same without it"
         if safe
-        else "an `except` of the program may be there for the error that it raises"
+        else "an `except` of the program may rely on the error that it raises"
     )
     if asked is not None:
         return asked.remedy(text, "False", safe=safe, reason=reason)
@@ -97,7 +97,7 @@ def _gain(price: Estimate | None, steps: Steps) -> str:
         )
     between_them = f"{amounts.duration(price.low)} and {amounts.duration(price.high)}"
     return (
-        "; that a step is faster without it is not proven (the difference is between "
+        "; it is not proven that a step is faster without it (the difference is between "
         f"{between_them})"
     )
 
@@ -120,7 +120,7 @@ def _facts(modes: DebugModes) -> tuple[tuple[str, str], ...]:
     if modes.checks:
         facts.append(
             (
-                "host syncs that its checks make on a GPU",
+                "host syncs of its checks on a GPU",
                 f"{amounts.digits(modes.checks)} per step (rehearsed)",
             )
         )

@@ -44,14 +44,14 @@ KEYWORDS = {
 
 
 STEEP = Remedy(
-    "An epsilon of 1e-6 bounds what it should, and is small beside the mean square of any real "
-    "input."
+    "An epsilon of 1e-6 still limits the derivative, and is small compared with the mean square of "
+    "any real input."
 )
 
 
 @dataclass(frozen=True)
 class EpsilonVanishes(Rule):
-    """An epsilon rounds to zero in the dtype in which it is added."""
+    """An epsilon rounds to zero in the dtype of the sum."""
 
     code = "NUM012"
     severity = Severity.WARNING
@@ -87,17 +87,17 @@ def _remedy(call: NumericRow, source: Source) -> Remedy:
     least = {"float16": "1e-4", "bfloat16": "1e-6"}.get(call.dtype, "1e-12")
     if call.in_optimizer:
         return Remedy(
-            "Keep the optimizer's parameters in float32 (autocast casts them), or give it "
+            "Keep the optimizer's parameters in float32 (autocast casts them), or pass "
             f"eps={least}."
         )
     text = (
-        "Compute this in float32 (.float() before it), or take an epsilon that the dtype can hold, "
-        f"such as {least}."
+        "Compute this in float32 (.float() before it), or use an epsilon that the dtype can "
+        f"represent, such as {least}."
     )
     given = _keyword(call, source)
     if given is None:
         return Remedy(text)
-    reason = "the result changes where the value is near zero"
+    reason = "the result changes if the value is near zero"
     return Remedy(text, (Edit(call.site, "set_keyword", *given, least, reason=reason),))
 
 
@@ -113,7 +113,7 @@ def _vanishes(call: NumericRow) -> str:
         else "an added epsilon"
     )
     then = (
-        f"; what it should protect goes into {' and '.join(call.into)}"
+        f"; the value it should protect goes into {' and '.join(call.into)}"
         if call.into and not call.in_optimizer
         else ""
     )
@@ -135,7 +135,7 @@ def _slope(call: NumericRow) -> float:
 def _too_steep(call: NumericRow) -> str:
     return (
         f"an epsilon of {call.scalar:g} under rsqrt lets its derivative grow to {_slope(call):.0e} "
-        f"where the input is 0: a product of two of these is beyond {call.dtype}"
+        f"at an input of 0: a product of two of these exceeds {call.dtype}"
     )
 
 

@@ -38,7 +38,8 @@ class ScheduleInEpochs(Rule):
     advice = "Call its step() after the optimizer's, with each batch."
 
     swings: float = knob(
-        2.0, "Swings so far or in an epoch, and epochs of a schedule, that it takes."
+        2.0,
+        "Swings in an epoch, and epochs of a schedule, that it takes; one that was seen will do.",
     )
     share: float = knob(0.5, "Share of an epoch before which the rate must be gone.")
     fewest: int = knob(5, "Calls, or `steps_per_epoch`, below which nothing is reported.")
@@ -63,7 +64,7 @@ class ScheduleInEpochs(Rule):
         """
         if each.calls < self.fewest:
             return ""
-        if each.period and max(each.epoch, steps) >= self.swings * each.period:
+        if each.period and (each.epoch >= each.period or steps >= self.swings * each.period):
             return (
                 f"(T_max={each.period // 2}) is stepped with each step of the optimizer: the rate "
                 f"falls to its least and rises again every {amounts.count(each.period, 'step')}"

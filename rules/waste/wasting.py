@@ -68,8 +68,8 @@ REMEDIES = {
     "gradient": "Keep the backward out of them: requires_grad_(False) on their module before the "
     "forward and requires_grad_(True) after the backward, or "
     "backward(inputs=list(other.parameters())).",
-    "detach": "End the graph here: give the call x.detach() instead of x, or make x under "
-    "torch.no_grad() where nothing else needs its graph.",
+    "detach": "End the graph here: pass x.detach() instead of x, or compute x under "
+    "torch.no_grad() if nothing else needs its graph.",
 }
 
 
@@ -81,7 +81,7 @@ class GradientsClearedUnread(WasteRule):
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(0.01, "Share of the step's work from which it is reported.")
+    share: float = knob(0.01, "Report from this share of the step's work.")
 
     def detect(self, thrown: ThrownWork, machine: Machine) -> Iterator[Finding]:
         for each in thrown.of("gradient", "detach"):
@@ -110,26 +110,24 @@ WRITES = frozenset({"copy", "fill", "zero"})
 """Operators that leave something in a tensor which may be kept to be read later."""
 
 
-SOMETIMES = " on the steps that were watched, though a branch does on others"
+SOMETIMES = " on the watched steps, though a branch does on others"
 """Said of what a branch reads that ran on none of these steps."""
 
 
 @dataclass(frozen=True)
 class ResultUnread(WasteRule):
-    """A result is computed and nothing reads it."""
+    """A result is computed and never read."""
 
     code = "WASTE002"
     severity = Severity.WARNING
     since = "0.1"
-    advice = (
-        "Leave it out, or compute it only on the steps that use it (inside the `if` that logs)."
-    )
+    advice = "Remove it, or compute it only on the steps that use it (inside the `if` that logs)."
 
-    share: float = knob(0.02, "Share of the step's work from which it is reported.")
+    share: float = knob(0.02, "Report from this share of the step's work.")
     operators: float = knob(
-        0.01, "Share of the step's operators from which it is a note where its work is less."
+        0.01, "Below that, report a note from this share of the step's operators."
     )
-    several: int = knob(3, "Operators that it must have then.")
+    several: int = knob(3, "Report that note only from this many operators.")
 
     def detect(self, thrown: ThrownWork, machine: Machine, source: Source) -> Iterator[Finding]:
         for each in thrown.of("result"):
@@ -158,7 +156,7 @@ class ResultUnread(WasteRule):
 
 @dataclass(frozen=True)
 class CopiedUnread(WasteRule):
-    """Something is moved to the device and nothing reads it there."""
+    """Data is moved to the device and never read there."""
 
     code = "WASTE003"
     severity = Severity.WARNING
@@ -167,12 +165,12 @@ class CopiedUnread(WasteRule):
     advice = "Move only what the step reads, and leave the rest on the host."
 
     share: float = knob(
-        0.05, "Share of the bytes that a step copies to the device from which it is reported."
+        0.05, "Report from this share of the bytes that a step copies to the device."
     )
 
     def detect(self, thrown: ThrownWork, machine: Machine, source: Source) -> Iterator[Finding]:
         if machine.device == "cpu":
-            raise NotLooked("nothing is moved to a device on a CPU")
+            raise NotLooked("on a CPU nothing is moved to a device")
         for each in thrown.of("copy"):
             share, at = each.nbytes / max(1, thrown.copied), each.own
             # a library that moves whole batches has readers of its own, on some steps
@@ -195,20 +193,20 @@ class CopiedUnread(WasteRule):
 
 @dataclass(frozen=True)
 class RebuiltEachStep(WasteRule):
-    """A tensor is built anew on every step and is always the same."""
+    """A tensor that never changes is rebuilt on every step."""
 
     code = "WASTE004"
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        'Make it once: self.register_buffer("name", tensor, persistent=False) in __init__ '
-        "(of the largest size, then sliced), or a cache by size."
+        'Build it once: self.register_buffer("name", tensor, persistent=False) in __init__ '
+        "(with the largest size, then sliced), or a cache by size."
     )
 
-    share: float = knob(0.01, "Share of the step's work from which it is reported.")
-    operators: int = knob(3, "Operators per step from which small tables are reported.")
-    least: int = knob(1 << 12, "Bytes built per step below which nothing is reported.")
-    size: int = knob(1 << 18, "Bytes built per step from which fewer operators are, too.")
+    share: float = knob(0.01, "Report from this share of the step's work.")
+    operators: int = knob(3, "Report small tables from this many operators per step.")
+    least: int = knob(1 << 12, "Report only from this many bytes built per step.")
+    size: int = knob(1 << 18, "Report fewer operators, too, from this many bytes built per step.")
 
     def detect(self, thrown: ThrownWork, machine: Machine) -> Iterator[Finding]:
         for each in thrown.of("constant"):
@@ -221,7 +219,7 @@ class RebuiltEachStep(WasteRule):
                 thrown,
                 each,
                 machine,
-                f"the same {amounts.size(each.nbytes)} are rebuilt on each step, from nothing "
+                f"each step rebuilds the same {amounts.size(each.nbytes)}, from nothing "
                 f"that changes: {worth(each)}",
                 facts=also(each.others),
             )
@@ -236,9 +234,9 @@ class ComputedTwice(WasteRule):
     since = "0.1"
     advice = "Keep the first result in a variable and use it again, detached for metrics."
 
-    share: float = knob(0.02, "Share of the step's work from which it is reported.")
+    share: float = knob(0.02, "Report from this share of the step's work.")
     size: int = knob(
-        1 << 20, "Bytes computed per step from which it is reported with no product of matrices."
+        1 << 20, "Without a matrix product, report only from this many bytes computed per step."
     )
 
     def detect(self, thrown: ThrownWork, machine: Machine) -> Iterator[Finding]:
@@ -250,7 +248,7 @@ class ComputedTwice(WasteRule):
                 thrown,
                 each,
                 machine,
-                f"what is computed here is computed{where} as well, of the same tensors: "
+                f"this line computes what is computed{where} as well, from the same tensors: "
                 f"{worth(each)}",
                 severity=Severity.NOTE if each.what == "again" else None,
             )

@@ -9,6 +9,7 @@ import pytest
 
 from auditor.model import Edit, Site
 from auditor.patch import Refused, SourceText, apply_edits, diff_bytes, plan
+from tests.patch.marked import sides
 
 SET = {"action": "set_keyword", "call": "DataLoader", "keyword": "num_workers", "value": "4"}
 DROP = {"action": "drop_keyword", "call": "backward", "keyword": "retain_graph"}
@@ -16,347 +17,120 @@ GONE = {"action": "drop_statement", "call": "empty_cache"}
 DETACH = {"action": "detach"}
 ANOMALY = {"action": "rename_call", "call": "detect_anomaly", "value": "set_detect_anomaly(False)"}
 
-# name: (before, edit, after)
+# name: (what goes and what comes, edit)
+# fmt: off
 MADE = {
     # set_keyword: the style of the call is kept
-    "one line": ("d = DataLoader(ds, 8)\n", SET, "d = DataLoader(ds, 8, num_workers=4)\n"),
-    "no arguments": ("d = DataLoader()\n", SET, "d = DataLoader(num_workers=4)\n"),
-    "no arguments but a comment": (
-        "d = DataLoader(  # none\n)\n",
-        SET,
-        "d = DataLoader(num_workers=4  # none\n)\n",
-    ),
-    "replaces": (
-        "d = DataLoader(ds, num_workers=0, x=1)\n",
-        SET,
-        "d = DataLoader(ds, num_workers=4, x=1)\n",
-    ),
-    "replaces in parentheses": (
-        "d = DataLoader(ds, num_workers=(0))\n",
-        SET,
-        "d = DataLoader(ds, num_workers=(4))\n",
-    ),
-    "trailing comma on one line": (
-        "d = DataLoader(ds, 8,)\n",
-        SET,
-        "d = DataLoader(ds, 8, num_workers=4,)\n",
-    ),
-    "own lines": (
-        "d = DataLoader(\n    ds,\n    batch_size=8,\n)\n",
-        SET,
-        "d = DataLoader(\n    ds,\n    batch_size=8,\n    num_workers=4,\n)\n",
-    ),
-    "own lines without trailing comma": (
-        "d = DataLoader(\n    ds,\n    batch_size=8\n)\n",
-        SET,
-        "d = DataLoader(\n    ds,\n    batch_size=8,\n    num_workers=4\n)\n",
-    ),
-    "hanging": (
-        "d = DataLoader(ds,\n               shuffle=True)\n",
-        SET,
-        "d = DataLoader(ds,\n               shuffle=True,\n               num_workers=4)\n",
-    ),
-    "black's middle style": (
-        "d = DataLoader(\n    ds, batch_size=8\n)\n",
-        SET,
-        "d = DataLoader(\n    ds, batch_size=8, num_workers=4\n)\n",
-    ),
-    "comment, with a comma": (
-        "d = DataLoader(ds, batch_size=8  # (note, well\n)\n",
-        SET,
-        "d = DataLoader(ds, batch_size=8, num_workers=4  # (note, well\n)\n",
-    ),
+    "one line": ("d = DataLoader(ds, 8{+, num_workers=4+})\n", SET),
+    "no arguments": ("d = DataLoader({+num_workers=4+})\n", SET),
+    "no arguments but a comment": ("d = DataLoader({+num_workers=4+}  # none\n)\n", SET),
+    "replaces": ("d = DataLoader(ds, num_workers=[-0-]{+4+}, x=1)\n", SET),
+    "replaces in parentheses": ("d = DataLoader(ds, num_workers=([-0-]{+4+}))\n", SET),
+    "trailing comma on one line": ("d = DataLoader(ds, 8,{+ num_workers=4,+})\n", SET),
+    "own lines": ("d = DataLoader(\n    ds,\n    batch_size=8,\n{+    num_workers=4,\n+})\n", SET),
+    "own lines without trailing comma": ("d = DataLoader(\n    ds,\n    batch_size=8{+,\n    num_workers=4+}\n)\n", SET),
+    "hanging": ("d = DataLoader(ds,\n               shuffle=True{+,\n               num_workers=4+})\n", SET),
+    "black's middle style": ("d = DataLoader(\n    ds, batch_size=8{+, num_workers=4+}\n)\n", SET),
+    "comment, with a comma": ("d = DataLoader(ds, batch_size=8{+, num_workers=4+}  # (note, well\n)\n", SET),
     "comments on own lines": (
-        "d = DataLoader(\n    ds,  # data\n    8  # batch\n    # end\n)\n",
-        SET,
-        "d = DataLoader(\n    ds,  # data\n    8,  # batch\n    num_workers=4\n    # end\n)\n",
-    ),
-    "tabs": (
-        "if 1:\n\td = DataLoader(ds,\n\t\tbatch_size=8,)\n",
-        SET | {"line": 2},
-        "if 1:\n\td = DataLoader(ds,\n\t\tbatch_size=8,\n\t\tnum_workers=4,)\n",
-    ),
-    "parentheses around the last argument": (
-        "d = DataLoader((ds), (8))\n",
-        SET,
-        "d = DataLoader((ds), (8), num_workers=4)\n",
-    ),
-    "starred": ("d = DataLoader(*args)\n", SET, "d = DataLoader(*args, num_workers=4)\n"),
-    "lambda": (
-        "d = DataLoader(ds, collate_fn=lambda a, b=(1, 2): [a, b])\n",
-        SET,
-        "d = DataLoader(ds, collate_fn=lambda a, b=(1, 2): [a, b], num_workers=4)\n",
-    ),
-    "call inside a lambda": (
-        "f = lambda a, b: DataLoader(a, b)\n",
-        SET,
-        "f = lambda a, b: DataLoader(a, b, num_workers=4)\n",
-    ),
-    "generator in parentheses": (
-        "d = DataLoader((x for x in y))\n",
-        SET,
-        "d = DataLoader((x for x in y), num_workers=4)\n",
-    ),
-    "f-string beside it": (
-        "d = DataLoader(f'{a!r:>{w}}, {b[\"c\"]}', name=f'{{,')\n",
-        SET,
-        "d = DataLoader(f'{a!r:>{w}}, {b[\"c\"]}', name=f'{{,', num_workers=4)\n",
-    ),
-    "strings that look like code": (
-        'd = DataLoader("a, b)", """\n# ) ,\n""", \'\\\'\')\n',
-        SET,
-        'd = DataLoader("a, b)", """\n# ) ,\n""", \'\\\'\', num_workers=4)\n',
-    ),
-    "walrus": (
-        "if (d := DataLoader(n := 3)): pass\n",
-        SET,
-        "if (d := DataLoader(n := 3, num_workers=4)): pass\n",
-    ),
-    "decorator": (
-        "@wrap(DataLoader(a))\ndef f(): ...\n",
-        SET,
-        "@wrap(DataLoader(a, num_workers=4))\ndef f(): ...\n",
-    ),
-    "backslash": (
-        "d = \\\n  DataLoader(ds, \\\n  8)\n",
-        SET | {"line": 2},
-        "d = \\\n  DataLoader(ds, \\\n  8,\n  num_workers=4)\n",
-    ),
-    "nested calls of one name": (
-        "d = DataLoader(\n    DataLoader(ds),\n    8,\n)\n",
-        SET | {"line": 2},
-        "d = DataLoader(\n    DataLoader(ds, num_workers=4),\n    8,\n)\n",
-    ),
-    "line inside a call": (
-        "d = DataLoader(\n  ds,\n  8,\n)\n",
-        SET | {"line": 3},
-        "d = DataLoader(\n  ds,\n  8,\n  num_workers=4,\n)\n",
-    ),
-    "name on a later line": (
-        "d = (torch\n  .utils.data\n  .DataLoader(ds))\n",
-        SET | {"line": 3},
-        "d = (torch\n  .utils.data\n  .DataLoader(ds, num_workers=4))\n",
-    ),
-    "callee in parentheses": (
-        "d = (data.DataLoader\n)(ds)\n",
-        SET,
-        "d = (data.DataLoader\n)(ds, num_workers=4)\n",
-    ),
-    "twice alike": (
-        "a, b = DataLoader(x), DataLoader(x)\n",
-        SET,
-        "a, b = DataLoader(x, num_workers=4), DataLoader(x, num_workers=4)\n",
-    ),
-    "unicode before": (
-        "s = 'é漢字😀'; d = DataLoader('ß')\n",
-        SET,
-        "s = 'é漢字😀'; d = DataLoader('ß', num_workers=4)\n",
-    ),
-    "form feed": (
-        "x = 1\n\x0c\n\x0cd = DataLoader(ds)\n",
-        SET | {"line": 3},
-        "x = 1\n\x0c\n\x0cd = DataLoader(ds, num_workers=4)\n",
-    ),
-    "unicode line separators": (
-        "s = '\x85\u2028\x1c'\nd = DataLoader(ds)\n",
-        SET | {"line": 2},
-        "s = '\x85\u2028\x1c'\nd = DataLoader(ds, num_workers=4)\n",
-    ),
-    "no newline at the end": (
-        "x = 1\nd = DataLoader(ds)",
-        SET | {"line": 2},
-        "x = 1\nd = DataLoader(ds, num_workers=4)",
-    ),
+        "d = DataLoader(\n    ds,  # data\n    8{+,+}  # batch{+\n    num_workers=4+}\n    # end\n)\n", SET),
+    "tabs": ("if 1:\n\td = DataLoader(ds,\n\t\tbatch_size=8,{+\n\t\tnum_workers=4,+})\n", SET | {"line": 2}),
+    "parentheses around the last argument": ("d = DataLoader((ds), (8){+, num_workers=4+})\n", SET),
+    "starred": ("d = DataLoader(*args{+, num_workers=4+})\n", SET),
+    "lambda": ("d = DataLoader(ds, collate_fn=lambda a, b=(1, 2): [a, b]{+, num_workers=4+})\n", SET),
+    "call inside a lambda": ("f = lambda a, b: DataLoader(a, b{+, num_workers=4+})\n", SET),
+    "generator in parentheses": ("d = DataLoader((x for x in y){+, num_workers=4+})\n", SET),
+    "f-string beside it": ("d = DataLoader(f'{a!r:>{w}}, {b[\"c\"]}', name=f'{{,'{+, num_workers=4+})\n", SET),
+    "strings that look like code": ("d = DataLoader(\"a, b)\", \"\"\"\n# ) ,\n\"\"\", '\\''{+, num_workers=4+})\n", SET),
+    "walrus": ("if (d := DataLoader(n := 3{+, num_workers=4+})): pass\n", SET),
+    "decorator": ("@wrap(DataLoader(a{+, num_workers=4+}))\ndef f(): ...\n", SET),
+    "backslash": ("d = \\\n  DataLoader(ds, \\\n  8{+,\n  num_workers=4+})\n", SET | {"line": 2}),
+    "nested calls of one name": ("d = DataLoader(\n    DataLoader(ds{+, num_workers=4+}),\n    8,\n)\n", SET | {"line": 2}),
+    "line inside a call": ("d = DataLoader(\n  ds,\n  8,\n{+  num_workers=4,\n+})\n", SET | {"line": 3}),
+    "name on a later line": ("d = (torch\n  .utils.data\n  .DataLoader(ds{+, num_workers=4+}))\n", SET | {"line": 3}),
+    "callee in parentheses": ("d = (data.DataLoader\n)(ds{+, num_workers=4+})\n", SET),
+    "twice alike": ("a, b = DataLoader(x{+, num_workers=4+}), DataLoader(x{+, num_workers=4+})\n", SET),
+    "unicode before": ("s = 'é漢字😀'; d = DataLoader('ß'{+, num_workers=4+})\n", SET),
+    "form feed": ("x = 1\n\x0c\n\x0cd = DataLoader(ds{+, num_workers=4+})\n", SET | {"line": 3}),
+    "unicode line separators": ("s = '\x85\u2028\x1c'\nd = DataLoader(ds{+, num_workers=4+})\n", SET | {"line": 2}),
+    "no newline at the end": ("x = 1\nd = DataLoader(ds{+, num_workers=4+})", SET | {"line": 2}),
     # drop_keyword
-    "only one": ("loss.backward(retain_graph=True)\n", DROP, "loss.backward()\n"),
-    "only one with comma": ("loss.backward(retain_graph=True, )\n", DROP, "loss.backward()\n"),
-    "only one on its line": (
-        "loss.backward(\n    retain_graph=True\n)\n",
-        DROP,
-        "loss.backward()\n",
-    ),
-    "first": (
-        "loss.backward(retain_graph=True, create_graph=c)\n",
-        DROP,
-        "loss.backward(create_graph=c)\n",
-    ),
-    "middle": (
-        "loss.backward(g, retain_graph=True, inputs=i)\n",
-        DROP,
-        "loss.backward(g, inputs=i)\n",
-    ),
-    "last": ("loss.backward(g, retain_graph=(True))\n", DROP, "loss.backward(g)\n"),
-    "last with comma": ("loss.backward(g, retain_graph=True,)\n", DROP, "loss.backward(g,)\n"),
-    "own line": (
-        "loss.backward(\n    g,\n    retain_graph=True,  # why\n)\n",
-        DROP,
-        "loss.backward(\n    g,\n)\n",
-    ),
-    "own line, no trailing comma": (
-        "loss.backward(\n    g,\n    retain_graph=True\n)\n",
-        DROP,
-        "loss.backward(\n    g\n)\n",
-    ),
-    "first on a line": (
-        "loss.backward(\n    g,\n    retain_graph=True, inputs=i,\n)\n",
-        DROP,
-        "loss.backward(\n    g,\n    inputs=i,\n)\n",
-    ),
-    "last on a line": (
-        "loss.backward(g, retain_graph=True,  # note\n    inputs=i)\n",
-        DROP,
-        "loss.backward(g,  # note\n    inputs=i)\n",
-    ),
-    "hanging last": (
-        "loss.backward(g,\n              retain_graph=True)\n",
-        DROP,
-        "loss.backward(g)\n",
-    ),
-    "keeps the comment of another": (
-        "loss.backward(g,  # gradient\n              retain_graph=True)\n",
-        DROP,
-        "loss.backward(g  # gradient\n              )\n",
-    ),
-    "beside **kwargs": ("loss.backward(retain_graph=True, **kw)\n", DROP, "loss.backward(**kw)\n"),
+    "only one": ("loss.backward([-retain_graph=True-])\n", DROP),
+    "only one with comma": ("loss.backward([-retain_graph=True, -])\n", DROP),
+    "only one on its line": ("loss.backward([-\n    retain_graph=True\n-])\n", DROP),
+    "first": ("loss.backward([-retain_graph=True, -]create_graph=c)\n", DROP),
+    "middle": ("loss.backward(g, [-retain_graph=True, -]inputs=i)\n", DROP),
+    "last": ("loss.backward(g[-, retain_graph=(True)-])\n", DROP),
+    "last with comma": ("loss.backward(g,[- retain_graph=True,-])\n", DROP),
+    "own line": ("loss.backward(\n    g,\n[-    retain_graph=True,  # why\n-])\n", DROP),
+    "own line, no trailing comma": ("loss.backward(\n    g[-,\n    retain_graph=True-]\n)\n", DROP),
+    "first on a line": ("loss.backward(\n    g,\n    [-retain_graph=True, -]inputs=i,\n)\n", DROP),
+    "last on a line": ("loss.backward(g[-, retain_graph=True-],  # note\n    inputs=i)\n", DROP),
+    "hanging last": ("loss.backward(g[-,\n              retain_graph=True-])\n", DROP),
+    "keeps the comment of another": ("loss.backward(g[-,-]  # gradient\n              [-retain_graph=True-])\n", DROP),
+    "beside **kwargs": ("loss.backward([-retain_graph=True, -]**kw)\n", DROP),
     # drop_statement
-    "own line of a file": (
-        "x = 1\nempty_cache()  # hi\ny = 2\n",
-        GONE | {"line": 2},
-        "x = 1\ny = 2\n",
-    ),
-    "alone in the file": ("torch.cuda.empty_cache()\n", GONE, ""),
-    "alone in a block": (
-        "try:\n    a()\nexcept E:\n    torch.cuda.empty_cache()  # hi\n",
-        GONE | {"line": 4},
-        "try:\n    a()\nexcept E:\n    pass\n",
-    ),
-    "inline if": ("if x: empty_cache()\n", GONE, ""),
-    "inline else": (
-        "if x: a()\nelse: empty_cache()\n",
-        GONE | {"line": 2},
-        "if x: a()\nelse: pass\n",
-    ),
-    "over several lines": ("a()\nempty_cache(\n  1,\n)\nb()\n", GONE | {"line": 3}, "a()\nb()\n"),
-    "last line without newline": ("a()\nempty_cache()", GONE | {"line": 2}, "a()\n"),
-    "twice in a line": ("if x:\n    empty_cache(); empty_cache()\n", GONE | {"line": 2}, ""),
-    "awaited": (
-        "async def f():\n    await empty_cache()\n    g()\n",
-        GONE | {"line": 2},
-        "async def f():\n    g()\n",
-    ),
-    "in finally": (
-        "try:\n  a()\nexcept E:\n  b()\nfinally:\n  empty_cache()\n",
-        GONE | {"line": 6},
-        "try:\n  a()\nexcept E:\n  b()\nfinally:\n  pass\n",
-    ),
-    "in a match case": (
-        "match x:\n  case 1: empty_cache()\n",
-        GONE | {"line": 2},
-        "match x:\n  case 1: pass\n",
-    ),
+    "own line of a file": ("x = 1[-\nempty_cache()  # hi-]\ny = 2\n", GONE | {"line": 2}),
+    "alone in the file": ("[-torch.cuda.empty_cache()\n-]", GONE),
+    "alone in a block": ("try:\n    a()\nexcept E:\n    [-torch.cuda.empty_cache()  # hi-]{+pass+}\n", GONE | {"line": 4}),
+    "inline if": ("[-if x: empty_cache()\n-]", GONE),
+    "inline else": ("if x: a()\nelse: [-empty_cache()-]{+pass+}\n", GONE | {"line": 2}),
+    "over several lines": ("a([-)\nempty_cache(\n  1,\n-])\nb()\n", GONE | {"line": 3}),
+    "last line without newline": ("a()\n[-empty_cache()-]", GONE | {"line": 2}),
+    "twice in a line": ("[-if x:\n    empty_cache(); empty_cache()\n-]", GONE | {"line": 2}),
+    "awaited": ("async def f():\n    [-await empty_cache()\n    -]g()\n", GONE | {"line": 2}),
+    "in finally": ("try:\n  a()\nexcept E:\n  b()\nfinally:\n  [-empty_cache()-]{+pass+}\n", GONE | {"line": 6}),
+    "in a match case": ("match x:\n  case 1: [-empty_cache()-]{+pass+}\n", GONE | {"line": 2}),
     # detach
-    "accumulate": ("total += loss\n", DETACH, "total += loss.detach()\n"),
-    "accumulate a sum": ("total += loss * 2\n", DETACH, "total += (loss * 2).detach()\n"),
-    "accumulate in parentheses": (
-        "total += (a +\n  b)  # x\n",
-        DETACH,
-        "total += (a +\n  b).detach()  # x\n",
-    ),
-    "two groups": (
-        "total += (a + b) * (c + d)\n",
-        DETACH,
-        "total += ((a + b) * (c + d)).detach()\n",
-    ),
-    "negative": ("total -= -loss\n", DETACH, "total -= (-loss).detach()\n"),
-    "backslash sum": ("total += a * \\\n  b\n", DETACH, "total += (a * \\\n  b).detach()\n"),
-    "walrus value": ("total += (last := loss)\n", DETACH, "total += (last := loss).detach()\n"),
-    "append": ("losses.append(loss)\n", DETACH, "losses.append(loss.detach())\n"),
-    "append by name": (
-        "if i: self.losses.append(f(x))\n",
-        DETACH | {"call": "append"},
-        "if i: self.losses.append(f(x).detach())\n",
-    ),
-    "append a list of one": ("losses += [loss]\n", DETACH, "losses += [loss.detach()]\n"),
-    "item of self": ("self.x[i] = loss\n", DETACH, "self.x[i] = loss.detach()\n"),
-    "attribute": (
-        "self.last: Tensor = out['loss']\n",
-        DETACH,
-        "self.last: Tensor = out['loss'].detach()\n",
-    ),
-    "dict of one": ("hist[i] = {'loss': loss}\n", DETACH, "hist[i] = {'loss': loss.detach()}\n"),
+    "accumulate": ("total += loss{+.detach()+}\n", DETACH),
+    "accumulate a sum": ("total += {+(+}loss * 2{+).detach()+}\n", DETACH),
+    "accumulate in parentheses": ("total += (a +\n  b){+.detach()+}  # x\n", DETACH),
+    "two groups": ("total += {+(+}(a + b) * (c + d){+).detach()+}\n", DETACH),
+    "negative": ("total -= {+(+}-loss{+).detach()+}\n", DETACH),
+    "backslash sum": ("total += {+(+}a * \\\n  b{+).detach()+}\n", DETACH),
+    "walrus value": ("total += (last := loss){+.detach()+}\n", DETACH),
+    "append": ("losses.append(loss{+.detach()+})\n", DETACH),
+    "append by name": ("if i: self.losses.append(f(x){+.detach()+})\n", DETACH | {"call": "append"}),
+    "append a list of one": ("losses += [loss{+.detach()+}]\n", DETACH),
+    "item of self": ("self.x[i] = loss{+.detach()+}\n", DETACH),
+    "attribute": ("self.last: Tensor = out['loss']{+.detach()+}\n", DETACH),
+    "dict of one": ("hist[i] = {'loss': loss{+.detach()+}}\n", DETACH),
     # rename_call
-    "keeps the prefix": (
-        "with torch.autograd.detect_anomaly():\n    f()\n",
-        ANOMALY,
-        "with torch.autograd.set_detect_anomaly(False):\n    f()\n",
-    ),
+    "keeps the prefix": ("with torch.autograd.[-detect_anomaly-]{+set_detect_anomaly+}({+False+}):\n    f()\n", ANOMALY),
     "keeps the name after as": (
-        "with torch.autograd.detect_anomaly(check_nan=True) as a, b():\n    f()\n",
-        ANOMALY,
-        "with torch.autograd.set_detect_anomaly(False) as a, b():\n    f()\n",
-    ),
+        "with torch.autograd.[-detect_anomaly-]{+set_detect_anomaly+}([-check_nan=True-]{+False+}) as a, b():\n    f()\n",
+        ANOMALY),
     "bare, torch imported": (
-        "import torch\nfrom torch.autograd import detect_anomaly\nwith detect_anomaly(): f()\n",
-        ANOMALY | {"line": 3},
-        "import torch\nfrom torch.autograd import detect_anomaly\nwith torch.autograd.set_detect_anomaly(False): f()\n",
-    ),
+        ("import torch\nfrom torch.autograd import detect_anomaly\n"
+        "with [-detect_anomaly-]{+torch.autograd.set_detect_anomaly+}({+False+}): f()\n"), ANOMALY | {"line": 3}),
     "bare, submodule imported": (
-        (
-            "import torch.autograd\nfrom torch.autograd import detect_anomaly\nwith "
-            "detect_anomaly(): "
-            "f()\n"
-        ),
-        ANOMALY | {"line": 3},
-        "import torch.autograd\nfrom torch.autograd import detect_anomaly\nwith torch.autograd.set_detect_anomaly(False): f()\n",
-    ),
+        ("import torch.autograd\nfrom torch.autograd import detect_anomaly\n"
+        "with [-detect_anomaly-]{+torch.autograd.set_detect_anomaly+}({+False+}): f()\n"), ANOMALY | {"line": 3}),
     "bare, torch by another name": (
-        (
-            "import torch as th\nfrom torch.autograd import detect_anomaly\nwith detect_anomaly(): "
-            "f()\n"
-        ),
-        ANOMALY | {"line": 3},
-        "import torch as th\nfrom torch.autograd import detect_anomaly\nwith th.autograd.set_detect_anomaly(False): f()\n",
-    ),
+        ("import torch as th\nfrom torch.autograd import detect_anomaly\n"
+        "with [-detect_anomaly-]{+th.autograd.set_detect_anomaly+}({+False+}): f()\n"), ANOMALY | {"line": 3}),
     "bare, module from torch": (
-        (
-            "from torch import autograd\nfrom torch.autograd import detect_anomaly\nwith "
-            "detect_anomaly(): f()\n"
-        ),
-        ANOMALY | {"line": 3},
-        "from torch import autograd\nfrom torch.autograd import detect_anomaly\nwith autograd.set_detect_anomaly(False): f()\n",
-    ),
+        ("from torch import autograd\nfrom torch.autograd import detect_anomaly\n"
+        "with [-detect_anomaly-]{+autograd.set_detect_anomaly+}({+False+}): f()\n"), ANOMALY | {"line": 3}),
     "bare, new name imported": (
-        (
-            "from torch.autograd import detect_anomaly, set_detect_anomaly\nwith detect_anomaly(): "
-            "f()\n"
-        ),
-        ANOMALY | {"line": 2},
-        (
-            "from torch.autograd import detect_anomaly, set_detect_anomaly\n"
-            "with set_detect_anomaly(False): f()\n"
-        ),
-    ),
+        "from torch.autograd import detect_anomaly, set_detect_anomaly\nwith [-detect_anomaly-]{+set_detect_anomaly+}({+False+}): f()\n",
+        ANOMALY | {"line": 2}),
     "arguments of the same call": (
-        "opt.zero_grad(False)\n",
-        {"action": "rename_call", "call": "zero_grad", "value": "zero_grad()"},
-        "opt.zero_grad()\n",
-    ),
+        "opt.zero_grad([-False-])\n", {"action": "rename_call", "call": "zero_grad", "value": "zero_grad()"}),
 }
+# fmt: on
 
 # name: (before, edit, words of the refusal)
+# fmt: off
 REFUSED = {
     "before a semicolon": ("empty_cache(); x = 1\n", GONE, "shares its line"),
     "behind a semicolon": ("x = 1; empty_cache()  # hi\n", GONE, "shares its line"),
     "inline if with two": ("if x: empty_cache(); b()\n", GONE, "shares its line"),
-    "line changed": (
-        "d = DataLoader(ds)\n",
-        SET | {"text": "d = DataLoader(other)"},
-        "not what it was",
-    ),
+    "line changed": ("d = DataLoader(ds)\n", SET | {"text": "d = DataLoader(other)"}, "not what it was"),
     "no such line": ("d = DataLoader(ds)\n", SET | {"line": 9}, "no line 9"),
     "no such call": ("d = Dataset(ds)\n", SET, "no call of `DataLoader`"),
     "does not parse": ("d = DataLoader(ds\n", SET, "does not parse"),
-    "null byte": ("d = DataLoader(ds)\0\n", SET, "does not parse"),
+    "null byte": ("d = DataLoader(ds)\x00\n", SET, "does not parse"),
     "two on a line": ("a, b = DataLoader(x, 1), DataLoader(y, 2)\n", SET, "more than once"),
     "kwargs": ("d = DataLoader(ds, **kw)\n", SET, "**keywords"),
     "bare generator": ("d = DataLoader(x for x in y)\n", SET, "generator"),
@@ -367,16 +141,8 @@ REFUSED = {
     "keyword is no name": ("d = DataLoader(ds)\n", SET | {"keyword": "a b"}, "not the name"),
     "keyword is reserved": ("d = DataLoader(ds)\n", SET | {"keyword": "lambda"}, "not the name"),
     "in an f-string": ("print(f'{DataLoader(ds)}')\n", SET, "f-string"),
-    "in an f-string and beside it": (
-        "print(f'{DataLoader(ds)}', DataLoader(ds))\n",
-        SET,
-        "f-string",
-    ),
-    "not in latin-1": (
-        "# coding: latin-1\nd = DataLoader(ds)\n",
-        SET | {"line": 2, "value": "'漢'"},
-        "cannot be written",
-    ),
+    "in an f-string and beside it": ("print(f'{DataLoader(ds)}', DataLoader(ds))\n", SET, "f-string"),
+    "not in latin-1": ("# coding: latin-1\nd = DataLoader(ds)\n", SET | {"line": 2, "value": "'漢'"}, "cannot be written"),
     "keyword absent": ("loss.backward()\n", DROP, "already has no"),
     "value is used": ("x = empty_cache()\n", GONE, "is used"),
     "chained": ("empty_cache().x()\n", GONE, "is used"),
@@ -395,31 +161,18 @@ REFUSED = {
     "unpacked": ("log.append(*losses)\n", DETACH, "not an expression that can be detached"),
     "negation": ("self.bad = not loss\n", DETACH, "not an expression that can be detached"),
     "import missing": (
-        "from torch.autograd import detect_anomaly\nwith detect_anomaly(): f()\n",
-        ANOMALY | {"line": 2},
-        "lacks `import torch`",
-    ),
-    "import not visible": (
-        "from x import *\nwith detect_anomaly(): f()\n",
-        ANOMALY | {"line": 2},
-        "not visible",
-    ),
-    "new call is no name": (
-        "a.detect_anomaly()\n",
-        ANOMALY | {"value": "(1)"},
-        "does not start with a name",
-    ),
-    "the same call": (
-        "a.set_it(False)\n",
-        {"action": "rename_call", "call": "set_it", "value": "set_it(False)"},
-        "already",
-    ),
+        "from torch.autograd import detect_anomaly\nwith detect_anomaly(): f()\n", ANOMALY | {"line": 2},
+        "lacks `import torch`"),
+    "import not visible": ("from x import *\nwith detect_anomaly(): f()\n", ANOMALY | {"line": 2}, "not visible"),
+    "new call is no name": ("a.detect_anomaly()\n", ANOMALY | {"value": "(1)"}, "does not start with a name"),
+    "the same call": ("a.set_it(False)\n", {"action": "rename_call", "call": "set_it", "value": "set_it(False)"}, "already"),
 }
+# fmt: on
 
 
 @pytest.mark.parametrize("name", MADE)
 def test_edit_is_made(name, edit, repository):
-    before, how, after = MADE[name]
+    (before, after), how = sides(MADE[name][0]), MADE[name][1]
     check_made(before.encode(), edit(**how), after.encode(), repository)
 
 
@@ -446,11 +199,8 @@ def test_edit_is_refused(name, edit):
 @pytest.mark.parametrize("name", [name for name in MADE if name != "unicode line separators"])
 @pytest.mark.parametrize("ending", ["\r\n", "\r"], ids=["crlf", "cr"])
 def test_line_ends_are_kept(name, ending, edit, repository):
-    before, how, after = (
-        part.replace("\n", ending).encode() if isinstance(part, str) else part
-        for part in MADE[name]
-    )
-    check_made(before, edit(**how), after, repository)
+    before, after = (side.replace("\n", ending).encode() for side in sides(MADE[name][0]))
+    check_made(before, edit(**MADE[name][1]), after, repository)
 
 
 def test_mixed_line_ends_are_kept_and_new_lines_follow_their_neighbour(edit):

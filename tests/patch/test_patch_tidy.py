@@ -12,102 +12,48 @@ from hypothesis import strategies as st
 
 from auditor.model import Edit, Site
 from auditor.patch import Refused, apply_edits, diff_bytes
+from tests.patch.marked import sides
 
 GONE = "torch.cuda.empty_cache()"
 
-# name: (before, after); the statement that goes is the line with GONE in it
+# name: what goes and what comes; the statement that goes is the line with GONE in it
+# fmt: off
 TIDY = {
-    "an if that only did it": (
-        "a()\nif torch.cuda.is_available():\n    torch.cuda.empty_cache()\nb()\n",
-        "a()\nb()\n",
-    ),
+    "an if that only did it": "a[-()\nif torch.cuda.is_available():\n    torch.cuda.empty_cache-]()\nb()\n",
     "ifs around ifs": (
-        (
-            "for b in l:\n    a()\n    if use_cuda:\n        if rank == 0 and not quiet:\n         "
-            "   "
-            "torch.cuda.empty_cache()\n"
-        ),
-        "for b in l:\n    a()\n",
-    ),
-    "an if in an else": (
-        "if x:\n    a()\nelse:\n    if y:\n        torch.cuda.empty_cache()\nb()\n",
-        "if x:\n    a()\nelse:\n    pass\nb()\n",
-    ),
-    "an elif": (
-        "if x:\n    a()\nelif y:\n    torch.cuda.empty_cache()\nb()\n",
-        "if x:\n    a()\nelif y:\n    pass\nb()\n",
-    ),
+        "for b in l:\n    a()\n[-    if use_cuda:\n        if rank == 0 and not quiet:\n            torch.cuda.empty_cache()\n-]"),
+    "an if in an else": "if x:\n    a()\nelse:\n    [-if y:\n        torch.cuda.empty_cache()-]{+pass+}\nb()\n",
+    "an elif": "if x:\n    a()\nelif y:\n    [-torch.cuda.empty_cache()-]{+pass+}\nb()\n",
     "an else with a comment": (
-        (
-            "if x:\n    a()\n# without a GPU\nelse:\n    # free it\n    torch.cuda.empty_cache()  "
-            "# "
-            "all\nb()\n"
-        ),
-        "if x:\n    a()\n# without a GPU\nelse:\n    # free it\n    pass\nb()\n",
-    ),
-    "an if before an else": (
-        "if x:  # one\n    torch.cuda.empty_cache()\nelse:  # other\n    b()\n",
-        "if x:  # one\n    pass\nelse:  # other\n    b()\n",
-    ),
-    "one case of several": (
-        "if x:\n    # free it\n    torch.cuda.empty_cache()  # all\nelif y:\n    b()\n",
-        "if x:\n    # free it\n    pass\nelif y:\n    b()\n",
-    ),
+        "if x:\n    a()\n# without a GPU\nelse:\n    # free it\n    [-torch.cuda.empty_cache()  # all-]{+pass+}\nb()\n"),
+    "an if before an else": "if x:  # one\n    [-torch.cuda.empty_cache()-]{+pass+}\nelse:  # other\n    b()\n",
+    "one case of several": "if x:\n    # free it\n    [-torch.cuda.empty_cache()  # all-]{+pass+}\nelif y:\n    b()\n",
     "an except": (
-        (
-            "try:\n    a()\nexcept RuntimeError:\n    # free what is cached\n    "
-            "torch.cuda.empty_cache()  # all\n"
-        ),
-        "try:\n    a()\nexcept RuntimeError:\n    # free what is cached\n    pass\n",
-    ),
-    "a comment, which stays": (
-        "a()\n\n# sync the device\ntorch.cuda.empty_cache()  # all\n\nb()\n",
-        "a()\n\n# sync the device\n\nb()\n",
-    ),
-    "no comment, the end of a text": (
-        'a = """\n# free\n"""\ntorch.cuda.empty_cache()\n\nb()\n',
-        'a = """\n# free\n"""\n\nb()\n',
-    ),
+        "try:\n    a()\nexcept RuntimeError:\n    # free what is cached\n    [-torch.cuda.empty_cache()  # all-]{+pass+}\n"),
+    "a comment, which stays": "a()\n\n# sync the device\n[-torch.cuda.empty_cache()  # all\n-]\nb()\n",
+    "no comment, the end of a text": 'a = """\n# free\n"""\n[-torch.cuda.empty_cache()\n-]\nb()\n',
     # blank lines
-    "between blank lines": ("a()\n\ntorch.cuda.empty_cache()\n\nb()\n", "a()\n\nb()\n"),
-    "blank lines below": (
-        "def f():\n    a()\n    torch.cuda.empty_cache()\n\n\nb()\n",
-        "def f():\n    a()\n\n\nb()\n",
-    ),
-    "last of a block": (
-        "def f():\n    a()\n\n    torch.cuda.empty_cache()\nb()\n",
-        "def f():\n    a()\nb()\n",
-    ),
-    "last of a file": ("a()\n\ntorch.cuda.empty_cache()\n", "a()\n"),
-    "first of a block": (
-        "def f():\n    torch.cuda.empty_cache()\n\n    a()\n",
-        "def f():\n    a()\n",
-    ),
-    "first of a file": ("torch.cuda.empty_cache()\n\na()\n", "a()\n"),
-    "blank lines doubled before": (
-        "a()\n\n\nb()\ntorch.cuda.empty_cache()\nc()\n",
-        "a()\n\n\nb()\nc()\n",
-    ),
-    "an import, which stays": (
-        "import gc\nimport torch\nx = torch.zeros(1)\ngc.collect()\n",
-        "import gc\nimport torch\nx = torch.zeros(1)\n",
-    ),
+    "between blank lines": "a[-()\n\ntorch.cuda.empty_cache-]()\n\nb()\n",
+    "blank lines below": "def f():\n    a()\n[-    torch.cuda.empty_cache()\n-]\n\nb()\n",
+    "last of a block": "def f():\n    a()\n[-\n    torch.cuda.empty_cache()\n-]b()\n",
+    "last of a file": "a()\n[-\ntorch.cuda.empty_cache()\n-]",
+    "first of a block": "def f():\n    [-torch.cuda.empty_cache()\n\n    -]a()\n",
+    "first of a file": "[-torch.cuda.empty_cache()\n\n-]a()\n",
+    "blank lines doubled before": "a()\n\n\nb()\n[-torch.cuda.empty_cache()\n-]c()\n",
+    "an import, which stays": "import gc\nimport torch\nx = torch.zeros(1)\n[-gc.collect()\n-]",
 }
+# fmt: on
 
+# fmt: off
 REFUSED = {
-    "a condition with an effect": (
-        "if tick():\n    torch.cuda.empty_cache()\n",
-        "may do more than ask",
-    ),
+    "a condition with an effect": ("if tick():\n    torch.cuda.empty_cache()\n", "may do more than ask"),
     "a walrus": ("if (n := 3):\n    torch.cuda.empty_cache()\n", "may do more than ask"),
     "a loop": ("for i in range(3):\n    torch.cuda.empty_cache()\n", "`for`"),
     "a lock": ("with lock:\n    torch.cuda.empty_cache()\n", "`with`"),
-    "a function": (
-        "def free():\n    torch.cuda.empty_cache()\n",
-        "`free`",
-    ),
+    "a function": ("def free():\n    torch.cuda.empty_cache()\n", "`free`"),
     "a try": ("try:\n    torch.cuda.empty_cache()\nfinally:\n    b()\n", "`try`"),
 }
+# fmt: on
 
 
 def dropped(text: str, file: str = "t.py") -> str:
@@ -119,7 +65,7 @@ def dropped(text: str, file: str = "t.py") -> str:
 @pytest.mark.parametrize("name", TIDY)
 @pytest.mark.parametrize("ends", ["\n", "\r\n"], ids=["lf", "crlf"])
 def test_what_stays_reads_as_written(name, ends):
-    before, after = (text.replace("\n", ends) for text in TIDY[name])
+    before, after = (text.replace("\n", ends) for text in sides(TIDY[name]))
     line = max(
         n
         for n, row in enumerate(before.split("\n"), 1)

@@ -11,7 +11,6 @@ import pytest
 from auditor.reports import agent, renderer
 
 from auditor.model import Finding, Remedy, Severity, Site, TargetError
-from auditor.model.verification import Verified
 from tests.reports import golden_attack
 from tests.reports import golden_report as golden
 
@@ -41,39 +40,6 @@ def patched(*, safe):
 
 def report(*findings, **more):
     return replace(golden.silent_report(), findings=findings, **more)
-
-
-def test_a_finding_has_place_price_basis_patch_and_what_to_do():
-    shown = lines(golden.rich_report())
-    at = next(n for n, line in enumerate(shown) if line.startswith("- SYNC001"))
-    code, price, patch, message = shown[at].split(" | ")
-    assert code == f"- SYNC001 warning {golden.TRAINER}:142"
-    assert price == "8.41 ms / step measured" and patch == "safe patch"
-    assert message.startswith("The host waits for a number")
-    assert shown[at + 1].startswith("  do: Keep the running loss on the device")
-
-
-@pytest.mark.parametrize(
-    ("remedy", "verified", "patch"),
-    [
-        (patched(safe=True), None, "safe patch"),
-        (patched(safe=False), None, "patch needs judgement"),
-        (Remedy("Do something else."), None, "no patch"),
-        (None, None, "no patch"),
-        (patched(safe=True), "broken", "no patch"),
-    ],
-)
-def test_the_word_on_the_patch(remedy, verified, patch):
-    tried = Verified(verified, 1.0, 1.0, 1.0, 0.9, 1.1) if verified else None
-    (line,) = (x for x in lines(report(found(remedy=remedy, verified=tried))) if x[:2] == "- ")
-    assert line.split(" | ")[2] == patch
-
-
-def test_what_a_re_run_measured_stands_below_its_finding():
-    better = Verified("better", 1200.0, 1000.0, 0.8, 0.7, 0.9)
-    shown = lines(report(found(verified=better), found(number=2)))
-    (told,) = (line for line in shown if line.startswith("  re-run: "))
-    assert "verified better: 1.25x faster" in told
 
 
 def test_commands_apply_safe_patches_one_family_at_a_time_then_audit_again():

@@ -26,12 +26,6 @@ def words(made, begin, end="</section>"):
     return " ".join(re.sub(r"<[^>]+>", " ", part[: part.index(end)]).split())
 
 
-def test_limit_shortfall_and_what_was_asked_for():
-    told = words(report(SHORT, findings=()), 'class="panel failure"')
-    assert "Limit 200 MiB In use 159 MiB of 168 MiB reserved" in told
-    assert "Requested 4 MiB in a segment of 20 MiB Free on the device 7 MiB Short by 13 MiB" in told
-
-
 def test_what_is_not_known_is_left_out():
     bare = RanOut(None, 2 * MIB, 3 * MIB, None, None, None, None)
     assert [told.name for told in outcomes.shortage(report(bare))] == ["In use"]
@@ -49,7 +43,7 @@ def test_a_segment_of_the_size_that_was_asked_for_is_not_told_twice():
     ("fits", "tried", "smaller", "said"),
     [
         ((), 0, "", ()),
-        ((), 4, "", ("None of 4 allocator settings that were replayed makes it fit: it must hold less",)),
+        ((), 4, "", ("None of 4 replayed allocator settings makes it fit: the step must hold less",)),
         (("a:1", "b:2"), 4, "", ("A replay of the same allocations fits with `a:1` or `b:2`",)),
         (
             ("a:1",),
@@ -70,24 +64,3 @@ FILES = (
     SavedCheckpoint("d.pt", good=False, said="step 4", verdict="refused"),
     SavedCheckpoint("e.pt", good=False, said="step 5", verdict="not looked at"),
 )
-
-
-def test_the_latest_good_checkpoint_stands_first_and_all_in_a_table():
-    made = replace(golden.silent_report(), checkpoints=FILES)
-    first = "b&lt;i&gt;.pt is the latest good one 2 of 5 checkpoints are good"
-    assert first in words(made, 'class="headline"')
-    table = words(made, 'id="checkpoints"')
-    assert "a.pt ✓ good step 1" in table
-    assert "pt ✓ latest good step 2" in table
-    assert "c.pt ✕ bad step 3" in table, "of a report of 0.2, which has no verdict"
-    assert "d.pt ✕ refused step 4" in table and "e.pt – not looked at step 5" in table
-
-
-def test_where_none_is_good_that_is_said():
-    made = replace(golden.silent_report(), checkpoints=FILES[2:3])
-    assert "None is good 0 of 1 checkpoint is good" in words(made, 'class="headline"')
-    assert outcomes.latest_good(made) == ""
-
-
-def test_a_run_has_no_table_of_checkpoints():
-    assert 'id="checkpoints"' not in str(renderer("html").render(golden.rich_report()))

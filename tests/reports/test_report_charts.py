@@ -109,9 +109,3 @@ def test_a_finding_points_at_its_charts() -> None:
 
 def _severity(report: Report, anchor: str) -> str:
     return next(card.severity for card in page.cards(report) if card.id == anchor)
-
-
-def test_a_prediction_is_called_one_under_its_title() -> None:
-    text = _page(golden.rich_report())
-    figure = text[text.index('<figure class="chart" id="memory-1"') :]
-    assert "Predicted: from a rehearsal." in figure[: figure.index("</figcaption>")]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.reports import compilation as words
-from auditor.reports.as_json import load
 from auditor.reports.terminal import Terminal
 
 from auditor.judging.catalogue import renderer
@@ -22,39 +20,6 @@ def report(found=FOUND, **more):
     return replace(golden.silent_report(), compilation=found and replace(found, **more))
 
 
-def said(**more):
-    return " ".join(words.sentences(report(**more)))
-
-
-def test_all_is_said():
-    assert said() == (
-        "5 compilations in 2 s, 2 of them since a guard failed, 1 line at which a graph ends. "
-        "Something was compiled in 3 timed steps. "
-        "A step gains 4 ms (3.5 ms to 4.5 ms) against 20 ms held eager, measured: it has paid "
-        "after 500 steps."
-    )
-
-
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        ({"compiled": 0, "again": 0, "breaks": 0}, "Nothing was compiled in the audited steps."),
-        ({"compiled": 1, "again": 0, "breaks": 0}, "1 compilation in 2 s. Something"),
-        ({"breaks": 2}, "2 lines at which a graph ends."),
-        ({"during": 1}, "Something was compiled in 1 timed step."),
-        ({"gain": Gain(10.0, -5.0, 25.0, 2000.0)}, "No gain is proven against 2 ms held eager."),
-        (
-            {"gain": Gain(-500.0, -600.0, -400.0, 2000.0)},
-            "A step is 500 us slower than the 2 ms that it takes held eager, measured.",
-        ),
-    ],
-)
-def test_what_is_not_there_is_not_said(more, expected):
-    assert expected in said(**more)
-    assert ("timed step" in said(during=0)) is False
-    assert "held eager" not in said(gain=None)
-
-
 @pytest.mark.parametrize(
     ("gain", "us", "steps"),
     [
@@ -68,23 +33,6 @@ def test_what_is_not_there_is_not_said(more, expected):
 )
 def test_steps_after_which_it_has_paid(gain, us, steps):
     assert replace(FOUND, gain=gain, us=us).paid_after == steps
-
-
-def test_terminal_and_page_have_it_and_json_brings_it_back():
-    made = report()
-    shown = " ".join(Terminal().render(made).split())
-    assert "torch.compile: 5 compilations in 2 s" in shown
-    page = renderer("html").render(made)
-    for part in ('href="#compilation"', "Net", "train.py:7", "30 of 40 steps", "mode=&#39;x&#39;"):
-        assert part in page
-    assert load(renderer("json").render(made)).compilation == FOUND
-
-
-def test_a_program_that_compiles_nothing_has_no_section():
-    made = report(None)
-    assert words.sentences(made) == () and words.rows(made) == ()
-    assert "#compilation" not in renderer("html").render(made)
-    assert "torch.compile" not in Terminal().render(made)
 
 
 def test_a_strangers_report_cannot_steer():

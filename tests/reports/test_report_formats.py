@@ -70,44 +70,6 @@ def test_a_line_of_a_megabyte_stays_small(name: str) -> None:
 # -- JUnit -----------------------------------------------------------------------------------------
 
 
-def test_a_case_for_each_rule_and_one_for_the_target() -> None:
-    report = golden.rich_report()
-    suite = ET.fromstring(_rendered("junit", report)).find("testsuite")
-    assert suite is not None
-    assert {key: suite.get(key) for key in ("tests", "failures", "skipped", "errors")} == {
-        "tests": str(1 + len(report.verdicts)),
-        "failures": "6",
-        "skipped": "6",
-        "errors": "1",
-    }
-    (case,) = [case for case in suite if (case.get("name") or "").startswith("SYNC001")]
-    failure = case.find("failure")
-    assert failure is not None
-    assert (case.get("file"), case.get("line"), failure.get("type")) == (
-        golden.TRAINER,
-        "142",
-        "warning",
-    )
-    assert (failure.get("message") or "").endswith("(and 1 more)")
-    assert "trainer.py:160" in (failure.text or "")
-
-
-def test_clean_and_skipped_never_look_alike() -> None:
-    cases = ET.fromstring(_rendered("junit", golden.silent_report())).iter("testcase")
-    said = {(case.get("name") or "")[:7]: [child.tag for child in case] for case in cases}
-    assert said["NUM002 "] == []
-    assert said["DIST001"] == ["skipped"]
-
-
-def test_a_target_that_failed_is_an_error() -> None:
-    error = ET.fromstring(_rendered("junit", golden.failed_report())).find(
-        "testsuite/testcase/error"
-    )
-    assert error is not None
-    assert error.get("type") == "raised"
-    assert "line 139, in step" in (error.text or "")
-
-
 def test_an_attacked_document_parses_and_holds_the_words() -> None:
     report = golden_attack.attack_report()
     whole = ET.fromstring(_rendered("junit", report))
@@ -129,16 +91,6 @@ def _unescaped(value: str) -> str:
     for code, char in (("%0D", "\r"), ("%0A", "\n"), ("%3A", ":"), ("%2C", ","), ("%25", "%")):
         value = value.replace(code, char)
     return value
-
-
-def test_annotations_stand_at_their_lines() -> None:
-    first, *rest = _rendered("github", golden.rich_report()).splitlines()
-    command = COMMAND.fullmatch(first)
-    assert command is not None
-    assert command[1] == "warning"
-    assert command[2] == f"file={golden.TRAINER},line=142,title=SYNC001 scalar-read-every-step"
-    assert _unescaped(command[3]).splitlines()[1] == "Costs 8.41 ms / step measured."
-    assert len(rest) == len(golden.rich_report().findings) - 1
 
 
 def test_a_command_ends_only_where_ours_ends() -> None:
@@ -164,23 +116,7 @@ def test_every_line_of_an_attacked_report_is_one_of_our_commands() -> None:
     assert all(COMMAND.fullmatch(line) for line in lines)
 
 
-def test_silence_is_said() -> None:
-    (line,) = _rendered("github", golden.silent_report()).splitlines()
-    assert line.startswith("::notice title=audit::No findings:")
-
-
 # -- Markdown --------------------------------------------------------------------------------------
-
-
-def test_the_summary_says_headline_findings_and_who_looked() -> None:
-    shown = _rendered("markdown", golden.rich_report())
-    assert "**verified: 8.63 ms per step came back with the patch for SYNC001" in shown
-    assert (
-        "| warning | SYNC001 | 8.41 ms / step measured | "
-        f"<code>{golden.TRAINER.replace('_', '&#95;')}:142</code> |" in shown
-    )
-    assert "\n```diff\n--- a/examples/energy_flow/trainer.py\n" in shown
-    assert "31 rules looked and found nothing; 6 rules could not look; 1 rule failed." in shown
 
 
 @pytest.mark.parametrize("count", [0, 1, 200, 3000])

@@ -189,12 +189,6 @@ def test_golden_reports_keep_to_the_schema(name: str) -> None:
     VALIDATOR.validate(json.loads(as_json.Json().render(REPORTS[name])))
 
 
-def test_rich_report_comes_back_whole_but_for_what_is_not_written() -> None:
-    report = golden.rich_report()
-    bare = tuple(replace(finding, hints={}) for finding in report.findings)
-    assert as_json.load(as_json.Json().render(report)) == replace(report, findings=bare)
-
-
 @pytest.mark.parametrize("name", as_json.UNWRITTEN)
 def test_what_is_not_written_is_not_read_either(name: str) -> None:
     written = json.loads(as_json.Json().render(golden.rich_report()))

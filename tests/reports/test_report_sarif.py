@@ -58,44 +58,6 @@ def test_the_schema_would_notice() -> None:
     assert not VALIDATOR.is_valid(broken)
 
 
-def test_results_say_rule_place_level_and_identity() -> None:
-    (run,) = _sarif(golden.rich_report())["runs"]
-    result = run["results"][0]
-    finding = golden.rich_report().findings[0]
-    assert (
-        run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "SYNC001"
-    )
-    assert result["level"] == "warning"
-    place = result["locations"][0]["physicalLocation"]
-    assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == (golden.TRAINER, 142)
-    assert result["partialFingerprints"] == {"auditFindingKey/v1": finding.key}
-    assert "suppressions" not in result
-
-
-def test_rules_that_fired_bring_their_manual_page() -> None:
-    rules = {
-        rule["id"]: rule
-        for rule in _sarif(golden.rich_report())["runs"][0]["tool"]["driver"]["rules"]
-    }
-    assert "## What it finds" in rules["SYNC001"]["help"]["markdown"]
-    assert rules["SYNC001"]["defaultConfiguration"] == {"level": "warning"}
-    assert "help" not in rules["NUM002"]
-
-
-def test_what_could_not_look_is_a_notification_and_no_result() -> None:
-    (run,) = _sarif(golden.silent_report())["runs"]
-    notes = run["invocations"][0]["toolConfigurationNotifications"]
-    assert run["results"] == []
-    assert {note["associatedRule"]["id"] for note in notes} >= {"KERN001", "DIST001"}
-
-
-def test_a_target_that_failed_is_no_successful_execution() -> None:
-    (run,) = _sarif(golden.failed_report())["runs"]
-    (invocation,) = run["invocations"]
-    assert not invocation["executionSuccessful"]
-    assert "cannot be multiplied" in invocation["toolExecutionNotifications"][-1]["message"]["text"]
-
-
 @pytest.mark.parametrize(
     ("target", "uri"),
     [
@@ -193,14 +155,3 @@ def test_any_file_name_of_a_diff_is_read_back(name: str) -> None:
 )
 def test_what_is_no_diff_is_no_fix(diff: str) -> None:
     assert replacements(diff) == ()
-
-
-def test_a_fix_says_whether_it_is_safe() -> None:
-    results = _sarif(golden.rich_report())["runs"][0]["results"]
-    said = {
-        result["ruleId"]: result["fixes"][0]["description"]["text"]
-        for result in results
-        if "fixes" in result
-    }
-    assert said["SYNC001"].endswith("(cannot change what is trained)")
-    assert said["GRAPH001"].endswith("(may change what is trained: look at it first)")

@@ -76,23 +76,6 @@ def test_the_rank_that_the_others_wait_for_is_named_where_one_stands_out() -> No
     assert shown.count('<tr class="straggler">') == 1
 
 
-def test_the_first_sentence_says_what_was_judged() -> None:
-    run = golden.rich_report()
-    assert summary.asked(run) == "Audited for 50 steps, after 5 warm-up steps,"
-    assert run.run.step_us is not None
-    short = replace(run, run=replace(run.run, step_us=replace(run.run.step_us, n=13)))
-    assert summary.asked(short) == "Audited for 13 of 50 steps, after 5 warm-up steps,"
-    assert (summary.steps(run), summary.steps(short)) == ("50 steps", "13 of 50 steps")
-    assert summary.asked(golden.failed_report()).startswith("Asked for ")
-    assert summary.asked(_job(1.0)).startswith("Judged from a trace of ")
-    assert summary.asked(_job(1.0, 2.0)).startswith("Judged from the traces of 2 ranks, ")
-    assert [summary.processes(report) for report in (run, _job(1.0), _job(1.0, 2.0))] == [
-        "",
-        ", rank 0 of 8",
-        " in 8 processes",
-    ]
-
-
 def test_prose_spells_microseconds_as_the_page_does_but_not_in_code() -> None:
     assert (
         page.prose("267 us per step, `sleep(5 us)`") == "267 µs per step, <code>sleep(5 us)</code>"

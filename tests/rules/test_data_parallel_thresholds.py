@@ -63,7 +63,7 @@ def test_averages_of_micro_batches(averaged, ranks, expected):
 def test_what_was_sent_is_said():
     (found,) = findings(AveragedTooOften(), replace(MODULE, averaged=(4, 4, 4)))
     assert "averaged over 2 ranks after each of 4 backward passes" in found.message
-    assert ("sent for nothing by each rank", "3 MiB per step") in found.facts
+    assert ("sent in vain by each rank", "3 MiB per step") in found.facts
 
 
 LOCAL = Apart(LATER, SITE, 1, 3, 0)
@@ -102,7 +102,7 @@ def test_where_no_sync_was_not_called_the_backward_is_named():
     module = replace(MODULE, averaged=(1,), apart=(replace(LOCAL, entered_at=None),), stepped=2)
     (found,) = ask(SteppedUnaveraged(), DataParallel((module,)))
     assert (found.site, found.places) == (LATER, ())
-    assert ("steps on gradients that are not averaged", "1 of 2") in found.facts
+    assert ("steps with gradients that were not averaged", "1 of 2") in found.facts
     assert "only 1 earlier pass averaged them" in found.message
 
 
@@ -175,7 +175,7 @@ def test_barriers_of_one_process_are_not_looked_for():
     [
         (None, True, "rank 1 goes on to its next step without it"),
         (Call(1, SITE, "barrier", 0, 3), True, "rank 1 calls barrier at train.py:7"),
-        (Call(1, SITE, "all_reduce", 5, 3), True, "rank 1 gives 5 numbers and rank 0 4"),
+        (Call(1, SITE, "all_reduce", 5, 3), True, "rank 1 passes 5 numbers and rank 0 4"),
         (Call(1, SITE, "all_reduce", 5, 3), False, ""),
         (Call(1, LATER, "all_reduce", 4, 3), False, "rank 1 calls all_reduce at train.py:9"),
     ],
@@ -204,7 +204,7 @@ dist.barrier()
     ("waits", "calls", "line", "said"),
     [
         (3, 9, 4, "rank 1 leaves the loop, here or at its end"),
-        (8, 9, 7, "rank 1 comes to the end of this loop first"),
+        (8, 9, 7, "rank 1 reaches the end of this loop first"),
         (3, 10, 4, "rank 1 leaves the loop"),
         (10, 9, 9, "and rank 0 waits for gradients at t.py:10"),
     ],

@@ -59,7 +59,9 @@ def test_a_line_that_holds_a_tenth_of_a_large_peak(allocated, first, found):
     if found:
         (finding,) = findings
         assert finding.site.line == 1 and finding.message.startswith("at the peak ")
-        assert f"GPU 1; tensors made here hold {first // MIB} MiB of it (10%)" in finding.message
+        assert (
+            f"GPU 1; tensors created here hold {first // MIB} MiB of that (10%)" in finding.message
+        )
         assert len(finding.facts) == 11  # ten lines and the stack
         assert finding.facts[-1] == ("stack of the largest block", "stack 1")
         moment = PeakHolders((replace(peak, timed=False),))
@@ -82,14 +84,14 @@ def test_an_error_in_numbers():
     table = replace(OOM, holders=holders(*[9 * MIB] * 12), why_no_what_if="no history")
     (finding,) = ask(RanOutOfMemory(), table, CUDA, Configs())
     assert finding.message.startswith(
-        "memory ran out: 20 MiB were requested (to hold it the allocator asks the device for a "
-        "segment of 32 MiB), 290 MiB of 300 MiB reserved on GPU 1 were in use and the largest free "
+        "memory ran out: 20 MiB were requested (the allocator asks the device for a segment of "
+        "32 MiB to hold it), 290 MiB of 300 MiB reserved on GPU 1 were in use and the largest free "
         "piece was 4 MiB: "
     )
-    assert finding.message.endswith("most is held by tensors made at train.py:1 (9 MiB)")
+    assert finding.message.endswith("most is held by tensors created at train.py:1 (9 MiB)")
     assert finding.facts[:5] == (
         ("requested", "20 MiB"),
-        ("segment to hold it", "32 MiB, which is the size in torch's message"),
+        ("segment to hold it", "32 MiB, the size in torch's message"),
         ("free inside reserved", "10 MiB"),
         ("largest free piece", "4 MiB"),
         ("free on the device", "5 MiB"),
@@ -179,10 +181,10 @@ def test_norms_that_grow(norms, said):
     if found:
         (finding,) = found
         assert finding.message.startswith("the gradient norm grew 10,000-fold in 19 steps")
-        assert finding.message.endswith("and still tenfold every 4 steps")
+        assert finding.message.endswith("and still grows tenfold every 4 steps")
         assert (finding.steps, finding.per_step) == (20, 1.0)
         facts = dict(finding.facts)
-        assert facts["steps looked at"] == "0 to 19 (from 0, warm-up included)"
+        assert facts["steps observed"] == "0 to 19 (from 0, warm-up included)"
         assert (facts["norms taken"], facts["largest norm"]) == (
             "as the optimizer stepped",
             "5.623e+04",

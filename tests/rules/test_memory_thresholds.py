@@ -68,7 +68,7 @@ def test_empty_cache_at_intervals_is_a_note_priced_where_a_device_was_timed():
 
 @pytest.mark.parametrize(
     ("reasons", "advice"),
-    [(("kept",), "str(error)"), (("periodic",), "Drop it"), (("inside",), "flag")],
+    [(("kept",), "str(error)"), (("periodic",), "Remove the call"), (("inside",), "flag")],
 )
 def test_each_flaw_of_a_handler_has_its_own_advice(reasons, advice):
     rule = OutOfMemoryHandledWrongly()
@@ -161,7 +161,7 @@ def test_the_lowest_unchanged_peak_is_the_base_and_idle_changes_are_left_out():
     given = peaks((1000, "", 0), (1005, "", 0), (700, "gradients", 3), (600, "foreach", 0), at=None)
     (found,) = ask(PeakMemoryCutByOneChange(), given, REHEARSAL)
     assert (found.site, found.lost_bytes) == (None, 300 * MIB)
-    assert ("tensors concerned", "3") in found.facts
+    assert ("tensors changed", "3") in found.facts
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_the_lowest_unchanged_peak_is_the_base_and_idle_changes_are_left_out():
     [
         ([(1000, "", 0), (700, "gradients", 3)], "too few steps"),
         ([(700, "gradients", 3)], "too few steps"),
-        ([(1000, "", 0), (989, "", 0)], "differ in themselves"),
+        ([(1000, "", 0), (989, "", 0)], "differs from step to step"),
         ([(1000, "", 0), (990, "", 0)], ""),
     ],
     ids=["one unchanged", "none", "unchanged ones differ", "one per cent is the same"],

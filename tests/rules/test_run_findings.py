@@ -98,12 +98,15 @@ BAD = Nonfinite(5, 8, (BadTensor("gradient", "w", "nan"),), 3, BIRTH, replayed=T
 @pytest.mark.parametrize(
     ("change", "born"),
     [
-        ({}, "exp made inf at step 4"),
-        ({"value": "nan"}, "exp made NaN at step 4"),
-        ({"inputs": (InputRange("float16", 0.0, 12.0),)}, "exp made inf at step 4 (its input went"),
+        ({}, "exp produced inf at step 4"),
+        ({"value": "nan"}, "exp produced NaN at step 4"),
+        (
+            {"inputs": (InputRange("float16", 0.0, 12.0),)},
+            "exp produced inf at step 4 (its input went",
+        ),
         ({"fill": True}, "inf was written by exp at step 4"),
         ({"fill": True, "op": "new_empty"}, "inf was left in memory by new_empty at step 4"),
-        ({"phase": "input", "fill": True}, "inf that somebody wrote on purpose"),
+        ({"phase": "input", "fill": True}, "inf that the program wrote on purpose"),
     ],
     ids=str,
 )
@@ -124,7 +127,7 @@ def test_what_a_bad_value_reached():
     assert reached(count=1) == "after step 5 the gradient of w was NaN"
     assert reached(count=2, tensors=()) == "after step 5 a tensor was not finite, and 1 more"
     ((message, _, often),) = told(NonfiniteValueBorn(), replace(BAD, birth=None, steps=0))
-    assert message.startswith("a non-finite value was born by step 5; after step 5")
+    assert message.startswith("a non-finite value appeared by step 5; after step 5")
     assert often == 1.0
     ((message, *_),) = told(NonfiniteValueBorn(), replace(BAD, birth=None, replayed=False))
     assert "by step 5 (not seen again in a replay); " in message

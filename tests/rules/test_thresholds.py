@@ -371,7 +371,7 @@ def test_gradients_that_nothing_differentiates():
         return list(RetainedGraphNeverNeeded().detect(backward, code, Configs()))
 
     (finding,) = found(backwards(*calls, of=3))
-    assert "the gradients of 3 calls; nothing differentiated it" in finding.message
+    assert "the gradients in 3 calls, but nothing differentiated it" in finding.message
     (edit,) = RetainedGraphNeverNeeded().remedy(finding).edits
     assert (edit.action, edit.keyword, edit.safe) == ("drop_keyword", "create_graph", False)
     assert found(backwards(*calls[:2], of=3)) == []
@@ -388,7 +388,7 @@ def test_container_that_grows_is_an_error_priced_by_what_it_holds():
     holdings = [holding(tensors=1 + step, nodes=100, held_bytes=1000 * step) for step in range(12)]
     (finding,) = graph001(root(holdings))
     assert (finding.severity, finding.lost_bytes, finding.basis) == (None, 1000, "measured")
-    assert "1 tensors, then 12" in finding.message
+    assert "1 tensors at first, 12 in the end" in finding.message
     (unknown,) = graph001(root(growing()))
     assert (unknown.lost_bytes, unknown.basis) == (None, "none")
 
@@ -571,7 +571,7 @@ def test_a_variable_that_some_line_cuts_is_a_note():
     (cut,) = mem003(device=STEADY, keepers=(keeper(MIB, bounded=True, cut=True),))
     assert cut.severity is Severity.NOTE
     (never,) = mem003(device=STEADY, keepers=(keeper(MIB),), machine=REHEARSED)
-    assert never.severity is None and "nothing cuts it" in never.message
+    assert never.severity is None and "nothing ever shrinks" in never.message
 
 
 @pytest.mark.parametrize(
@@ -599,7 +599,7 @@ def test_a_variable_is_counted_where_no_growth_shows(per_step, known, severity):
 def test_what_is_known_never_to_end_comes_before_what_may():
     list_, bank = keeper(MIB // 16, devices=("cpu",)), keeper(2048, devices=("cpu",))
     (one,) = mem003(host=FLAT, keepers=(list_, replace(bank, name="bank", tensors=(1,) * 20)))
-    assert one.severity is None and "bank holds a larger tensor" in one.message
+    assert one.severity is None and "stores a larger tensor in bank" in one.message
 
 
 def test_a_larger_tensor_is_told_where_it_is_made():
@@ -613,7 +613,7 @@ def test_a_larger_tensor_is_told_where_it_is_made():
 def test_growth_of_the_host_says_when_it_is_full():
     each = keeper(32 * 1024, devices=("cpu",))
     (one,) = mem003(host=[2048 * MIB] * 20, keepers=(each,), usable=4096 * MIB)
-    assert one.message.endswith("; 4 GiB are full after 66,000 steps")
+    assert one.message.endswith("; 4 GiB will be full after 66,000 steps")
 
 
 def test_growth_is_not_judged_where_no_memory_was_measured():
@@ -715,7 +715,8 @@ def test_line_whose_blocks_pin_most_comes_first():
     assert [finding.site for finding in found] == [other, LINE]
     assert found[1].lost_bytes == 80 * MIB
     assert (
-        "2 live blocks (2 MiB) allocated here keep 2 segments with 80 MiB free" in found[1].message
+        "2 live blocks (2 MiB) allocated here keep 2 segments reserved in which 80 MiB are free"
+        in found[1].message
     )
 
 

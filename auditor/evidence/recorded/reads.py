@@ -311,7 +311,14 @@ def _outermost(reads: list[Read]) -> list[Read]:
     best: dict[ExpressionKey, int] = {}
     for read in reads:
         best[read.key] = min(best.get(read.key, len(NESTING) + 1), _depth(read))
-    return [read for read in reads if _depth(read) == best[read.key]]
+    apart = NESTING.index("tolist")
+    return [
+        read
+        for read in reads
+        if _depth(read) == best[read.key]
+        # a framework's function has lines of its own: what one copies does not contain what one reads
+        or (read.kind == "item" and best[read.key] > apart and framework_of(read.expression.via))
+    ]
 
 
 def _depth(read: Read) -> int:

@@ -126,6 +126,7 @@ class FedRow(PassRow, kw_only=True):
     ] = older(None)
     called: Annotated[str, doc("its name in the model")] = older("")
     cut: Annotated[
-        str, doc("what cuts one of `unfed` off: `detach`, `no_grad` (empty: not seen)")
+        str,
+        doc("what cuts one of `unfed` off: `detach`, `no_grad`, `checkpoint` (empty: not seen)"),
     ] = older("")
     cut_at: Annotated[int | None, doc("where, in `sites`")] = older(None)

@@ -151,6 +151,20 @@ def test_the_outer_read_of_an_expression_is_the_lines(kinds, kept):
     assert {each.kind for each in found.reads} == kept
 
 
+@pytest.mark.parametrize(
+    ("kind", "via", "kept"),
+    [
+        ("cpu", "lib/ppo.py:train", {"item", "cpu"}),
+        ("print", "lib/ppo.py:train", {"print"}),
+        ("cpu", "torch/functional.py:unique", {"cpu"}),
+    ],
+)
+def test_what_a_framework_copies_does_not_contain_what_it_reads_in_another_line(kind, via, kept):
+    rows = [read(kind="item", via=via), read(kind=kind, act="transfer", via=via)]
+    found = reads(*rows).all_places
+    assert {each.kind for place in found for each in place.reads} == kept
+
+
 def test_clips_are_apart(seen):
     clip = "torch/nn/utils/clip_grad.py:clip_grad_norm_"
     rows = [
