@@ -19,7 +19,7 @@ from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.rule import knob
 from auditor.syntax.index import Index, called_in, nodes_in
 
-from .lines import LineRule
+from .lines import LineReport
 
 # -- callers ---------------------------------------------------------------------------------------
 # Who calls a helper of the program's.
@@ -104,11 +104,12 @@ OPTIONS = (
 
 
 @dataclass(frozen=True)
-class ReadingRule(LineRule):
+class ReadingRule(LineReport):
     """Base of the rules about reads; no rule itself."""
 
     cause = "read"
 
+    share: float = knob(0.5, "Warn about a line that does it on this share of the diagnosed steps.")
     rare: float = knob(0.1, "Report only from this share of the diagnosed steps.")
     interval: int = knob(
         10,

@@ -10,9 +10,10 @@ from itertools import groupby
 from auditor import amounts
 from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
+from auditor.evidence.recorded.op_ranges import OpRanges, facts_of
 from auditor.evidence.source.files import Source, name_of
 from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.recordings.schema.numerics import NumericRow
 from auditor.rule import NotLooked, Rule, knob
 
 from ..lines import LineRule
@@ -215,10 +216,10 @@ class LossInHalf(Rule):
                 steps=max(call.steps for call in here),
                 per_step=sum(numerics.per_step(call) for call in here),
                 severity=None if worst.dtype == "float16" else Severity.NOTE,
-                facts=worst.facts,
+                facts=facts_of(worst),
             )
 
 
-def _range(call: Delicate) -> str:
+def _range(call: NumericRow) -> str:
     known = call.low is not None and call.high is not None
     return f" (its input went from {call.low:.3g} to {call.high:.3g})" if known else ""

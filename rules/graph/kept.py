@@ -6,14 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.grouping import together
-from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source, lines_of, name_of
-from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.rule import Rule, knob
+from auditor.rule import knob
 from auditor.syntax.index import owner_of
 
 from ..lines import LineReport
@@ -116,7 +114,7 @@ def _without_create(site: Site, call: str) -> Remedy:
 
 
 @dataclass(frozen=True)
-class GradientsKeepTheirGraph(Rule):
+class GradientsKeepTheirGraph(LineReport):
     """Gradients keep the graph of earlier backward passes alive."""
 
     code = "GRAPH004"
@@ -133,11 +131,11 @@ class GradientsKeepTheirGraph(Rule):
         "the diagnosed steps.",
     )
 
-    def detect(self, cycles: Rows[CycleRow], steps: Steps) -> Iterator[Finding]:
-        for of_line in together(cycles, lambda row: row.at):
-            seen = sorted(of_line, key=lambda row: row.step)
-            if len(seen) < self.share * len(steps.loud):
+    def detect(self, cycles: Lines[CycleRow]) -> Iterator[Finding]:
+        for line in cycles.lines():
+            if line.pattern.share < self.share:
                 continue
+            seen = sorted(line.rows, key=lambda row: row.step)
             first, last = seen[0], seen[-1]
             held = [row.held_bytes for row in seen if row.held_bytes is not None]
             known = held if len(held) == len(seen) else []
@@ -145,12 +143,12 @@ class GradientsKeepTheirGraph(Rule):
             more = (
                 f", and {amounts.size(grown)} more are held after each" if grown is not None else ""
             )
-            yield Finding(
-                first.site,
+            yield self.report(
+                line,
                 f"{last.leaves} gradients of backward(create_graph=True) kept their graph into a "
-                f"later step on {len(seen)} of {len(steps.loud)} steps{more}",
-                steps=len(seen),
+                f"later step on {line.pattern}{more}",
                 per_step=1.0,
+                lost_us_per_step=None,
                 lost_bytes=grown,
                 grows=True,
                 basis="none" if grown is None else "measured",

@@ -15,11 +15,11 @@ from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.recorded.batches import Batch, Batches, Loader
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
+from auditor.evidence.recorded.op_ranges import OpRanges
 from auditor.evidence.scans import Scan, Tally, TensorFacts
 from auditor.evidence.snapshot.state_at import Holder
 from auditor.model import Site
-from tests.rules.asking import ask, rows
+from tests.rules.asking import ask, delicate, rows
 
 CPU, CUDA = Machine("cpu", 8), Machine("cuda", 8, capability=8)
 LINES = tuple(Site("t.py", line, "step", "") for line in range(1, 5))
@@ -49,7 +49,7 @@ def test_loaders():
 
 def test_values_near_the_end_of_float16():
     calls = tuple(
-        Delicate(op="mm", what="output", dtype="float16", site=site, low=0.0, high=high, steps=3)
+        delicate(op="mm", what="output", dtype="float16", site=site, low=0.0, high=high, steps=3)
         for site, high in zip(LINES, (1.0, 60_000.0, 1.0, 60_000.0), strict=True)
     )
     assert lines(ask(HalfNearOverflow(), OpRanges(3, calls), Amp())) == [2, 4]

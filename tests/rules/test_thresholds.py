@@ -33,7 +33,7 @@ from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.recorded.batches import Batch, Batches, InWorker, Loader
 from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
+from auditor.evidence.recorded.op_ranges import OpRanges
 from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.recorded.retained_graphs import NODE_CAP, RetainedGraphs, Root
 from auditor.evidence.recorded.steps import Step, Steps
@@ -50,7 +50,17 @@ from auditor.recordings.schema.graph import BackwardRow
 from auditor.recordings.schema.optim import ZeroGradRow
 from auditor.recordings.schema.sync import CallRow
 from auditor.rule import NotLooked
-from tests.rules.asking import anomaly, ask, happened, holding, lines, placed, read, rescaled
+from tests.rules.asking import (
+    anomaly,
+    ask,
+    delicate,
+    happened,
+    holding,
+    lines,
+    placed,
+    read,
+    rescaled,
+)
 
 CPU, CUDA, REHEARSED = Machine("cpu", 8), Machine("cuda", 8), Machine("rehearsal", 8)
 LINE = Site("trainer.py", 3, "step", "log(loss.item())")
@@ -927,10 +937,8 @@ def test_a_dtype_whose_scaler_cannot_be_changed_is_left(made: str) -> None:
     ],
 )
 def test_the_epsilon_that_a_root_gets(line: str, more: dict, expected: str | None) -> None:
-    call = replace(
-        Delicate(Site("a.py", 1, "", line), "gradient", "sqrt", "float32", low=0.0, high=4.0),
-        **more,
-    )
+    facts = {"op": "sqrt", "dtype": "float32", "low": 0.0, "high": 4.0, **more}
+    call = delicate(Site("a.py", 1, "", line), "gradient", **facts)
     rule = UnstableFormula()
     (finding,) = rule.detect(OpRanges(3, (call,)), Source({"a.py": line + "\n"}))
     edits = rule.remedy(finding).edits
@@ -939,15 +947,15 @@ def test_the_epsilon_that_a_root_gets(line: str, more: dict, expected: str | Non
 
 
 def test_a_line_whose_formula_is_reported_is_not_reported_again() -> None:
-    call = Delicate(
-        Site("a.py", 1), "function", "log", "float32", low=0.0, high=1.0, feed="sigmoid"
-    )
-    calls = (call, replace(call, what="gradient", feed=""))
+    site = Site("a.py", 1)
+    call = delicate(site, "function", "log", "float32", low=0.0, high=1.0, feed="sigmoid")
+    calls = (call, delicate(site, "gradient", "log", "float32", low=0.0, high=1.0))
     (finding,) = UnstableFormula().detect(OpRanges(3, calls), Source())
     assert "log(sigmoid(x))" in finding.message
 
 
-LOST = Delicate(Site("a.py", 9), "loss", "backward", "float32", n=3, overflowed=3)
+def lost(overflowed=3):
+    return delicate(Site("a.py", 9), "loss", "backward", "float32", n=3, overflowed=overflowed)
 
 
 @pytest.mark.parametrize(
@@ -966,12 +974,11 @@ LOST = Delicate(Site("a.py", 9), "loss", "backward", "float32", n=3, overflowed=
     ],
 )
 def test_logarithms_outside_their_range_where_no_loss_is_finite(op, low, more, makes) -> None:
-    call = Delicate(Site("a.py", 1), "function", op, "float32", n=3, low=low, high=2.0, **more)
-    found = list(UnstableFormula().detect(OpRanges(3, (call, LOST)), Source()))
+    call = delicate(Site("a.py", 1), "function", op, "float32", n=3, low=low, high=2.0, **more)
+    found = list(UnstableFormula().detect(OpRanges(3, (call, lost())), Source()))
     assert [f"it makes {makes};" in each.message for each in found] == ([True] if makes else [])
     assert all(each.severity is Severity.ERROR for each in found)
-    some = replace(LOST, overflowed=2)
-    assert not list(UnstableFormula().detect(OpRanges(3, (call, some)), Source()))
+    assert not list(UnstableFormula().detect(OpRanges(3, (call, lost(2))), Source()))
 
 
 @pytest.mark.parametrize(
