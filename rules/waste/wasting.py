@@ -110,6 +110,13 @@ WRITES = frozenset({"copy", "fill", "zero"})
 """Operators that leave something in a tensor which may be kept to be read later."""
 
 
+IN_PLACE = frozenset(
+    "abs add addcdiv addcmul clamp clamp_max clamp_min div exp index_add index_copy index_fill lerp "
+    "masked_fill masked_scatter mul neg pow relu scatter scatter_add sigmoid sqrt sub tanh".split()
+)
+"""Operators that a tensor also has in place, under the name with ``_``."""
+
+
 SOMETIMES = " on the watched steps, though a branch does on others"
 """Said of what a branch reads that ran on none of these steps."""
 
@@ -133,6 +140,14 @@ class ResultUnread(WasteRule):
         for each in thrown.of("result"):
             sites = (each.own, *each.others)
             little = each.share < self.share
+            if each.op in IN_PLACE and source.stands_alone(each.own, each.op):
+                said = (
+                    f"the result of {each.op}() is thrown away, and nothing is changed by it: "
+                    f"{each.op}_() changes the tensor itself"
+                )
+                remedy = Remedy(f"Call {each.op}_(), or give the result a name and use it.")
+                yield self.report(thrown, each, machine, said, remedy=remedy)
+                continue
             if little and not self._is_several(each, thrown.operators):
                 continue
             if any(handed_on(source, site) for site in sites):

@@ -141,8 +141,10 @@ class Root:
         """
         if self.walked or not self.lasts(share):
             return False
-        ages = tuple(holding.oldest for holding in self.holdings)
-        series = (self.tensors, self.held_bytes, ages)
+        lengths = tuple(
+            each.nodes + (each.oldest if each.nodes >= NODE_CAP else 0) for each in self.holdings
+        )
+        series = (self.tensors, self.held_bytes, lengths)
         return any(_grew_until_emptied(values, stretch, share) for values in series)
 
     def bytes_per_step(self) -> int | None:
@@ -159,12 +161,19 @@ class Root:
         stored new ones into it.
 
         What was made once and is never replaced (a graph built during set-up) is not the step's
-        doing.
+        doing. A variable that some steps set anew keeps the last one's nodes, which cost nothing
+        where a backward has freed what they saved.
         """
         old = sum(holding.carried > 0 and holding.oldest >= age for holding in self.holdings)
         # At the first boundary the probe cannot know what was carried.
-        return 2 * old > self.steps and any(
-            holding.tensors > holding.carried for holding in self.holdings[1:]
+        later = self.holdings[1:]
+        return (
+            2 * old > self.steps
+            and any(holding.tensors > holding.carried for holding in later)
+            and any(
+                holding.carried and (holding.tensors > holding.carried or holding.held_bytes != 0)
+                for holding in later
+            )
         )
 
 

@@ -146,14 +146,11 @@ def _positions_axis(result: torch.Tensor, shifted: Shifted) -> int | None:
 
 def attention_of(tape: FunctionTape, call: Call) -> Call:
     """Of a product with shares of attention: the softmax that made these, where the mask belongs."""
-    shares = call.parents[0][0] if call.name in PRODUCTS else None
-    while shares is not None:
-        maker = tape.maker(shares)
-        if maker is None or maker.name not in BETWEEN:
-            break
+    maker = tape.maker_before(call, call.parents[0][0]) if call.name in PRODUCTS else None
+    while maker is not None and maker.name in BETWEEN:
         if maker.name == "softmax" and maker.at is not None:
             return maker
-        shares = maker.parents[0][0]
+        maker = tape.maker_before(maker, maker.parents[0][0])  # dropout may give it back
     return call
 
 

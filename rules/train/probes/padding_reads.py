@@ -88,9 +88,9 @@ def _reader(tape: FunctionTape, call: Call) -> Call | None:
     if not call.gives_gradient or call.name not in VALUES:
         return None
     if call.name == "getitem":
-        made = tape.maker(call.args[0])
+        made = tape.maker_before(call, call.args[0])
         while made is not None and made.name == "dropout":
-            made = tape.maker(made.argument(0, "input"))
+            made = tape.maker_before(made, made.argument(0, "input"))  # it may give it back
         return made if made is not None and made.name in RECURRENT else None
     if call.name in ("matmul", "bmm", "einsum"):
         reader = attention_of(tape, call)

@@ -145,6 +145,18 @@ def test_keeping_what_is_old(carried, oldest, tensors, said):
     assert root(carried=carried, oldest=oldest, tensors=tensors).keeps_old(2) is said
 
 
+@pytest.mark.parametrize("held", [0, 64])
+def test_a_variable_that_some_steps_set_anew_keeps_old_what_no_backward_has_freed(held):
+    """The error of a generator while its discriminator is trained."""
+    seen = root(
+        carried=[1, 1, 1, 1, 0, 1],
+        oldest=[2, 3, 4, 5, 0, 1],
+        tensors=[1] * 6,
+        held_bytes=[held] * 6,
+    )
+    assert seen.keeps_old(2) is bool(held)
+
+
 def test_each_line_is_told_once():
     first = root(name="a", tensors=[1])
     alias = root(name="b", tensors=[1])
@@ -164,7 +176,8 @@ UP = list(range(1, 13))
         ({"held_bytes": [*UP, *UP[:6], 1]}, False),  # emptied twice: it is kept short
         ({"held_bytes": [*UP, *range(13, 15)]}, False),  # never emptied: it just grows
         ({"tensors": [*UP, 1, 2]}, True),
-        ({"oldest": [*UP, 0, 1]}, True),
+        ({"oldest": [*UP, 0, 1], "nodes": [NODE_CAP] * 12 + [9, 9]}, True),  # too long to count
+        ({"oldest": [*UP, 0, 1], "nodes": [9] * 14}, False),  # one graph, which gets older
         ({"held_bytes": [*UP[:5], 5, 5, *UP[5:], 1, 2]}, False),  # rests on two of 13
         ({"held_bytes": [*UP, 1, 2], "walked": [False] * 13 + [True]}, False),
     ],

@@ -175,6 +175,16 @@ def softmax_by_hand():
     return _classified(attend)
 
 
+def softmax_by_hand_and_functions_that_give_back_what_they_are_given():
+    drop = nn.Dropout(0.1).eval()
+
+    def attend(x, mask):
+        weights = torch.softmax(x @ x.transpose(1, 2) / 8, dim=-1)  # TRAIN004
+        return drop(weights.to(x.dtype)) @ x
+
+    return _classified(attend)
+
+
 def a_layer_of_torch():
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     return _classified(lambda x, mask: layer(x))  # TRAIN004
