@@ -257,12 +257,8 @@ def view(**options: Any) -> None:
     cls=PlainCommand, short_help="Say what can be looked at here, and what adds the rest."
 )
 @_format("terminal", "json")
-@flag(
-    "--clean",
-    "Remove what audits of 0.2 kept outside their --out: a null device, copies of traces.",
-)
 @DEBUG
-def doctor(form: str, clean: bool) -> None:
+def doctor(form: str) -> None:
     """Say what is installed, what can be looked at on this machine, and which command adds the
     rest.
 
@@ -270,7 +266,7 @@ def doctor(form: str, clean: bool) -> None:
     """
     from auditor.cli import doctor as command
 
-    sys.exit(command.clean() if clean else command.doctor(form=form))
+    sys.exit(command.doctor(form=form))
 
 
 @click.command(cls=PlainCommand, short_help="Look at files without running them.")
