@@ -93,6 +93,10 @@ class Rule:
         """
         return finding.remedy or (Remedy(self.advice) if self.advice else None)
 
+    def tells_growth(self, size: float) -> bool:
+        """Whether ``size`` bytes by which the host's memory grew over a pass would be told."""
+        return size > 0
+
     @classmethod
     def title(cls) -> str:
         """First paragraph of the docstring: the defect, on one line, without a full stop."""

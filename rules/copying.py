@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from auditor.evidence.recorded.copies import CopySite
+from auditor.evidence.recorded.copies import CopyLine
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source, Span
-from auditor.model import Edit, Finding, Site
-from auditor.rule import Rule, knob
+from auditor.model import Edit, Site
+
+from .lines import LineRule
 
 SAME_ANYWHERE = frozenset({"zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "eye"})
 """Functions whose result no device rounds or draws."""
@@ -27,34 +27,28 @@ def made_on_device(moves: Iterable[tuple[Site, str, Span | None]], makes: str) -
     reason = (
         f"torch.{makes} makes the same values on any device"
         if same
-        else "the device makes other values, or rounds them otherwise"
+        else "the device makes other values, or rounds them differently"
     )
     for site, call, span in moves if makes else ():
         yield Edit(site, "make_on_device", call, safe=same, reason=reason, span=span)
 
 
 @dataclass(frozen=True)
-class CopyRule(Rule):
+class CopyRule(LineRule):
     """Base of the rules about copies; no rule itself."""
 
     rehearsed = True
     cause = "copy to the device"
 
-    share: float = knob(0.5, "Share of the diagnosed steps from which a copy is reported.")
-
-    def usual(self, sites: Iterable[CopySite], *, by_libraries: bool = False) -> Iterator[CopySite]:
-        """Lines that copy on most steps; by themselves, since what a library copies for them is not
-        theirs to change.
+    def own(self, lines: Iterable[CopyLine]) -> Iterator[CopyLine]:
+        """The usual ones that copy by themselves: what a library copies for a line is not theirs to
+        change.
         """
-        return (
-            place
-            for place in sites
-            if place.pattern.usual(self.share) and (by_libraries or not place.library)
-        )
+        return (line for line in self.usual(lines) if not line.library)
 
     @staticmethod
     def waiting_moves(
-        place: CopySite, source: Source, configs: Configs
+        place: CopyLine, source: Source, configs: Configs
     ) -> tuple[CallArgument, ...]:
         """What each call that moves a tensor and waits is given as ``non_blocking``."""
         moves = ((site, call, span) for site, call, span in place.moves)
@@ -72,12 +66,12 @@ class CopyRule(Rule):
 
     @staticmethod
     def without_waiting(
-        moves: Iterable[CallArgument], places: Iterable[CopySite]
+        moves: Iterable[CallArgument], places: Iterable[CopyLine]
     ) -> Iterator[Edit]:
         """``non_blocking=True`` for each call that moves a batch in pinned memory, at these
         places.
         """
-        safe = not any(copy.rewritten for place in places for copy in place.copies)
+        safe = not any(row.rewritten for place in places for row in place.rows)
         reason = (
             "the device runs the copy before the kernels that need it; no step wrote to the batch "
             "on the host after it was copied"
@@ -95,14 +89,3 @@ class CopyRule(Rule):
         moves = [move for move in moves if move.written]
         advice = next((move.advice for move in moves), "")
         return advice, next((move.refused for move in moves if move.refused), None)
-
-    def report(self, place: CopySite, site: Site | None, message: str, **more: Any) -> Finding:
-        """A finding about one line."""
-        return Finding(
-            site,
-            f"{message}{place.pattern.phases}",
-            steps=len(place.pattern.seen),
-            per_step=place.per_step,
-            facts=place.facts,
-            **more,
-        )

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from auditor.evidence.recorded.reads import Place, Reads
 from auditor.evidence.source.files import Source, name_of
@@ -15,8 +16,10 @@ from auditor.evidence.source.running_sums import summed_read
 from auditor.evidence.source.statements import shorten
 from auditor.evidence.source.values_read import keeps_its_value, values_at
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.rule import Rule, knob
-from auditor.syntax.index import Index, called_in, grouped, nodes_in
+from auditor.rule import knob
+from auditor.syntax.index import Index, called_in, nodes_in
+
+from .lines import LineReport
 
 # -- callers ---------------------------------------------------------------------------------------
 # Who calls a helper of the program's.
@@ -25,9 +28,10 @@ MOST = 3
 """Callers that are named."""
 
 
-def callers(source: Source, site: Site) -> tuple[Site, ...]:
-    """Lines that call the function around a line by its own name, or by ``self`` in its file; none
-    where several functions have the name, or it runs the backward: then it is no helper.
+def callers_named(source: Source, site: Site) -> tuple[tuple[str, str], ...]:
+    """As a fact of a finding: lines that call the function around a line by its own name, or by
+    ``self`` in its file; none where several functions have the name, or it runs the backward: then
+    it is no helper.
     """
     index = source.index(site.file)
     function = index.scope_at(site.line)
@@ -36,26 +40,19 @@ def callers(source: Source, site: Site) -> tuple[Site, ...]:
     named = [source.index(file).functions_named.get(function.name, ()) for file in source.texts]
     if sum(map(len, named)) != 1 or "backward" in called_in(function):
         return ()
-    return tuple(
-        source.site_of(file, call)
+    found = [
+        str(source.site_of(file, call))
         for file, call in source.calls_of(function.name)
         if _is_its_own(call.func, here=file == site.file)
-    )
+    ]
+    more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
+    return (("its function is called at", ", ".join(found[:MOST]) + more),) if found else ()
 
 
 def _is_its_own(callee: ast.expr, *, here: bool) -> bool:
     if isinstance(callee, ast.Attribute):
         return here and isinstance(callee.value, ast.Name) and callee.value.id == "self"
     return True
-
-
-def callers_named(source: Source, site: Site) -> tuple[tuple[str, str], ...]:
-    """The same as a fact of a finding; none where nobody is known."""
-    found = callers(source, site)
-    if not found:
-        return ()
-    more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
-    return (("its function is called at", ", ".join(map(str, found[:MOST])) + more),)
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -68,9 +65,9 @@ follow a curve.
 THROTTLED = (
     f"the line only logs, so training computes the same; the log has every {LOG_EVERY}th step"
 )
-WRITTEN = f"the file that it writes has every {LOG_EVERY}th line then, and somebody may read it"
+WRITTEN = f"the file it writes then has every {LOG_EVERY}th line, and something may read it"
 SUMMED = (
-    "the sum is a tensor on the device then, in the value's own precision (float32 for most "
+    "the sum is then a tensor on the device, in the value's own precision (float32 for most "
     "losses) instead of float64"
 )
 
@@ -79,7 +76,7 @@ OPTIONS = (
     (
         r"^torch/distributions/distribution\.py:(__init__|_validate_sample)$",
         (
-            "The distribution checks its arguments and samples, and the check is what reads: make it with "
+            "The distribution checks its arguments and samples, and that check reads: create it with "
             "validate_args=False, or call torch.distributions.Distribution.set_default_validate_args("
             "False) once at the start."
         ),
@@ -87,13 +84,13 @@ OPTIONS = (
     (
         r"^torchmetrics/functional/.*:_\w+_validation$",
         (
-            "The metric checks what it is given, and the check is what reads: make the metric with "
+            "The metric checks its input, and that check reads: create the metric with "
             "validate_args=False."
         ),
     ),
     (
         r"^torchmetrics/aggregation\.py:_cast_and_nan_check_input$",
-        'The metric looks for NaN in what it is given: make it with nan_strategy="disable".',
+        'The metric looks for NaN in its input: create it with nan_strategy="disable".',
     ),
     (
         r"^transformers/trainer\.py:(_inner_training_loop|_run_epoch)$",
@@ -107,70 +104,68 @@ OPTIONS = (
 
 
 @dataclass(frozen=True)
-class ReadingRule(Rule):
+class ReadingRule(LineReport):
     """Base of the rules about reads; no rule itself."""
 
     cause = "read"
 
-    share: float = knob(
-        0.5, "Share of the diagnosed steps from which a line that does it is a warning."
-    )
-    rare: float = knob(0.1, "Share of the diagnosed steps below which it is not reported.")
+    share: float = knob(0.5, "Warn about a line that does it on this share of the diagnosed steps.")
+    rare: float = knob(0.1, "Report only from this share of the diagnosed steps.")
     interval: int = knob(
-        10, "At a constant distance of this many steps or more it is rate-limited and not reported."
+        10,
+        "At a constant distance of this many steps or more a line is rate-limited: not reported.",
     )
     enough: int = knob(
-        10, "With fewer diagnosed steps only a line that does it on every step is reported."
+        10, "With fewer diagnosed steps than this, report only a line that does it on every step."
     )
 
-    def report(
-        self, reads: Reads, places: Iterable[Place], say: Callable[[Place], str]
-    ) -> Iterator[tuple[Place, Finding]]:
-        """A finding for each place that does it often enough; a note where it is not usual, or a
-        library's doing.
-        """
+    def reads(self, places: Iterable[Place]) -> Iterator[tuple[Place, Severity | None]]:
+        """Those that read often enough; a note where that is not usual, or a library's doing."""
         for place in places:
             weight = place.pattern.weight(
                 usual=self.share, rare=self.rare, interval=self.interval, enough=self.enough
             )
-            if weight is None:
-                continue
-            harmless = weight == "sometimes" or place.library
-            yield (
-                place,
-                Finding(
-                    place.site,
-                    f"{say(place)}{place.pattern.phases}",
-                    steps=len(place.pattern.seen),
-                    per_step=place.per_step,
-                    lost_us_per_step=place.held_us,
-                    basis="none" if place.held_us is None else "estimated",
-                    severity=Severity.NOTE if harmless else None,
-                    facts=place.facts,
-                    places=place.found_at,
-                ),
-            )
+            if weight is not None:
+                harmless = weight == "sometimes" or place.library
+                yield place, Severity.NOTE if harmless else None
 
-    def less_often(
-        self, reads: Reads, source: Source, places: Iterable[Place], say: Callable[[Place], str]
-    ) -> Iterator[Finding]:
-        """The same, each with what to do about it, and with who calls a helper that reads."""
-        together = _by_function(reads, source)
-        for place, finding in self.report(reads, places, say):
-            site = place.site
-            scope = source.index(site.file).scope_at(site.line)
-            below = self._below(together.get((site.file, scope), ()), source, site)
-            yield replace(
-                finding,
-                facts=(*finding.facts, *callers_named(source, site)),
-                remedy=self.read_less(place, source, below),
-            )
+    def waits(self, place: Place, severity: Severity | None, said: str, **more: Any) -> Finding:
+        """A finding, with how long the host was held as its price."""
+        return self.report(
+            place,
+            said,
+            basis="none" if place.held_us is None else "estimated",
+            lost_us_per_step=place.held_us,
+            severity=severity,
+            places=place.found_at,
+            **{"remedy": Remedy(self.instead(place)), **more},
+        )
 
-    def _below(self, here: Sequence[Place], source: Source, site: Site) -> Site | None:
-        """The first line of the same function, which reads ``here``, that reads the same value further
-        below on most steps, and has no patch.
+    def less_often(self, reads: Reads, source: Source, place: Place) -> dict[str, Any]:
+        """What to do about a read that a patch can make seldom, and who calls the helper that it is
+        in.
+        """
+        text, edit = self.instead(place), patch_of(source, place)
+        remedy = Remedy(text, () if edit is None else (edit,))
+        below = None if edit is None else self._below(reads, source, place.site)
+        if below is not None:
+            line = f"line {below.line}, `{shorten(below.text)}`,"
+            refused = f"{line} reads the same value on each step and would wait instead"
+            remedy = Remedy(text, refused=refused)
+        facts = *place.facts, *callers_named(source, place.site)
+        return {"facts": facts, "remedy": remedy}
+
+    def _below(self, reads: Reads, source: Source, site: Site) -> Site | None:
+        """The first line of the same function that reads the same value further below on most steps,
+        and has no patch: it would wait in the place of this one.
         """
         index = source.index(site.file)
+        scope = index.scope_at(site.line)
+        here = [
+            place
+            for place in reads.all_places
+            if place.site.file == site.file and index.scope_at(place.site.line) is scope
+        ]
         mine = frozenset[str]().union(*(_values(index, p) for p in here if p.site == site))
         for place in here:
             line = place.site.line
@@ -185,17 +180,6 @@ class ReadingRule(Rule):
                 return place.site
         return None
 
-    def read_less(self, place: Place, source: Source, below: Site | None) -> Remedy:
-        """With the patch, or why there is none: ``below`` is the line that would wait in its place,
-        on each step, and that no patch changes.
-        """
-        text, edit = self.instead(place), patch_of(source, place)
-        if edit is None or below is None:
-            return Remedy(text, () if edit is None else (edit,))
-        line = f"line {below.line}, `{shorten(below.text)}`,"
-        refused = f"{line} reads the same value on each step and would wait in its place"
-        return Remedy(text, refused=refused)
-
     def instead(self, place: Place) -> str:
         """``advice`` for a read of the line's own; of one inside a library nothing can be written
         differently there.
@@ -209,13 +193,13 @@ class ReadingRule(Rule):
             if known:
                 return " ".join(known)
             return (
-                f"The read is inside {place.library}, which is not yours to edit: look for an "
-                "option that makes it read less often (how "
-                "often it logs, shows or checks), or call it on fewer steps."
+                f"The read is inside {place.library}, which is not yours to edit: look for an option that "
+                "makes it read less often (how often it logs, shows or checks), or call it on fewer "
+                "steps."
             )
         if place.pattern.often:
             return (
-                "In an evaluation add up on the device and read once at its end; in a rollout act in "
+                "In an evaluation, add up on the device and read once at its end. In a rollout, act in "
                 "several environments at once, so that one read serves all of them, or keep a small "
                 "policy on the host."
             )
@@ -227,12 +211,12 @@ def patch_of(source: Source, place: Place) -> Edit | None:
     the value. A line that runs several times in a step is in a loop of its own, which no counter of
     the steps is for.
     """
-    site, once = place.site, all(read.n == 1 for read in place.reads)
+    site, once = place.site, all(row.n == 1 for row in place.rows)
     logs = source.logs_at(site) if once else None
     if logs is not None:
         own = _own_function(source, site)
         reason = THROTTLED if logs != "file" else WRITTEN
-        reason = f"`{own}` is the program's own, and may do more than read" if own else reason
+        reason = f"`{own}` is the program's own and may do more than read" if own else reason
         safe = logs != "file" and not own
         return Edit(site, "throttle", value=str(LOG_EVERY), safe=safe, reason=reason)
     summed = summed_read(source, site, within=not once)
@@ -250,17 +234,6 @@ def _own_function(source: Source, site: Site) -> str:
     ]
     own = {function.name for _, function in source.functions}
     return next((name for name in used if name in own), "")
-
-
-Home = tuple[str, ast.AST | None]
-"""A file, and a function of it or its module."""
-
-
-def _by_function(reads: Reads, source: Source) -> Mapping[Home, Sequence[Place]]:
-    return grouped(
-        ((place.site.file, source.index(place.site.file).scope_at(place.site.line)), place)
-        for place in reads.all_places
-    )
 
 
 def _values(index: Index, place: Place) -> frozenset[str]:

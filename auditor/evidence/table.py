@@ -73,7 +73,9 @@ class Rows(Table, Generic[R]):
         def __class_getitem__(cls, kind: type[R] | TypeVar) -> Any:
             """The table of this type of rows, always the same class."""
             return (
-                _rows_of_type(kind) if isinstance(kind, type) else super().__class_getitem__(kind)
+                _rows_of_type(cls, kind)
+                if isinstance(kind, type)
+                else super().__class_getitem__(kind)
             )
 
     @classmethod
@@ -95,15 +97,15 @@ class Rows(Table, Generic[R]):
 
 
 @cache
-def _rows_of_type(kind: type[TypedRow]) -> type[Rows[Any]]:
+def _rows_of_type(table: type[Rows[Any]], kind: type[TypedRow]) -> type[Rows[Any]]:
     facts = {
         "kind": kind,
-        "parts": (kind.part,),
+        "parts": (kind.part, *table.parts),
         "absent": {kind.part: kind.why_absent} if kind.why_absent else {},
         "of_rehearsals": kind.of_rehearsals,
         "of_values": kind.of_values,
     }
-    return type(f"Rows[{kind.__name__}]", (Rows,), facts)
+    return type(f"{table.__name__}[{kind.__name__}]", (table,), facts)
 
 
 class Evidence:

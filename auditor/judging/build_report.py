@@ -60,17 +60,17 @@ from auditor.runs.plan import REHEARSAL
 TOP_OPERATORS = 15
 
 NULL_DEVICE = (
-    "the trace comes from a null device: no GPU ran, so that launches, copies and waits are "
-    "counted, and nothing is said of their time"
+    "the trace comes from a null device: no GPU ran, so launches, copies and waits are "
+    "counted but not timed"
 )
 
 NO_WORK = (
-    "the trace lists a GPU and holds none of its work (the profiler could not start CUPTI, or "
+    "the trace lists a GPU but holds none of its work (the profiler could not start CUPTI, or "
     "another profiler had it): kernels, copies, waits and idle time were not recorded"
 )
 
 NO_GPU = (
-    "the trace holds the work of no GPU: it was recorded on a CPU, or without "
+    "the trace holds no GPU work: it was recorded on a CPU, or without "
     "ProfilerActivity.CUDA; kernels, copies and waits were not recorded"
 )
 
@@ -120,6 +120,7 @@ def report(
     found = {code for finding in findings for code in finding.codes}
     trained = _trained(evidence)
     first = tuple(caveats(trained, judgement.verdicts, broken))
+    unread = tuple(f"{each}: what it held is not judged" for each in recording.damage())
     series = charts.drawn(
         "step times and memory by step",
         lambda: step_series(evidence, steps) or traced_series(facts),
@@ -131,7 +132,7 @@ def report(
         verdicts=judgement.verdicts,
         findings=findings,
         warnings=(
-            *(f"{each}: what it held is not judged" for each in recording.damage()),
+            *unread,
             *traces.unread(evidence),
             *first,
             *manifest.get("warnings", ()),
@@ -141,7 +142,7 @@ def report(
             *judgement.warnings,
             *faults,
         ),
-        caveats=first,
+        caveats=(*first, *unread),
         cautions=_cautions(evidence, quiet, facts),
         tool={"name": "torch-step-audit", "version": __version__},
         environment=_environment(evidence, rehearsed),

@@ -209,7 +209,7 @@ def _ask(
     sites = {finding.site for finding in found}
     for each in filter(_is_measured, found_on_cpu):
         if each.site is None and each.grows:
-            found = _placed(found, each)
+            found = _placed(found, each, rule(**knobs).tells_growth)
         elif each.site is None or each.site not in sites:
             found.append(each)
     if verdict.status == "failed":
@@ -236,20 +236,20 @@ def _rank(severity: Severity | None) -> int:
     return len(Severity) if severity is None else severity.rank
 
 
-def _placed(found: list[Finding], host: Finding) -> list[Finding]:
+def _placed(found: list[Finding], host: Finding, told: Callable[[float], bool]) -> list[Finding]:
     """With growth of the host that has no place: on a CPU the device's tensors lie in host memory, so
-    that it is that of a line which grows at least half as fast on the simulated device. Such a
-    finding keeps its line and is as severe as the measured one.
+    that a line which grows on the simulated device is its place, unless what the line leaves of it
+    would be ``told`` by itself (in bytes). What both have the same cause for is never two: nodes of
+    kept graphs lie on the host alone. Such a finding is as severe as the measured one.
     """
     for index, each in enumerate(found):
-        if (
-            each.grows
-            and each.site is not None
-            and 2 * (each.lost_bytes or 0) >= (host.lost_bytes or 0)
-        ):
+        if each.grows and each.site is not None:
+            rest = ((host.lost_bytes or 0) - (each.lost_bytes or 0)) * (host.steps or 0)
+            if told(rest) and not (host.follows and host.follows == each.follows):
+                continue
             facts = (*each.facts, ("measured on the CPU", host.message))
-            told = replace(each, severity=host.severity, facts=facts)
-            return [*found[:index], told, *found[index + 1 :]]
+            placed = replace(each, severity=host.severity, facts=facts)
+            return [*found[:index], placed, *found[index + 1 :]]
     return [*found, host]
 
 

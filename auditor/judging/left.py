@@ -33,6 +33,7 @@ KNOBS = {
     "MEM003": "counted_kib device_share host_even host_returned host_step_kib trifle_kib "
     "unended_kib",
     "MEM008": "grid known late least_mib padded small_share times wide_share",
+    "TRAIN004": "least_attended",
 }
 """Knobs that left in 0.3, by their rule's code."""
 

@@ -249,6 +249,10 @@ class Recording:
         """
         return self._site_rows.get(number, NOWHERE)
 
+    def via(self, number: int) -> str:
+        """The library's function below the line of a site; empty where the line itself acts."""
+        return self.site_row(number).via or ""
+
     def site(self, number: int) -> Site:
         """A site as findings show it: file relative to the run's directory, and the line's text."""
         if number not in self._sites:

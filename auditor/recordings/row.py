@@ -35,6 +35,9 @@ class Places(Protocol):
     def site_at(self, file: str, line: int, function: str = "", /) -> Site:
         """A site from its parts; ``file`` may be absolute."""
 
+    def via(self, number: int, /) -> str:
+        """The library's function below the line of this number; empty if there is none."""
+
 
 class _AtLine(Protocol):
     @property
@@ -118,3 +121,22 @@ MaybeAt = Annotated[
 ]
 N = Annotated[int, doc("how often")]
 Us = Annotated[float, doc("host time inside (us)")]
+
+
+class LineRow(PassRow, kw_only=True):
+    """What one line of the user's did in one step of a pass, and how often."""
+
+    passes: ClassVar[tuple[str, ...]] = ("quiet", "loud")
+    """In which passes it is counted; judged is the first of them that completed a step."""
+
+    at: At
+    n: N = older(1)
+    us: Us = older(0.0)
+
+
+class CalledRow(LineRow, kw_only=True):
+    """The same, with what led to the line."""
+
+    stack: Annotated[list[int], doc("the user's frames, outermost first: numbers in `sites`")] = (
+        older([])
+    )

@@ -76,18 +76,20 @@ class Autotuning(Table):
 
 @dataclass(frozen=True)
 class AutotuningEveryStep(Rule):
-    """cuDNN's benchmark mode tries its algorithms again on step after step."""
+    """cuDNN's benchmark mode tries its algorithms again and again."""
 
     code = "CFG001"
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
 
-    share: float = knob(0.5, "Share of the trace's steps on which algorithms must be tried.")
+    share: float = knob(
+        0.5, "Report only if algorithms are tried on this share of the trace's steps."
+    )
     renewed: float = knob(
         0.75,
-        "Share of a rehearsal's steps, and of their second half, on which convolutions must meet "
-        "new sizes.",
+        "Report only if convolutions meet new sizes on this share of a rehearsal's steps, and of "
+        "their second half.",
     )
 
     def detect(self, autotuning: Autotuning, source: Source) -> Iterator[Finding]:
@@ -132,12 +134,12 @@ class AutotuningEveryStep(Rule):
 
 def _remedy(set_at: Site | None) -> Remedy:
     """``set_at`` is the only line that sets ``cudnn.benchmark = True``."""
-    text = "Bring the inputs to a few fixed shapes, or set torch.backends.cudnn.benchmark = False."
+    text = "Pad the inputs to a few fixed shapes, or set torch.backends.cudnn.benchmark = False."
     if set_at is None:
         return Remedy(text)
     reason = (
-        "cuDNN then takes algorithms by its heuristics: they may be slower for shapes that "
-        "repeat, and round otherwise"
+        "cuDNN then chooses algorithms by heuristics: they may be slower for shapes that "
+        "repeat, and round differently"
     )
     edit = Edit(set_at, "set_constant", keyword="benchmark", value="False", reason=reason)
     return Remedy(text, (edit,))
@@ -147,6 +149,6 @@ def _said(new: NewSizes) -> str:
     shape = f", the last {list(new.shape)}" if new.shape else ""
     at = f" at {new.site}" if new.site is not None else ""
     return (
-        f"cudnn.benchmark is on, and on {new.pattern} convolutions meet sizes that they have not met "
-        f"before ({new.sizes} in all{shape}{at}): cuDNN tries its algorithms for each"
+        f"cudnn.benchmark is on, and on {new.pattern} convolutions meet new sizes "
+        f"({new.sizes} in all{shape}{at}): cuDNN tries its algorithms for each"
     )

@@ -29,17 +29,17 @@ class Float64InTheStep(Rule):
     since = "0.1"
     rehearsed = True
     advice = (
-        "Make it float32 where it is made: `dtype=torch.float32`, `.float()`, "
-        "`array.astype(numpy.float32)` (NumPy's arrays are float64 by default)."
+        "Make it float32 at its source: `dtype=torch.float32`, `.float()`, "
+        "`array.astype(numpy.float32)` (NumPy arrays are float64 by default)."
     )
 
     narrowed_bytes: int = knob(
         65536,
-        "Bytes of float64 per step from which a batch that is only cast to a narrower dtype is reported.",
+        "Report a batch that is only cast to a narrower dtype from this many bytes of float64 per step.",
     )
     share: float = knob(
         0.01,
-        "Share of the forward's floating-point elements in float64 from which it is a warning.",
+        "Warn if at least this share of the forward's floating-point elements is float64.",
     )
 
     def detect(
@@ -61,8 +61,8 @@ class Float64InTheStep(Rule):
         if wide >= self.narrowed_bytes:
             yield Finding(
                 birth.site,
-                f"{amounts.size(wide)} of float64 come into each step and are only cast to a narrower "
-                "dtype here: up to this line they take twice the memory, also in copies",
+                f"each step loads {amounts.size(wide)} of float64 and only casts it to a narrower "
+                "dtype here: until then it takes twice the memory, in copies too",
                 steps=birth.steps,
                 per_step=birth.in_a_step(birth.n),
                 severity=Severity.NOTE,
@@ -78,8 +78,8 @@ class Float64InTheStep(Rule):
         products = amounts.count(round(birth.in_a_step(birth.products)), "product")
         yield Finding(
             birth.site,
-            f"float64 begins here, in `{birth.op}`: the results of {calls} per step are float64 "
-            "because of it" + (f", {products} of matrices among them" if birth.products else ""),
+            f"float64 starts here, in `{birth.op}`: it makes the results of {calls} per step float64"
+            + (f", {products} of matrices among them" if birth.products else ""),
             steps=birth.steps,
             per_step=birth.in_a_step(birth.n),
             severity=Severity.NOTE if not large or (asked and not birth.products) else None,
@@ -94,7 +94,7 @@ def _whole(births: Rows[DoubleBirthRow], trained: float, source: Source) -> Find
     steps = max(1, *(each.steps for each in births))
     return Finding(
         the_only(site for name in TURNS if (site := source.only_call(name)) is not None),
-        f"the whole step runs in float64, with {amounts.percent(trained)} of the trained "
+        f"the whole step runs in float64, including {amounts.percent(trained)} of the trained "
         "parameters",
         steps=steps,
         per_step=sum(each.n for each in births) / steps,

@@ -288,16 +288,14 @@ def function_of(source: Source, site: Site) -> str:
 
 @dataclass(frozen=True)
 class LayoutTransposedAroundConvolutions(Rule):
-    """Tensors are transposed to channels-last and back around each convolution."""
+    """Convolutions transpose tensors to channels-last and back."""
 
     code = "CFG003"
     severity = Severity.WARNING
     since = "0.1"
-    advice = (
-        "Convert once: model.to(memory_format=torch.channels_last), and each input batch likewise."
-    )
+    advice = "Convert once: model.to(memory_format=torch.channels_last), and each input batch too."
 
-    share: float = knob(0.05, "Share of kernel time in such kernels from which it is reported.")
+    share: float = knob(0.05, "Report only if such kernels take this share of kernel time.")
 
     def detect(self, structure: Structure) -> Iterator[Finding]:
         us = structure.transpose_us
@@ -305,9 +303,9 @@ class LayoutTransposedAroundConvolutions(Rule):
             return
         yield Finding(
             None,
-            "changing layouts around convolutions takes "
+            "changing memory layouts around convolutions takes "
             f"{amounts.percent(us / structure.kernel_us)} of the kernel time: "
-            "model and input are not in the channels-last format",
+            "model and input are not in channels-last format",
             steps=structure.steps if structure.marked else 0,
             lost_us_per_step=us / structure.steps if structure.marked else None,
             basis="estimated" if structure.marked else "none",
@@ -322,14 +320,14 @@ class LayoutTransposedAroundConvolutions(Rule):
 
 @dataclass(frozen=True)
 class TrainedInEvalMode(Rule):
-    """A model stays in eval mode after an evaluation, and is trained on in it."""
+    """A model stays in eval mode after an evaluation and trains on."""
 
     code = "CFG009"
     severity = Severity.WARNING
     since = "0.1"
-    advice = "Call train() on it when the evaluation is over, or before the training goes on."
+    advice = "Call train() on it after the evaluation, before training goes on."
 
-    fewest: int = knob(3, "Steps in eval mode before anything is reported.")
+    fewest: int = knob(3, "Report only after this many steps in eval mode.")
 
     def detect(self, switched: Rows[SwitchedRow], source: Source) -> Iterator[Finding]:
         for each in switched:
@@ -339,9 +337,9 @@ class TrainedInEvalMode(Rule):
                 continue
             yield Finding(
                 each.site,
-                f"{each.module} was put into eval mode here, after {each.before} steps in train "
-                f"mode, and {each.steps} steps trained it on in eval mode, where its {by_class(each.parts)} "
-                "act in another way",
+                f"{each.module} was put into eval mode here after {each.before} steps in train "
+                f"mode, and trained on for {each.steps} steps in eval mode, in which its "
+                f"{by_class(each.parts)} behave differently",
                 steps=each.steps,
                 per_step=1.0,
                 facts=tuple((name, str(n)) for name, n in each.parts.items()),
@@ -355,12 +353,12 @@ class EvaluatedInTrainMode(Rule):
     code = "CFG010"
     severity = Severity.WARNING
     since = "0.1"
-    advice = "Call eval() on it before the evaluation, and train() when it is over."
+    advice = "Call eval() on it before the evaluation, and train() afterwards."
 
     share: float = knob(
         0.5,
-        "Share of the optimizer's steps beside which it may run at most, where no name says that "
-        "it evaluates.",
+        "Without a name such as `evaluate`, report only if it runs on at most this share of the "
+        "optimizer's steps.",
     )
 
     def detect(self, forwards: Rows[TrainModeForwardRow], source: Source) -> Iterator[Finding]:
@@ -370,7 +368,7 @@ class EvaluatedInTrainMode(Rule):
                 continue
             yield Finding(
                 found.site,
-                f"{each.module} is evaluated here in train mode: {by_class(each.parts)} act as in training",
+                f"{each.module} is evaluated here in train mode: {by_class(each.parts)} behave as in training",
                 steps=each.times,
                 facts=(
                     *((name, str(n)) for name, n in each.parts.items()),

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
-from auditor.evidence.recorded.load_state_dict import Loads
+from auditor.evidence.recorded.load_state_dict import default_rate, overridden
+from auditor.evidence.source.files import Source
+from auditor.evidence.table import Rows
 from auditor.model import Finding, Severity
+from auditor.recordings.schema.data import LoadRow, OptimizerLoadRow
 from auditor.rule import NotLooked, Rule, knob
 
 KEPT = ("initial_lr", "max_lr")
@@ -23,24 +26,24 @@ class CheckpointOverridesRate(Rule):
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "After load_state_dict set lr, initial_lr and max_lr of each param_group, and make the "
-        "scheduler anew."
+        "After load_state_dict, set lr, initial_lr and max_lr of each param_group, and create the "
+        "scheduler again."
     )
 
-    tolerance: float = knob(1e-3, "Relative difference up to which two rates count as equal.")
+    tolerance: float = knob(1e-3, "Two rates are equal up to this relative difference.")
 
-    def detect(self, loads: Loads) -> Iterator[Finding]:
-        for load in loads.each:
-            changes = {
-                pair
-                for group in load.groups
-                if (pair := group.overridden(self.tolerance, load.default)) is not None
-            }
+    def detect(self, loads: Rows[LoadRow], source: Source) -> Iterator[Finding]:
+        for load in loads:
+            if not isinstance(load, OptimizerLoadRow):
+                continue
+            default = default_rate(load, source)
+            pairs = (overridden(group, self.tolerance, default) for group in load.groups)
+            changes = {pair for pair in pairs if pair is not None}
             if changes:
                 said = ", ".join(f"{was:g} by {now:g}" for was, now in sorted(changes)[:4])
                 yield Finding(
                     load.site,
-                    f"the state that {load.owner} loads here replaces the rate that was set: {said}",
+                    f"the state that {load.owner} loads here replaces the configured rate: {said}",
                     steps=1,
                 )
 
@@ -106,7 +109,7 @@ def _length(checkpoint: Checkpoint, configured: float | None) -> Iterator[Findin
             continue
         yield Finding(
             None,
-            f"{checkpoint.name}: its {scheduler.name} ends at step {scheduler.total}, and "
+            f"{checkpoint.name}: its {scheduler.name} ends at step {scheduler.total}, but "
             f"{configured:g} are configured",
             steps=1,
             seen_on="source",

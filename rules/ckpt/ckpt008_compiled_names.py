@@ -10,39 +10,44 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.evidence.checkpoints import Checkpoints
 from auditor.evidence.recorded.compiled_regions import CompiledRegions
-from auditor.evidence.recorded.torch_save import Saves
+from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.source.compile_calls import compile_call
 from auditor.evidence.source.files import Source, unparsed
 from auditor.model import Finding, Severity, Site
-from auditor.rule import Rule
+from auditor.recordings.schema.data import SaveRow
+
+from ..lines import LineReport
+from .files import need_saves
 
 
 @dataclass(frozen=True)
-class CompiledPrefix(Rule):
+class CompiledPrefix(LineReport):
     """The weights have the names of a compiled module"""
 
     code = "CKPT008"
     severity = Severity.NOTE
     since = "0.1"
     advice = (
-        "Save model.state_dict() of the module that was given to torch.compile, or compile in "
-        "place with model.compile(); of a file that is there, take '_orig_mod.' out of the keys."
+        "Save model.state_dict() of the module passed to torch.compile, or compile in "
+        "place with model.compile(). In an existing file, remove '_orig_mod.' from the keys."
     )
 
-    def detect(self, saves: Saves, regions: CompiledRegions, source: Source) -> Iterator[Finding]:
-        saves.need_saves()
+    def detect(
+        self, saves: Lines[SaveRow], regions: CompiledRegions, source: Source
+    ) -> Iterator[Finding]:
+        need_saves(saves)
         if knows_prefix(source) or any(
             loads_into_compiled(source, each.site) for each in regions.regions
         ):
             return
         for line in saves.lines():
-            if line.compiled:
-                yield Finding(
-                    line.site,
-                    "the weights that are saved here have the names of a compiled module, such as "
-                    f"{line.compiled}: load_state_dict of the plain model refuses them",
-                    steps=len(line.pattern.seen),
-                    per_step=line.per_step,
+            named = next((save.compiled for save in line.rows if save.compiled), "")
+            if named:
+                yield self.report(
+                    line,
+                    "the saved weights have the names of a compiled module, such as "
+                    f"{named}: load_state_dict of the plain module refuses them",
+                    facts=(),
                 )
 
     def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:

@@ -8,12 +8,15 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from auditor import amounts
+from auditor.batch_means import Estimate, of_separate
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
+from auditor.evidence.recorded.lines import Line, Lines, TrainingLoop
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.torch_save import Saves, SavingLine
 from auditor.model import Finding, Remedy, Severity
+from auditor.recordings.schema.data import SaveRow
 from auditor.rule import NotLooked, Rule, knob
 
+from ..lines import LineReport
 from ..placing import places_of
 from ..pricing import between
 
@@ -27,13 +30,13 @@ NAMED = 5
 
 @dataclass(frozen=True)
 class CheckpointRefused(Rule):
-    """A checkpoint is refused by torch.load."""
+    """torch.load refuses a checkpoint."""
 
     code = "CKPT001"
     severity = Severity.ERROR
     since = "0.1"
     advice = (
-        "Save state_dict() and plain values, with torch's own pickle_protocol. Scan a file that is "
+        "Save state_dict() and plain values, with torch's default pickle_protocol. Scan a file that is "
         "not your own with picklescan or modelaudit before you load it in another way."
     )
 
@@ -45,11 +48,11 @@ class CheckpointRefused(Rule):
             elif scan.foreign:
                 yield _loading(
                     checkpoint,
-                    "is only loaded with torch.serialization.safe_globals: it needs "
+                    "only loads with torch.serialization.safe_globals: it needs "
                     f"{_listed(scan.foreign)}",
                     Severity.NOTE,
                     Remedy(
-                        "Save plain values: vars() of a namespace, float() and tolist() of NumPy's."
+                        "Save plain values: vars() of a namespace, float() and tolist() of NumPy values."
                     ),
                 )
 
@@ -77,38 +80,45 @@ def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
+def need_saves(saves: Lines[SaveRow]) -> None:
+    """Raises :class:`NotLooked` where the program saved nothing in these steps."""
+    if not len(saves):
+        raise NotLooked(
+            f"the program saved no checkpoint in the {saves.steps} timed steps (more --steps may "
+            "reach a save; audit checkpoint FILE checks an existing file)"
+        )
+
+
 @dataclass(frozen=True)
-class CheckpointDamaged(Rule):
+class CheckpointDamaged(LineReport):
     """A checkpoint is cut off or damaged."""
 
     code = "CKPT003"
     severity = Severity.ERROR
     since = "0.1"
     advice = (
-        "Save to a temporary name and os.replace it, so that a job that dies leaves the checkpoint "
-        "before."
+        "Save to a temporary name and os.replace it, so that a job that dies leaves the previous "
+        "checkpoint."
     )
 
-    def detect(self, saves: Saves) -> Iterator[Finding]:
-        saves.need_saves()
-        lines = [line for line in saves.lines() if sum(save.replaced for save in line.calls) > 1]
+    def detect(self, saves: Lines[SaveRow]) -> Iterator[Finding]:
+        need_saves(saves)
+        lines = [line for line in saves.lines() if sum(save.replaced for save in line.rows) > 1]
         # else there is another one
-        if not lines or len({save.path for save in saves.each if save.path is not None}) != 1:
+        if not lines or len({save.path for save in saves if save.path is not None}) != 1:
             raise NotLooked(
-                "a run looks at how checkpoints are written, not at what is in them: audit "
-                "checkpoint FILE does"
+                "a run checks how checkpoints are written, not their contents (audit "
+                "checkpoint FILE does)"
             )
         for line in lines:
-            over = [save for save in line.calls if save.replaced]
-            yield Finding(
-                line.site,
-                f"torch.save writes over the run's only checkpoint in place, on {line.pattern}: a "
+            over = [save for save in line.rows if save.replaced]
+            yield self.report(
+                line,
+                f"torch.save overwrites the run's only checkpoint in place, on {line.pattern}: a "
                 "job that dies in one of these "
                 f"{amounts.duration(max(save.us for save in over))} has none",
-                steps=len(line.pattern.seen),
-                per_step=line.per_step,
                 severity=Severity.NOTE,
-                facts=(("file", str(over[0].path)), ("written over", f"{len(over)} times")),
+                facts=(("file", str(over[0].path)), ("overwritten", f"{len(over)} times")),
             )
 
     def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:
@@ -131,7 +141,7 @@ class CheckpointDamaged(Rule):
 
 
 @dataclass(frozen=True)
-class SaveBlocksStep(Rule):
+class SaveBlocksStep(LineReport):
     """The step waits while a checkpoint is written."""
 
     code = "CKPT004"
@@ -140,38 +150,43 @@ class SaveBlocksStep(Rule):
     advice = (
         "Save less often; or copy the state to host memory in the step and write it from a thread "
         "(torch.distributed.checkpoint.async_save does both), to a temporary name that os.replace "
-        "makes the checkpoint."
+        "then renames."
     )
 
     share: float = knob(
-        0.05, "Share of the timed steps' time in saves of one line from which it is reported."
+        0.05, "Report if one line's saves take this share of the timed steps' time."
     )
 
-    def detect(self, saves: Saves, machine: Machine) -> Iterator[Finding]:
-        saves.need_saves()
+    def detect(
+        self, saves: Lines[SaveRow], machine: Machine, loop: TrainingLoop
+    ) -> Iterator[Finding]:
+        need_saves(saves)
         for line in saves.lines():
             share = line.us / saves.step_us if saves.step_us else 0.0
-            if len(line.calls) < 2 or share < self.share:
+            if len(line.rows) < 2 or share < self.share:
                 continue
-            found = Finding(
-                line.site,
+            found = self.report(
+                line,
                 f"torch.save takes {amounts.percent(share)} of the step time: "
-                f"{amounts.duration(line.us / len(line.calls))} on {line.pattern}",
-                steps=len(line.pattern.seen),
-                per_step=line.per_step,
-                lost_us_per_step=line.us_per_step,
+                f"{amounts.duration(line.us / len(line.rows))} on {line.pattern}",
                 basis="estimated" if machine.cuda else "measured",
                 facts=_facts(line),
-                places=places_of(line.site, line.called),
+                places=places_of(line.site, loop.call_of(line)),
             )
-            yield found if machine.cuda else between(found, line.price)
+            yield found if machine.cuda else between(found, _price(line))
 
 
-def _facts(line: SavingLine) -> tuple[tuple[str, str], ...]:
-    sizes = [save.size for save in line.calls if save.size is not None]
+def _price(line: Line[SaveRow]) -> Estimate | None:
+    """Us of each step that saves take, with the interval over the saves; None of too few of them."""
+    each, often = of_separate([save.us for save in line.rows]), line.per_step
+    return each and Estimate(often * each.value, often * each.low, often * each.high)
+
+
+def _facts(line: Line[SaveRow]) -> tuple[tuple[str, str], ...]:
+    sizes = [save.bytes for save in line.rows if save.bytes is not None]
     size = (("largest file", amounts.size(max(sizes))),) if sizes else ()
-    longest = max(save.us for save in line.calls)
-    return (("saves", f"{len(line.calls)}"), ("longest", amounts.duration(longest)), *size)
+    longest = max(save.us for save in line.rows)
+    return (("saves", f"{len(line.rows)}"), ("longest", amounts.duration(longest)), *size)
 
 
 FEWEST = 3
@@ -180,19 +195,19 @@ FEWEST = 3
 
 @dataclass(frozen=True)
 class OptimizerMomentsSpoiled(Rule):
-    """Moments of the optimizer are dead or exploded."""
+    """The optimizer's moments are dead or exploded."""
 
     code = "CKPT007"
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Look whether the parameter takes part in the loss (a detach, a factor of 0); clip "
+        "Check whether the parameter takes part in the loss (a detach, a factor of 0), and clip "
         "gradients against outliers."
     )
 
-    steps: int = knob(10, "Steps of the optimizer before a moment of zero says something.")
+    steps: int = knob(10, "Report moments of zero only after this many optimizer steps.")
     ratio: float = knob(
-        1e6, "How many times the median of all parameters a remembered gradient must be."
+        1e6, "Report a remembered gradient from this multiple of the median of all parameters on."
     )
 
     def detect(self, checkpoints: Checkpoints) -> Iterator[Finding]:

@@ -29,23 +29,23 @@ MEANT = ("graph_break()", "disable", "backward")
 KINDS: dict[str, tuple[str, str, str]] = {
     "item": (
         "Tensor.item()",
-        "a value of a tensor is read on the host here",
+        "it reads a tensor's value on the host",
         "Keep it a tensor (drop .item()), or set torch._dynamo.config.capture_scalar_outputs = True.",
     ),
     "list": (
         "Tensor.tolist()",
-        "values of a tensor are read on the host here",
-        "Keep them a tensor, or read them outside of the compiled function.",
+        "it reads a tensor's values on the host",
+        "Keep them a tensor, or read them outside the compiled function.",
     ),
     "branch": (
         "Data-dependent",
-        "Python branches here on the value of a tensor",
+        "Python branches here on a tensor's value",
         "Write it without a branch: torch.where(condition, a, b), torch.clamp, or torch.cond.",
     ),
     "autocast": (
         "autocast",
         "autocast is entered here in a way that the compiler cannot trace",
-        "Enter it by `with torch.autocast(...):` itself, inside or around: neither breaks the graph.",
+        "Enter it with `with torch.autocast(...):`, inside or outside; neither breaks the graph.",
     ),
     "print": (
         "`print`",
@@ -56,14 +56,14 @@ KINDS: dict[str, tuple[str, str, str]] = {
 """Kind -> what the compiler's reason has in it, the reason in plain words, and what to do."""
 
 OTHER = (
-    "Move the call out of the compiled function, or make it one that the compiler can trace "
-    "(TORCH_LOGS=graph_breaks prints all of its reasons)."
+    "Move the call out of the compiled function, or rewrite it so that the compiler can trace "
+    "it (TORCH_LOGS=graph_breaks prints all reasons)."
 )
 
 
 @dataclass(frozen=True)
 class GraphBreak(Rule):
-    """A line breaks the graph that torch.compile makes"""
+    """A line breaks a torch.compile graph"""
 
     code = "COMP001"
     severity = Severity.WARNING
@@ -78,9 +78,9 @@ class GraphBreak(Rule):
             kind = next((kind for kind, (word, *_) in KINDS.items() if word in each.reason), "")
             why = KINDS[kind][1] if kind else each.reason.partition(". ")[0].rstrip(".")
             of = f" of `{each.function}`" if each.function else ""
-            what = f"breaks the graph{of} that torch.compile makes"
+            what = f"breaks the torch.compile graph{of}"
             if each.lost:
-                what = f"leaves the whole of `{each.function}` without the compiler"
+                what = f"makes torch.compile skip `{each.function}` altogether"
             yield Finding(
                 each.site,
                 f"this line {what}: {why}",
@@ -97,7 +97,7 @@ def _remedy(kind: str, site: Site) -> Remedy:
     """``kind`` is a key of :data:`KINDS`, or empty."""
     if kind != "print":
         return Remedy(KINDS[kind][2] if kind else OTHER)
-    reason = "one graph in the place of two may round otherwise"
+    reason = "one graph instead of two may round differently"
     edit = Edit(site, "skip_compiled", reason=reason)
     return Remedy(KINDS[kind][2], (edit,))
 

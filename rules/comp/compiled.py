@@ -20,13 +20,13 @@ from ..pricing import between
 
 @dataclass(frozen=True)
 class CompiledUnused(Rule):
-    """Something is compiled, and the original runs"""
+    """Something is compiled, but the original runs"""
 
     code = "COMP004"
     severity = Severity.WARNING
     since = "0.1"
 
-    enough: int = knob(5, "Steps that must have passed without it.")
+    enough: int = knob(5, "Report only after this many steps without the compiled code.")
 
     def detect(
         self, regions: CompiledRegions, compiles: Compiles, source: Source
@@ -38,9 +38,9 @@ class CompiledUnused(Rule):
                 continue
             call = compile_call(source, each.site)
             if each.dropped:
-                said = "nobody keeps what torch.compile returns here"
+                said = "the result of torch.compile is not kept"
             elif each.trained and not regions.ran and _meant_for_training(each, call):
-                said = "what is compiled here never ran, though its parameters are trained"
+                said = "the compiled code never ran, though its parameters are trained"
             else:
                 continue
             past = call_past(source, each.site)
@@ -58,11 +58,11 @@ class CompiledUnused(Rule):
         for each in {each.site: each for each in ran if each.steps >= self.enough}.values():
             yield Finding(
                 each.site,
-                f"nothing is compiled here: `{each.what}` is a class of torch, whose code this "
-                "version leaves to Python where it is compiled in place",
+                f"nothing is compiled here: `{each.what}` is a class of torch, which this version does "
+                "not compile in place",
                 facts=(("steps in which it ran", str(each.steps)), ("graphs", "none")),
                 remedy=Remedy(
-                    "Give the module to torch.compile(module) and call what that returns, or "
+                    "Pass the module to torch.compile(module) and call the result, or "
                     "compile in place a module of your own class that calls it."
                 ),
             )
@@ -74,13 +74,12 @@ def _remedy(argument: str, method: bool) -> Remedy:
     """
     if method:
         return Remedy(
-            "Call the module itself, model(x): model.forward(x) goes past the compiler and past "
-            "hooks."
+            "Call the module itself, model(x): model.forward(x) bypasses the compiler and hooks."
         )
     name = argument if argument.isidentifier() else "model"
     return Remedy(
-        f"Write {name} = torch.compile({name}) before anything else gets the module; or compile "
-        f"in place, {name}.compile(), if its class is your own: everybody who holds it runs it."
+        f"Write {name} = torch.compile({name}) before anything else gets the module; or compile it "
+        f"in place, {name}.compile(), if its class is your own: then every reference runs compiled."
     )
 
 
@@ -99,14 +98,15 @@ class CompiledInStep(Rule):
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Compile once, before the loop, and call what that returns; a function that is defined "
-        "in the step takes what changes as arguments."
+        "Compile once, before the loop, and call the result. A function that is defined "
+        "in the step can take what changes as arguments."
     )
 
     least: int = knob(
-        3, "Steps that must have called it: models of several stages compile once each."
+        3,
+        "Report only if this many steps called it (a model of several stages compiles each once).",
     )
-    share: float = knob(0.25, "Share of the steps of these passes that must have called it.")
+    share: float = knob(0.25, "Report only if this share of the passes' steps called it.")
 
     def detect(self, regions: CompiledRegions, steps: Steps) -> Iterator[Finding]:
         taken = len(steps.quiet) + len(steps.anomaly_off)
@@ -115,7 +115,7 @@ class CompiledInStep(Rule):
                 continue
             yield Finding(
                 each.site,
-                f"`{each.what or 'a function'}` is given to torch.compile on "
+                f"`{each.what or 'a function'}` is passed to torch.compile on "
                 f"{amounts.count(each.made_on, 'step')}",
                 lost_us_per_step=each.us,
                 basis="measured",
@@ -126,23 +126,23 @@ class CompiledInStep(Rule):
 DEBUGGING = ("eager", "aot_eager", "aot_eager_decomp_partition")
 """Backends that make no code: they are for finding out which part of the compiler fails."""
 
-NO_CODE = "Drop backend=...: the default, 'inductor', makes code; or do not compile."
+NO_CODE = "Drop backend=...: only the default, 'inductor', generates code; or do not compile."
 
 
 @dataclass(frozen=True)
 class CompileDoesNotPay(Rule):
-    """The step is slower compiled than without the compiler"""
+    """The step is slower with torch.compile than without"""
 
     code = "COMP006"
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Compile larger parts, or none: the model instead of its layers, the step with the "
-        "optimizer; look at the graph breaks first, and measure again."
+        "Compile larger parts (the model instead of its layers, the step with the optimizer), or "
+        "nothing. Fix graph breaks first, and measure again."
     )
 
     share: float = knob(
-        0.02, "Share of the step that compiling must cost at least, at the interval's near end."
+        0.02, "Report only if compiling costs this share of the step, at the interval's lower end."
     )
 
     def detect(
@@ -162,12 +162,12 @@ class CompileDoesNotPay(Rule):
         backend, compiled = _backend(running), len(steps.quiet) + len(steps.compiled_again)
         found = Finding(
             running[0].site,
-            f"the step takes {amounts.duration(lost.value)} less with torch.compile held off"
-            + (f": the backend {backend!r} makes no code" if backend else ""),
+            f"without torch.compile the step takes {amounts.duration(lost.value)} less"
+            + (f": the backend {backend!r} generates no code" if backend else ""),
             lost_us_per_step=lost.value,
             basis="measured",
             facts=(
-                ("steps compiled, and held eager", f"{compiled}, {len(steps.eager_held)}"),
+                ("steps compiled, and eager", f"{compiled}, {len(steps.eager_held)}"),
                 ("compiled functions and modules", str(len(running))),
             ),
             remedy=Remedy(NO_CODE if backend else self.advice),

@@ -23,7 +23,7 @@ def named(each: Recompiled) -> str:
 
 def because(each: Recompiled) -> str:
     """What of this line changes. A guard of an argument has the line of the call."""
-    where = "what is read here" if each.own else "what it is given here"
+    where = "a value read here" if each.own else "a value given here"
     return f"{where} changes (`{each.guard}`)"
 
 
@@ -40,7 +40,7 @@ def remedy(guard: str, compiles: Compiles) -> Remedy:
     """What to do about a guard like this: of a length, on the one line that forbids it to vary."""
     if not of_a_length(guard) or len(compiles.fixed) != 1:
         return Remedy(advice(guard))
-    reason = "kernels for lengths that vary may round another way"
+    reason = "kernels for varying lengths may round differently"
     edit = Edit(compiles.fixed[0], "drop_keyword", "compile", "dynamic", reason=reason)
     return Remedy(advice(guard), (edit,))
 
@@ -54,27 +54,27 @@ def advice(guard: str) -> str:
     """The same in words."""
     if of_a_length(guard):
         return (
-            "Let the length vary: drop dynamic=False, or name it with "
+            "Allow the length to vary: drop dynamic=False, or mark it with "
             "torch._dynamo.mark_dynamic(x, 1) before the call; or pad to a few fixed lengths."
         )
     if "'lr'" in guard:
         return "Make the learning rate a tensor: lr=torch.tensor(1e-3)."
     return (
         "Keep what changes on each step out of the compiled function, or pass it as a tensor: "
-        "a Python value that the function reads is part of what it was compiled for."
+        "a function is compiled for each Python value it reads."
     )
 
 
 @dataclass(frozen=True)
 class RecompilesAgainAndAgain(Rule):
-    """A function is compiled again and again, since one value changes"""
+    """A function is recompiled again and again because one value changes"""
 
     code = "COMP002"
     severity = Severity.WARNING
     since = "0.1"
 
     least: int = knob(
-        2, "Steps on which one guard must have failed: a first time teaches the compiler."
+        2, "Report only if one guard failed on this many steps: the compiler learns from the first."
     )
 
     def detect(self, compiles: Compiles, steps: Steps) -> Iterator[Finding]:
@@ -85,11 +85,11 @@ class RecompilesAgainAndAgain(Rule):
             as_long = as_long_as(each.us, steps)
             yield Finding(
                 each.site,
-                f"{named(each)} was recompiled on {amounts.count(each.steps, 'step')}, since "
+                f"{named(each)} was recompiled on {amounts.count(each.steps, 'step')} because "
                 f"{because(each)}: {amounts.duration(each.us)} of compilation"
                 + (f", {as_long}" if as_long else ""),
                 facts=(
-                    ("guard that failed", each.guard),
+                    ("failed guard", each.guard),
                     ("compilations for it", str(each.n)),
                     ("time of these", amounts.duration(each.us)),
                 ),
@@ -99,7 +99,7 @@ class RecompilesAgainAndAgain(Rule):
 
 @dataclass(frozen=True)
 class RecompileLimitReached(Rule):
-    """A function was compiled too often and runs eagerly since"""
+    """A function was recompiled too often and has run eagerly since"""
 
     code = "COMP003"
     severity = Severity.WARNING
@@ -112,15 +112,15 @@ class RecompileLimitReached(Rule):
             lost = price.value if price is not None else None
             found = Finding(
                 each.site,
-                f"{named(each)} was compiled so often that torch.compile gave up on it, and it "
+                f"torch.compile gave up on {named(each)} after too many recompilations, and it "
                 f"has run eagerly since: {because(each)}"
-                + (f"; a step is {amounts.duration(lost)} slower since" if lost else ""),
+                + (f"; a step has been {amounts.duration(lost)} slower since" if lost else ""),
                 lost_us_per_step=lost,
                 basis="none" if lost is None else "measured",
                 facts=(
-                    ("guard that failed", each.guard),
-                    ("times that it failed", str(each.n)),
-                    ("time of compilations", amounts.duration(each.us)),
+                    ("failed guard", each.guard),
+                    ("times it failed", str(each.n)),
+                    ("compilation time", amounts.duration(each.us)),
                 ),
                 remedy=remedy(each.guard, compiles),
             )

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from auditor.evidence.recorded.copies import Copies, Copy, CopySite
+from auditor.evidence.recorded.copies import Copies, Copy, CopyLine
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Function, Source, name_of, unparsed
@@ -16,12 +16,12 @@ from auditor.syntax.index import nodes_in
 
 from ..copying import CopyRule
 
-PINNED = "page-locking the batch changes where it lies, not what is in it"
+PINNED = "page-locking the batch changes where it lies, not what it holds"
 
 
 @dataclass(frozen=True)
 class LoaderWithoutPinnedMemory(CopyRule):
-    """Batches are copied to the device from memory that is not pinned."""
+    """Batches are copied to the device from unpinned memory."""
 
     code = "DATA003"
     severity = Severity.WARNING
@@ -29,15 +29,13 @@ class LoaderWithoutPinnedMemory(CopyRule):
 
     small: int = knob(
         64_000,
-        "Bytes a copy up to which it is a note: the driver stages so little without waiting.",
+        "Report a note for copies of up to this many bytes, which the driver stages without waiting.",
     )
 
     def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:
         for number, places in self._by_loader(copies).items():
-            moved = tuple(
-                copy for place in places for copy in place.copies if _number(copy) == number
-            )
-            place = CopySite(places[0].site, moved, copies.steps)
+            moved = (copy for place in places for copy in place.copies if _number(copy) == number)
+            place = CopyLine.of(moved, copies.steps)
             loader = copies.loaders.get(number)
             made_at = loader.made_at if loader is not None else None
             if made_at is not None and not source.called(made_at, "DataLoader"):
@@ -48,10 +46,10 @@ class LoaderWithoutPinnedMemory(CopyRule):
             if own is not None:
                 yield self.report(
                     place,
-                    own.site,
-                    f"pin_memory=True does nothing for the batches of this loader: {own.name} has no "
-                    f"pin_memory(), so {place.amount} are copied{_lines(places)} from memory that "
-                    "is not pinned",
+                    f"pin_memory=True has no effect on the batches of this loader: {own.name} has no "
+                    f"pin_memory(), so {place.amount} are copied{_lines(places)} from unpinned "
+                    "memory",
+                    site=own.site,
                     remedy=Remedy(
                         f"Give {own.name} a method pin_memory(self) that pins its tensors and "
                         "returns self; or collate into a named tuple or a dict, which torch pins "
@@ -63,17 +61,17 @@ class LoaderWithoutPinnedMemory(CopyRule):
             decided = f": {pinned.said}" if pinned.written else ""
             yield self.report(
                 place,
-                made_at or place.site,
                 f"{place.amount} of batches are copied to the "
-                f"device{'' if made_at is None else _lines(places)} on {place.pattern}, "
-                f"from memory that is not pinned{decided}",
+                f"device{'' if made_at is None else _lines(places)} on {place.pattern} "
+                f"from unpinned memory{decided}",
+                site=made_at,
                 severity=Severity.NOTE if all(map(self._is_small, places)) else None,
                 remedy=self._remedy(places, made_at, pinned, source, configs),
             )
 
     def _remedy(
         self,
-        places: Sequence[CopySite],
+        places: Sequence[CopyLine],
         made_at: Site | None,
         pinned: CallArgument,
         source: Source,
@@ -81,11 +79,11 @@ class LoaderWithoutPinnedMemory(CopyRule):
     ) -> Remedy:
         """All copies of the loader's batches stop to wait, or none is touched."""
         text = (
-            "Give the loader pin_memory=True, and move its batches with .to(device, "
+            "Pass pin_memory=True to the loader, and move its batches with .to(device, "
             "non_blocking=True)."
         )
         if places[0].library:
-            text = f"Give the loader pin_memory=True; {places[0].library} moves its batches."
+            text = f"Pass pin_memory=True to the loader; {places[0].library} moves its batches."
         if made_at is None:
             return Remedy(text)
         own = [each for each in places if not each.library]
@@ -96,7 +94,7 @@ class LoaderWithoutPinnedMemory(CopyRule):
             if each.waits_elsewhere or any(move.refused for move in moves[str(each.site)])
         )
         if still := next(waits, ""):  # a line whose copy waits all the same, and cannot be edited
-            text += f" Pinned memory alone gains little: the copy at {still} waits all the same."
+            text += f" Pinned memory alone gains little: the copy at {still} still waits."
             return Remedy(text + pinned.advice, refused=pinned.refused)
         edits = pinned.edits("True", safe=True, reason=PINNED)
         if edits:
@@ -105,25 +103,25 @@ class LoaderWithoutPinnedMemory(CopyRule):
             edits = tuple(dict.fromkeys((*edits, *unwaited)))
         return Remedy(text + pinned.advice, edits, refused=pinned.refused)
 
-    def _is_small(self, place: CopySite) -> bool:
+    def _is_small(self, place: CopyLine) -> bool:
         return place.bytes_per_step <= self.small * place.per_step
 
-    def _by_loader(self, copies: Copies) -> dict[int, list[CopySite]]:
+    def _by_loader(self, copies: Copies) -> dict[int, list[CopyLine]]:
         """The lines that move each loader's batches on most steps, or have them moved by a
         library.
         """
-        lines: dict[int, list[CopySite]] = {}
-        for place in self.usual(copies.sites("batch", pinned=False), by_libraries=True):
+        lines: dict[int, list[CopyLine]] = {}
+        for place in self.usual(copies.sites("batch", pinned=False)):
             for number in dict.fromkeys(map(_number, place.copies)):
                 lines.setdefault(number, []).append(place)
         return lines
 
 
 def _number(copy: Copy) -> int:
-    return -1 if copy.loader is None else copy.loader
+    return -1 if copy.row.loader is None else copy.row.loader
 
 
-def _lines(places: Sequence[CopySite]) -> str:
+def _lines(places: Sequence[CopyLine]) -> str:
     """`` at train.py:12``, and how many lines besides."""
     more = len(places) - 1
     return f" at {places[0].site}" + (f" and {more} more line{'s' * (more > 1)}" if more else "")

@@ -19,20 +19,20 @@ from .rows import CollectiveRow
 
 @dataclass(frozen=True)
 class AveragedTooOften(Rule):
-    """Gradients are averaged over the ranks more than once for a step of the optimizer"""
+    """Gradients are averaged over the ranks more than once per optimizer step"""
 
     code = "DIST005"
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Run forward and backward of every micro-batch but the last one in `with "
-        "model.no_sync():`; both must be inside. Where these are several losses of one batch, "
+        "Run forward and backward of every micro-batch but the last in `with "
+        "model.no_sync():`; both must be inside. If these are several losses of one batch, "
         "add them and call backward once."
     )
 
-    least: int = knob(3, "Steps of an optimizer for which it must have happened.")
-    share: float = knob(0.5, "Share of its steps that this must be at least.")
-    ranks: int = knob(2, "Ranks below which nothing is sent.")
+    least: int = knob(3, "Report only if it happened in this many optimizer steps.")
+    share: float = knob(0.5, "Report only if it happened in this share of the optimizer's steps.")
+    ranks: int = knob(2, "Report only with at least this many ranks.")
 
     def detect(self, modules: DataParallel) -> Iterator[Finding]:
         for module in modules.each:
@@ -49,10 +49,10 @@ class AveragedTooOften(Rule):
                 steps=len(often),
                 per_step=float(usual - 1),
                 facts=(
-                    ("averaged for a step of the optimizer", f"{usual} times"),
+                    ("averaged per optimizer step", f"{usual} times"),
                     ("gradients", amounts.size(module.nbytes)),
                     (
-                        "sent for nothing by each rank",
+                        "sent in vain by each rank",
                         f"{amounts.size((usual - 1) * module.nbytes)} per step",
                     ),
                 ),
@@ -67,16 +67,16 @@ class SteppedUnaveraged(Rule):
     severity = Severity.ERROR
     since = "0.1"
     advice = (
-        "Let the last micro-batch before optimizer.step() run outside of no_sync(), forward "
-        "and backward, also where an epoch ends with fewer micro-batches; all others inside."
+        "Run the last micro-batch before optimizer.step() outside of no_sync(), forward and "
+        "backward, even if an epoch ends with fewer micro-batches; run all others inside."
     )
 
-    least: int = knob(1, "Steps on partly averaged gradients from which it is reported.")
-    alone: int = knob(5, "Steps from which it is reported where no backward averaged any.")
-    ranks: int = knob(2, "Ranks below which nothing is averaged.")
+    least: int = knob(1, "Report from this many steps on partly averaged gradients.")
+    alone: int = knob(5, "Report from this many steps if no backward averaged any gradient.")
+    ranks: int = knob(2, "Report only with at least this many ranks.")
     sent: float = knob(
         0.25,
-        "Share of the gradients' bytes that the program sends itself, from which nothing is reported.",
+        "Report nothing if the program itself sends this share of the gradients' bytes.",
     )
 
     def detect(self, modules: DataParallel, collectives: Rows[CollectiveRow]) -> Iterator[Finding]:
@@ -96,7 +96,7 @@ class SteppedUnaveraged(Rule):
             entered_at, backward_at = places.most_common(1)[0][0]
             last = module.apart[-1]
             before = (
-                "none before it averages them either"
+                "no earlier one averages them either"
                 if not last.averaged
                 else f"only {amounts.count(last.averaged, 'earlier pass', 'earlier passes')} "
                 "averaged them"
@@ -104,16 +104,16 @@ class SteppedUnaveraged(Rule):
             passes = f"{last.averaged} averaged, then {last.local} inside no_sync()"
             yield Finding(
                 entered_at or backward_at,
-                f"the last backward before `{module.what}` is stepped runs inside no_sync(), and "
-                f"{before}: the {module.ranks} ranks step on different gradients",
+                f"the last backward before the step of `{module.what}` runs inside no_sync(), and "
+                f"{before}: the {module.ranks} ranks step with different gradients",
                 steps=len(module.apart),
                 per_step=1.0,
                 facts=(
                     (
-                        "steps on gradients that are not averaged",
+                        "steps with gradients that were not averaged",
                         f"{len(module.apart)} of {module.stepped}",
                     ),
-                    ("backward passes for the last of them", passes),
+                    ("backward passes before the last of them", passes),
                 ),
                 places=places_of(entered_at, backward_at),
             )
@@ -125,16 +125,20 @@ def _bypassed(module: DataParallelModule) -> Finding:
     made = (("wrapped at", str(module.made_at)),) if module.made_at is not None else ()
     return Finding(
         called_at,
-        f"the loss comes from a call past the DistributedDataParallel around `{module.what}`, so "
-        f"none of its gradients is averaged: the {module.ranks} ranks step on different gradients",
+        f"the loss comes from a call that bypasses the DistributedDataParallel around "
+        f"`{module.what}`, so no gradient is averaged: the {module.ranks} ranks step with different "
+        "gradients",
         steps=n,
         per_step=1.0,
         facts=(
-            ("steps on gradients that are not averaged", f"{module.stepped} of {module.stepped}"),
+            (
+                "steps with gradients that were not averaged",
+                f"{module.stepped} of {module.stepped}",
+            ),
             *made,
         ),
         remedy=Remedy(
-            "Call the wrapped module: model(x), not model.module(x). A method of the inner module "
-            "belongs into its forward()."
+            "Call the wrapped module: model(x), not model.module(x). Move what another method of the "
+            "inner module does into its forward()."
         ),
     )

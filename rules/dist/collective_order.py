@@ -231,10 +231,10 @@ class RanksPart(Rule):
     since = "0.1"
     advice = (
         "Call it on every rank, outside of `if rank == 0` and of branches on values that differ "
-        "between ranks; only what is written or printed belongs there."
+        "between ranks. Only writing and printing belong there."
     )
 
-    sizes: bool = knob(True, "Whether tensors of different sizes are reported, too.")
+    sizes: bool = knob(True, "Also report tensors of different sizes.")
 
     def detect(self, order: CollectiveOrder, source: Source) -> Iterator[Finding]:
         parting = order.parting
@@ -249,27 +249,27 @@ class RanksPart(Rule):
         elif other.what != one.what or other.numbers == one.numbers:
             there = f"rank {other.rank} calls {other.what} at {other.site}"
         elif self.sizes:
-            there = f"rank {other.rank} gives {amounts.count(other.numbers, 'number')}"
+            there = f"rank {other.rank} passes {amounts.count(other.numbers, 'number')}"
             there += f" and rank {one.rank} {one.numbers:,}"
         else:
             return
         before = (other.site,) if other is not None and other.site != one.site else ()
         yield Finding(
             one.site,
-            f"rank {one.rank} calls {one.what} here, and {there}: the ranks wait for different "
+            f"rank {one.rank} calls {one.what} here, but {there}: the ranks wait in different "
             "collectives",
             steps=1,
             facts=(
-                ("collectives before it that all call", f"{parting.number:,}"),
-                ("steps that rank had begun", f"{one.step:,}"),
+                ("collectives before it that all ranks called", f"{parting.number:,}"),
+                ("steps begun by that rank", f"{one.step:,}"),
             ),
             places=places_of(one.site, *before),
         )
 
 
 LEFT = Remedy(
-    "Let all ranks leave the loop after the same step: give each as many batches (a "
-    "DistributedSampler, drop_last=True) and reduce what decides an early stop over the ranks "
+    "Let all ranks leave the loop after the same step: give each the same number of batches (a "
+    "DistributedSampler, drop_last=True), reduce what decides an early stop over the ranks "
     "first, or train inside `with model.join():`."
 )
 
@@ -284,14 +284,14 @@ def _left_alone(parting: Parting, waits: Call, source: Source) -> Finding:
     if loop is None:
         said = f"{where}, and {stays}"
     elif test is None:
-        said = f"rank {one.rank} comes to the end of this loop first: {where}, while {stays}"
+        said = f"rank {one.rank} reaches the end of this loop first: {where}, while {stays}"
     else:
         said = f"rank {one.rank} leaves the loop, here or at its end: {where}, while {stays}"
     return Finding(
         test or loop or one.site,
         said,
         steps=1,
-        facts=(("collectives before it that all call", f"{parting.number:,}"),),
+        facts=(("collectives before it that all ranks called", f"{parting.number:,}"),),
         places=places_of(test or loop, waits.site, one.site),
         remedy=LEFT if loop is not None else None,
     )

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from statistics import mean, median
 from typing import TYPE_CHECKING, ClassVar
 
 from auditor import amounts
 from auditor.evidence.recorded.data_parallel import ONE_PROCESS
-from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
-from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.recorded.lines import Lines
+from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source
-from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.evidence.table import Evidence, Table
 from auditor.evidence.trace.facts import timed_timeline
 from auditor.evidence.trace.ranks import Ranks
-from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.model import Finding, Severity
 from auditor.model.what_if import Change
 from auditor.rule import NotLooked, Rule, knob
 
+from ..lines import LineRule
 from .rows import CollectiveRow
 
 if TYPE_CHECKING:
@@ -94,62 +94,15 @@ def _job(line: Timeline) -> Job:
 
 
 @dataclass(frozen=True)
-class Collective:
-    """Calls of ``what`` on one line: in which steps, how many in a usual one of these, and the
-    host's time inside them in us per step.
-    """
-
-    site: Site
-    what: str
-    pattern: StepPattern
-    per_step: float
-    us: float | None
-    """None on a null device, where no time counts."""
-    ranks: int
-
-
-@dataclass(frozen=True)
-class Collectives(Table):
-    """Those of the instrumented pass, in the order of their lines."""
-
-    parts: ClassVar[tuple[str, ...]] = ("collectives", "steps")
-
-    each: tuple[Collective, ...] = ()
-
-    @classmethod
-    def build(cls, evidence: Evidence) -> Collectives:
-        """From the rows of each line and function."""
-        lines: dict[tuple[int, str], list[CollectiveRow]] = {}
-        for row in rows_of(evidence, CollectiveRow):
-            lines.setdefault((row.at, row.what), []).append(row)
-        if not lines and int(evidence.recording.manifest.get("world_size") or 1) < 2:
-            raise NotLooked(ONE_PROCESS)
-        steps, null = len(evidence.get(Steps).loud), evidence.recording.device.null
-        return cls(
-            tuple(
-                Collective(
-                    evidence.recording.site(at),
-                    what,
-                    step_pattern({row.step for row in rows}, steps),
-                    median(row.n for row in rows),
-                    None if null else mean(row.us for row in rows),
-                    max(row.ranks for row in rows),
-                )
-                for (at, what), rows in sorted(lines.items())
-            )
-        )
-
-
-@dataclass(frozen=True)
 class BackendOfTheHost(Rule):
-    """Ranks with GPUs communicate over a backend of the host."""
+    """Ranks with GPUs communicate through a host backend."""
 
     code = "DIST002"
     severity = Severity.WARNING
     since = "0.1"
-    advice = 'Call torch.distributed.init_process_group("nccl") (RCCL answers to that name on AMD).'
+    advice = 'Call torch.distributed.init_process_group("nccl") (the name of RCCL on AMD, too).'
 
-    least: int = knob(1, "Operators of process groups in the trace below which it is a note.")
+    least: int = knob(1, "Report a note if the trace has fewer process group operators than this.")
 
     def detect(self, job: Job) -> Iterator[Finding]:
         host_only = job.backend in ("gloo", "mpi")
@@ -158,14 +111,14 @@ class BackendOfTheHost(Rule):
         loud = job.operators >= self.least
         yield Finding(
             None,
-            f"{job.world_size} ranks with GPUs communicate over {job.backend}: gradients go "
-            "through the host's memory",
+            f"{job.world_size} ranks with GPUs communicate over {job.backend}: gradients travel "
+            "through host memory",
             steps=job.steps if job.marked else 0,
             per_step=job.operators / job.steps if job.marked else 0.0,
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
             facts=(
-                ("operators of process groups", f"{job.operators:,}"),
+                ("process group operators", f"{job.operators:,}"),
                 ("kernels on the device", f"{job.kernels:,}"),
             ),
         )
@@ -173,20 +126,18 @@ class BackendOfTheHost(Rule):
 
 @dataclass(frozen=True)
 class ExposedCommunication(Rule):
-    """The device does nothing but communicate for a large part of the step."""
+    """The device only communicates for a large part of the step."""
 
     code = "DIST003"
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Reduce while the backward pass computes (DistributedDataParallel, FSDP with prefetch), "
+        "Overlap communication with the backward pass (DistributedDataParallel, FSDP with prefetch), "
         "reduce less often (no_sync() while accumulating), or send fewer bytes (bf16 gradients)."
     )
 
-    share: float = knob(
-        0.1, "Share of the steps' time in exposed communication from which it is reported."
-    )
-    severe: float = knob(0.4, "Share from which it is an error, where all ranks were looked at.")
+    share: float = knob(0.1, "Report from this share of the steps' time in exposed communication.")
+    severe: float = knob(0.4, "Report an error from this share if all ranks were recorded.")
 
     def detect(self, job: Job, ranks: Ranks) -> Iterator[Finding]:
         share = job.exposed_share
@@ -201,8 +152,8 @@ class ExposedCommunication(Rule):
         )
         yield Finding(
             None,
-            f"communication that nothing hides takes {amounts.percent(share)} of the steps' "
-            f"time{who} ({amounts.percent(hidden)} of all communication is hidden){waited}",
+            f"exposed communication takes {amounts.percent(share)} of the steps' "
+            f"time{who} ({amounts.percent(hidden)} of all communication is overlapped){waited}",
             steps=job.steps if job.marked else 0,
             lost_us_per_step=job.exposed_us / job.steps if job.marked else None,
             basis="estimated" if job.marked else "none",
@@ -223,33 +174,33 @@ class ExposedCommunication(Rule):
 
 @dataclass(frozen=True)
 class RankKeepsOthersWaiting(Rule):
-    """One rank comes late to the collectives, and the others wait for it."""
+    """One rank arrives late at the collectives, and the others wait for it."""
 
     code = "DIST004"
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Look at the late rank's own findings first: they are what makes it late. Balance the "
-        "work where it computes more."
+        "Look at the late rank's own findings first: they make it late. Balance the "
+        "work if it computes more."
     )
 
     share: float = knob(
         0.1,
-        "Share of the step that the median rank waits for the late one from which it is reported.",
+        "Report if the median rank waits this share of the step for the late one.",
     )
-    severe: float = knob(0.2, "Share from which it is an error.")
-    last: float = knob(1 / 3, "Share of the collectives at which the rank must come last.")
-    least_steps: int = knob(
-        3, "Steps in the traces below which it is a note: one step may be an accident."
+    severe: float = knob(0.2, "Report an error from this share.")
+    last: float = knob(
+        1 / 3, "Report only if the rank comes last at this share of the collectives."
     )
+    least_steps: int = knob(3, "Report a note if the traces have fewer steps than this.")
 
     def detect(self, ranks: Ranks) -> Iterator[Finding]:
         if len(ranks.rows) < 2:
-            raise NotLooked(
-                "one trace cannot tell: give the folder that holds the traces of all ranks"
-            )
+            raise NotLooked("one trace cannot tell; pass the folder with the traces of all ranks")
         if ranks.late is None:
-            raise NotLooked("the ranks share no collective that would set their clocks")
+            raise NotLooked(
+                "the ranks share no collective from which their clocks could be aligned"
+            )
         if (
             ranks.waited_share < self.share
             or ranks.last < self.last * ranks.shared
@@ -260,15 +211,15 @@ class RankKeepsOthersWaiting(Rule):
         why = f": it spends {amounts.duration(excess[1])} more {excess[0]}" if excess else ""
         yield Finding(
             None,
-            f"the other ranks wait {amounts.duration(ranks.waited_us)} of each step, "
-            f"{amounts.percent(ranks.waited_share)}, for rank {ranks.late}, "
+            f"the other ranks wait {amounts.duration(ranks.waited_us)} of each step "
+            f"({amounts.percent(ranks.waited_share)}) for rank {ranks.late}, "
             f"last at {ranks.last} of {ranks.shared} collectives{why}",
             steps=ranks.steps,
             lost_us_per_step=ranks.waited_us if ranks.steps >= self.least_steps else None,
             basis="estimated" if ranks.steps >= self.least_steps else "none",
             seen_on="trace",
             severity=self._severity(ranks),
-            facts=(*ranks.facts, ("clocks set within", amounts.duration(ranks.clocks_us))),
+            facts=(*ranks.facts, ("clocks aligned within", amounts.duration(ranks.clocks_us))),
         )
 
     def _severity(self, ranks: Ranks) -> Severity | None:
@@ -278,39 +229,31 @@ class RankKeepsOthersWaiting(Rule):
 
 
 @dataclass(frozen=True)
-class BarrierEveryStep(Rule):
-    """All ranks wait for one another on each step, by a call of barrier"""
+class BarrierEveryStep(LineRule):
+    """A call of barrier makes all ranks wait for one another on each step"""
 
     code = "DIST009"
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Remove it: collectives wait for all ranks by themselves. To time a step, use "
+        "Remove it: collectives wait for all ranks anyway. To time a step, use "
         "torch.cuda.Event or this audit."
     )
 
-    share: float = knob(0.5, "Share of the steps from which it is reported.")
-    ranks: int = knob(2, "Ranks below which nobody waits.")
+    ranks: int = knob(2, "Report only with at least this many ranks.")
 
-    def detect(self, collectives: Collectives, source: Source) -> Iterator[Finding]:
-        for each in collectives.each:
-            if each.what != "barrier" or each.ranks < self.ranks:
-                continue
-            if not each.pattern.usual(self.share):
-                continue
-            alone = source.stands_alone(each.site, "barrier")
-            reason = "what happens between the ranks outside of torch (files) may rely on it"
-            edits = (Edit(each.site, "drop_statement", call="barrier", reason=reason),)
-            yield Finding(
-                each.site,
-                f"dist.barrier() makes {each.ranks} ranks wait for one another on {each.pattern}",
-                steps=len(each.pattern.seen),
-                per_step=each.per_step,
-                facts=_inside(each.us),
-                remedy=Remedy(self.advice, edits if alone else ()),
-            )
-
-
-def _inside(us: float | None) -> tuple[tuple[str, str], ...]:
-    said = "host time inside, instrumented"
-    return () if us is None else ((said, f"{amounts.duration(us)} per step"),)
+    def detect(
+        self, collectives: Lines[CollectiveRow], machine: Machine, source: Source
+    ) -> Iterator[Finding]:
+        if not len(collectives) and machine.ranks < 2:
+            raise NotLooked(ONE_PROCESS)
+        reason = "communication outside torch (through files) may rely on it"
+        for line in self.usual(collectives.lines(lambda call: call.what == "barrier")):
+            ranks = max(call.ranks for call in line.rows)
+            if ranks >= self.ranks:
+                yield self.report(
+                    line,
+                    f"dist.barrier() makes {ranks} ranks wait for one another on {line.pattern}",
+                    facts=line.facts[:1] if machine.simulated else line.facts,
+                    remedy=self.dropped(line, source, "barrier", reason=reason),
+                )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from auditor.recordings.row import At, PassRow, Us, doc
+from auditor.recordings.row import At, LineRow, PassRow, doc
 
 
-class CollectiveRow(PassRow, kw_only=True):
+class CollectiveRow(LineRow, kw_only=True):
     """Collectives that one line of the user's called in one step, by functions of
     ``torch.distributed``.
     """
@@ -15,11 +15,10 @@ class CollectiveRow(PassRow, kw_only=True):
     part = "collectives"
     when = "loud, with several ranks"
 
-    at: At
+    passes = ("loud",)
+
     what: Annotated[str, doc("the function: `all_reduce`, `barrier`, ...")]
-    n: Annotated[int, doc("calls")] = 0
     bytes: Annotated[int, doc("of the tensors given to them")] = 0
-    us: Us = 0.0
     ranks: Annotated[int, doc("of the default process group")] = 0
 
 

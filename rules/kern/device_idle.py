@@ -38,19 +38,19 @@ OWNERS = {
 }
 """Who else reports the idle time, by its cause: what they carry is no second warning here."""
 
-LONG_KERNELS = "the host is slow between launches, though most kernels are not short"
-QUEUED = "work was queued and did not start"
+LONG_KERNELS = "the host is slow between launches, though most kernels are long enough"
+QUEUED = "work was queued but did not start"
 TOLD_US = 100.0
 """Gaps of queued work that are told one by one: a launch takes about 5 us, and another stream's
 kernel seldom longer than this.
 """
 
-UNEXPLAINED = "no single cause explains half of it"
+UNEXPLAINED = "no single cause explains half of the idle time"
 
 
 WAITED = Remedy(
     "Look at what the queued work waits for: an event of another stream, a copy, a collective whose "
-    "peers are late, or other programs on the same device."
+    "peers are late, or another program on the same device."
 )
 
 
@@ -62,15 +62,13 @@ class DeviceIdleInStep(Rule):
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Take the largest cause first: feed the loop faster, remove host waits, launch less "
+        "Remove the largest cause first: feed the loop faster, remove host waits, launch less "
         "(torch.compile, CUDA graphs)."
     )
 
-    share: float = knob(
-        0.3, "Share of the steps' time without any work of the device from which it is reported."
-    )
+    share: float = knob(0.3, "Report if the device does nothing for this share of the steps' time.")
     least_kernels: int = knob(
-        20, "Kernels in the trace below which the finding is a note: that is no training step."
+        20, "Report a note if the trace has fewer kernels than this: it is no training step."
     )
 
     def detect(self, idle: DeviceIdle, others: Others) -> Iterator[Finding]:
@@ -137,23 +135,23 @@ def _waiting_in_queue(idle: DeviceIdle) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class HostLeavesDeviceIdle(Rule):
-    """The device idles in long gaps while the host does something else."""
+    """The device is idle in long gaps while the host does something else."""
 
     code = "KERN002"
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Move what the host does there out of the step: into loader workers, onto the device, "
+        "Move the host's work there out of the step: into loader workers, onto the device, "
         "or to every N steps."
     )
 
-    share: float = knob(0.1, "Share of the steps' time in such gaps from which it is reported.")
+    share: float = knob(0.1, "Report if such gaps take this share of the steps' time.")
     of_steps: float = knob(
         0.5,
-        "Share of the steps that must have such a gap, else it is a note: one may be a checkpoint.",
+        "Report a note if fewer steps than this share have such a gap: one may be a checkpoint.",
     )
     least_kernels: int = knob(
-        20, "Kernels in the trace below which the finding is a note: that is no training step."
+        20, "Report a note if the trace has fewer kernels than this: it is no training step."
     )
 
     def detect(self, idle: DeviceIdle) -> Iterator[Finding]:
@@ -165,7 +163,7 @@ class HostLeavesDeviceIdle(Rule):
         longest = idle.gaps[0]
         yield Finding(
             None,
-            f"the device idles {amounts.percent(share)} of {idle.of_what} in gaps of 500 us or "
+            f"the device is idle for {amounts.percent(share)} of {idle.of_what} in gaps of 500 us or "
             "more while the host does something else; "
             f"the longest is {amounts.duration(longest.us)}{_in(longest)}",
             steps=idle.steps if idle.marked else 0,
@@ -194,24 +192,24 @@ def _until(gap: Gap) -> str:
 
 @dataclass(frozen=True)
 class LaunchBound(Rule):
-    """The device waits for launches: its kernels are shorter than the host takes to launch them."""
+    """The device waits for launches: kernels take less time than the host needs to launch them."""
 
     code = "KERN003"
     severity = Severity.WARNING
     since = "0.1"
     advice = (
         'Launch less: torch.compile(model, mode="reduce-overhead") fuses operators and replays '
-        "CUDA graphs; a larger batch makes each kernel longer."
+        "CUDA graphs. A larger batch makes each kernel longer."
     )
 
     share: float = knob(
         0.15,
-        "Share of the steps' time between launches, with an empty queue, from which it is a "
-        "warning.",
+        "Warn if the device waits for launches, with an empty queue, for this share of the steps' "
+        "time.",
     )
-    noticed: float = knob(0.05, "Share from which it is a note.")
+    noticed: float = knob(0.05, "Report a note from this share.")
     least_kernels: int = knob(
-        20, "Kernels in the trace below which the finding is a note: that is no training step."
+        20, "Report a note if the trace has fewer kernels than this: it is no training step."
     )
 
     def detect(self, idle: DeviceIdle, optimizer: OptimizerCalls) -> Iterator[Finding]:
@@ -253,7 +251,7 @@ def _launches(optimizer: OptimizerCalls) -> Change:
 
 @dataclass(frozen=True)
 class UnfusedAttention(Rule):
-    """Attention runs as two batched products with a softmax between them."""
+    """Attention runs as two batched matrix products with a softmax between them."""
 
     code = "KERN005"
     severity = Severity.WARNING
@@ -263,7 +261,7 @@ class UnfusedAttention(Rule):
         "attn_implementation='sdpa') with 16-bit inputs."
     )
 
-    share: float = knob(0.1, "Share of kernel time in such attention from which it is a warning.")
+    share: float = knob(0.1, "Warn if such attention takes this share of kernel time.")
 
     def detect(self, structure: Structure) -> Iterator[Finding]:
         share = structure.attention_share

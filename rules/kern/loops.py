@@ -51,7 +51,7 @@ class Kind(NamedTuple):
 
 KINDS = {
     "pieces": Kind(
-        "gives `{op}` {n} pieces of a tensor one by one",
+        "passes {n} pieces of a tensor to `{op}` one by one",
         "Do it for the whole tensor at once: broadcasting, a mask, index_select, scatter or "
         "torch.vmap.",
     ),
@@ -62,12 +62,12 @@ KINDS = {
     ),
     "groups": Kind(
         "gathers {n} groups of rows and reduces them one by one",
-        "Do it for all groups at once: give each row the number of its group, and sum them with "
-        "index_add, or with scatter_reduce for means and extremes.",
+        "Do it for all groups at once: give each row its group's number, and sum the rows with "
+        "index_add, or use scatter_reduce for means and extremes.",
     ),
     "parameters": Kind(
-        "gives `{op}` {n} parameters one by one",
-        "Give all parameters to one call: torch._foreach_mul_ and its like take lists; "
+        "passes {n} parameters to `{op}` one by one",
+        "Pass all parameters to one call: torch._foreach_mul_ and similar functions take lists; "
         "torch.optim.swa_utils.AveragedModel with a multi_avg_fn averages weights, "
         "torch.nn.utils.clip_grad_norm_(foreach=True) clips, weight_decay is an L2 penalty.",
     ),
@@ -244,7 +244,7 @@ def _place(evidence: Evidence, row: PiecewiseRow) -> tuple[Site, Site | None]:
 
 @dataclass(frozen=True)
 class LoopOverIndex(Rule):
-    """A Python loop does one by one what one operator could do."""
+    """A Python loop does piece by piece what one operator could do at once."""
 
     code = "KERN006"
     severity = Severity.WARNING
@@ -252,11 +252,9 @@ class LoopOverIndex(Rule):
     rehearsed = True
     advice = KINDS["pieces"].advice
 
-    share: float = knob(
-        0.1, "In a trace: share of the steps' time on the host from which it is reported."
-    )
+    share: float = knob(0.1, "In a trace, report from this share of the steps' host time.")
     operators: float = knob(
-        0.25, "In a run: share of the operators outside the backward from which it is reported."
+        0.25, "In a run, report from this share of the operators outside the backward."
     )
 
     def detect(self, piecewise: IndexingLoops) -> Iterator[Finding]:
@@ -266,7 +264,11 @@ class LoopOverIndex(Rule):
                 continue
             kind, turns = KINDS[loop.kind], amounts.digits(loop.turns)
             head = loop.head
-            at = "" if head is None else f"; the loop is line {head.line}, `{shorten(head.text)}`"
+            at = (
+                ""
+                if head is None
+                else f"; the loop starts at line {head.line}, `{shorten(head.text)}`"
+            )
             # with parameters it does the same arithmetic, and only the calls are saved
             calls = loop.operators * CALL_US if loop.kind == "parameters" else math.inf
             yield loop.finding(
@@ -309,11 +311,11 @@ class ModulePieceByPiece(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    turns: int = knob(8, "Calls in each watched step from which a loop is reported.")
+    turns: int = knob(8, "Report a loop from this many calls in each watched step.")
     share: float = knob(
         0.05,
-        "Share of the precision pass's time outside backward, inside the calls, from which it is "
-        "reported.",
+        "Report from this share of the precision pass's time outside the backward, inside the "
+        "calls.",
     )
 
     def detect(self, loops: ModuleLoops) -> Iterator[Finding]:
@@ -328,23 +330,23 @@ class ModulePieceByPiece(Rule):
             loop = f"the loop at {each.head or each.site}"
             if each.recurrent:
                 said = (
-                    f"{each.module} goes through a sequence of {each.turns:.0f} pieces or more in "
-                    f"{loop}, one call for each, with nothing but its own state between them"
+                    f"{each.module} steps through a sequence of {each.turns:.0f} pieces or more in "
+                    f"{loop}, one call for each, with only its own state between them"
                 )
                 advice = (
                     f"Give the whole sequence to {SEQUENCES[each.module]} of the same sizes, which "
-                    "keeps the state itself; torch.nn.utils.rnn.pack_padded_sequence takes lengths "
-                    "that differ."
+                    "keeps the state itself; torch.nn.utils.rnn.pack_padded_sequence handles different "
+                    "lengths."
                 )
             else:
                 said = (
                     f"{each.module} is called {each.turns:.0f} times a step in {loop}, each time "
-                    f"with another piece of one tensor: {amounts.percent(each.share)} of the watched "
-                    "forward is inside"
+                    f"with another piece of one tensor; the calls take {amounts.percent(each.share)} of the "
+                    "watched forward"
                 )
                 advice = (
-                    "Call the module once with the whole tensor (its first dimensions joined, if "
-                    "need be), and cut the result; torch.vmap helps where it takes one sample only."
+                    "Call the module once with the whole tensor (join its first dimensions if "
+                    "needed), and split the result. torch.vmap helps if it takes only one sample."
                 )
             yield each.finding(said, advice, each.saved_us())
 

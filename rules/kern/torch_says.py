@@ -13,7 +13,7 @@ class VmapLoops(TorchSays):
     code = "KERN009"
     severity = Severity.NOTE
     warning = "slow vmap"
-    defect = "vmap has no batching rule for an operator, and runs it sample by sample"
+    defect = "vmap has no batching rule for an operator and runs it sample by sample"
     advice = "Write that operator with the batch dimension, outside vmap."
 
 
@@ -23,5 +23,5 @@ class SearchOfACopy(TorchSays):
     code = "KERN010"
     severity = Severity.NOTE
     warning = "search copies"
-    defect = "searchsorted() or bucketize() copies a tensor that is not contiguous in each call"
-    advice = "Call .contiguous() once, before."
+    defect = "searchsorted() or bucketize() copies a non-contiguous tensor in each call"
+    advice = "Call .contiguous() on it once, before."

@@ -119,6 +119,9 @@ class MemoryGrowsEveryStep(Rule):
                 follows="GRAPH001" if names else "",
             )
 
+    def tells_growth(self, size: float) -> bool:
+        return size >= self.host_mib * MIB
+
     def _on_device(
         self, trend: Trend, kept: NeverFreed, growing: GrowingLines, keepers: KeptTensors
     ) -> _Place | None:
@@ -139,7 +142,7 @@ class MemoryGrowsEveryStep(Rule):
             return _Place(rate, trend, made, said)
         for each in growing.lines:
             if self._rate(each.held, floor / 2) is not None:
-                said = ": what is allocated here is larger on each step"
+                said = ": the tensor allocated here gets larger on each step"
                 return _Place(rate, trend, each.site, said)
         return _Place(rate, trend)
 
@@ -193,10 +196,10 @@ def _kept_by(
     each: Keeper, rate: float | None, trend: Trend, site: Site | None, made: Site | None = None
 ) -> _Place:
     more = "a larger tensor" if each.larger else "more tensors"
-    said = f": {each.name} holds {more} after each step, put there by this line"
-    said += "" if each.bounded else ", and nothing cuts it"
+    said = f": on each step this line stores {more} in {each.name}"
+    said += "" if each.bounded else ", which nothing ever shrinks"
     if each.keys:
-        said += "; its keys never come again"
+        said += "; no key is used twice"
     slope = each.trend.slope
     if rate is None and slope is not None:
         rate, trend = slope.per_step, each.trend
@@ -208,17 +211,17 @@ def _remedy(where: str, keeper: Keeper | None) -> Remedy:
         return Remedy(REMEDIES[where])
     if keeper.larger:
         return Remedy(
-            f"Give {keeper.name} a bound: allocate it once and write each step's part into the next "
-            "rows (a ring buffer), or keep the last rows alone after each step."
+            f"Limit {keeper.name}: allocate it once and write each step's part into the next rows "
+            "(a ring buffer), or keep only the last rows after each step."
         )
     if keeper.keys:
         return Remedy(
-            f"Key {keeper.name} by what comes again: a sample's own number, one entry for each "
-            "sample."
+            f"Key {keeper.name} by something that comes again, such as a sample's own index, so "
+            "that each sample has one entry."
         )
     return Remedy(
-        f"Give {keeper.name} a bound (collections.deque(maxlen=...), or clear it when it was used), "
-        "or keep numbers of it."
+        f"Limit {keeper.name} (collections.deque(maxlen=...), or clear it after use), or keep plain "
+        "numbers instead of tensors."
     )
 
 
@@ -228,4 +231,5 @@ def _full(host: HostMemory, rate: float) -> str:
     room = host.usable - (values[-1] if values else 0.0)
     if room <= 0:
         return ""
-    return f"; {amounts.size(host.usable)} are full after {float(f'{room / rate:.2g}'):,.0f} steps"
+    steps = float(f"{room / rate:.2g}")
+    return f"; {amounts.size(host.usable)} will be full after {steps:,.0f} steps"

@@ -32,15 +32,13 @@ class PeakHeldByFewLines(Rule):
     rehearsed = True
     native = True
     advice = (
-        "If less is needed: activation checkpointing around the largest activations, a smaller "
-        "batch with gradient accumulation, or a fused form that never makes the tensor "
+        "To use less: apply activation checkpointing around the largest activations, use a smaller "
+        "batch with gradient accumulation, or a fused function that never creates the tensor "
         "(scaled_dot_product_attention, cross_entropy)."
     )
 
-    least_mib: float = knob(512.0, "MiB allocated at the peak below which nothing is reported.")
-    share: float = knob(
-        0.1, "Share of the peak that a line must hold for the finding to point at it."
-    )
+    least_mib: float = knob(512.0, "Report only peaks of at least this many MiB.")
+    share: float = knob(0.1, "Point at a line only if it holds at least this share of the peak.")
     lines: int = knob(10, "Lines shown.")
 
     def detect(self, peak: PeakHolders, machine: Machine) -> Iterator[Finding]:
@@ -56,7 +54,7 @@ class PeakHeldByFewLines(Rule):
             yield Finding(
                 first.site,
                 f"{when} {amounts.size(each.allocated)} are allocated on GPU {each.device}; "
-                f"tensors made here hold {amounts.size(first.size)} of it "
+                f"tensors created here hold {amounts.size(first.size)} of that "
                 f"({amounts.percent(first.size / each.allocated)})",
                 basis=machine.bytes_basis,
                 seen_on="snapshot",
@@ -156,7 +154,7 @@ class PeakHolders(Table):
             ) from None
         told = [peak for peak in peaks if any(holder.site is not None for holder in peak.holders)]
         if peaks and not told:
-            raise NotLooked("the snapshot names no line: allocation history with stacks was not on")
+            raise NotLooked("the snapshot names no lines: it was taken without allocation stacks")
         return cls(tuple(sorted(told, key=lambda peak: -peak.allocated)))
 
 

@@ -15,7 +15,7 @@ from .varying_sizes import VaryingSizes
 
 @dataclass(frozen=True)
 class VaryingSizesReallocate(Rule):
-    """Sizes that vary from step to step are allocated anew."""
+    """Tensor sizes that change from step to step make the allocator reserve more memory."""
 
     code = "MEM008"
     severity = Severity.WARNING
@@ -23,9 +23,11 @@ class VaryingSizesReallocate(Rule):
     rehearsed = True
     native = True
 
-    sizes: int = knob(3, "Sizes among the second half of the steps from which they are many.")
-    spread: float = knob(1.1, "The largest size as a multiple of the smallest.")
-    share: float = knob(0.1, "Share of the reserved memory that one size would not need.")
+    sizes: int = knob(
+        3, "Report only if the second half of the steps has at least this many sizes."
+    )
+    spread: float = knob(1.1, "Report only if the largest size is this many times the smallest.")
+    share: float = knob(0.1, "Report only if one fixed size would save this share of the reserve.")
 
     def detect(self, varying: VaryingSizes) -> Iterator[Finding]:
         found = varying.varying
@@ -36,12 +38,13 @@ class VaryingSizesReallocate(Rule):
         size, scaled = amounts.size, found.scale != 1.0
         line = f"{found.site.file}:{found.site.line}"
         moved = f" ({line} moves them to the device)" if found.made_at else ""
-        where = f"enlarged {found.scale:.0f} times, they" if scaled else "they"
+        who = f"scaled up {found.scale:.0f} times, the steps" if scaled else "the allocator"
         yield Finding(
             found.made_at or found.site,
-            f"each step has its own sizes from here on, {found.distinct} from "
-            f"{size(min(found.sizes))} to {size(max(found.sizes))} in {varying.steps} steps{moved}: "
-            f"{where} reserve {size(found.reserved)}, with one size {size(found.fixed)}",
+            f"tensor sizes change from step to step from this line on ({found.distinct} sizes from "
+            f"{size(min(found.sizes))} to {size(max(found.sizes))} in {varying.steps} steps{moved}): "
+            f"{who} reserve{'s' * (not scaled)} {size(found.reserved)}; with one fixed size "
+            f"{size(found.fixed)} would do",
             steps=varying.steps,
             per_step=1.0,
             lost_bytes=None if scaled else found.extra,
@@ -53,7 +56,7 @@ class VaryingSizesReallocate(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
-            "Pad batches to a few lengths, run the longest once before the loop, or write into a "
-            "buffer that is allocated once; expandable_segments:True lets blocks grow instead.",
+            "Pad batches to a few lengths, run the longest batch once before the loop, or write into a "
+            "buffer allocated once. expandable_segments:True lets segments grow instead.",
             config={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
         )

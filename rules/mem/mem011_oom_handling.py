@@ -10,35 +10,36 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from auditor import amounts
-from auditor.evidence.recorded.device_calls import DeviceCalls
+from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.files import Function, Source, lines_of, name_of, unparsed
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Finding, Remedy, Severity, Site
-from auditor.rule import Rule, knob
+from auditor.recordings.schema.sync import CallRow
+from auditor.rule import knob
 from auditor.syntax.index import Index, Nodes, called_in, grouped, nodes_in
 
-from ..pricing import between
+from ..lines import LineReport
 from .rows import EnclosingRow
 
 WHY = {
-    "same_graph": "backward runs again on the graph of the try that failed: it raises where buffers "
-    "are freed already, else adds twice what had come through",
-    "inside": "the retry runs inside except, where the exception still "
-    "holds the frames of the failed try with their tensors",
-    "kept": "the exception is stored, and its traceback keeps the tensors of the failed try alive",
+    "same_graph": "backward runs again on the graph of the failed attempt: it raises if buffers "
+    "were freed already, and otherwise adds some gradients twice",
+    "inside": "the retry runs inside the except block, where the exception still "
+    "holds the failed attempt's frames and their tensors",
+    "kept": "the exception is stored, and its traceback keeps the failed attempt's tensors alive",
 }
 
-STORED = Remedy("Store str(error), not the error.")
+STORED = Remedy("Store str(error) instead of the exception.")
 PERIODIC = Remedy(
-    "Drop it, or keep it where other programs share the device and need the memory in between."
+    "Remove the call, unless other programs on the device need the memory in between."
 )
 
 
 @dataclass(frozen=True)
-class OutOfMemoryHandledWrongly(Rule):
-    """A handler of out-of-memory errors cannot work."""
+class OutOfMemoryHandledWrongly(LineReport):
+    """The handler of an out-of-memory error cannot work."""
 
     code = "MEM011"
     severity = Severity.WARNING
@@ -46,15 +47,14 @@ class OutOfMemoryHandledWrongly(Rule):
     rehearsed = True
     everywhere = True
     advice = (
-        "In except only set a flag. After the block: zero_grad(), then a fresh forward and "
-        "backward, with a smaller batch in "
-        "several parts; on the second failure save a checkpoint and stop."
+        "In the except block only set a flag. After it: zero_grad(), then a new forward and backward "
+        "on smaller parts of the batch. If that fails too, save a checkpoint and stop."
     )
 
     often: int = knob(
-        3, "Calls of empty_cache() at one constant distance before they are called periodic."
+        3, "Call empty_cache() periodic from this many calls at a constant distance on."
     )
-    share: float = knob(0.5, "Share of the steps from which they are SYNC009's.")
+    share: float = knob(0.5, "From this share of the steps on, SYNC009 reports it instead.")
 
     def detect(self, handlers: OomHandlers, machine: Machine) -> Iterator[Finding]:
         yield from self._flawed(handlers)
@@ -73,24 +73,19 @@ class OutOfMemoryHandledWrongly(Rule):
                 remedy=STORED if flaw.reason == "kept" else None,
             )
 
-    def _periodic(self, calls: DeviceCalls, machine: Machine) -> Iterator[Finding]:
-        for site in calls.sites(("empty_cache",)):
-            seen = site.pattern
+    def _periodic(self, calls: Lines[CallRow], machine: Machine) -> Iterator[Finding]:
+        for line in calls.lines(lambda call: call.name == "empty_cache"):
+            seen = line.pattern
             if len(seen.seen) < self.often or seen.interval is None or seen.usual(self.share):
                 continue
-            found = Finding(
-                site.site,
+            yield self.report(
+                line,
                 f"empty_cache() every {seen.interval} steps prevents no out-of-memory error: "
-                "before torch raises one it gives its cache back without the call",
-                steps=len(seen.seen),
-                per_step=site.per_step,
-                lost_us_per_step=site.us_per_step if machine.cuda else None,
+                "torch empties its cache by itself before it raises one",
                 basis="measured" if machine.cuda else "none",
                 severity=Severity.NOTE,
-                facts=site.facts,
                 remedy=PERIODIC,
             )
-            yield between(found, site.price) if machine.cuda else found
 
 
 # -- oom handlers ----------------------------------------------------------------------------------
@@ -121,7 +116,7 @@ class OomHandlers(Table):
 
     flaws: tuple[Flaw, ...] = ()
     errors: int = 0
-    calls: DeviceCalls | None = None
+    calls: Lines[CallRow] | None = None
     """What empties the cache; None of a run that died before that was recorded."""
 
     @classmethod
@@ -143,7 +138,7 @@ class OomHandlers(Table):
         steps = evidence.get(Steps)
         caught = max((step.ooms for step in (*steps.quiet, *steps.loud)), default=0)
         flaws = _flaws(evidence, [*ran, *_traceback(evidence)])
-        return cls(flaws, caught, evidence.get(DeviceCalls))
+        return cls(flaws, caught, evidence.get(Lines[CallRow]))
 
 
 def _traceback(evidence: Evidence) -> list[tuple[str, int]]:

@@ -14,24 +14,24 @@ from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
 WHY = {
-    "demand": "tensors in use fill the memory: real demand, no fragmentation",
-    "fragmentation": "enough was free, but in pieces that are too small: fragmentation",
-    "elsewhere": "enough was free in one piece, but in a pool or for a "
+    "demand": "the tensors in use fill the memory; this is real demand, not fragmentation",
+    "fragmentation": "enough memory was free, but only in pieces that are too small (fragmentation)",
+    "elsewhere": "enough memory was free in one piece, but in a pool or on a "
     "stream that this request could not use",
-    "unknown": "the request is not known",
+    "unknown": "the size of the request is not known",
 }
 
 
 @dataclass(frozen=True)
 class RanOutOfMemory(Rule):
-    """Memory ran out."""
+    """The program ran out of device memory."""
 
     code = "MEM015"
     severity = Severity.ERROR
     since = "0.1"
     rehearsed = True
 
-    lines: int = knob(10, "Lines shown, those that hold most.")
+    lines: int = knob(10, "Show at most this many lines, those that hold most memory.")
 
     def detect(self, oom: OutOfMemory, machine: Machine, configs: Configs) -> Iterator[Finding]:
         if not oom.happened:
@@ -43,12 +43,12 @@ class RanOutOfMemory(Rule):
         )
         if self._by_segment(oom):
             asked += (
-                " (to hold it the allocator asks the device for a segment of "
-                f"{amounts.size(oom.tried or 0)})"
+                " (the allocator asks the device for a segment of "
+                f"{amounts.size(oom.tried or 0)} to hold it)"
             )
         first = next((holder for holder in oom.holders if holder.site is not None), None)
         held = (
-            f"; most is held by tensors made at {first.site} ({amounts.size(first.size)})"
+            f"; most is held by tensors created at {first.site} ({amounts.size(first.size)})"
             if first is not None
             else ""
         )
@@ -84,7 +84,7 @@ class RanOutOfMemory(Rule):
         if self._by_segment(oom):
             yield (
                 "segment to hold it",
-                f"{amounts.size(oom.tried or 0)}, which is the size in torch's message",
+                f"{amounts.size(oom.tried or 0)}, the size in torch's message",
             )
         yield "free inside reserved", amounts.size(oom.free_inside)
         yield "largest free piece", amounts.size(oom.largest_free)
@@ -102,15 +102,15 @@ def _remedy(kind: str, fitting: list[str], home: Home | None) -> Remedy:
     """The first setting that fits, written where one is set now (``home``)."""
     if fitting:
         return Remedy(
-            f"A replay of the same allocations fits with PYTORCH_CUDA_ALLOC_CONF={fitting[0]}; "
-            "what comes after the error is not known to it.",
+            f"With PYTORCH_CUDA_ALLOC_CONF={fitting[0]} a replay of the same allocations fits; it cannot "
+            "know what would have come after the error.",
             (home.edit(fitting[0], safe=True, reason=PLACES),) if home is not None else (),
             config={"PYTORCH_CUDA_ALLOC_CONF": fitting[0]},
         )
     return Remedy(
-        "Hold less at this point: free what the largest holders keep, checkpoint activations, "
-        "or use a smaller batch with "
-        "gradient accumulation. Another allocator setting does not make room."
+        "Hold less memory at this point: free what the largest holders keep, checkpoint "
+        "activations, or use a smaller batch with gradient accumulation. No allocator setting "
+        "makes room here."
         if kind == "demand"
-        else "Look at the largest holders first; allocate what stays before what comes and goes."
+        else "Look at the largest holders first; allocate long-lived tensors before short-lived ones."
     )

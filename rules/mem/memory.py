@@ -126,15 +126,13 @@ class DeviceMemoryNearlyFull(Rule):
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Accumulate gradients over smaller batches, or checkpoint activations; a memory "
-        "snapshot shows what holds it."
+        "Use gradient accumulation over smaller batches, or checkpoint activations. A memory "
+        "snapshot shows what holds the memory."
     )
 
-    share: float = knob(
-        0.90, "Share of the device's memory that tensors need at once from which it is a warning."
-    )
+    share: float = knob(0.90, "Warn if tensors need this share of the device's memory at once.")
     severe: float = knob(
-        0.97, "The same from which it is an error, and from which held memory alone is a note."
+        0.97, "Report an error from this share on; a note if only the allocator's cache reaches it."
     )
 
     def detect(self, memory: TraceMemory) -> Iterator[Finding]:
@@ -214,14 +212,13 @@ class TraceMemory(Table):
             raise NotLooked("the trace shows no GPU")
         if not any(use.device_type != HOST for use in line.memory):
             raise NotLooked(
-                "the trace holds no memory events of a GPU: torch.profiler writes them with "
-                "profile_memory=True"
+                "the trace has no memory events of a GPU (torch.profiler records them with "
+                "profile_memory=True)"
             )
         devices = tuple(_peaks(line))
         if not devices:
             raise NotLooked(
-                "the trace does not tell totals of memory (torch before 1.11), or not the device's "
-                "capacity"
+                "the trace lacks memory totals (torch before 1.11) or the device's capacity"
             )
         return cls(devices, line.steps.marked)
 

@@ -17,10 +17,10 @@ from .rows import DifferencesRow, LeanerRow
 
 MIB = 2**20
 SAID = {
-    "gradients": "the gradients of the last step are held through the "
+    "gradients": "the gradients of the last step stay allocated during the "
     "forward; cleared right after optimizer.step()",
-    "foreach": "the optimizer steps with foreach, whose temporaries set "
-    "the peak; with foreach=False",
+    "foreach": "the temporary tensors of the optimizer's foreach step set the peak; "
+    "with foreach=False",
 }
 SAME = 0.01
 """By how much the peaks of unchanged steps may differ as a share, before a changed one says
@@ -28,24 +28,24 @@ nothing.
 """
 
 REMEDIES = {
-    "gradients": "Call zero_grad() (set_to_none=True, the default) right "
+    "gradients": "Call zero_grad() (set_to_none=True is the default) right "
     "after optimizer.step(), or before the forward.",
-    "foreach": "Make the optimizer with fused=True, which needs no "
-    "temporaries, or with foreach=False, which is slower.",
+    "foreach": "Create the optimizer with fused=True, which needs no "
+    "temporary tensors, or with foreach=False, which is slower.",
 }
 
 
 @dataclass(frozen=True)
 class PeakMemoryCutByOneChange(Rule):
-    """One change would cut the peak of device memory."""
+    """One change would lower the peak of device memory."""
 
     code = "MEM014"
     severity = Severity.NOTE
     since = "0.1"
     rehearsed = True
 
-    share: float = knob(0.05, "Share of the peak that the change must save.")
-    least_mib: float = knob(16.0, "MiB that it must save.")
+    share: float = knob(0.05, "Report only changes that save at least this share of the peak.")
+    least_mib: float = knob(16.0, "Report only changes that save at least this many MiB.")
 
     def detect(
         self, leaner: Rows[LeanerRow], cleared: Rows[ZeroGradRow], machine: Machine
@@ -60,14 +60,14 @@ class PeakMemoryCutByOneChange(Rule):
                 continue
             yield Finding(
                 (_cleared(cleared) if change.what == "gradients" else None) or stepped,
-                f"{SAID[change.what]}, the rehearsed peak is {amounts.size(saved)} lower "
-                f"({amounts.size(change.peak_allocated)} instead of {amounts.size(peak)})",
+                f"{SAID[change.what]}, the rehearsed peak drops by {amounts.size(saved)} "
+                f"(from {amounts.size(peak)} to {amounts.size(change.peak_allocated)})",
                 lost_bytes=saved,
                 basis=machine.bytes_basis,
                 facts=(
                     ("peak as it is", amounts.size(peak)),
                     ("peak with the change", amounts.size(change.peak_allocated)),
-                    ("tensors concerned", str(change.changed)),
+                    ("tensors changed", str(change.changed)),
                 ),
                 remedy=Remedy(REMEDIES[change.what]),
             )
@@ -79,11 +79,10 @@ def _unchanged(leaner: Rows[LeanerRow]) -> int:
     """
     same = [row.peak_allocated for row in leaner if not row.what]
     if len(same) < 2:
-        raise NotLooked("too few steps were rehearsed with one thing changed")
+        raise NotLooked("too few steps were rehearsed with the change")
     if max(same) - min(same) > SAME * max(same):
         raise NotLooked(
-            "the steps' peaks of memory differ in themselves, so a changed step cannot be "
-            "compared with them"
+            "peak memory differs from step to step anyway, so a changed step cannot be compared"
         )
     return min(same)
 
@@ -103,15 +102,15 @@ class LargestBatchDoesNotFit(Rule):
     since = "0.2"
     rehearsed = True
     advice = (
-        "Bound what a batch holds: a batch sampler that counts tokens, or a longest length in "
-        "the collate function. Until then begin an epoch with its largest batch, so that it "
+        "Limit what a batch holds: use a batch sampler that counts tokens, or a maximum length in "
+        "the collate function. Until then start each epoch with its largest batch, so that it "
         "fails at once."
     )
 
     certain: float = knob(
         1.03,
-        "Share of the device's memory that the largest batch must need; the simulated allocator is "
-        "right within 3 %.",
+        "Report only if the largest batch needs this share of the device's memory; the simulated "
+        "allocator is right within 3 %.",
     )
 
     def detect(self, leaner: Rows[LeanerRow]) -> Iterator[Finding]:
@@ -123,45 +122,47 @@ class LargestBatchDoesNotFit(Rule):
                 continue
             yield Finding(
                 row.site,
-                f"with the largest of {amounts.count(row.changed, 'batch', 'batches')} of an epoch the step "
-                f"needs {amounts.size(row.peak_allocated)}, and the device has "
-                f"{amounts.size(row.capacity)}; the steps seen needed {amounts.size(usual)}",
+                f"with the largest of an epoch's {amounts.count(row.changed, 'batch', 'batches')} the step "
+                f"needs {amounts.size(row.peak_allocated)}, but the device has "
+                f"{amounts.size(row.capacity)}; the steps in this audit needed {amounts.size(usual)}",
                 steps=1,
                 per_step=1.0,
                 facts=(
-                    ("peak of the steps seen", amounts.size(usual)),
+                    ("peak of the audited steps", amounts.size(usual)),
                     ("peak with the largest batch", amounts.size(row.peak_allocated)),
                     ("device", amounts.size(row.capacity)),
                 ),
             )
 
 
-ABSOLUTE = Remedy("torch.cdist(x, y, p=1) makes the same sums without the differences.")
+ABSOLUTE = Remedy("torch.cdist(x, y, p=1) computes the same sums without the differences.")
 
 
 @dataclass(frozen=True)
 class AllDifferences(Rule):
-    """Distances of all pairs are made through a tensor of all differences."""
+    """Pairwise distances are computed through a tensor of all differences."""
 
     code = "MEM016"
     severity = Severity.NOTE
     since = "0.1"
     advice = (
-        "torch.cdist(x, y) makes the distances without the differences (squared: .pow(2)); or "
-        "take squared norms and one product of matrices: x2 + y2 - 2 * x @ y.mT, clamped at 0."
+        "torch.cdist(x, y) computes the distances without the differences (squared: .pow(2)). Or "
+        "combine squared norms with one matrix product: x2 + y2 - 2 * x @ y.mT, clamped at 0."
     )
 
-    least: int = knob(1 << 20, "Bytes of the tensor of differences from which it is reported.")
+    least: int = knob(1 << 20, "Report only tensors of differences of at least this many bytes.")
 
     def detect(self, differences: Rows[DifferencesRow]) -> Iterator[Finding]:
         for seen in together(differences, lambda row: (row.site.place, row.kind)):
             each, steps = max(seen, key=lambda row: row.bytes), len({row.step for row in seen})
             if each.bytes < self.least:
                 continue
-            kept = ", and keeps them for the backward" if any(row.graph for row in seen) else ""
+            kept = (
+                ", and the graph keeps them for backward" if any(row.graph for row in seen) else ""
+            )
             yield Finding(
                 each.site,
-                f"distances of all pairs: this line makes {amounts.size(each.bytes)} of "
+                f"pairwise distances: this line creates {amounts.size(each.bytes)} of "
                 f"differences, {each.size} numbers for each distance{kept}",
                 steps=steps,
                 per_step=len(seen) / steps,

@@ -22,7 +22,7 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class ReservedMemoryNeverNeeded(Rule):
-    """Reserved device memory was not needed even at the peak."""
+    """Reserved device memory was never needed, not even at the peak."""
 
     code = "MEM004"
     severity = Severity.WARNING
@@ -30,12 +30,12 @@ class ReservedMemoryNeverNeeded(Rule):
     rehearsed = True
     native = True
 
-    share: float = knob(0.25, "Share of the reserved memory unneeded at the peak.")
+    share: float = knob(0.25, "Report only if this share of the reserved memory is unneeded.")
     least_mib: float = knob(
-        256.0, "Unneeded MiB below which nothing is reported, unless the allocator ran short."
+        256.0, "Report only at least this many unneeded MiB, unless the allocator ran short."
     )
     share_if_pressed: float = knob(
-        0.1, "The share that is enough where the allocator retried or ran out of memory."
+        0.1, "The share to use instead if the allocator retried or ran out of memory."
     )
 
     def detect(self, memory: DeviceMemory, machine: Machine) -> Iterator[Finding]:
@@ -49,7 +49,7 @@ class ReservedMemoryNeverNeeded(Rule):
         yield Finding(
             None,
             f"{amounts.size(memory.unneeded_bytes)} of {amounts.size(memory.reserved_at_peak)} "
-            f"reserved ({amounts.percent(memory.unneeded_share)}) were not needed even at the peak",
+            f"reserved ({amounts.percent(memory.unneeded_share)}) were never needed, not even at the peak",
             steps=len(memory.steps),
             lost_bytes=memory.unneeded_bytes,
             basis=machine.bytes_basis,
@@ -67,7 +67,7 @@ class ReservedMemoryNeverNeeded(Rule):
                 None,
                 f"{amounts.size(course.unneeded_bytes)} of {amounts.size(course.reserved_at_peak)} "
                 f"reserved on GPU {course.device} ({amounts.percent(course.unneeded_share)}) were "
-                "not needed even at the peak",
+                "never needed, not even at the peak",
                 lost_bytes=course.unneeded_bytes,
                 basis="measured",
                 seen_on="snapshot",
@@ -77,8 +77,8 @@ class ReservedMemoryNeverNeeded(Rule):
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
             "Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which lets segments grow "
-            "instead of leaving holes; it helps where sizes vary from step to step, does nothing "
-            "about memory that is really in use, and is not available on all platforms: measure "
+            "instead of leaving holes. It helps if tensor sizes vary from step to step, does not "
+            "reduce memory that is really in use, and is not available on all platforms. Measure "
             "the peak again.",
             config={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
         )
@@ -94,14 +94,16 @@ class BlockPinsSegment(Rule):
     rehearsed = True
     native = True
 
-    share: float = knob(0.25, "Share of the reserved memory unneeded at the peak (as MEM004).")
-    least_mib: float = knob(256.0, "Unneeded MiB (as MEM004).")
+    share: float = knob(0.25, "Report only if this share of the reserve is unneeded (as MEM004).")
+    least_mib: float = knob(256.0, "Report only at least this many unneeded MiB (as MEM004).")
     share_if_pressed: float = knob(
         0.1,
-        "The share that is enough where the allocator retried or ran out of memory (as MEM004).",
+        "The share to use instead if the allocator retried or ran out of memory (as MEM004).",
     )
-    pinned_mib: float = knob(64.0, "Free MiB that one line must pin to be shown.")
-    lines: int = knob(3, "Lines shown at most, those that pin most.")
+    pinned_mib: float = knob(
+        64.0, "Show only lines that keep at least this many free MiB reserved."
+    )
+    lines: int = knob(3, "Show at most this many lines.")
 
     def detect(
         self, memory: DeviceMemory, snapshot: Snapshot, machine: Machine
@@ -131,7 +133,7 @@ class BlockPinsSegment(Rule):
         if not pins and snapshot.untold_bytes >= self.pinned_mib * MIB:
             raise NotLooked(
                 "the blocks that keep the segments were allocated before the allocation history "
-                "was recorded"
+                "began"
             )
         for pin in pins:
             yield Finding(
@@ -139,7 +141,7 @@ class BlockPinsSegment(Rule):
                 f"{amounts.count(pin.blocks, 'live block')} ({amounts.size(pin.live_bytes)}) "
                 f"allocated here keep{'s' * (pin.blocks == 1)} "
                 f"{amounts.count(len(pin.segments), 'segment')} "
-                f"with {amounts.size(pin.free_bytes)} free",
+                f"reserved in which {amounts.size(pin.free_bytes)} are free",
                 lost_bytes=pin.free_bytes,
                 basis=basis,
                 seen_on="snapshot",
@@ -151,8 +153,8 @@ class BlockPinsSegment(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
-            "Allocate what stays before what comes and goes (once, before the loop), or copy what "
-            "is kept to the host; expandable_segments:True avoids most such holes.",
+            "Allocate long-lived tensors before short-lived ones (once, before the loop), or copy what "
+            "is kept to the host. expandable_segments:True avoids most such holes.",
             config={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
         )
 
@@ -169,9 +171,9 @@ class AllocatorSettingWouldHelp(Rule):
 
     share: float = knob(
         0.1,
-        "Share of the reserved memory that a setting must save to be named where nothing failed.",
+        "Name a setting only if it saves this share of the reserve, where nothing failed.",
     )
-    least_mib: float = knob(256.0, "MiB that it must save as well.")
+    least_mib: float = knob(256.0, "Name a setting only if it saves this many MiB.")
 
     def detect(self, what_if: WhatIf, configs: Configs) -> Iterator[Finding]:
         before, least = (
@@ -212,7 +214,7 @@ def _remedy(setting: str, home: Home | None) -> Remedy:
     """To be written where one is set now (``home``)."""
     return Remedy(
         f"Set PYTORCH_CUDA_ALLOC_CONF={setting} before torch starts, and measure again: the "
-        "replay knows the order of the allocations that was recorded, not what else changes.",
+        "replay only knows the recorded order of allocations.",
         (home.edit(setting, safe=True, reason=PLACES),) if home is not None else (),
         config={"PYTORCH_CUDA_ALLOC_CONF": setting},
     )

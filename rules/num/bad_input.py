@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from auditor import amounts
 from auditor.evidence.checkpoints import Checkpoints
-from auditor.evidence.recorded.load_state_dict import Loads
+from auditor.evidence.recorded.load_state_dict import spoiled
 from auditor.evidence.source.files import Function, Source, the_only
 from auditor.evidence.source.statements import shorten
 from auditor.evidence.table import Rows
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site
+from auditor.recordings.schema.data import LoadRow
 from auditor.recordings.schema.numerics import NormBufferRow
 from auditor.rule import Rule
 from auditor.syntax.index import nodes_in
@@ -21,7 +22,6 @@ from auditor.syntax.index import nodes_in
 from .nonfinite import Birth, Nonfinite
 
 if TYPE_CHECKING:
-    from auditor.evidence.recorded.load_state_dict import Load
     from auditor.evidence.scans import TensorFacts
 
 
@@ -40,7 +40,7 @@ class WeightsPoisoned(Rule):
     everywhere = True
 
     def detect(
-        self, nonfinite: Nonfinite, loads: Loads, buffers: Rows[NormBufferRow]
+        self, nonfinite: Nonfinite, loads: Rows[LoadRow], buffers: Rows[NormBufferRow]
     ) -> Iterator[Finding]:
         birth = nonfinite.birth
         if nonfinite.step is None and (first := next(iter(buffers), None)) is not None:
@@ -52,7 +52,7 @@ class WeightsPoisoned(Rule):
         tensors = (
             f"; {nonfinite.tensors[0].name} is among what it spoiled" if nonfinite.tensors else ""
         )
-        load = loads.spoiled("module" if birth.phase == "parameter" else "optimizer")
+        load = spoiled(loads, optimizer=birth.phase == "state")
         held = (
             f"{what} held {'NaN' if birth.value == 'nan' else birth.value} before step "
             f"{birth.step} began"
@@ -99,7 +99,7 @@ def _remedy(first: str, site: Site | None) -> Remedy:
     return Remedy(f"{first}{then if site is None else ''}".strip())
 
 
-def _brought(load: Load) -> str:
+def _brought(load: LoadRow) -> str:
     more = f" and {load.bad - 1} more tensors" if load.bad > 1 else ""
     return f"the state that {load.owner} loads here is not finite in {load.tensors[0]}{more}"
 

@@ -14,30 +14,31 @@ from ..placing import places_of
 from .nonfinite import Nonfinite
 
 REMEDIES = {
-    "exp": "Bound what exp is given: subtract the maximum first, stay "
+    "exp": "Limit exp's input: subtract the maximum first, stay "
     "in logarithms (logsumexp, log_softmax), or clamp it.",
-    "log": "Keep the logarithm's input above 0: log_softmax or "
-    "logsigmoid instead of log of a probability, or clamp(min=...) "
-    "with a number that its dtype can hold.",
+    "log": "Keep the logarithm's input above 0: use log_softmax or "
+    "logsigmoid instead of the log of a probability, or clamp(min=...) "
+    "with a number that its dtype can represent.",
     "sqrt": "Add an epsilon inside the root: at 0 its derivative is infinite, below 0 it is NaN.",
-    "div": "Keep the divisor away from 0: an epsilon that its dtype can hold, or clamp(min=...).",
+    "div": "Keep the divisor away from 0 with an epsilon that its dtype can represent, or "
+    "clamp(min=...).",
     "mul": "0 times infinity is NaN: use masked_fill or torch.where "
     "instead of multiplying by an infinity.",
     "softmax": "If every entry of a row is masked, its softmax is NaN: "
     "leave such rows out, or mask with a large finite number.",
     "product": "Clip the gradients between backward and step (clip_grad_norm_), lower the learning "
-    "rate, or normalize: over many products in a row weights a little too large grow without end.",
+    "rate, or normalize: over many products in a row, weights a little too large grow without bound.",
     "optimizer": "Lower the learning rate, or clip the gradients: the "
     "update itself left the range of the parameters.",
-    "input": "Look for the sample: check isfinite in the dataset or the collate function.",
-    "": "Look at the ranges of the inputs: bound the one that leaves the range of its dtype.",
+    "input": "Find the sample: check isfinite in the dataset or the collate function.",
+    "": "Check the ranges of the inputs, and limit the one that leaves the range of its dtype.",
 }
 """By the kind of the operator that made the value."""
 
 
 @dataclass(frozen=True)
 class NonfiniteValueBorn(Rule):
-    """A NaN or an infinity is born and reaches the weights."""
+    """A NaN or an infinity appears and reaches the weights."""
 
     code = "NUM002"
     severity = Severity.ERROR
@@ -77,18 +78,18 @@ def _born(nonfinite: Nonfinite) -> str:
     birth = nonfinite.birth
     if birth is None:
         again = "" if nonfinite.replayed else " (not seen again in a replay)"
-        return f"a non-finite value was born by step {nonfinite.step}{again}"
+        return f"a non-finite value appeared by step {nonfinite.step}{again}"
     value = _called(birth.value)
     if not birth.made:
         return (
-            f"{value} that somebody wrote on purpose (a lone number or a mask) was first used here "
+            f"{value} that the program wrote on purpose (a single number or a mask) was first used here "
             f"at step {birth.step}"
         )
     if birth.fill:
         how = "left in memory" if "empty" in birth.op else "written"
         return f"{value} was {how} by {birth.op} at step {birth.step}"
     cause = birth.cause
-    return f"{birth.operator} made {value} at step {birth.step}{f' ({cause})' if cause else ''}"
+    return f"{birth.operator} produced {value} at step {birth.step}{f' ({cause})' if cause else ''}"
 
 
 def _called(value: str) -> str:
@@ -104,12 +105,12 @@ def _reached(nonfinite: Nonfinite) -> str:
     )
     tensors = [f"{tensor} was {_called(tensor.value)}" for tensor in nonfinite.tensors[:1]]
     guarded = (
-        "; the weights were kept from it, and evaluation is not finite from then on"
+        "; the weights were spared, but evaluation is not finite from then on"
         if any(tensor.what == "buffer" for tensor in nonfinite.tensors)
         else ""
     )
     unclipped = (
-        f"; nothing clips the gradients that the optimizer steps with at {nonfinite.unclipped}"
+        f"; nothing clips the gradients before the optimizer steps at {nonfinite.unclipped}"
         if birth is not None and birth.ran_away and nonfinite.unclipped is not None
         else ""
     )

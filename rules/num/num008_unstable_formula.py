@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from auditor.evidence.recorded.op_ranges import LARGEST, SMALLEST, Delicate, OpRanges
+from auditor.evidence.recorded.op_ranges import LARGEST, SMALLEST, OpRanges, facts_of
 from auditor.evidence.source.files import Source
 from auditor.model import Finding, Remedy, Severity, Site
+from auditor.recordings.schema.numerics import NumericRow
 from auditor.rule import Rule, knob
 
 from .logarithm import stable_log
@@ -22,18 +23,18 @@ ENDS = {"log": 0.0, "log2": 0.0, "log10": 0.0, "log1p": -1.0}
 """Where a logarithm is -inf; below, it is NaN."""
 
 REMEDIES = {
-    "sigmoid": "Write torch.nn.functional.logsigmoid(x): it never forms "
+    "sigmoid": "Write torch.nn.functional.logsigmoid(x): it never computes "
     "the probability that rounds to 0.",
-    "softmax": "Write torch.log_softmax(x, dim): it never forms the probability that rounds to 0.",
+    "softmax": "Write torch.log_softmax(x, dim): it never computes the probability that rounds to 0.",
     "sum of exp": "Write torch.logsumexp(x, dim): it subtracts the maximum first.",
     "exp": "Subtract the maximum first, stay in logarithms "
-    "(logsumexp, log_softmax), or clamp what exp is given.",
+    "(logsumexp, log_softmax), or clamp exp's input.",
 }
 
 
 @dataclass(frozen=True)
 class UnstableFormula(Rule):
-    """A formula loses its range where a stable form of it does not."""
+    """A formula leaves its numeric range where a stable form of it would not."""
 
     code = "NUM008"
     severity = Severity.WARNING
@@ -43,10 +44,10 @@ class UnstableFormula(Rule):
 
     share: float = knob(
         0.25,
-        "Share of the exponent range that a logarithm's input used from which it is a warning.",
+        "Warn if a logarithm's input used this share of the exponent range.",
     )
     exp_share: float = knob(
-        0.5, "Share of the way to overflow that the input of exp went from which it is reported."
+        0.5, "Report if the input of exp went this share of the way to overflow."
     )
 
     def detect(self, numerics: OpRanges, source: Source) -> Iterator[Finding]:
@@ -77,13 +78,13 @@ class UnstableFormula(Rule):
                 steps=call.steps,
                 per_step=numerics.per_step(call),
                 severity=severity,
-                facts=call.facts,
+                facts=facts_of(call),
                 remedy=Remedy(
                     REMEDIES[_kind(call)], () if stable is None else (stable.edit(site),)
                 ),
             )
 
-    def _judged(self, call: Delicate) -> Severity | None:
+    def _judged(self, call: NumericRow) -> Severity | None:
         kind, used = _kind(call), _used(call)
         if not kind or used is None or call.guarded:
             return None
@@ -114,14 +115,14 @@ def _outside(numerics: OpRanges) -> Iterator[Finding]:
         made = "NaN" if worst.low < ENDS[worst.op] else "-inf"
         yield Finding(
             site,
-            f"{worst.op} was given values down to {worst.low:.3g}, of which it makes {made}; the "
+            f"{worst.op} got values down to {worst.low:.3g}, of which it makes {made}; the "
             f"loss was not finite in any of {numerics.loss_lost} backwards",
             steps=worst.steps,
             per_step=numerics.per_step(worst),
             severity=Severity.ERROR,
-            facts=worst.facts,
+            facts=facts_of(worst),
             remedy=Remedy(
-                "Give the logarithm what cannot leave its range: the absolute value, a clamp "
+                "Give the logarithm a value that cannot leave its range: an absolute value, a clamp "
                 "(clamp_min), or a parameter whose constraint keeps it positive (softplus)."
             ),
         )
@@ -142,7 +143,7 @@ def _poles(numerics: OpRanges, source: Source, said: set[Site | None]) -> Iterat
             pole_said(call, numerics.steps),
             steps=call.steps,
             per_step=numerics.per_step(call),
-            facts=call.facts,
+            facts=facts_of(call),
             remedy=Remedy(remedy_of(call), () if edit is None else (edit,)),
         )
 
@@ -150,13 +151,13 @@ def _poles(numerics: OpRanges, source: Source, said: set[Site | None]) -> Iterat
 # -- what was seen ---------------------------------------------------------------------------------
 
 
-def _kind(call: Delicate) -> str:
+def _kind(call: NumericRow) -> str:
     if call.op in LOGARITHMS and call.feed in REMEDIES and call.feed != "exp":
         return call.feed
     return "exp" if call.op == "exp" else ""
 
 
-def _used(call: Delicate) -> float | None:
+def _used(call: NumericRow) -> float | None:
     """Share of the dtype's exponent range that the input used; None where it says nothing (NaN,
     infinite, empty).
     """
@@ -170,17 +171,15 @@ def _used(call: Delicate) -> float | None:
     return max(down, up) if call.feed == "sum of exp" else down
 
 
-def _said(call: Delicate) -> str:
+def _said(call: NumericRow) -> str:
     limit = math.log(LARGEST[call.dtype])
     if _kind(call) == "exp":
-        return (
-            f"exp was given values up to {call.high:.3g}, and {call.dtype} overflows at {limit:.1f}"
-        )
+        return f"exp got values up to {call.high:.3g}; {call.dtype} overflows at {limit:.1f}"
     least = SMALLEST[call.dtype]
     if call.feed == "sum of exp":
         return (
             f"log(sum(exp(x))): the sum went from {call.low:.3g} to {call.high:.3g}, and overflows "
-            f"where x reaches {limit:.1f}"
+            f"when x reaches {limit:.1f}"
         )
     what = f"log({call.feed}(x)): the probability went down to {call.low:.3g}"
     assert call.low is not None  # of a probability that was seen

@@ -15,7 +15,7 @@ from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.evidence.source.read_purpose import framework_of
-from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.evidence.table import Evidence, Rows, Table
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.schema.numerics import ModeRow
 from auditor.recordings.schema.sync import ReadRow
@@ -36,7 +36,7 @@ class AnomalyModeLeftOn(Rule):
     since = "0.1"
 
     share: float = knob(
-        0.5, "Share of the steps whose backward runs under anomaly mode from which it is reported."
+        0.5, "Report if the backward of this share of the steps runs under anomaly mode."
     )
 
     def detect(
@@ -64,12 +64,12 @@ class AnomalyModeLeftOn(Rule):
 
 def _remedy(site: Site | None, asked: CallArgument | None, source: Source) -> Remedy:
     """Of the call on the line that switches it on, or of what that is ``asked``."""
-    text = "Leave anomaly mode off; turn it on for the one step that is to be explained."
+    text = "Leave anomaly mode off; turn it on only for a step that you want explained."
     safe = not any(map(_takes_its_error, (each for _, each in source.every(ast.ExceptHandler))))
     reason = (
         "it only checks and reports: gradients are the same without it"
         if safe
-        else "an `except` of the program may be there for the error that it raises"
+        else "an `except` of the program may rely on the error that it raises"
     )
     if asked is not None:
         return asked.remedy(text, "False", safe=safe, reason=reason)
@@ -97,7 +97,7 @@ def _gain(price: Estimate | None, steps: Steps) -> str:
         )
     between_them = f"{amounts.duration(price.low)} and {amounts.duration(price.high)}"
     return (
-        "; that a step is faster without it is not proven (the difference is between "
+        "; it is not proven that a step is faster without it (the difference is between "
         f"{between_them})"
     )
 
@@ -120,7 +120,7 @@ def _facts(modes: DebugModes) -> tuple[tuple[str, str], ...]:
     if modes.checks:
         facts.append(
             (
-                "host syncs that its checks make on a GPU",
+                "host syncs of its checks on a GPU",
                 f"{amounts.digits(modes.checks)} per step (rehearsed)",
             )
         )
@@ -136,28 +136,13 @@ ENGINE = "torch/autograd/graph.py:_engine_run_backward"
 
 
 @dataclass(frozen=True)
-class AnomalyStep:
-    """Backward calls under anomaly mode in one step; ``site`` is where it was switched on (None:
-    before the recorder).
-    """
-
-    step: int
-    n: int = 1
-    site: Site | None = None
-    library: str = ""
-    """The function of a library that switched it on, below that line; empty where the line itself
-    did.
-    """
-
-
-@dataclass(frozen=True)
 class DebugModes(Table):
     """Anomaly mode in the quiet pass, or in the loud pass where there was no quiet one."""
 
     parts: ClassVar[tuple[str, ...]] = ("modes", "steps")
 
     steps: int = 0
-    anomaly: tuple[AnomalyStep, ...] = ()
+    anomaly: tuple[ModeRow, ...] = ()
     checks: float | None = None
     """Host syncs in each rehearsed step that the autograd engine makes to look for NaN; None
     without a rehearsal.
@@ -168,16 +153,12 @@ class DebugModes(Table):
         """From the quiet pass if any of its steps completed."""
         steps = evidence.get(Steps)
         name = "quiet" if steps.quiet else "loud"
-        rows = (
+        rows = tuple(
             row
-            for row in rows_of(evidence, ModeRow)
+            for row in evidence.get(Rows[ModeRow])
             if row.pass_name == name and row.what == "anomaly"
         )
-        return cls(
-            len(steps.quiet or steps.loud),
-            tuple(_anomaly_step(evidence, row) for row in rows),
-            _checks(evidence),
-        )
+        return cls(len(steps.of(name)), rows, _checks(evidence))
 
     @property
     def anomaly_rhythm(self) -> StepPattern:
@@ -200,7 +181,8 @@ class DebugModes(Table):
     @property
     def anomaly_library(self) -> str:
         """The library's function that did so on that line's behalf; empty if there is none."""
-        return next((row.library for row in self.anomaly if row.site == self.anomaly_site), "")
+        at = next((row.at for row in self.anomaly if row.site == self.anomaly_site), None)
+        return "" if at is None else framework_of(self.anomaly[0].home.via(at))
 
 
 def _checks(evidence: Evidence) -> float | None:
@@ -215,11 +197,3 @@ def _checks(evidence: Evidence) -> float | None:
         row.n for row in rows if (rehearsed.recording.site_row(row.at).via or "").startswith(ENGINE)
     ]
     return sum(by_engine) / steps if steps else None
-
-
-def _anomaly_step(evidence: Evidence, row: ModeRow) -> AnomalyStep:
-    at = row.at
-    if at is None:
-        return AnomalyStep(row.step, row.n)
-    library = framework_of(evidence.recording.site_row(at).via or "")
-    return AnomalyStep(row.step, row.n, evidence.recording.site(at), library)

@@ -18,37 +18,37 @@ from auditor.rule import Rule, knob
 from .rows import NormRow
 
 RAISED = Remedy(
-    "Let the factor of the scheduler end at 1: a warm-up is min(1, (step + 1) / warmup) times the "
-    "rate of the optimizer, which is the highest that it should reach."
+    "Let the scheduler's factor end at 1: a warm-up is min(1, (step + 1) / warmup) times the "
+    "optimizer's learning rate, the highest that it should reach."
 )
 CLIPPED = Remedy(
-    "Clipping only shortens a direction that is wrong by now: lower the learning rate, or warm it "
+    "Clipping only shortens a direction that is wrong by now. Lower the learning rate, or warm it "
     "up longer."
 )
 
 
 @dataclass(frozen=True)
 class GradientsExplode(Rule):
-    """Gradients explode: their norm leaves its range before the loss does."""
+    """Gradients explode: their norm grows out of range before the loss does."""
 
     code = "NUM014"
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Lower the learning rate or warm it up; clip_grad_norm_ before the step bounds what a bad "
+        "Lower the learning rate or warm it up; clip_grad_norm_ before the step limits what a bad "
         "batch can do."
     )
 
-    decades: float = knob(2.0, "Powers of ten that the norm must have grown by.")
+    decades: float = knob(2.0, "Report only if the norm grew by this many powers of ten.")
     late: float = knob(
         1.0,
-        "Powers of ten of them that must lie in the second half: growth that levels off is silent.",
+        "Report only if this many of them lie in the second half (growth that levels off is silent).",
     )
     rising: float = knob(
-        0.9, "Share of pairs of norms in the second half of which the later must be the larger."
+        0.9, "Report only if the later norm is larger in this share of pairs of the second half."
     )
     raised: float = knob(
-        4.0, "Times its base that a scheduler must have raised the learning rate to be named."
+        4.0, "Name a scheduler only if it raised the learning rate to this multiple of its base."
     )
 
     def detect(self, norms: GradientNorms, source: Source) -> Iterator[Finding]:
@@ -67,7 +67,7 @@ class GradientsExplode(Rule):
             yield Finding(
                 made or series.site,
                 f"the gradient norm grew {_fold(growth)}-fold in {growth.steps} steps, from "
-                f"{growth.before:.3g} to {growth.after:.3g}, and still tenfold every "
+                f"{growth.before:.3g} to {growth.after:.3g}, and still grows tenfold every "
                 f"{_tenfold(growth):.0f} steps{_after(series)}{risen}",
                 steps=len(series.finite),
                 per_step=1.0,
@@ -78,8 +78,8 @@ class GradientsExplode(Rule):
 
 def _risen(rates: tuple[float, float], base: float) -> str:
     return (
-        f"; meanwhile the scheduler that is made here raised the learning rate from {rates[0]:.3g} "
-        f"to {rates[1]:.3g}, {rates[1] / base:.3g} times the {base:.3g} that it found"
+        f"; meanwhile the scheduler created here raised the learning rate from {rates[0]:.3g} "
+        f"to {rates[1]:.3g}, {rates[1] / base:.3g} times its initial {base:.3g}"
     )
 
 
@@ -105,7 +105,7 @@ def _after(series: NormSeries) -> str:
 def _facts(series: NormSeries, growth: Growth) -> tuple[tuple[str, str], ...]:
     return (
         (
-            "steps looked at",
+            "steps observed",
             f"{growth.first_step} to {growth.last_step} (from 0, warm-up included)",
         ),
         ("norms taken", "before clipping" if series.clipped else "as the optimizer stepped"),

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import ast
 
-from auditor.evidence.recorded.op_ranges import Delicate
 from auditor.evidence.source.files import Source, name_of, span_of
 from auditor.model import Edit, Site
+from auditor.recordings.schema.numerics import NumericRow
 
 EPSILON = 1e-12
 """Below the square of what float32 resolves beside 1, and far above its smallest number: the slope
@@ -17,37 +17,37 @@ at 0 is 5e5.
 
 REMEDIES = {
     "sqrt": "Add an epsilon inside the root (1e-12 in float32), or "
-    "take torch.linalg.vector_norm for the length of a vector: its gradient at 0 is 0.",
-    "rsqrt": "Add an epsilon that the dtype can hold under the root.",
+    "use torch.linalg.vector_norm for a vector's length: its gradient at 0 is 0.",
+    "rsqrt": "Add an epsilon that the dtype can represent under the root.",
     "pow": "Add an epsilon to the base (1e-12 in float32), or clamp(min=...) it.",
-    "div": "Keep the divisor away from 0: clamp(min=...) where it is "
-    "positive, or make it 1 where the quotient is not used.",
-    "reciprocal": "Keep the divisor away from 0: clamp(min=...) where it is "
-    "positive, or make it 1 where the quotient is not used.",
-    "exp": "Clamp what exp is given before it, below the overflow.",
-    "acos": "Clamp its argument to -1 + 1e-6 and 1 - 1e-6, or take torch.atan2 of sine and cosine.",
-    "asin": "Clamp its argument to -1 + 1e-6 and 1 - 1e-6, or take torch.atan2 of sine and cosine.",
+    "div": "Keep the divisor away from 0: clamp(min=...) it if it is "
+    "positive, or replace it by 1 where the quotient is not used.",
+    "reciprocal": "Keep the divisor away from 0: clamp(min=...) it if it is "
+    "positive, or replace it by 1 where the quotient is not used.",
+    "exp": "Clamp exp's input below the overflow.",
+    "acos": "Clamp its argument to -1 + 1e-6 and 1 - 1e-6, or use torch.atan2 of sine and cosine.",
+    "asin": "Clamp its argument to -1 + 1e-6 and 1 - 1e-6, or use torch.atan2 of sine and cosine.",
 }
 LOGARITHM = (
-    "Keep its input above 0: clamp(min=...) with a number that the dtype can hold, or a function "
-    "that takes the score."
+    "Keep its input above 0: clamp(min=...) with a number that the dtype can represent, or a "
+    "function that takes the score."
 )
 UNASKED = (
-    "torch.where picks values, not gradients: pick a harmless input first, as in "
+    "torch.where selects values, not gradients: select a harmless input first, as in "
     "torch.where(ok, f(torch.where(ok, x, torch.ones_like(x))), other)."
 )
 
 
-def remedy_of(call: Delicate) -> str:
+def remedy_of(call: NumericRow) -> str:
     """What to write instead."""
     text = REMEDIES.get(call.op, LOGARITHM)
     return f"{UNASKED} {text}" if call.unasked else text
 
 
-def pole_said(call: Delicate, watched: int) -> str:
+def pole_said(call: NumericRow, watched: int) -> str:
     """One sentence: where it stood, and what came of it."""
     result = (
-        "its result there was not used, but 0 times infinity is NaN"
+        "its result was not used there, but 0 times infinity is NaN"
         if call.unasked
         else "its derivative there is infinite"
     )
@@ -57,20 +57,20 @@ def pole_said(call: Delicate, watched: int) -> str:
     )
 
 
-def _stood(call: Delicate) -> str:
+def _stood(call: NumericRow) -> str:
     """The range is that of all watched steps: NaN where one of them had a NaN."""
     if call.op in ("div", "reciprocal"):
         return "a divisor was 0"
     if call.op == "exp":
         return f"exp overflowed in {call.dtype}"
     if call.op in ("acos", "asin"):
-        return f"{call.op} was given 1 or -1 or more"
+        return f"{call.op} got 1 or -1 or more"
     name = f"a power of {call.scalar:.3g}" if call.op == "pow" else call.op
     below = call.low is not None and call.low < 0
-    return f"{name} was given values down to {call.low:.3g}" if below else f"{name} was given 0"
+    return f"{name} got values down to {call.low:.3g}" if below else f"{name} got 0"
 
 
-def epsilon_in_root(source: Source, call: Delicate) -> Edit | None:
+def epsilon_in_root(source: Source, call: NumericRow) -> Edit | None:
     """``torch.sqrt(x + 1e-12)``; None where the line has no such call, several, or another dtype or
     range.
     """
@@ -107,7 +107,7 @@ def _with_epsilon(node: ast.Call) -> str | None:
 
 
 def _edit(site: Site, node: ast.Call, value: str) -> Edit:
-    reason = "the root of 0 becomes 1e-6; elsewhere it changes in the last digits, if at all"
+    reason = "the root of 0 becomes 1e-6; elsewhere only the last digits can change"
     return Edit(
         site, "rename_call", name_of(node.func), value=value, reason=reason, span=span_of(node)
     )

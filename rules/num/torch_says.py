@@ -13,8 +13,8 @@ class StdOfTooFew(TorchSays):
     code = "NUM016"
     severity = Severity.NOTE
     warning = "too few for std"
-    defect = "std() or var() of a single number is NaN: it divides by the count less one"
-    advice = "Give correction=0, or leave batches of one out (drop_last=True)."
+    defect = "std() or var() of a single number is NaN: it divides by the count minus one"
+    advice = "Pass correction=0, or drop batches of one sample (drop_last=True)."
 
 
 class ImaginaryPartDropped(TorchSays):
@@ -23,5 +23,5 @@ class ImaginaryPartDropped(TorchSays):
     code = "NUM017"
     severity = Severity.NOTE
     warning = "imaginary part"
-    defect = "a complex tensor becomes a real one: its imaginary part is dropped"
-    advice = "Say which is meant: .real, .abs(), or torch.view_as_real()."
+    defect = "a complex tensor becomes real: its imaginary part is dropped"
+    advice = "Say which part is meant: .real, .abs(), or torch.view_as_real()."

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from auditor.evidence.recorded.reads import Place, Reads
+from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
@@ -30,42 +30,36 @@ class ClipReadsGradientNorm(ReadingRule):
     leads = 4
 
     def detect(self, reads: Reads, source: Source, configs: Configs) -> Iterator[Finding]:
-        for _, finding in self.report(reads, reads.clips(), self._sentence):
-            site = finding.site
-            call = "" if site is None else source.call_with_keyword(site, CHECK)
-            asked = given(source, configs, site, call, CHECK, ran=True)
+        for place, severity in self.reads(reads.clips()):
+            call = source.call_with_keyword(place.site, CHECK)
+            asked = given(source, configs, place.site, call, CHECK, ran=True)
             decided = f": {asked.said}" if asked.written else ""
-            yield replace(
-                finding,
-                message=finding.message + decided,
-                remedy=_unchecked(site, call, asked),
-            )
-
-    def _sentence(self, place: Place) -> str:
-        return f"clipping reads the gradients' norm: {place.waits('this')}"
+            said = f"clipping reads the gradients' norm: {place.waits('this')}{decided}"
+            remedy = _unchecked(place.site, call, asked)
+            yield self.waits(place, severity, said, remedy=remedy)
 
 
-def _unchecked(site: Site | None, call: str, asked: CallArgument) -> Remedy:
+def _unchecked(site: Site, call: str, asked: CallArgument) -> Remedy:
     """Of the call on the line that is given ``error_if_nonfinite`` as ``asked``."""
-    look = "look at the norms that it returns every N steps."
+    look = "read the returned norms every N steps."
     # a library clips on the line's behalf, and asks for the check
-    if site is None or not call:
+    if not call:
         return Remedy(
-            "Have it clip without error_if_nonfinite=True (pass False where the call takes "
+            "Let it clip without error_if_nonfinite=True (pass False if the call takes "
             f"it), and {look}"
         )
     reason = "a non-finite norm then no longer raises an error"
     if asked.written:
-        return asked.remedy(f"Let error_if_nonfinite be False and {look}", "False", reason=reason)
+        return asked.remedy(f"Set error_if_nonfinite to False, and {look}", "False", reason=reason)
     return Remedy(
-        f"Drop error_if_nonfinite=True and {look}",
+        f"Drop error_if_nonfinite=True, and {look}",
         (Edit(site, "drop_keyword", call, CHECK, reason=reason),),
     )
 
 
 @dataclass(frozen=True)
 class ClippingMisplaced(Rule):
-    """Gradients are clipped before the backward or after the step, where it changes nothing."""
+    """Gradients are clipped before the backward or after the step, where it has no effect."""
 
     code = "OPT006"
     severity = Severity.WARNING
@@ -73,8 +67,8 @@ class ClippingMisplaced(Rule):
     rehearsed = True
     everywhere = True
 
-    share: float = knob(0.5, "Share of the optimizer's steps from which it is reported.")
-    fewest: int = knob(3, "Steps below which nothing is reported.")
+    share: float = knob(0.5, "Report from this share of the optimizer's steps.")
+    fewest: int = knob(3, "Report only from this many steps.")
 
     def detect(self, clippings: Rows[ClippingRow]) -> Iterator[Finding]:
         told: set[Site] = set()
@@ -83,9 +77,9 @@ class ClippingMisplaced(Rule):
                 continue
             told.add(line.site)  # of a line with several optimizers the first
             why = (
-                "no gradient was there yet, and the backward ran after it"
+                "there was no gradient yet, and the backward ran after it"
                 if line.absent
-                else "the optimizer had stepped with these gradients already, and the next backward "
+                else "the optimizer had already stepped with these gradients, and the next backward "
                 "ran after it"
             )
             yield Finding(
@@ -96,7 +90,7 @@ class ClippingMisplaced(Rule):
                 per_step=line.n / line.steps,
                 remedy=Remedy(
                     f"Move it {'after the backward' if line.absent else 'before the step'}: "
-                    "backward(), then clip, then step(); with a GradScaler "
-                    "scaler.unscale_(optimizer) comes before the clip."
+                    "backward(), then clip, then step(). With a GradScaler, call "
+                    "scaler.unscale_(optimizer) before the clip."
                 ),
             )

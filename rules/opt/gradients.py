@@ -7,10 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor import amounts
-from auditor.evidence.grouping import by_line, together
-from auditor.evidence.recorded.steps import Steps
-from auditor.evidence.recorded.timed_calls import CallingLine
+from auditor.evidence.grouping import together
+from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source, name_of
@@ -19,46 +17,32 @@ from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.schema.optim import ZeroGradRow
 from auditor.rule import Rule, knob
 
+from ..lines import LineRule
 from .rows import MicroBatchRow, UnclearedRow
 
 FILLS = "zero_grad(set_to_none=False) fills every gradient with zeros"
-BY_HAND = "zero_() fills gradients with zeros that the next backward adds to,"
+BY_HAND = "zero_() fills gradients with zeros, to which the next backward adds,"
 
 
 @dataclass(frozen=True)
-class GradientsFilledWithZeros(Rule):
+class GradientsFilledWithZeros(LineRule):
     """Gradients are filled with zeros instead of being dropped."""
 
     code = "OPT002"
     severity = Severity.NOTE
     since = "0.1"
 
-    share: float = knob(0.5, "Share of the diagnosed steps from which it is reported.")
-
     def detect(
-        self, cleared: Rows[ZeroGradRow], steps: Steps, source: Source, configs: Configs
+        self, cleared: Lines[ZeroGradRow], source: Source, configs: Configs
     ) -> Iterator[Finding]:
-        watched = len(steps.loud)
-        filled = (row for row in cleared if not row.set_to_none and row.step < watched)
-        for calls in by_line(filled):
-            zeroing = CallingLine(calls[0].site, tuple(calls), watched)
-            if not zeroing.pattern.usual(self.share):
-                continue
-            said = BY_HAND if any(call.owner == "Tensor" for call in calls) else FILLS
-            asked = given(source, configs, zeroing.site, "zero_grad", "set_to_none", ran=False)
-            yield Finding(
-                zeroing.site,
-                f"{said} on {zeroing.pattern}" + (f": {asked.said}" if asked.written else ""),
-                steps=len(zeroing.pattern.seen),
-                per_step=zeroing.per_step,
-                facts=(
-                    (
-                        "host time",
-                        f"{amounts.duration(zeroing.us_per_step)} per step (diagnostic pass)",
-                    ),
-                ),
+        for line in self.usual(cleared.lines(lambda row: not row.set_to_none)):
+            said = BY_HAND if any(row.owner == "Tensor" for row in line.rows) else FILLS
+            asked = given(source, configs, line.site, "zero_grad", "set_to_none", ran=False)
+            yield self.report(
+                line,
+                f"{said} on {line.pattern}" + (f": {asked.said}" if asked.written else ""),
                 remedy=_dropped(
-                    zeroing.site, source.call_with_keyword(zeroing.site, "set_to_none"), asked
+                    line.site, source.call_with_keyword(line.site, "set_to_none"), asked
                 ),
             )
 
@@ -68,11 +52,11 @@ def _dropped(site: Site, call: str, asked: CallArgument) -> Remedy:
     if not call and not asked.written:
         return Remedy("Set gradients to None, as zero_grad() does by default.")
     reason = (
-        "a parameter that gets no gradient is skipped, while a zero gradient still moves it "
-        "under momentum or weight decay; and code that reads p.grad may meet None"
+        "a parameter without a gradient is skipped, while a zero gradient still moves it "
+        "under momentum or weight decay; code that reads p.grad may get None"
     )
     if asked.written:  # dropping it would take the choice away from who decides
-        return asked.remedy("Let set_to_none be True, which is the default.", "True", reason=reason)
+        return asked.remedy("Leave set_to_none at its default, True.", "True", reason=reason)
     return Remedy(
         "Drop set_to_none: the default sets gradients to None.",
         (Edit(site, "drop_keyword", call, "set_to_none", reason=reason),),
@@ -81,7 +65,7 @@ def _dropped(site: Site, call: str, asked: CallArgument) -> Remedy:
 
 @dataclass(frozen=True)
 class GradientsPileUp(Rule):
-    """Gradients are never cleared: every step adds to those of all steps before."""
+    """Gradients are never cleared: every step adds to those of all earlier steps."""
 
     code = "OPT005"
     severity = Severity.WARNING
@@ -89,9 +73,7 @@ class GradientsPileUp(Rule):
     rehearsed = True
     everywhere = True
 
-    fewest: int = knob(
-        3, "Steps on which gradients must have piled up before anything is reported."
-    )
+    fewest: int = knob(3, "Report only if gradients piled up on this many steps.")
 
     def detect(self, uncleared: Rows[UnclearedRow], source: Source) -> Iterator[Finding]:
         for piling in uncleared:
@@ -132,7 +114,7 @@ def _edit(piling: UnclearedRow, source: Source) -> Edit | None:
     ]
     if len(stepped) != 1 or not _names_it(stepped[0], source, piling.optimizer):
         return None
-    reason = "the weights change in another way from now on: by the gradient of each batch alone"
+    reason = "training changes: from now on each step uses the gradient of its own batch alone"
     return Edit(
         backward, "insert_before", value=f"{ast.unparse(stepped[0])}.zero_grad()", reason=reason
     )
@@ -157,7 +139,7 @@ FOLLOW_SCALE = ("SGD", "ASGD")
 
 @dataclass(frozen=True)
 class LossNotDivided(Rule):
-    """Gradients of several micro-batches are added up, and no loss is divided by their number"""
+    """Gradients of several micro-batches are added up without dividing by their number"""
 
     code = "OPT008"
     severity = Severity.NOTE
@@ -167,8 +149,10 @@ class LossNotDivided(Rule):
         "learning rate for their mean."
     )
 
-    least: int = knob(3, "Steps of the optimizer in which it must have happened.")
-    share: float = knob(0.9, "Share of the steps with several passes that these must be.")
+    least: int = knob(3, "Report only if it happened in this many optimizer steps.")
+    share: float = knob(
+        0.9, "Report only if it happened in this share of steps with several passes."
+    )
 
     def detect(self, micro_batches: Rows[MicroBatchRow], source: Source) -> Iterator[Finding]:
         for steps in together(micro_batches, lambda row: (row.at, row.optimizer)):
@@ -182,7 +166,7 @@ class LossNotDivided(Rule):
             far = f"{n * weight:.3g} times as far as for one batch of that size"
             yield Finding(
                 site,
-                f"{n} backward passes add up the gradients of means over a micro-batch each, and "
+                f"{n} backward passes add up the gradients of means over one micro-batch each, and "
                 f"nothing divides them by their number: {optimizer} steps {far}",
                 steps=undivided,
                 facts=(("micro-batches of a step", str(n)),),

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import ClassVar
 
 from auditor import amounts
-from auditor.evidence.recorded.device_calls import CallSite, DeviceCalls
+from auditor.evidence.recorded.lines import Line, Lines
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.snapshot.file import SnapshotData, snapshot_of
@@ -19,54 +19,42 @@ from auditor.evidence.snapshot.what_if import without_flushes
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence, Table
 from auditor.evidence.trace.host_waits import TraceWaits
-from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.rule import NotLooked, Rule, knob
+from auditor.model import Finding, Remedy, Severity, Site
+from auditor.recordings.schema.sync import CallRow
+from auditor.rule import NotLooked, knob
 
-from ..pricing import between
+from ..lines import LineRule
 from .waiting import waits_in_trace
 
 WAITS = ("synchronize", "Event.synchronize", "Stream.synchronize")
-
-
 TIMED = (
-    "what is trained stays the same, but host timers around it would no longer time the device's "
-    "work"
+    "training results stay the same, but host timers around it would no longer measure the "
+    "device's work"
 )
 
 
 @dataclass(frozen=True)
-class ExplicitSynchronize(Rule):
+class ExplicitSynchronize(LineRule):
     """The step waits for the device on purpose."""
 
     code = "SYNC004"
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
-    advice = "Remove it; to time work on the device use torch.cuda.Event(enable_timing=True)."
+    advice = "Remove it; to time work on the device, use torch.cuda.Event(enable_timing=True)."
 
-    share: float = knob(0.5, "Share of the steps from which an explicit synchronize is reported.")
-
-    def detect(self, calls: DeviceCalls, machine: Machine, source: Source) -> Iterator[Finding]:
+    def detect(self, calls: Lines[CallRow], machine: Machine, source: Source) -> Iterator[Finding]:
         machine.nothing_seen_without_cuda("nothing waits for one")
-        for site in calls.sites(WAITS):
-            if not site.pattern.usual(self.share):
-                continue
-            waits = (
-                "the host waits for the GPU"
-                if machine.cuda
-                else "on a GPU the host would wait for all queued work"
-            )
-            edit = Edit(site.site, "drop_statement", call="synchronize", reason=TIMED)
-            alone = site.name == "synchronize" and source.stands_alone(site.site, site.name)
-            yield Finding(
-                site.site,
-                f"{site.name}() on {site.pattern}: {waits}{site.pattern.phases}",
-                steps=len(site.pattern.seen),
-                per_step=site.per_step,
-                lost_us_per_step=site.us_per_step if machine.cuda else None,
+        would = "the host waits for the GPU"
+        if not machine.cuda:
+            would = "on a GPU the host would wait for all queued work"
+        for line in self.usual(calls.lines(lambda call: call.name in WAITS)):
+            yield self.report(
+                line,
+                f"{slowest(line)}() on {line.pattern}: {would}",
                 basis="estimated" if machine.cuda else "none",
-                facts=site.facts,
-                remedy=Remedy(self.advice, (edit,) if alone else ()),
+                facts=facts_of(line),
+                remedy=self.dropped(line, source, slowest(line), reason=TIMED),
             )
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
@@ -75,10 +63,20 @@ class ExplicitSynchronize(Rule):
         )
 
 
+def slowest(line: Line[CallRow]) -> str:
+    """The function called there; of several the one that took longest."""
+    return max(line.rows, key=lambda call: call.us).name
+
+
+def facts_of(line: Line[CallRow]) -> tuple[tuple[str, str], ...]:
+    """Rows for the report."""
+    return ("call", slowest(line)), *line.facts
+
+
 COMMANDS = {
-    "reset_peak_memory_stats": "the peak that is read later is only that of one step",
-    "reset_accumulated_memory_stats": "the totals that are read later are only those of one step",
-    "empty_cache": "cached blocks go back to the device and must be fetched again by the next step",
+    "reset_peak_memory_stats": "the peak read later is only that of one step",
+    "reset_accumulated_memory_stats": "the totals read later are only those of one step",
+    "empty_cache": "cached blocks return to the device, and the next step must obtain them again",
     "ipc_collect": "it looks for memory shared with other processes",
 }
 QUERIES = {
@@ -91,16 +89,16 @@ QUERIES = {
     "memory_reserved": "it copies all of the allocator's counters to read one",
     "max_memory_reserved": "it copies all of the allocator's counters to read one",
 }
-COLLECTIONS = {"gc.collect": "a full collection looks at every container object of the process"}
+COLLECTIONS = {"gc.collect": "a full collection visits every container object of the process"}
 UNPRICED = {
-    "rehearsal": "seen in rehearsal, which gives no times",
-    "null": "seen on a null device, which gives no times",
+    "rehearsal": "seen in rehearsal, which has no times",
+    "null": "seen on a null device, which has no times",
 }
 WHAT_IT_DOES = COMMANDS | QUERIES | COLLECTIONS
 
 
 @dataclass(frozen=True)
-class AllocatorCallEveryStep(Rule):
+class AllocatorCallEveryStep(LineRule):
     """Memory housekeeping runs on every step."""
 
     code = "SYNC009"
@@ -109,51 +107,43 @@ class AllocatorCallEveryStep(Rule):
     rehearsed = True
     advice = "Move it out of the step: once after the warm-up, or every N steps."
 
-    share: float = knob(0.5, "Share of the steps from which a call is reported.")
     query_cost: float = knob(
-        0.005, "Share of the step's time from which a query of the counters is reported."
+        0.005, "Report a query of the counters from this share of the step's time."
     )
-    collect_cost: float = knob(
-        0.01, "Share of the step's time from which gc.collect() is reported."
-    )
+    collect_cost: float = knob(0.01, "Report gc.collect() from this share of the step's time.")
     flushes: int = knob(
         5,
-        "In a snapshot alone: times that the cache was given back in the second half of its "
+        "In a snapshot alone: report if the cache was emptied this often in the second half of its "
         "history.",
     )
     again: float = knob(
         1.0,
-        "In a snapshot alone: bytes obtained again there, in multiples of the highest reserved "
-        "memory.",
+        "In a snapshot alone: report if this multiple of the highest reserved memory was obtained "
+        "again.",
     )
 
     def detect(
-        self, calls: DeviceCalls, steps: Steps, machine: Machine, source: Source
+        self, calls: Lines[CallRow], steps: Steps, machine: Machine, source: Source
     ) -> Iterator[Finding]:
-        seen = [
-            site for site in self._costly(calls, steps, machine) if site.pattern.usual(self.share)
-        ]
+        seen = list(self.usual(self._costly(calls, steps, machine)))
         if not seen:
             machine.nothing_seen_without_cuda("calls after a check for a GPU did not happen")
-        for site in seen:
-            priced = machine.cuda or site.name in COLLECTIONS
+        for line in seen:
+            name = slowest(line)
+            priced = machine.cuda or name in COLLECTIONS
             price = (
-                f"{amounts.duration(site.us_per_step)} per step"
+                f"{amounts.duration(line.us_per_step)} per step"
                 if priced
                 else UNPRICED[machine.device]
             )
-            found = Finding(
-                site.site,
-                f"{site.name}() on {site.pattern}: {WHAT_IT_DOES[site.name]} ({price}){site.pattern.phases}",
-                steps=len(site.pattern.seen),
-                per_step=site.per_step,
-                lost_us_per_step=site.us_per_step if priced else None,
+            yield self.report(
+                line,
+                f"{name}() on {line.pattern}: {WHAT_IT_DOES[name]} ({price})",
                 basis="measured" if priced else "none",
-                severity=Severity.NOTE if site.name in QUERIES else None,
-                facts=site.facts,
-                remedy=Remedy(self.advice, tuple(_dropped(site, source))),
+                severity=Severity.NOTE if name in QUERIES else None,
+                facts=facts_of(line),
+                remedy=self._dropped(line, source),
             )
-            yield between(found, site.price) if priced else found
 
     def in_snapshot(self, churn: CacheChurn) -> Iterator[Finding]:
         if (
@@ -169,7 +159,7 @@ class AllocatorCallEveryStep(Rule):
         )
         yield Finding(
             churn.site,
-            f"{who} gave the cache back to the device {churn.flushes} times in the second half of "
+            f"{who} emptied the cache {churn.flushes} times in the second half of "
             "the history, and "
             f"{amounts.size(churn.again_bytes)} had to be obtained again by cudaMalloc",
             basis="none",
@@ -177,35 +167,31 @@ class AllocatorCallEveryStep(Rule):
             facts=churn.facts,
         )
 
-    def _costly(self, calls: DeviceCalls, steps: Steps, machine: Machine) -> Iterator[CallSite]:
+    def _costly(
+        self, calls: Lines[CallRow], steps: Steps, machine: Machine
+    ) -> Iterator[Line[CallRow]]:
         """Calls that matter: commands on a GPU always, queries there and collections where they take
         a measurable share of the step.
         """
         if machine.gpu_path:
-            yield from calls.sites(COMMANDS)
-        priced = [(COLLECTIONS, self.collect_cost)] + (
-            [(QUERIES, self.query_cost)] if machine.cuda else []
-        )
-        for names, cost in priced:
-            yield from (
-                site for site in calls.sites(names) if steps.share_of_step(site.us_per_step) >= cost
-            )
+            yield from calls.lines(lambda call: call.name in COMMANDS)
+        for line in calls.lines(lambda call: call.name in COLLECTIONS):
+            if steps.share_of_step(line.us_per_step) >= self.collect_cost:
+                yield line
+        for line in calls.lines(lambda call: machine.cuda and call.name in QUERIES):
+            if steps.share_of_step(line.us_per_step) >= self.query_cost:
+                yield line
 
-
-def _dropped(called: CallSite, source: Source) -> Iterator[Edit]:
-    """Where the call is a statement of its own."""
-    call = called.name.rpartition(".")[2]
-    resets = call.startswith("reset_")
-    safe = resets and next(source.calls_of(*QUERIES), None) is None
-    if source.stands_alone(called.site, call):
-        reason = (
-            "it only resets counters, which nothing in the program reads"
-            if safe
-            else "the counters that it resets are read"
-            if resets
-            else "a run close to its limit may lean on the memory that this frees"
-        )
-        yield Edit(called.site, "drop_statement", call=call, safe=safe, reason=reason)
+    def _dropped(self, line: Line[CallRow], source: Source) -> Remedy:
+        call = slowest(line).rpartition(".")[2]
+        if not call.startswith("reset_"):
+            reason = "a run close to its limit may rely on the memory that this frees"
+            return self.dropped(line, source, call, reason=reason)
+        safe = next(source.calls_of(*QUERIES), None) is None
+        reason = "it only resets counters, which nothing in the program reads"
+        if not safe:
+            reason = "the counters that it resets are read"
+        return self.dropped(line, source, call, safe=safe, reason=reason)
 
 
 # -- cache churn -----------------------------------------------------------------------------------

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.recorded.reads import Place, Reads
+from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.source.files import Source
 from auditor.evidence.trace.host_waits import TraceWaits, WaitPlace
 from auditor.evidence.trace.steps import TraceSteps
-from auditor.model import Finding, Remedy, Severity, Site
+from auditor.model import Finding, Remedy, Severity
 from auditor.model.what_if import Change
 
 from ..reading import ReadingRule
@@ -51,14 +51,14 @@ def waits_in_trace(
         )
 
 
-CHECKED = "checks on the host that it worked (that no matrix is singular, that it converged)"
+CHECKED = "checks on the host that it worked (no matrix is singular, it converged)"
 LINALG = re.compile(r"^aten::(_?linalg_|inverse$|cholesky$|svd$|logdet$|pinverse$)")
 """Operators whose read is that check."""
 UNCHECKED = (
     "torch.linalg.inv_ex, solve_ex, cholesky_ex, lu_factor_ex and ldl_factor_ex do the same without "
-    "the check: they return info beside the result, a tensor that can be looked at every N steps. "
+    "the check: they also return info, a tensor that can be read every N steps. "
     "eigh, eig, svd, lstsq and pinv have no such form: call them on fewer steps, or on the host "
-    "where the matrices are small."
+    "if the matrices are small."
 )
 
 
@@ -73,13 +73,19 @@ class ScalarReadEveryStep(ReadingRule):
     leads = 1
     advice = (
         "Keep the value on the device: add loss.detach() to a running tensor, or collect "
-        "several and read them with one "
-        "torch.stack(...).tolist(), and read only every N steps. What a computation needs (a bound, "
+        "several values and read them with one "
+        "torch.stack(...).tolist(), only every N steps. A value that the computation needs (a bound, "
         "a divisor) can stay a tensor."
     )
 
     def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
-        return self.less_often(reads, source, reads.places("scalar"), self._sentence)
+        for place, severity in self.reads(reads.places("scalar")):
+            does = CHECKED if place.checks else "turns a tensor into a Python number"
+            more = self.less_often(reads, source, place)
+            if place.checks and not place.library:  # no patch leaves a check of torch.linalg out
+                more["remedy"] = Remedy(UNCHECKED)
+            said = f"`{place.text}` {does}{place.through}: {place.waits('it')}"
+            yield self.waits(place, severity, said, **more)
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(
@@ -92,18 +98,6 @@ class ScalarReadEveryStep(ReadingRule):
             ),
         )
 
-    def _sentence(self, place: Place) -> str:
-        return (
-            f"`{place.text}` {CHECKED if place.checks else 'turns a tensor into a Python number'}"
-            f"{place.through}: {place.waits('it')}"
-        )
-
-    def read_less(self, place: Place, source: Source, below: Site | None) -> Remedy:
-        """Of the checks of torch.linalg how they are left out, which no patch does."""
-        if place.checks and not place.library:
-            return Remedy(UNCHECKED)
-        return super().read_less(place, source, below)
-
 
 @dataclass(frozen=True)
 class BranchOnTensor(ReadingRule):
@@ -114,14 +108,15 @@ class BranchOnTensor(ReadingRule):
     since = "0.1"
     rehearsed = True
     advice = (
-        "Keep the decision on the device: torch.where, torch.minimum or a multiplication by "
-        "the condition; "
-        "for a guard, collect the condition in a tensor and look at it every N steps."
+        "Keep the decision on the device: torch.where, torch.minimum, or multiply by "
+        "the condition. "
+        "For a guard, collect the condition in a tensor and read it every N steps."
     )
 
     def detect(self, reads: Reads) -> Iterator[Finding]:
-        for place, finding in self.report(reads, reads.places("branch"), self._sentence):
-            yield replace(finding, remedy=Remedy(self.instead(place)))
+        for place, severity in self.reads(reads.places("branch")):
+            said = f"Python branches on the tensor `{place.text}`: {place.waits('this')}"
+            yield self.waits(place, severity, said)
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(
@@ -129,9 +124,6 @@ class BranchOnTensor(ReadingRule):
             waits.of("branch"),
             lambda place: f"Python branches on a tensor (`{place.operator}`)",
         )
-
-    def _sentence(self, place: Place) -> str:
-        return f"Python branches on the tensor `{place.text}`: {place.waits('this')}"
 
 
 @dataclass(frozen=True)
@@ -149,7 +141,9 @@ class CopyToHostEveryStep(ReadingRule):
     )
 
     def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
-        return self.less_often(reads, source, reads.places("transfer"), self._sentence)
+        for place, severity in self.reads(reads.places("transfer")):
+            said = f"`{place.text}` copies a tensor to the host{place.through}: {place.waits('it')}"
+            yield self.waits(place, severity, said, **self.less_often(reads, source, place))
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(
@@ -157,9 +151,6 @@ class CopyToHostEveryStep(ReadingRule):
             waits.of("copy to host"),
             lambda place: f"`{place.operator}` copies a tensor to the host",
         )
-
-    def _sentence(self, place: Place) -> str:
-        return f"`{place.text}` copies a tensor to the host{place.through}: {place.waits('it')}"
 
 
 @dataclass(frozen=True)
@@ -172,23 +163,21 @@ class DataDependentShape(ReadingRule):
     rehearsed = True
     leads = 3
     advice = (
-        "Keep the size fixed: multiply by the mask, use torch.where or masked_fill, give "
-        "output_size or minlength, or work on the indices that topk returns."
+        "Keep the size fixed: multiply by the mask, use torch.where or masked_fill, pass "
+        "output_size or minlength, or use the indices from topk."
     )
 
     def detect(self, reads: Reads) -> Iterator[Finding]:
-        for place, finding in self.report(reads, reads.places("shape"), self._sentence):
-            yield replace(finding, remedy=Remedy(self.instead(place)))
+        for place, severity in self.reads(reads.places("shape")):
+            said = f"the size of `{place.text}` depends on values{place.through}"
+            yield self.waits(place, severity, f"{said}: {place.waits('it')}")
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(
             waits,
             waits.of("shape"),
-            lambda place: f"the size of what `{place.operator}` gives depends on values",
+            lambda place: f"the size of the result of `{place.operator}` depends on values",
         )
-
-    def _sentence(self, place: Place) -> str:
-        return f"the size of `{place.text}` depends on values{place.through}: {place.waits('it')}"
 
 
 @dataclass(frozen=True)
@@ -199,9 +188,9 @@ class StepBoundByCopiesToHost(TransferRule):
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Reduce on the device and copy the result, or copy every N steps; what must go "
-        "to the host goes into pinned "
-        "memory with non_blocking=True, on a side stream while the next kernels run."
+        "Reduce on the device and copy the result, or copy every N steps. What must go to the host "
+        "goes into pinned memory with non_blocking=True, on a side stream while the next kernels "
+        "run."
     )
 
     def detect(self, steps: TraceSteps) -> Iterator[Finding]:

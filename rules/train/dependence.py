@@ -13,12 +13,12 @@ from auditor.rule import Rule
 from .rows import DependenceRow
 
 ORDER = {
-    "softmax": "Give it the dimension that is to sum to 1: dim=-1 for most scores.",
+    "softmax": "Give it the dimension whose values should sum to 1: dim=-1 for most scores.",
     "log_softmax": "Give it the dimension of the classes: dim=-1 for most scores.",
-    "view": "Exchange dimensions with transpose() or permute(): view() only cuts the same numbers "
+    "view": "Swap dimensions with transpose() or permute(); view() only cuts the same numbers "
     "into other rows.",
-    "lstm": "Give batch_first=True where the batch comes first, or x.transpose(0, 1).",
-    "layer_norm": "Leave the batch's dimension out of normalized_shape.",
+    "lstm": "Pass batch_first=True if the batch comes first, or give it x.transpose(0, 1).",
+    "layer_norm": "Leave the batch dimension out of normalized_shape.",
 }
 """What to do, by the function."""
 
@@ -44,7 +44,7 @@ SAME = {
 
 @dataclass(frozen=True)
 class SamplesMix(Rule):
-    """A sample's output depends on the other samples of its batch."""
+    """A sample's output depends on other samples of its batch."""
 
     code = "TRAIN011"
     severity = Severity.WARNING
@@ -54,29 +54,28 @@ class SamplesMix(Rule):
         for rows in by_line(row for row in dependence if row.kind == "samples"):
             row = rows[0]
             name = SAME.get(row.function, row.function)
-            advice = ORDER.get(name, "Keep the batch's dimension apart from the one that it mixes.")
+            advice = ORDER.get(name, "Do not mix over the batch dimension.")
             yield Finding(
                 row.site,
-                f"{NAMED.get(row.function, row.function)} mixes samples: the output of the last one "
-                f"depends on {row.n} of the "
-                f"{row.of - 1} others in its batch",
+                f"{NAMED.get(row.function, row.function)} mixes samples: the output of the last sample "
+                f"depends on {row.n} of the {row.of - 1} others in its batch",
                 steps=len(rows),
                 per_step=1.0,
-                facts=(("proof", "gradient of one sample's row, not zero at other samples"),),
+                facts=(("proof", "the gradient of one sample's row is not zero at other samples"),),
                 remedy=Remedy(advice),
             )
 
 
 @dataclass(frozen=True)
 class SeesTheNextToken(Rule):
-    """A language model sees the token that it is to predict."""
+    """A language model sees the token that it has to predict."""
 
     code = "TRAIN012"
     severity = Severity.WARNING
     since = "0.3"
     advice = (
-        "Give attention a causal mask (is_causal=True, or -inf above the diagonal in front of the "
-        "softmax); no recurrent layer may be bidirectional, no convolution padded on the right."
+        "Give attention a causal mask (is_causal=True, or -inf above the diagonal before the "
+        "softmax). Recurrent layers must not be bidirectional, convolutions not padded on the right."
     )
 
     def detect(self, dependence: Rows[DependenceRow]) -> Iterator[Finding]:
@@ -85,8 +84,8 @@ class SeesTheNextToken(Rule):
             yield Finding(
                 row.site,
                 f"{NAMED.get(row.function, row.function)} lets a position see {row.n} of the {row.of} "
-                "tokens behind it, and the next of them is its target",
+                "tokens after it, and the next of them is its target",
                 steps=len(rows),
                 per_step=1.0,
-                facts=(("proof", "gradient of one position, not zero at later embeddings"),),
+                facts=(("proof", "the gradient of one position is not zero at later embeddings"),),
             )

@@ -14,12 +14,12 @@ from .losses import by_line, off
 from .rows import LayerRow
 
 REMEDIES = {
-    "input": "Bring the inputs to mean 0 and standard deviation 1, column by column (images: divide "
-    "by 255, or torchvision's Normalize), or begin with a normalisation layer.",
-    "dead": "Lower the learning rate or the first steps' (warm-up), check the scale of the layer's "
+    "input": "Scale the inputs to mean 0 and standard deviation 1, column by column (images: divide "
+    "by 255, or torchvision's Normalize), or start with a normalization layer.",
+    "dead": "Lower the learning rate or warm it up, check the scale of the layer's "
     "inputs and its bias, or use an activation with a slope below 0 (leaky_relu, gelu).",
-    "saturated": "Bring what the activation is given to unit scale: smaller initial weights, no "
-    "large factor or bias in front of it, or a normalisation layer.",
+    "saturated": "Bring the activation's input to unit scale: smaller initial weights, no "
+    "large factor or bias before it, or a normalization layer.",
 }
 
 
@@ -29,34 +29,32 @@ MOST = 1000
 
 @dataclass(frozen=True)
 class LayerCannotLearn(Rule):
-    """A layer is given, or gives, what nothing can be learned from."""
+    """A layer's inputs or outputs are of a kind that nothing can be learned from."""
 
     code = "TRAIN007"
     severity = Severity.WARNING
     since = "0.2"
 
     given: float = knob(
-        50.0, "Root mean square of a layer's input from which it is reported; unit scale is 1."
+        50.0, "Report a layer's input from this root mean square on (unit scale is 1)."
     )
-    made: float = knob(20.0, "That of the layer's result, which must be reached as well.")
+    made: float = knob(20.0, "Report it only if the layer's output reaches this root mean square.")
     factor: float = knob(
         10.0,
-        "How many times as far, or as little, the same change of the parameters must move the "
-        "model's outputs as with the input normalised; below, it is a note.",
+        "Warn only if the same change of the parameters moves the model's outputs this many times "
+        "as far, or as little, as with normalized inputs; otherwise report a note.",
     )
-    alike: float = knob(
-        1.1, "The same below which nothing is reported: the model brings it to scale later."
-    )
+    alike: float = knob(1.1, "Report nothing below this factor: a later layer restores the scale.")
     dead: float = knob(
         0.8,
-        "Share of a layer's units that are never active. Where inputs hardly vary, half of a new "
-        "layer's are.",
+        "Report only if this share of a layer's units is never active. If inputs hardly vary, half "
+        "of a new layer's units are inactive.",
     )
-    fewest_units: int = knob(16, "Units of a layer below which all of them must be like that.")
-    fewest_steps: int = knob(8, "Backwards that must have given the layer no gradient there.")
-    fewest: int = knob(64, "Results of a unit, or of a gate, below which nothing is reported.")
+    fewest_units: int = knob(16, "In layers with fewer units than this, all must be inactive.")
+    fewest_steps: int = knob(8, "Report only after this many backwards without a gradient.")
+    fewest: int = knob(64, "Report only units and gates with at least this many results.")
     edge: float = knob(
-        1e-3, "Distance from an end of sigmoid or tanh within which nearly all results lie."
+        1e-3, "A result of sigmoid or tanh this close to an end counts as saturated."
     )
 
     def detect(self, layers: Rows[LayerRow]) -> Iterator[Finding]:
@@ -92,18 +90,18 @@ def _said(row: LayerRow, *, measured: bool) -> str:
     layer = row.layer or "a layer"
     if row.kind == "dead":
         return (
-            f"{row.dead} of {row.units} units behind {layer} are never active and got no gradient "
+            f"{row.dead} of {row.units} units after {layer} are never active and got no gradient "
             f"in {row.steps} backwards"
         )
     if row.kind == "saturated":
         return (
-            f"95% of what {layer} gives lies within {row.edge:.1g} of its ends, where it has no "
-            "slope: hardly any gradient comes through"
+            f"95% of the results of {layer} lie within {row.edge:.1g} of its ends, where it has no "
+            "slope, so that hardly any gradient passes"
         )
     given, least, most, made = map(digits, (row.given, row.least, row.most, row.made))
     return (
-        f"{layer} is given inputs of {given} (root mean square, columns of {least} to {most}) and "
-        f"gives {made}{_moved(row.ratio) if measured and row.ratio is not None else ''}"
+        f"{layer} gets inputs of {given} (root mean square; columns from {least} to {most}) and "
+        f"returns {made}{_moved(row.ratio) if measured and row.ratio is not None else ''}"
     )
 
 
@@ -112,5 +110,5 @@ def _moved(ratio: float) -> str:
     way = "as far as" if ratio > 1 else "less than"
     return (
         f"; the same change of the parameters moves the model's outputs {times} times {way} with "
-        "these inputs normalised"
+        "normalized inputs"
     )

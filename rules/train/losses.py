@@ -14,11 +14,11 @@ from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
 from .rewriting import of_logarithm, reshaped, rewritten, without_activation
-from .rows import AttentionRow, LayerRow, RepairRow, SeedRow, TokenWeightsRow
+from .rows import LayerRow, PaddingReadRow, RepairRow, SeedRow, TokenWeightsRow
 
 GradientsRow = RepairRow | TokenWeightsRow
 R = TypeVar("R", RepairRow, TokenWeightsRow)
-L = TypeVar("L", RepairRow, AttentionRow, TokenWeightsRow, LayerRow, SeedRow)
+L = TypeVar("L", RepairRow, PaddingReadRow, TokenWeightsRow, LayerRow, SeedRow)
 
 FUNCTIONAL = "torch.nn.functional."
 BROADCASTING = tuple(
@@ -29,11 +29,11 @@ TWICE = (
     *(FUNCTIONAL + name for name in ("cross_entropy", "binary_cross_entropy_with_logits")),
     *("torch.log_softmax", f"{FUNCTIONAL}log_softmax"),
 )
-ANGLE = "Degrees between the step's gradient and the repaired one from which it is an error."
-FACTOR = "How many times longer or shorter the step's gradient is from which it is an error."
-CHANGES = "the loss is another one: training changes"
-LEAST = "Degrees below which nothing is reported, where the norm is right as well."
-SHARE = "How far the norm may be off for that, as a share of the repaired one."
+ANGLE = "Report an error if the step's gradient is this many degrees off the repaired one."
+FACTOR = "Report an error if the step's gradient is this many times longer or shorter."
+CHANGES = "the loss changes, and so does training"
+LEAST = "Report nothing below this many degrees if the norm is right as well."
+SHARE = "The norm is right if it differs by less than this share of the repaired one."
 
 
 @dataclass(frozen=True)
@@ -86,17 +86,16 @@ def shown(rows: Sequence[R]) -> R:
 def gradient_said(row: GradientsRow) -> str:
     """How the step's gradient lies to the repaired one."""
     where = "" if row.over == "parameters" else " at the model's outputs"
-    return (
-        f"the step's gradient{where} is {_degrees(row.angle)} off the repaired one and "
-        f"{row.ratio:.2g} times as long"
-    )
+    ratio = f"{row.ratio:.2g}"
+    long = "as long" if ratio == "1" else f"{ratio} times as long"
+    return f"the step's gradient{where} is {_degrees(row.angle)} off the repaired one and {long}"
 
 
 def gradient_facts(row: GradientsRow) -> tuple[tuple[str, str], ...]:
     """The same as facts."""
     return (
         ("angle to the repaired gradient", _degrees(row.angle)),
-        ("norm over that of the repaired gradient", f"{row.ratio:.3g}"),
+        ("norm relative to the repaired gradient", f"{row.ratio:.3g}"),
         ("gradients of", "parameters" if row.over == "parameters" else "the model's outputs"),
     )
 
@@ -114,7 +113,7 @@ def _sizes(sizes: Sequence[int]) -> str:
     return f"({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''})"
 
 
-def _steps(rows: Sequence[GradientsRow | AttentionRow]) -> tuple[int, float]:
+def _steps(rows: Sequence[GradientsRow | PaddingReadRow]) -> tuple[int, float]:
     steps = len({row.step for row in rows})
     return steps, len(rows) / steps
 
@@ -137,14 +136,14 @@ class SilentBroadcast(GradientRule):
             yield Finding(
                 site,
                 f"{row.function} broadcasts {_sizes(row.given)} from the model against "
-                f"{_sizes(row.other)}, so that every prediction meets every target; "
+                f"{_sizes(row.other)}, so that every prediction is compared with every target; "
                 f"{gradient_said(row)}",
                 steps=steps,
                 per_step=per_step,
                 severity=self.weighed(rows),
                 facts=(*gradient_facts(row), *loss_facts(row)),
                 remedy=Remedy(
-                    f"Give both the shape {_sizes(row.given)}, that of the model's output.",
+                    f"Give both the shape {_sizes(row.given)} of the model's output.",
                     () if edit is None else (edit,),
                 ),
             )
@@ -163,7 +162,7 @@ def _column_edit(source: Source, site: Site, row: RepairRow) -> Edit | None:
 
 @dataclass(frozen=True)
 class ActivationAppliedTwice(GradientRule):
-    """A loss is given probabilities or scores in the place of what it asks for."""
+    """A loss gets probabilities where it needs scores, or scores where it needs probabilities."""
 
     code = "TRAIN002"
     severity = Severity.WARNING
@@ -192,12 +191,12 @@ def _once(source: Source, site: Site, row: RepairRow) -> Remedy:
     if f"{FUNCTIONAL}{row.function}" in TWICE:
         edit = rewritten(source, site, row.function, without_activation, CHANGES)
     elif row.activation == "softmax" and made is not None and re.search(SOFTMAX, made.text):
-        reason = f"{CHANGES}, and so does what else reads these probabilities"
+        reason = f"{CHANGES}; other code that reads these probabilities gets logarithms"
         edit = rewritten(source, made, row.activation, of_logarithm, reason)
     text = (
         f"Give {row.function} log_softmax of the scores."
         if row.function in LOGARITHMS
-        else f"Give {row.function} the scores, without {row.activation}, which it applies itself."
+        else f"Give {row.function} the scores, without {row.activation}: it applies that itself."
     )
     return Remedy(text, () if edit is None else (edit,))
 
@@ -210,23 +209,23 @@ def _fed(row: RepairRow) -> str:
     if row.function not in LOGARITHMS:
         return f"{row.function} applies {row.activation} to the result of {row.activation}"
     given = f"the result of {row.activation}" if row.activation else "scores"
-    return f"{row.function} asks for logarithms of probabilities and is given {given}"
+    return f"{row.function} expects log-probabilities and gets {given}"
 
 
 @dataclass(frozen=True)
 class MicroBatchesWeighedAlike(GradientRule):
-    """Micro-batches of unequal numbers of tokens weigh the same in an accumulated gradient."""
+    """Micro-batches with different numbers of tokens weigh the same in an accumulated gradient."""
 
     code = "TRAIN003"
     severity = Severity.WARNING
     since = "0.2"
     advice = (
-        'Sum each loss (reduction="sum") and divide by the tokens of all micro-batches of the step '
-        "together."
+        'Sum each loss (reduction="sum") and divide by the number of tokens of all micro-batches of '
+        "the step."
     )
 
     note_below: float = knob(
-        5.0, "Degrees below which it is a note, where the norm is within a tenth as well."
+        5.0, "Report a note below this many degrees if the norm is within a tenth as well."
     )
 
     def detect(self, weights: Rows[TokenWeightsRow]) -> Iterator[Finding]:
@@ -239,7 +238,7 @@ class MicroBatchesWeighedAlike(GradientRule):
             yield Finding(
                 site,
                 f"{len(row.tokens)} micro-batches of {min(row.tokens)} to {max(row.tokens)} tokens "
-                "weigh the same in the gradient, so that a token counts up to "
+                "weigh the same in the gradient, so that one token counts up to "
                 f"{max(row.tokens) / min(row.tokens):.2g} times as much as another; "
                 f"{gradient_said(row)}",
                 steps=steps,
@@ -252,14 +251,22 @@ class MicroBatchesWeighedAlike(GradientRule):
             )
 
 
-ATTENTION, MEAN = "attention", "mean"
-
-
+RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 MASKED = {
-    MEAN: "Average what is no padding: (x * mask).sum(1) / mask.sum(1).",
-    ATTENTION: "Give attention a mask of the padding (attn_mask, key_padding_mask, or -inf in front "
-    "of the softmax).",
+    "mean": "Average only real positions: (x * mask).sum(1) / mask.sum(1).",
+    "sum": "Sum only real positions: (x * mask).sum(1).",
+    **dict.fromkeys(
+        RECURRENT,
+        "Pack the sequences (pack_padded_sequence with their lengths), or take the output at "
+        "lengths - 1.",
+    ),
 }
+"""What to do, by the function; else it is attention."""
+
+MASK = (
+    "Give attention a mask of the padding (attn_mask, key_padding_mask, or -inf in front of the "
+    "softmax)."
+)
 
 
 def _the_same(values: Iterable[int | None]) -> int | None:
@@ -270,19 +277,22 @@ def _the_same(values: Iterable[int | None]) -> int | None:
 
 @dataclass(frozen=True)
 class PaddingTrained(GradientRule):
-    """Padding is trained: the loss counts it among its targets, or attention or a mean reads it."""
+    """Padding is trained: it counts among the targets, or attention, a mean or a last state reads it."""
 
     code = "TRAIN004"
     severity = Severity.WARNING
     since = "0.2"
 
-    least_attended: float = knob(
-        0.01, "Share of attention, or of a mean, that goes to padding from which it is reported."
+    least_read: float = knob(
+        0.01,
+        "Report only if at least this share of what is read is padding.",
     )
 
-    def detect(self, repairs: Rows[RepairRow], attention: Rows[AttentionRow]) -> Iterator[Finding]:
-        for site, calls in by_line(attention):
-            if finding := self._attended(site, calls):
+    def detect(
+        self, repairs: Rows[RepairRow], padding_reads: Rows[PaddingReadRow]
+    ) -> Iterator[Finding]:
+        for site, calls in by_line(padding_reads):
+            if finding := self._read(site, calls):
                 yield finding
         for site, rows in with_defect(repairs, "padding"):
             if not self.differs(rows):
@@ -291,8 +301,8 @@ class PaddingTrained(GradientRule):
             steps, per_step = _steps(rows)
             yield Finding(
                 site,
-                f"{row.padded} of {row.targets} targets of {row.function} are padding, as "
-                f"{row.by} says, and count as the others do; {gradient_said(row)}",
+                f"{row.padded} of {row.targets} targets of {row.function} are padding, according to "
+                f"{row.by}, and count like the others; {gradient_said(row)}",
                 steps=steps,
                 per_step=per_step,
                 severity=self.weighed(rows),
@@ -304,32 +314,44 @@ class PaddingTrained(GradientRule):
                 remedy=_ignored(site, row.function, _the_same(each.value for each in rows)),
             )
 
-    def _attended(self, site: Site, rows: list[AttentionRow]) -> Finding | None:
-        row = sorted(rows, key=lambda row: row.share)[(len(rows) - 1) // 2]
-        if row.share < self.least_attended:
+    def _read(self, site: Site, rows: list[PaddingReadRow]) -> Finding | None:
+        worst = max(rows, key=lambda row: row.share).function
+        rows = sorted((row for row in rows if row.function == worst), key=lambda row: row.share)
+        row = rows[(len(rows) - 1) // 2]
+        if row.share < self.least_read:
             return None
         steps, per_step = _steps(rows)
-        kind = MEAN if row.function == MEAN else ATTENTION
-        what = "what it averages" if kind == MEAN else "what the text attends to"
+        said = f"{row.padded} of all {row.tokens} tokens are (according to {row.by})"
+        if worst in RECURRENT:
+            message = (
+                f"the last state of {worst} has read the padding after the sequence: in one row of the "
+                f"batch {row.share:.0%} of its gradient lies on padding, as {said}"
+            )
+        else:
+            what = "what it sums" if worst in MASKED else "what the text attends to"
+            message = (
+                f"no mask keeps padding out of {worst}: in one row of the batch {row.share:.0%} of "
+                f"{what} is padding, as {said}"
+            )
         return Finding(
             site,
-            f"no mask keeps padding out of {row.function}: in one row of the batch {row.share:.0%} of "
-            f"{what} is padding, as {row.padded} of all {row.tokens} tokens are ({row.by})",
+            message,
             steps=steps,
             per_step=per_step,
             facts=(
-                (f"share of {kind} on padding", f"{row.share:.0%}"),
+                ("share on padding", f"{row.share:.0%}"),
                 ("share of padding", f"{row.padded / row.tokens:.0%}"),
+                ("proof", "the gradient at its input is not zero at padding"),
             ),
-            remedy=Remedy(MASKED[kind]),
+            remedy=Remedy(MASKED.get(worst, MASK)),
         )
 
 
 def _ignored(site: Site, function: str, value: int | None) -> Remedy:
     """``value`` is the target that only padding has."""
     if function not in LOGARITHMS and function != "cross_entropy":
-        return Remedy("Compare only what the mask or the lengths say is no padding.")
-    text = "Set the targets of padding to -100, or name their value as ignore_index."
+        return Remedy("Compare only the positions that the mask or the lengths call real.")
+    text = "Set padded targets to -100, or pass their value as ignore_index."
     if value is None or f"{function}(" not in site.text:
         return Remedy(text)
     edit = Edit(
@@ -338,14 +360,14 @@ def _ignored(site: Site, function: str, value: int | None) -> Remedy:
         call=function,
         keyword="ignore_index",
         value=str(value),
-        reason="padding no longer counts: the training result changes",
+        reason="padding no longer counts, so training changes",
     )
     return Remedy(text, (edit,))
 
 
 @dataclass(frozen=True)
 class TargetsNotShifted(GradientRule):
-    """A causal language model is asked for its own inputs, or for the tokens after the next."""
+    """A causal language model is trained on its own inputs, or on the tokens after the next."""
 
     code = "TRAIN005"
     severity = Severity.WARNING
@@ -358,9 +380,9 @@ class TargetsNotShifted(GradientRule):
             row = shown(rows)
             steps, per_step = _steps(rows)
             asked = (
-                "shifted twice: each position is asked for the token after the next"
+                "shifted twice: each position is trained on the token after the next"
                 if row.distance
-                else "not shifted: each position is asked for the token that it was given"
+                else "not shifted: each position is trained on the token it was given"
             )
             yield Finding(
                 site,
@@ -374,7 +396,7 @@ class TargetsNotShifted(GradientRule):
                     ("targets compared with the inputs", str(row.targets)),
                 ),
                 remedy=Remedy(
-                    "Shift once: in the batch or at the loss, not in both."
+                    "Shift once: in the batch or in the loss, not in both."
                     if row.distance
                     else "Compare the outputs at [:, :-1] with the tokens at [:, 1:]."
                 ),

@@ -20,7 +20,7 @@ BEFORE = 2
 
 @dataclass(frozen=True)
 class SortedByClass(Rule):
-    """A training loader goes through the classes one after the other, in each epoch alike."""
+    """A training loader goes through the classes one after the other, in the same order each epoch."""
 
     code = "TRAIN006"
     severity = Severity.WARNING
@@ -28,12 +28,14 @@ class SortedByClass(Rule):
     rehearsed = True
     everywhere = True
 
-    fewest: int = knob(3, "Batches of an epoch below which nothing is reported.")
+    fewest: int = knob(3, "Report only loaders with at least this many batches.")
     each: float = knob(
         4.0,
-        "Samples of a class, on average, below which nothing is reported: numbers of something.",
+        "Report only if a class has this many samples on average; fewer may be numbers of something.",
     )
-    share: float = knob(0.9, "Share of the diagnosed steps that must take a batch of the loader.")
+    share: float = knob(
+        0.9, "Report only if this share of the diagnosed steps takes a batch of it."
+    )
 
     def detect(self, batches: Batches, source: Source) -> Iterator[Finding]:
         batches.need_a_loader()
@@ -83,5 +85,5 @@ def _edit(source: Source, loader: Loader) -> Edit | None:
         call="DataLoader",
         keyword="shuffle",
         value="True",
-        reason="samples come in another order: the training result changes",
+        reason="samples come in another order, so training changes",
     )

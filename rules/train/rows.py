@@ -45,20 +45,21 @@ class RepairRow(PassRow, kw_only=True):
     distance: Annotated[int, doc("shift: positions from an input to its target, 0 or 2")] = older(0)
 
 
-class AttentionRow(PassRow, kw_only=True):
-    """A call of attention, or a mean over positions, in a step whose batch has padding."""
+class PaddingReadRow(PassRow, kw_only=True):
+    """A call that reads positions of a batch, some of which are padding."""
 
-    part = "attention"
+    part = "padding_reads"
     when = "gradients"
     of_values = True
 
     at: At
-    function: Annotated[str, doc("`scaled_dot_product_attention`, `softmax`, `mean`")]
+    function: Annotated[str, doc("`scaled_dot_product_attention`, `softmax`, `mean`, `lstm`")]
     share: Annotated[
         float,
         doc(
-            "in one row that has padding, mean over the positions that are none: the part of what "
-            "they attend to that is padding, 0 to 1"
+            "in one row that has padding, the part of the gradient at what the call reads that lies "
+            "on padding, of its result at real positions, 0 to 1: of attention the mean share of "
+            "its weights"
         ),
     ]
     padded: Annotated[int, doc("positions of the batch that are padding")]

@@ -19,25 +19,23 @@ CALLS = {"torch": "torch.manual_seed", "random": "random.seed", "numpy": "numpy.
 
 @dataclass(frozen=True)
 class RandomNumbersRepeat(Rule):
-    """A generator is seeded again while training, and steps draw the same random numbers again"""
+    """A generator is seeded again during training, so that steps draw the same random numbers."""
 
     code = "TRAIN010"
     severity = Severity.WARNING
     since = "0.2"
     advice = (
-        "Draw what must be the same each time (a preview, an evaluation) from a generator of its "
-        "own: torch.Generator().manual_seed(...), random.Random(...), "
-        "numpy.random.default_rng(...), or inside torch.random.fork_rng(). Where an epoch is to be "
-        "seeded, add its number to the seed."
+        "For numbers that must repeat (a preview, an evaluation) use a generator of their own: "
+        "torch.Generator().manual_seed(...), random.Random(...), "
+        "numpy.random.default_rng(...), or torch.random.fork_rng(). To seed each epoch, add its "
+        "number to the seed."
     )
 
-    seeds: int = knob(2, "Seeds after which something that was drawn must have come again.")
+    seeds: int = knob(2, "Report only if something repeated after this many seeds.")
     share: float = knob(
-        0.9, "Share of the diagnosed steps that must take a batch of a loader that shuffles alike."
+        0.9, "Report only if this share of the diagnosed steps takes a batch of that loader."
     )
-    drew: float = knob(
-        0.75, "Share of the steps that must draw from the generator: fewer draw for a log."
-    )
+    drew: float = knob(0.75, "Report only if this share of the steps draws from the generator.")
 
     def detect(self, seeds: Rows[SeedRow], batches: Batches) -> Iterator[Finding]:
         trains = batches.usual(self.share)
@@ -54,15 +52,15 @@ class RandomNumbersRepeat(Rule):
                     site,
                     _said(row),
                     steps=row.times,
-                    facts=(("seeds after which it came again", str(row.calls)),),
+                    facts=(("seeds after which it repeated", str(row.calls)),),
                 )
 
 
 def _said(row: SeedRow) -> str:
-    call = f"{CALLS[row.generator]}({row.seed or '...'}) runs again while training"
+    call = f"{CALLS[row.generator]}({row.seed or '...'}) runs again during training"
     if row.loader_at is not None:
-        return f"{call}: {count(row.times, 'epoch')} shuffled the samples as an earlier one did"
+        return f"{call}: {count(row.times, 'epoch')} shuffled the samples like an earlier one"
     return (
-        f"{call}: {count(row.times, 'step')} drew the random numbers of an earlier one (step "
+        f"{call}: {count(row.times, 'step')} drew the same random numbers as an earlier one (step "
         f"{row.number} those of step {row.first})"
     )

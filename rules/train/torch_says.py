@@ -14,10 +14,10 @@ class KlDivAveragedOverClasses(TorchSays):
     severity = Severity.NOTE
     warning = "mean of kl_div"
     defect = (
-        "kl_div with reduction='mean' divides by the number of classes, too: it is smaller "
+        "kl_div with reduction='mean' also divides by the number of classes, so the loss is smaller "
         "than the KL divergence by that factor"
     )
-    advice = "Give reduction='batchmean'."
+    advice = "Pass reduction='batchmean'."
 
 
 class SoftmaxWithoutDim(TorchSays):
@@ -27,10 +27,10 @@ class SoftmaxWithoutDim(TorchSays):
     severity = Severity.NOTE
     warning = "softmax without dim"
     defect = (
-        "softmax without dim: of a tensor with three dimensions torch takes the first, which "
+        "softmax without dim: for a tensor with three dimensions torch takes the first, which "
         "is the batch"
     )
-    advice = "Give dim=-1, or the dimension that is meant."
+    advice = "Pass dim=-1, or the dimension that is meant."
 
 
 class DropoutOfOneLayer(TorchSays):
@@ -39,8 +39,8 @@ class DropoutOfOneLayer(TorchSays):
     code = "TRAIN016"
     severity = Severity.NOTE
     warning = "dropout of one layer"
-    defect = "dropout of a recurrent module with one layer does nothing: it works between layers"
-    advice = "Give num_layers=2 or more, or put nn.Dropout behind the module."
+    defect = "dropout in a recurrent module with one layer does nothing: it works between layers"
+    advice = "Use num_layers=2 or more, or put nn.Dropout after the module."
 
 
 class DimensionsReversed(TorchSays):
@@ -49,10 +49,8 @@ class DimensionsReversed(TorchSays):
     code = "TRAIN017"
     severity = Severity.NOTE
     warning = "reversed dimensions"
-    defect = "reverses all dimensions of a tensor that has not two, the batch's too"
-    advice = (
-        "Use .mT or .transpose(-2, -1) for matrices, .permute(...) where all shall be reversed."
-    )
+    defect = "reverses all dimensions of a tensor that is not 2-D, including the batch"
+    advice = "Use .mT or .transpose(-2, -1) for matrices, .permute(...) to reverse all dimensions."
 
 
 class Dropout2dOfThreeDimensions(TorchSays):
@@ -62,7 +60,7 @@ class Dropout2dOfThreeDimensions(TorchSays):
     severity = Severity.NOTE
     warning = "dropout2d of 3-D"
     defect = (
-        "dropout2d takes three dimensions as (sample, channel, length), and drops whole "
-        "channels of the second dimension"
+        "dropout2d takes a 3-D tensor as (sample, channel, length) and drops whole "
+        "channels of its second dimension"
     )
-    advice = "Use nn.Dropout for single numbers, nn.Dropout1d where whole channels are meant."
+    advice = "Use nn.Dropout for single values, nn.Dropout1d for whole channels."

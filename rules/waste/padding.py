@@ -44,17 +44,18 @@ class PaddingComputed(Rule):
     rehearsed = True
     everywhere = True
     advice = (
-        "Put rows of like length into a batch (a batch sampler that sorts within a few hundred "
-        "batches and shuffles these), or pack several into one row."
+        "Batch rows of similar length (a batch sampler that sorts within a few hundred "
+        "batches and shuffles these), or pack several rows into one."
     )
 
     share: float = knob(
-        0.2, "Share of the positions that rows as wide as the longest of their batch would save."
+        0.2,
+        "Report if padding to the longest row of each batch would save this share of positions.",
     )
     sorted_share: float = knob(
-        0.3, "The same of batches of rows of like length, from which it is a note."
+        0.3, "Report a note if batches of similar length would save this share of positions."
     )
-    fewest: int = knob(3, "Padded batches below which nothing is reported.")
+    fewest: int = knob(3, "Report only from this many padded batches.")
 
     def detect(self, batches: Batches, source: Source) -> Iterator[Finding]:
         batches.need_a_loader()
@@ -80,20 +81,20 @@ class PaddingComputed(Rule):
         if not fixed and alike < self.sorted_share:
             return
         saved = trimmed if fixed else alike
-        way = "rows as wide as the longest of their batch" if fixed else "batches of like length"
+        way = "padding to each batch's longest row" if fixed else "batches of similar length"
         yield Finding(
             loader.collate_at or loader.made_at or loader.consumed_at,
             f"{amounts.percent(padding)} of the positions in a batch are padding (rows of "
-            f"{min(lengths):,} to {max(lengths):,} in {_widths(texts)}); {way} have "
-            f"{amounts.percent(saved)} fewer",
+            f"{min(lengths):,} to {max(lengths):,} in {_widths(texts)}); {way} would save "
+            f"{amounts.percent(saved)} of the positions",
             steps=steps,
             per_step=len(texts) / steps,
             # another width is another graph, and another order another training
             severity=None if fixed and source.first_call("compile") is None else Severity.NOTE,
             facts=(
                 ("positions that are padding", amounts.percent(padding)),
-                ("fewer as wide as the longest of a batch", amounts.percent(trimmed)),
-                ("fewer in batches of like length", amounts.percent(alike)),
+                ("saved by padding to the longest row of a batch", amounts.percent(trimmed)),
+                ("saved by batches of similar length", amounts.percent(alike)),
             ),
             remedy=Remedy(TRIMMED, tuple(_asked(source, loader.collate_at))) if fixed else None,
         )
@@ -119,7 +120,7 @@ def _asked(source: Source, collate: Site | None) -> Iterator[Edit]:
     )
     if found is not None:
         site, call = source.site_of(collate.file, found), name_of(found.func)
-        reason = "batches have other widths: where a mask is missing, another result"
+        reason = "batches get other widths: if a mask is missing, results change"
         yield Edit(site, "set_keyword", call, "padding", LONGEST, reason=reason)
 
 

@@ -9,13 +9,13 @@ from typing import Any
 from auditor import amounts
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.thrown_work import (
-    Thrown,
     ThrownWork,
     handed_on,
     read_on_some_steps,
 )
 from auditor.evidence.source.files import Source
 from auditor.model import Finding, Remedy, Severity, Site
+from auditor.recordings.schema.waste import ThrownRow
 from auditor.rule import NotLooked, Rule, knob
 
 
@@ -25,7 +25,7 @@ class WasteRule(Rule):
 
     @staticmethod
     def report(
-        thrown: ThrownWork, each: Thrown, machine: Machine, message: str, **more: Any
+        thrown: ThrownWork, each: ThrownRow, machine: Machine, message: str, **more: Any
     ) -> Finding:
         """A finding about one line, with its share of the step's time as the price where the step
         was timed.
@@ -37,7 +37,7 @@ class WasteRule(Rule):
             *more.pop("facts", ()),
         )
         return Finding(
-            each.site,
+            each.own,
             message,
             steps=each.steps,
             per_step=1.0,
@@ -48,7 +48,7 @@ class WasteRule(Rule):
         )
 
 
-def worth(each: Thrown) -> str:
+def worth(each: ThrownRow) -> str:
     """``12 operators, 3% of the step's work``."""
     number = round(each.operators)
     return (
@@ -68,8 +68,8 @@ REMEDIES = {
     "gradient": "Keep the backward out of them: requires_grad_(False) on their module before the "
     "forward and requires_grad_(True) after the backward, or "
     "backward(inputs=list(other.parameters())).",
-    "detach": "End the graph here: give the call x.detach() instead of x, or make x under "
-    "torch.no_grad() where nothing else needs its graph.",
+    "detach": "End the graph here: pass x.detach() instead of x, or compute x under "
+    "torch.no_grad() if nothing else needs its graph.",
 }
 
 
@@ -81,7 +81,7 @@ class GradientsClearedUnread(WasteRule):
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(0.01, "Share of the step's work from which it is reported.")
+    share: float = knob(0.01, "Report from this share of the step's work.")
 
     def detect(self, thrown: ThrownWork, machine: Machine) -> Iterator[Finding]:
         for each in thrown.of("gradient", "detach"):
@@ -91,13 +91,13 @@ class GradientsClearedUnread(WasteRule):
                 )
 
 
-def _said(each: Thrown) -> str:
-    names = ", ".join(each.names[:NAMED])
+def _said(each: ThrownRow) -> str:
+    names = ", ".join([name for name in each.names if name][:NAMED])
     more = f" and {each.n - NAMED} more" if each.n > NAMED else ""
     whose = f"{each.n} parameters of {each.owner} ({names}{more})"
     if each.what == "detach":
         return (
-            f"through this call the backward at {each.other} goes on into {whose}, whose gradients "
+            f"through this call the backward at {each.before} goes on into {whose}, whose gradients "
             f"are cleared before any optimizer reads them: {worth(each)}"
         )
     return (
@@ -110,31 +110,44 @@ WRITES = frozenset({"copy", "fill", "zero"})
 """Operators that leave something in a tensor which may be kept to be read later."""
 
 
-SOMETIMES = " on the steps that were watched, though a branch does on others"
+IN_PLACE = frozenset(
+    "abs add addcdiv addcmul clamp clamp_max clamp_min div exp index_add index_copy index_fill lerp "
+    "masked_fill masked_scatter mul neg pow relu scatter scatter_add sigmoid sqrt sub tanh".split()
+)
+"""Operators that a tensor also has in place, under the name with ``_``."""
+
+
+SOMETIMES = " on the watched steps, though a branch does on others"
 """Said of what a branch reads that ran on none of these steps."""
 
 
 @dataclass(frozen=True)
 class ResultUnread(WasteRule):
-    """A result is computed and nothing reads it."""
+    """A result is computed and never read."""
 
     code = "WASTE002"
     severity = Severity.WARNING
     since = "0.1"
-    advice = (
-        "Leave it out, or compute it only on the steps that use it (inside the `if` that logs)."
-    )
+    advice = "Remove it, or compute it only on the steps that use it (inside the `if` that logs)."
 
-    share: float = knob(0.02, "Share of the step's work from which it is reported.")
+    share: float = knob(0.02, "Report from this share of the step's work.")
     operators: float = knob(
-        0.01, "Share of the step's operators from which it is a note where its work is less."
+        0.01, "Below that, report a note from this share of the step's operators."
     )
-    several: int = knob(3, "Operators that it must have then.")
+    several: int = knob(3, "Report that note only from this many operators.")
 
     def detect(self, thrown: ThrownWork, machine: Machine, source: Source) -> Iterator[Finding]:
         for each in thrown.of("result"):
-            sites = (each.site, *each.others)
+            sites = (each.own, *each.others)
             little = each.share < self.share
+            if each.op in IN_PLACE and source.stands_alone(each.own, each.op):
+                said = (
+                    f"the result of {each.op}() is thrown away, and nothing is changed by it: "
+                    f"{each.op}_() changes the tensor itself"
+                )
+                remedy = Remedy(f"Call {each.op}_(), or give the result a name and use it.")
+                yield self.report(thrown, each, machine, said, remedy=remedy)
+                continue
             if little and not self._is_several(each, thrown.operators):
                 continue
             if any(handed_on(source, site) for site in sites):
@@ -150,7 +163,7 @@ class ResultUnread(WasteRule):
                 severity=Severity.NOTE if little or sometimes else None,
             )
 
-    def _is_several(self, each: Thrown, operators: float) -> bool:
+    def _is_several(self, each: ThrownRow, operators: float) -> bool:
         """By the number of operators, none of which may be for later."""
         enough = max(self.several, self.operators * operators)
         return bool(operators) and each.operators >= enough and each.op not in WRITES
@@ -158,7 +171,7 @@ class ResultUnread(WasteRule):
 
 @dataclass(frozen=True)
 class CopiedUnread(WasteRule):
-    """Something is moved to the device and nothing reads it there."""
+    """Data is moved to the device and never read there."""
 
     code = "WASTE003"
     severity = Severity.WARNING
@@ -167,21 +180,21 @@ class CopiedUnread(WasteRule):
     advice = "Move only what the step reads, and leave the rest on the host."
 
     share: float = knob(
-        0.05, "Share of the bytes that a step copies to the device from which it is reported."
+        0.05, "Report from this share of the bytes that a step copies to the device."
     )
 
     def detect(self, thrown: ThrownWork, machine: Machine, source: Source) -> Iterator[Finding]:
         if machine.device == "cpu":
-            raise NotLooked("nothing is moved to a device on a CPU")
+            raise NotLooked("on a CPU nothing is moved to a device")
         for each in thrown.of("copy"):
-            share, at = each.nbytes / max(1, thrown.copied), each.site
+            share, at = each.nbytes / max(1, thrown.copied), each.own
             # a library that moves whole batches has readers of its own, on some steps
             moved_here = at.file not in source.texts or source.moves_at(at.file, at.line)
             if share < self.share or not moved_here:
                 continue
             sometimes = read_on_some_steps(source, at)
             yield Finding(
-                each.site,
+                each.own,
                 f"{each.op} is moved to the device on each step and nothing reads it"
                 f"{SOMETIMES * sometimes}: {amounts.size(each.nbytes)} per step, "
                 f"{amounts.percent(share)} of what is moved",
@@ -195,33 +208,33 @@ class CopiedUnread(WasteRule):
 
 @dataclass(frozen=True)
 class RebuiltEachStep(WasteRule):
-    """A tensor is built anew on every step and is always the same."""
+    """A tensor that never changes is rebuilt on every step."""
 
     code = "WASTE004"
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        'Make it once: self.register_buffer("name", tensor, persistent=False) in __init__ '
-        "(of the largest size, then sliced), or a cache by size."
+        'Build it once: self.register_buffer("name", tensor, persistent=False) in __init__ '
+        "(with the largest size, then sliced), or a cache by size."
     )
 
-    share: float = knob(0.01, "Share of the step's work from which it is reported.")
-    operators: int = knob(3, "Operators per step from which small tables are reported.")
-    least: int = knob(1 << 12, "Bytes built per step below which nothing is reported.")
-    size: int = knob(1 << 18, "Bytes built per step from which fewer operators are, too.")
+    share: float = knob(0.01, "Report from this share of the step's work.")
+    operators: int = knob(3, "Report small tables from this many operators per step.")
+    least: int = knob(1 << 12, "Report only from this many bytes built per step.")
+    size: int = knob(1 << 18, "Report fewer operators, too, from this many bytes built per step.")
 
     def detect(self, thrown: ThrownWork, machine: Machine) -> Iterator[Finding]:
         for each in thrown.of("constant"):
             many = each.operators >= self.operators and each.nbytes >= self.least
             if each.share < self.share or not (many or each.nbytes >= self.size):
                 continue
-            if any(site.place in thrown.copied_from for site in (each.site, *each.others)):
+            if any(site.place in thrown.copied_from for site in (each.own, *each.others)):
                 continue
             yield self.report(
                 thrown,
                 each,
                 machine,
-                f"the same {amounts.size(each.nbytes)} are rebuilt on each step, from nothing "
+                f"each step rebuilds the same {amounts.size(each.nbytes)}, from nothing "
                 f"that changes: {worth(each)}",
                 facts=also(each.others),
             )
@@ -236,21 +249,21 @@ class ComputedTwice(WasteRule):
     since = "0.1"
     advice = "Keep the first result in a variable and use it again, detached for metrics."
 
-    share: float = knob(0.02, "Share of the step's work from which it is reported.")
+    share: float = knob(0.02, "Report from this share of the step's work.")
     size: int = knob(
-        1 << 20, "Bytes computed per step from which it is reported with no product of matrices."
+        1 << 20, "Without a matrix product, report only from this many bytes computed per step."
     )
 
     def detect(self, thrown: ThrownWork, machine: Machine) -> Iterator[Finding]:
         for each in thrown.of("repeat", "again"):
             if each.share < self.share or not (each.products or each.nbytes >= self.size):
                 continue
-            where = "" if each.other is None else f" at {each.other}"
+            where = "" if each.before is None else f" at {each.before}"
             yield self.report(
                 thrown,
                 each,
                 machine,
-                f"what is computed here is computed{where} as well, of the same tensors: "
+                f"this line computes what is computed{where} as well, from the same tensors: "
                 f"{worth(each)}",
                 severity=Severity.NOTE if each.what == "again" else None,
             )

@@ -23,13 +23,7 @@ ONCE = {
 """A row stands for one event at least, in one step, of one element."""
 
 ROWS = {
-    "AmpEvent",
-    "AnomalyStep",
-    "Copy",
-    "Delicate",
-    "Holding",
     "IndexingLoop",
-    "Read",
 }
 
 OTHER = {
@@ -49,7 +43,6 @@ OTHER = {
     ("Ranks", "world_size"): 1,
     ("_Piece", "blocks"): 1,
     ("CpuContention", "uneven"): 1.0,
-    ("Copy", "blocking"): True,  # torch's default
     ("Place", "chooses_device"): True,  # only what is known to use no GPU is said to
     ("Reads", "chooses_device"): True,
     ("Holder", "timed"): True,  # only what has no times says so

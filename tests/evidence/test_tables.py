@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.evidence.recorded.batches import Batches
-from auditor.evidence.recorded.copies import Copy, CopySite
-from auditor.evidence.recorded.device_calls import DeviceCalls
+from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.recorded.retained_graphs import RetainedGraphs
@@ -31,6 +30,7 @@ from auditor.evidence.source.read_purpose import Expression, act_of
 from auditor.evidence.table import Evidence
 from auditor.model import Site
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
+from auditor.recordings.schema.sync import CallRow
 from auditor.recordings.sources import store_sources
 from auditor.rule import NotLooked
 
@@ -106,7 +106,7 @@ def test_recording_without_any_step(project):
 
 @pytest.mark.parametrize(
     "table",
-    [Steps, Reads, DeviceCalls, Batches, Backward, RetainedGraphs, DebugModes, DeviceMemory],
+    [Steps, Reads, Lines[CallRow], Batches, Backward, RetainedGraphs, DebugModes, DeviceMemory],
 )
 def test_missing_part_is_not_looked(project, table):
     with pytest.raises(NotLooked):
@@ -179,38 +179,7 @@ def test_kinds_decide_the_rest():
     )
 
 
-def test_reads_join_sites_and_text(project):
-    span = {"opcode": "CALL", "first_line": 9, "end_line": 9, "col": 34, "end_col": 45}
-    seen = [
-        {"pass": "loud", "step": step, "at": 0, "kind": "item", "n": 2, "us": 4.0}
-        for step in range(12)
-    ]
-    table = Evidence(project("rehearse", sites=[(9, span)], steps=rows(), reads=seen)).get(Reads)
-    (place,) = table.places("scalar")
-    assert (place.site.line, place.text, place.per_step, str(place.pattern)) == (
-        9,
-        "loss.item()",
-        2.0,
-        "12 of 12 steps",
-    )
-    assert place.held_us is None
-    assert list(table.places("branch")) == []
-
-
 # -- other tables ----------------------------------------------------------------------------------
-
-
-def test_calls_come_from_the_quiet_pass_if_there_was_one(project):
-    made = [
-        {"pass": name, "step": 0, "at": 0, "name": "empty_cache", "n": 1, "us": us}
-        for name, us in (("quiet", 5.0), ("loud", 50.0))
-    ]
-    both = Evidence(project(sites=[(9, {})], steps=rows(4, "quiet") + rows(4), calls=made)).get(
-        DeviceCalls
-    )
-    (site,) = both.sites(["empty_cache"])
-    assert (site.pass_name, site.us_per_step, site.name) == ("quiet", 1.25, "empty_cache")
-    assert list(both.sites(["synchronize"])) == []
 
 
 def test_batches_name_the_line_that_moves_the_batch(project):
@@ -229,34 +198,6 @@ def test_batches_name_the_line_that_moves_the_batch(project):
     )
     assert batches.loaders[0].collate_at.line == 4  # not the .to(dtype) on line 3
     assert batches.loaders[1].collate_at is None
-
-
-def test_held_roots_and_backward_reuse(project):
-    graph = {
-        "root": "r",
-        "file": "trainer.py",
-        "function": "step",
-        "name": "self",
-        "path": ".losses[*]",
-        "line": 6,
-        "tensors": 1,
-    }
-    held = Evidence(
-        project(
-            steps=rows(3),
-            graphs=[{**graph, "pass": "loud", "step": step, "tensors": step} for step in range(5)],
-        )
-    ).get(RetainedGraphs)
-    assert (held.roots[0].name, held.roots[0].tensors) == (
-        "self.losses[*]",
-        (0, 1, 2),
-    )  # steps 3 and 4 did not complete
-    call = {"pass": "loud", "step": 0, "at": 0, "retain": True, "create": False, "n": 4}
-    parts = {"sites": [(11, {})], "steps": rows(3), "backward": [call]}
-    (kept,) = Evidence(project(**parts, reused=[])).get(Backward).never_reused()
-    assert (kept.times, kept.site.line) == (4, 11)
-    other = [{"pass": "loud", "step": 0, "at": 0, "by": 0, "n": 1}]
-    assert list(Evidence(project(**parts, reused=other)).get(Backward).never_reused()) == []
 
 
 def test_source_tells_statements_from_used_values():
@@ -516,12 +457,3 @@ def test_short_and_long_series():
     assert Trend((1.0,)).rises == 0.0
     assert Trend(tuple(float(min(x, 5)) for x in range(30))).last_third == 0.0
     assert Trend(tuple(float(x) for x in range(31))).last_third == pytest.approx(1 / 3)
-
-
-def test_the_amount_of_a_copy_is_that_of_a_step_that_makes_it():
-    site = Site("agent.py", 3)
-    place = CopySite(site, tuple(Copy(site, "tensor", step, bytes=16) for step in range(11)), 12)
-    assert (place.amount, str(place.pattern)) == ("16 B", "11 of 12 steps")
-    assert place.facts[0] == ("copied", "15 B per step in 0.917 copies")
-    once = CopySite(site, tuple(Copy(site, "tensor", step, bytes=16) for step in range(12)), 12)
-    assert once.facts[0] == ("copied", "16 B per step in 1 copy")

@@ -73,6 +73,7 @@ def test_what_was_not_read_is_said_and_no_rule_that_needs_it_is_clean(folder, da
     DAMAGE[damage](folder / "graphs.jsonl")
     judged = report(folder)
     assert "graphs.jsonl" in judged["warnings"][0]
+    assert judged["warnings"][0] in judged["caveats"]  # above the findings
     (verdict,) = (each for each in judged["verdicts"] if each["code"] == "GRAPH001")
     assert verdict["status"] == "skipped" and "graphs.jsonl" in verdict["reason"]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from auditor.rules.mem.mem003_memory_grows import MemoryGrowsEveryStep
 
 from auditor.evidence.table import Evidence, Table
 from auditor.judging import engine
@@ -370,15 +371,32 @@ def test_a_row_that_cannot_be_read_makes_nothing_clean(recording):
     assert verdict("2.0", '"long"').status == "found"
 
 
-@pytest.mark.parametrize(("rate", "placed"), [(50, True), (49, False)])
-def test_growth_of_the_host_has_the_line_that_grows_on_the_simulated_device(rate, placed):
-    """At least half as fast; the finding is as severe as the measured one."""
+@pytest.mark.parametrize(
+    ("rate", "follows", "placed"),
+    [
+        (2.0, "", False),  # 2 MiB a step are left: a list of arrays beside it
+        (3.5, "", True),  # half a MiB a step is left, less than the rule tells
+        (2.0, "GRAPH001", True),  # nodes of the kept graphs lie on the host alone
+        (0.5, "GRAPH001", True),
+    ],
+)
+def test_growth_of_the_host_has_the_line_that_grows_on_the_simulated_device(rate, follows, placed):
+    """The finding is as severe as the measured one."""
     line = Site("a.py", 4, "step")
+    mib = 2**20
     device = Finding(
-        line, "device memory grows", lost_bytes=rate, grows=True, severity=Severity.NOTE
+        line,
+        "device memory grows",
+        lost_bytes=round(rate * mib),
+        grows=True,
+        severity=Severity.NOTE,
+        follows=follows,
     )
-    host = Finding(None, "host memory grows", lost_bytes=100, grows=True)
-    found = engine._placed([Finding(line, "another"), device], host)
+    host = Finding(
+        None, "host memory grows", steps=50, lost_bytes=4 * mib, grows=True, follows=follows
+    )
+    told = MemoryGrowsEveryStep().tells_growth
+    found = engine._placed([Finding(line, "another"), device], host, told)
     assert [each.site for each in found] == [line, line, *([] if placed else [None])]
     assert found[1].severity is (None if placed else Severity.NOTE)
     assert (("measured on the CPU", "host memory grows") in found[1].facts) is placed

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from auditor.evidence.recorded.device_calls import DeviceCalls
+from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import Recording
+from auditor.recordings.schema.sync import CallRow
 from auditor.rule import NotLooked
 
 
@@ -39,7 +40,7 @@ class Empty(Recording):
 )
 def test_the_reason_is_one_for_all(recording, said):
     reasons = set()
-    for table in (Steps, DeviceCalls):
+    for table in (Steps, Lines[CallRow]):
         with pytest.raises(NotLooked) as why:
             Evidence(recording).get(table)
         reasons.add(str(why.value))

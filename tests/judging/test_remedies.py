@@ -12,10 +12,10 @@ from auditor.rules.amp.precision import FP32, Precision
 from auditor.rules.cfg.autotuning import Autotuning, NewSizes
 from auditor.rules.reading import patch_of
 
-from auditor.evidence.recorded.amp import Amp, AmpEvent
+from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.recorded.batches import Loader
-from auditor.evidence.recorded.copies import Copies, Copy
-from auditor.evidence.recorded.reads import Place, Read, Reads
+from auditor.evidence.recorded.copies import Copies
+from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.recorded.step_pattern import StepPattern
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
@@ -24,6 +24,7 @@ from auditor.evidence.trace.optimizer import OptimizerCalls
 from auditor.judging import catalogue
 from auditor.model import Finding, Site
 from auditor.patch import plan
+from tests.rules.asking import copied, happened, place, read
 
 RULES = {rule.code: rule for rule in catalogue.rules()}
 
@@ -104,7 +105,7 @@ def test_tf32_behind_the_imports():
 
 
 def test_gradients_are_unscaled_before_they_are_clipped():
-    amp = Amp(12, tuple(AmpEvent("clip_scaled", CLIP, step) for step in range(12)))
+    amp = Amp(12, tuple(happened("clip_scaled", CLIP, step) for step in range(12)))
     (finding,) = RULES["AMP006"]().detect(amp, Source({"t.py": TRAINER}))
     wanted = TRAINER.replace("    clip_grad", "    scaler.unscale_(optimizer)\n    clip_grad")
     assert patched("AMP006", finding, TRAINER) == wanted
@@ -126,7 +127,7 @@ def test_no_unscale_where_the_scaler_is_not_clear(text):
 
 
 def test_the_deprecated_classes():
-    amp = Amp(12, (AmpEvent("old_scaler", CLIP, 3),))
+    amp = Amp(12, (happened("old_scaler", CLIP, 3),))
     (finding,) = RULES["AMP005"]().detect(amp, Source({"t.py": TRAINER}))
     assert finding.site.line == 5
     assert patched("AMP005", finding, TRAINER) == TRAINER.replace(
@@ -138,7 +139,9 @@ def test_the_deprecated_classes():
 def test_a_tensor_is_made_on_the_device(makes, safe):
     text = f"noise = torch.{makes}(8).to(device)\n"
     site = Site("t.py", 1, "", text.strip())
-    copies = tuple(Copy(site, "made on the host", step, bytes=32, call="to") for step in range(12))
+    copies = tuple(
+        copied(site, "made on the host", step, bytes=32, call="to") for step in range(12)
+    )
     seen = Copies(device="rehearsal", copies=copies, steps=12)
     (finding,) = RULES["SYNC010"]().detect(seen, Source({"t.py": text}))
     assert patched("SYNC010", finding, text) == f"noise = torch.{makes}(8, device=device)\n"
@@ -148,7 +151,7 @@ def test_a_tensor_is_made_on_the_device(makes, safe):
 def test_a_mask_is_cut_on_the_device():
     text = "mask = torch.tril(torch.ones(8, 8)).to(device)\n"
     copies = tuple(
-        Copy(Site("t.py", 1, "", text.strip()), "made on the host", step, call="to")
+        copied(Site("t.py", 1, "", text.strip()), "made on the host", step, call="to")
         for step in range(12)
     )
     seen = Copies(device="rehearsal", copies=copies, steps=12)
@@ -170,7 +173,7 @@ def train():
 def test_all_lines_that_move_a_loaders_batch_stop_to_wait_when_it_is_pinned():
     texts = APART.splitlines()
     copies = tuple(
-        Copy(
+        copied(
             Site("t.py", line, "", texts[line - 1].strip()),
             "batch",
             step,
@@ -200,7 +203,7 @@ def pinned_loader(*lines: str, calls: tuple[str, ...]):
         f"    {line}\n" for line in lines
     )
     copies = tuple(
-        Copy(Site("t.py", 3 + at, "", lines[at]), "batch", step, bytes=9**6, loader=0, call=call)
+        copied(Site("t.py", 3 + at, "", lines[at]), "batch", step, bytes=9**6, loader=0, call=call)
         for at, call in enumerate(calls)
         for step in range(12)
     )
@@ -227,7 +230,7 @@ def test_a_batch_that_is_moved_by_its_type_stops_to_wait_too():
 def test_memory_is_not_pinned_for_a_copy_that_waits_all_the_same(lines, calls):
     _, after, advice = pinned_loader(*lines, calls=calls)
     assert after is None
-    assert f"the copy at t.py:{2 + len(calls)} waits all the same" in advice
+    assert f"the copy at t.py:{2 + len(calls)} still waits" in advice
 
 
 def test_nothing_is_made_on_the_device_where_something_else_moves():
@@ -241,22 +244,23 @@ def test_nothing_is_made_on_the_device_where_something_else_moves():
 
 
 @pytest.mark.parametrize(
-    ("copy", "said", "advice"),
+    ("more", "said", "advice"),
     [
         (
-            Copy(Site("t.py", 1), "tensor", 0, index=True),
+            {"index": True},
             "an index of the host's",
             "a tensor on the device before its first use",
         ),
         (
-            Copy(Site("t.py", 1), "tensor", 0),
+            {},
             "pageable memory, no non_blocking=True",
             "Keep the tensor on the device",
         ),
     ],
 )
-def test_an_index_of_the_hosts_has_advice_of_its_own(copy, said, advice):
-    copies = tuple(replace(copy, step=step, n=1, bytes=1024) for step in range(12))
+def test_an_index_of_the_hosts_has_advice_of_its_own(more, said, advice):
+    facts = {"bytes": 1024, **more}
+    copies = tuple(copied(Site("t.py", 1), step=step, **facts) for step in range(12))
     (finding,) = RULES["SYNC006"]().detect(Copies("rehearsal", 12, copies), Source(), Configs())
     assert said in finding.message
     assert advice in RULES["SYNC006"]().remedy(finding).text
@@ -280,7 +284,7 @@ def test_an_index_of_the_hosts_has_advice_of_its_own(copy, said, advice):
 )
 def test_a_written_non_blocking_is_never_called_missing(line, call, said, advice):
     copies = tuple(
-        Copy(Site("t.py", 1), "tensor", step, bytes=1024, call=call) for step in range(12)
+        copied(Site("t.py", 1), "tensor", step, bytes=1024, call=call) for step in range(12)
     )
     source = Source({"t.py": line + "\n"})
     (finding,) = RULES["SYNC006"]().detect(Copies("rehearsal", 12, copies), source, Configs())
@@ -297,7 +301,7 @@ def test_a_written_non_blocking_is_never_called_missing(line, call, said, advice
 )
 def test_numbers_whose_origin_does_not_show_are_not_called_pythons(written, said, advice):
     copies = tuple(
-        Copy(Site("t.py", 1), "constant", step, bytes=16, written=written) for step in range(12)
+        copied(Site("t.py", 1), "constant", step, bytes=16, written=written) for step in range(12)
     )
     (finding,) = RULES["SYNC011"]().detect(Copies("rehearsal", 12, copies))
     assert said in finding.message
@@ -328,9 +332,7 @@ def test_numbers_whose_origin_does_not_show_are_not_called_pythons(written, said
 )
 def test_what_to_do_about_a_read_depends_on_who_reads(via, advice):
     expression = Expression(via=via, text="Normal(mean, std)")
-    rows = tuple(
-        Read(Site("t.py", 1), "item", "scalar", step, expression=expression) for step in range(12)
-    )
+    rows = tuple(read(Site("t.py", 1), step, expression=expression) for step in range(12))
     (finding,) = RULES["SYNC001"]().detect(
         Reads("rehearsal", 12, rows), Source({"t.py": "d = Normal(mean, std)\n"})
     )
@@ -340,7 +342,7 @@ def test_what_to_do_about_a_read_depends_on_who_reads(via, advice):
 def test_functions_of_a_framework_are_counted_one_by_one():
     functions = {"lib/a.py:log": 1, "lib/b.py:check": 3}
     rows = tuple(
-        Read(Site("t.py", 1), "item", "scalar", step, n, expression=Expression(via=via))
+        read(Site("t.py", 1), step, expression=Expression(via=via), n=n)
         for step in range(12)
         for via, n in functions.items()
     )
@@ -361,7 +363,7 @@ def test_functions_of_a_framework_are_counted_one_by_one():
 def test_a_check_of_linalg_is_no_number_that_the_line_reads(kind, via, checks, advice):
     expression = Expression(via=via, text="m.inverse()")
     rows = tuple(
-        Read(Site("t.py", 1), kind, "scalar", step, expression=expression) for step in range(12)
+        read(Site("t.py", 1), step, expression=expression, kind=kind) for step in range(12)
     )
     (finding,) = RULES["SYNC001"]().detect(
         Reads("rehearsal", 12, rows), Source({"t.py": "c = m.inverse()\n"})
@@ -375,7 +377,7 @@ def test_a_check_of_linalg_is_no_number_that_the_line_reads(kind, via, checks, a
 def test_a_log_that_runs_several_times_in_a_step_is_left_alone(times, patch):
     text = "for part in parts:\n    print(part.item())\n"
     site = Site("t.py", 2, "", "print(part.item())")
-    rows = tuple(Read(site, "item", "scalar", step, n=times) for step in range(12))
+    rows = tuple(read(site, step, n=times) for step in range(12))
     (finding,) = RULES["SYNC001"]().detect(Reads("rehearsal", 12, rows), Source({"t.py": text}))
     assert (RULES["SYNC001"]().remedy(finding).edits != ()) is patch
 
@@ -414,8 +416,8 @@ def step():
 
 
 def test_the_argument_that_is_named_is_the_one_that_was_given():
-    copy = Copy(Site("t.py", 4), "batch", 0, bytes=1 << 20, pinned=True, loader=0, call="to")
-    copies = tuple(replace(copy, step=step) for step in range(12))
+    facts = {"bytes": 1 << 20, "pinned": True, "loader": 0, "call": "to"}
+    copies = tuple(copied(Site("t.py", 4), "batch", step, **facts) for step in range(12))
     sources = Source({"t.py": LOADER}), Configs()
     said = 'which was False (set at t.py:1: `use_cuda = device == "cuda"`)'
     (finding,) = RULES["DATA004"]().detect(Copies("rehearsal", 12, copies), *sources)
@@ -435,21 +437,22 @@ def test_the_argument_that_is_named_is_the_one_that_was_given():
         and "no non_blocking" not in finding.message
     )
 
-    pageable = tuple(replace(copy, pinned=False) for copy in copies)
+    facts["pinned"] = False
+    pageable = tuple(copied(Site("t.py", 4), "batch", step, **facts) for step in range(12))
     seen = Copies("rehearsal", 12, pageable, {0: Loader(0, made_at=Site("t.py", 2))})
     (finding,) = RULES["DATA003"]().detect(seen, *sources)
-    assert f"from memory that is not pinned: pin_memory=use_cuda, {said}" in finding.message
+    assert f"from unpinned memory: pin_memory=use_cuda, {said}" in finding.message
     remedy = RULES["DATA003"]().remedy(finding)
     assert remedy.edits == () and remedy.refused.startswith("`pin_memory` is decided by `use_cuda`")
 
 
 def test_a_constant_that_decides_is_changed_where_it_stands():
     text = LOADER.replace('device == "cuda"', "False")
-    copy = Copy(Site("t.py", 4), "batch", 0, bytes=1 << 20, loader=0, call="to")
+    facts = {"bytes": 1 << 20, "loader": 0, "call": "to"}
     seen = Copies(
         "rehearsal",
         12,
-        tuple(replace(copy, step=step) for step in range(12)),
+        tuple(copied(Site("t.py", 4), "batch", step, **facts) for step in range(12)),
         {0: Loader(0, made_at=Site("t.py", 2))},
     )
     (finding,) = RULES["DATA003"]().detect(seen, Source({"t.py": text}), Configs())
@@ -485,10 +488,9 @@ def test_the_optimizers_own_switches_are_named():
 def test_a_log_into_a_file_is_shown_but_not_called_safe(line, safe):
     text = f"for i, batch in enumerate(loader):\n    optimizer.step()\n    {line}\n"
     site = Site("t.py", 3, "", line)
-    read = Read(site, "item", "scalar", 0, 1)
-    edit = patch_of(Source({"t.py": text}), Place(site, "scalar", (read,), 1, "cuda"))
+    edit = patch_of(Source({"t.py": text}), place(read(site), of=1))
     assert edit.safe is safe
-    assert ("somebody may read it" in edit.reason) is not safe
+    assert ("something may read it" in edit.reason) is not safe
     planned = plan((edit,), lambda file: text.encode())
     assert planned.files[0].after.decode() == text.replace(
         f"    {line}", f"    if i % 50 == 0:\n        {line}"

@@ -202,7 +202,7 @@ def test_every_format_has_that_order():
 def test_the_headline_counts_in_the_step_that_it_names():
     assert (
         summary.headline(unsorted())[0]
-        == "measured: 38 us per step of 100 us (38%) could come back, from 4 findings"
+        == "measured: fixing 4 findings could save 38 us of 100 us per step (38%)"
     )
 
 

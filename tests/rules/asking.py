@@ -9,10 +9,18 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
+from auditor.evidence.recorded.copies import Copy, What
+from auditor.evidence.recorded.lines import Lines
+from auditor.evidence.recorded.machine import Device
+from auditor.evidence.recorded.reads import Place, Read
 from auditor.evidence.recorded.steps import Step, Steps
+from auditor.evidence.source.read_purpose import Act, Expression
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Site
-from auditor.recordings.row import PassRow
+from auditor.recordings.row import LineRow, PassRow
+from auditor.recordings.schema.graph import GraphRow
+from auditor.recordings.schema.numerics import AmpRow, ModeRow, NumericRow
+from auditor.recordings.schema.sync import CopyRow, ReadRow
 from auditor.rule import Rule
 
 R = TypeVar("R", bound=PassRow)
@@ -44,6 +52,22 @@ def rows(*given: PassRow, sites: tuple[Site | None, ...] = ()) -> Rows[Any]:
     return Rows[type(given[0])](row.read_from(places) for row in given)
 
 
+def lines(
+    *given: LineRow,
+    sites: tuple[Site | None, ...] = (),
+    of: int = 20,
+    pass_name: str = "quiet",
+    step_us: float = 0.0,
+    kind: type[LineRow] | None = None,
+) -> Lines[Any]:
+    """The same of a table of lines that were watched on ``of`` steps, of 1 ms unless told
+    otherwise.
+    """
+    table = Lines[kind or type(given[0])]
+    placed_rows = rows(*given, sites=sites) if given else ()
+    return table(placed_rows, of, pass_name, step_us or of * 1000.0)
+
+
 def placed(row: R, site: Site) -> R:
     """A row of that line, of a table that has others, too."""
     (found,) = rows(row, sites=(site,))
@@ -53,3 +77,56 @@ def placed(row: R, site: Site) -> R:
 def loud(number: int) -> Steps:
     """So many steps of the diagnostic pass."""
     return Steps(loud=tuple(Step(step, 1000.0) for step in range(number)))
+
+
+def read(
+    site: Site, step: int = 0, act: Act = "scalar", expression: Expression | None = None, **row: Any
+) -> Read:
+    """A read of a value at a line."""
+    made = placed(ReadRow(at=0, step=step, **{"kind": "item", **row}), site)
+    return Read(made, act, expression or Expression())
+
+
+def place(*each: Read, of: int = 12, device: Device = "cuda", **more: Any) -> Place:
+    """A line with these reads."""
+    rows = tuple(one.row for one in each)
+    act = each[0].act
+    return Place(each[0].site, rows, of, act=act, reads=each, device=device, **more)
+
+
+def copied(site: Site, what: What = "tensor", step: int = 0, **more: Any) -> Copy:
+    """A copy to the device at a line."""
+    told = {name: more.pop(name) for name in ("via", "call", "span", "written") if name in more}
+    facts = {"bytes": 0, "blocking": True, "rewritten": False, **more}
+    return Copy(placed(CopyRow(at=0, step=step, **facts), site), what, **told)
+
+
+def happened(what: str, site: Site, step: int = 0, dtype: str = "", n: int = 1) -> AmpRow:
+    """Something of mixed precision at a line."""
+    return placed(AmpRow(at=0, what=what, step=step, dtype=dtype, n=n), site)
+
+
+def rescaled(site: Site, step: int, before: float, after: float) -> AmpRow:
+    """A call of ``GradScaler.update``."""
+    return placed(AmpRow(at=0, what="update", step=step, before=before, after=after), site)
+
+
+def holding(step: int = 0, tensors: int = 1, **more: Any) -> GraphRow:
+    """What a root held at the end of a step."""
+    return GraphRow(root="r", step=step, tensors=tensors, **{"read_back": False, **more})
+
+
+def anomaly(step: int, site: Site | None = None, via: str = "") -> ModeRow:
+    """A backward under anomaly mode, which a line switched on."""
+    row = ModeRow(what="anomaly", at=None if site is None else 0, step=step, n=1)
+    places: Any = SimpleNamespace(site=lambda number: site, via=lambda number: via)
+    return row.read_from(places)
+
+
+def delicate(site: Site, what: str, op: str, dtype: str, **more: Any) -> NumericRow:
+    """Calls of a delicate operator at a line; ``library`` made them."""
+    low, high, via = (more.pop(name, None) for name in ("low", "high", "library"))
+    facts = {"n": 1, "steps": 1, "into": [], "loss": False, **more}
+    row = NumericRow(at=0, what=what, op=op, dtype=dtype, least=low, greatest=high, **facts)
+    places: Any = SimpleNamespace(site=lambda number: site, via=lambda number: via or "")
+    return row.read_from(places)

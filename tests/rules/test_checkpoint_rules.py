@@ -10,10 +10,12 @@ from auditor.rules.ckpt.ckpt006_stale_rate import CheckpointOverridesRate
 from auditor.rules.ckpt.files import CheckpointDamaged, CheckpointRefused, OptimizerMomentsSpoiled
 
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
-from auditor.evidence.recorded.torch_save import Save, Saves
+from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.scans import OptimizerFacts, Scan, SchedulerFacts, Setting, Tally, TensorFacts
 from auditor.model import Severity, Site
+from auditor.recordings.schema.data import SaveRow
 from auditor.rule import NotLooked
+from tests.rules.asking import lines
 
 WEIGHTS = TensorFacts("model.w", "float32", (2, 3), "model", Tally(6, low=-1.0, high=1.0))
 ADAM = OptimizerFacts("optimizer", ({"lr": 0.1},), 20)
@@ -68,19 +70,27 @@ def test_five_names_are_given(number, end):
 HERE, THERE = Site("t.py", 3, "save", ""), Site("t.py", 9, "save", "")
 
 
-def saves(*each: tuple[Site, str | None, bool]) -> Saves:
+def saves(*each: tuple[Site, str | None, bool]) -> Lines[SaveRow]:
+    sites = HERE, THERE
     made = (
-        Save(site, step, 1000.0 * (step + 1), path, replaced)
+        SaveRow(
+            at=sites.index(site),
+            step=step,
+            us=1000.0 * (step + 1),
+            path=path,
+            replaced=replaced,
+            bytes=None,
+        )
         for step, (site, path, replaced) in enumerate(each)
     )
-    return Saves(8, 80_000.0, tuple(made))
+    return lines(*made, sites=sites, of=8, kind=SaveRow)
 
 
 def test_the_only_checkpoint_is_written_over():
     over = [(HERE, "a.pt", False), (HERE, "a.pt", True), (HERE, "a.pt", True)]
     (found,) = CheckpointDamaged().detect(saves(*over))
     assert found.site == HERE and "one of these 3 ms has none" in found.message
-    assert dict(found.facts) == {"file": "a.pt", "written over": "2 times"}
+    assert dict(found.facts) == {"file": "a.pt", "overwritten": "2 times"}
     assert (found.steps, found.per_step) == (3, 3 / 8)
 
 

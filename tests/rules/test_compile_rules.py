@@ -37,8 +37,12 @@ def told(rule, breaks=(), recompiled=(), steps=None, entries=GraphEntries()):
 @pytest.mark.parametrize(
     ("reason", "said", "remedy"),
     [
-        ("Unsupported Tensor.item() call. x", "a value of a tensor is read", "capture_scalar"),
-        ("Tensor.tolist() with non-integer tensor. x", "values of a tensor are", "Keep them"),
+        ("Unsupported Tensor.item() call. x", "it reads a tensor's value on", "capture_scalar"),
+        (
+            "Tensor.tolist() with non-integer tensor. x",
+            "it reads a tensor's values on",
+            "Keep them",
+        ),
         ("Data-dependent branching. x", "Python branches here", "torch.where"),
         ("Failed. It does not trace builtin operator `print`", "it prints here", "is_compiling"),
         ("Cannot construct `ConstantVariable` for value. x", "Cannot construct", "TORCH_LOGS"),
@@ -47,7 +51,7 @@ def told(rule, breaks=(), recompiled=(), steps=None, entries=GraphEntries()):
 def test_a_break_is_said_in_plain_words(reason, said, remedy):
     (found,) = told(GraphBreak(), [replace(BREAK, reason=reason)])
     assert found.message.startswith(
-        f"this line breaks the graph of `forward` that torch.compile makes: {said}"
+        f"this line breaks the torch.compile graph of `forward`: {said}"
     )
     assert remedy in GraphBreak().remedy(found).text
 
@@ -79,7 +83,7 @@ def test_a_break_that_is_meant_or_a_librarys_is_not_told(innocent):
 
 def test_a_function_without_a_name_is_told_too():
     (found,) = told(GraphBreak(), [replace(BREAK, function="")])
-    assert "breaks the graph that" in found.message
+    assert "breaks the torch.compile graph" in found.message
 
 
 @pytest.mark.parametrize(("steps", "n"), [(1, 0), (2, 1), (3, 1)])
@@ -93,7 +97,7 @@ def test_two_steps_of_one_guard_are_needed(steps, n):
 def test_a_recompilation_names_guard_and_time():
     (found,) = told(RecompilesAgainAndAgain(), (), [AGAIN])
     assert found.message == (
-        "`forward` was recompiled on 2 steps, since what is read here changes "
+        "`forward` was recompiled on 2 steps because a value read here changes "
         "(`self.phase == '3'`): 2 s of compilation"
     )
 
@@ -141,7 +145,7 @@ def slower(by, n=40, at=20):
 
 def test_what_the_limit_costs_is_measured_inside_the_timing_pass():
     (found,) = told(RecompileLimitReached(), (), [GIVEN_UP], slower(500.0))
-    assert found.message.endswith("a step is 500 us slower since")
+    assert found.message.endswith("a step has been 500 us slower since")
     assert found.basis == "measured"
     assert 0 < found.lost_us_per_step_low < found.lost_us_per_step < found.lost_us_per_step_high
 
@@ -172,14 +176,14 @@ def test_five_steps_on_each_side_of_the_limit_are_enough():
 @pytest.mark.parametrize(
     ("guard", "own", "said", "remedy"),
     [
-        ("tensor 'x' size mismatch at index 1", False, "it is given here", "mark_dynamic"),
-        ("self.param_groups[0]['lr'] == 0.1", False, "it is given here", "lr=torch.tensor"),
-        ("self.phase == '3'", True, "is read here", "pass it as a tensor"),
+        ("tensor 'x' size mismatch at index 1", False, "given here", "mark_dynamic"),
+        ("self.param_groups[0]['lr'] == 0.1", False, "given here", "lr=torch.tensor"),
+        ("self.phase == '3'", True, "read here", "pass it as a tensor"),
     ],
 )
 def test_what_to_do_follows_from_the_guard(guard, own, said, remedy):
     (found,) = told(RecompileLimitReached(), (), [replace(AGAIN, guard=guard, own=own, limit=True)])
-    assert f"what {said} changes (`{guard}`)" in found.message
+    assert f"a value {said} changes (`{guard}`)" in found.message
     assert remedy in RecompileLimitReached().remedy(found).text
 
 
@@ -212,14 +216,14 @@ def unused(*regions, text=TEXT, compiles=Compiles(compiled=1)):
 def test_a_module_that_is_trained_without_its_compiled_form_is_told():
     (found,) = unused(UNUSED)
     assert found.message == (
-        "what is compiled here never ran, though its parameters are trained: `Net` runs without "
-        "the compiler"
+        "the compiled code never ran, though its parameters are trained: `Net` runs without the "
+        "compiler"
     )
     assert "net.compile()" in CompiledUnused().remedy(found).text
     (found,) = unused(replace(UNUSED, trained=False, dropped=True))
-    assert found.message.startswith("nobody keeps what torch.compile returns here")
+    assert found.message.startswith("the result of torch.compile is not kept")
     (found,) = unused(replace(UNUSED, method=True), text="")
-    assert "model.forward(x) goes past" in CompiledUnused().remedy(found).text
+    assert "model.forward(x) bypasses" in CompiledUnused().remedy(found).text
 
 
 @pytest.mark.parametrize(("watched", "n"), [(4, 0), (5, 1)])
@@ -246,10 +250,10 @@ TORCHS = Region(MADE, "Sequential", steps=5, watched=5, called=True, method=True
 def test_a_class_of_torch_that_is_compiled_in_place_and_made_nothing_is_told_once():
     (found,) = unused(TORCHS, TORCHS, compiles=Compiles())
     assert found.message == (
-        "nothing is compiled here: `Sequential` is a class of torch, whose code this version leaves "
-        "to Python where it is compiled in place"
+        "nothing is compiled here: `Sequential` is a class of torch, which this version does not "
+        "compile in place"
     )
-    assert "call what that returns" in CompiledUnused().remedy(found).text
+    assert "call the result" in CompiledUnused().remedy(found).text
 
 
 @pytest.mark.parametrize(
@@ -269,7 +273,7 @@ def test_one_that_made_something_or_is_the_users_own_is_silent(region, compiles)
 def test_a_line_that_leaves_the_whole_function_to_python_is_told():
     (found,) = told(GraphBreak(), [replace(BREAK, own=False, lost=True, reason="on type autocast")])
     assert found.message == (
-        "this line leaves the whole of `forward` without the compiler: autocast is entered here in "
+        "this line makes torch.compile skip `forward` altogether: autocast is entered here in "
         "a way that the compiler cannot trace"
     )
     assert "with torch.autocast" in GraphBreak().remedy(found).text
@@ -312,7 +316,7 @@ def test_a_line_that_compiles_on_every_step_is_told(made_on, taken, n):
 
 def test_the_calls_themselves_are_the_price():
     (found,) = in_step(12)
-    assert found.message == "`Net` is given to torch.compile on 12 steps"
+    assert found.message == "`Net` is passed to torch.compile on 12 steps"
     assert (found.lost_us_per_step, found.basis) == (800.0, "measured")
 
 
@@ -325,7 +329,7 @@ def against(eager_us, compiled_us=1000.0, n=60, regions=None, recompiled=(), **k
 
 def test_a_step_that_is_slower_compiled_is_told_with_its_price():
     (found,) = against(500.0)
-    assert found.message.startswith("the step takes 508 us less with torch.compile held off")
+    assert found.message.startswith("without torch.compile the step takes 508 us less")
     assert found.basis == "measured"
     assert found.lost_us_per_step_low < found.lost_us_per_step < found.lost_us_per_step_high
     assert found.site == MADE
@@ -370,10 +374,10 @@ def test_the_share_is_a_knob_and_few_steps_say_nothing():
 def test_a_backend_for_debugging_is_named(name):
     debugging = Region(MADE, "Net", options=f"backend={name!r}", steps=9)
     (found,) = against(500.0, regions=(debugging,))
-    assert f"the backend {name!r} makes no code" in found.message
+    assert f"the backend {name!r} generates no code" in found.message
     assert "Drop backend" in CompileDoesNotPay().remedy(found).text
     (found,) = against(500.0, regions=(debugging, Region(MADE, "Head", steps=9)))
-    assert "makes no code" not in found.message
+    assert "generates no code" not in found.message
 
 
 @pytest.mark.parametrize(

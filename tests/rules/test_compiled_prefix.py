@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from auditor.rules.ckpt.ckpt008_compiled_names import CompiledPrefix
+from msgspec.structs import replace
 
 from auditor.evidence.recorded.compiled_regions import CompiledRegions, Region
-from auditor.evidence.recorded.torch_save import Save, Saves
 from auditor.evidence.source.files import Source
 from auditor.model import Site
+from auditor.recordings.schema.data import SaveRow
 from auditor.rule import NotLooked
+from tests.rules.asking import lines
 
 HERE, THERE = Site("t.py", 3, "save", ""), Site("t.py", 9, "save", "")
 COMPILES = "import torch\nnet = torch.compile(net)\n"
-NAMED = Save(HERE, 3, 900.0, "a.pt", compiled="_orig_mod.weight")
+NAMED = SaveRow(at=0, step=3, path="a.pt", replaced=False, bytes=None, compiled="_orig_mod.weight")
 
 
 def prefixed(*each, text=COMPILES, at=2):
     regions = CompiledRegions((Region(Site("t.py", at), "Net", steps=8, watched=8),))
-    table, source = Saves(8, 80_000.0, tuple(each)), Source({"t.py": text})
+    table = lines(*each, sites=(HERE, THERE), of=8, kind=SaveRow)
+    source = Source({"t.py": text})
     return list(CompiledPrefix().detect(table, regions, source))
 
 
 def test_the_line_that_saves_the_names_of_a_compiled_module_is_told_once():
     plain = replace(NAMED, compiled="")
-    (found,) = prefixed(plain, NAMED, plain, replace(plain, site=THERE))
+    (found,) = prefixed(plain, NAMED, plain, replace(plain, at=1))
     assert found.site == HERE
-    assert "such as _orig_mod.weight: load_state_dict of the plain model" in found.message
+    assert "such as _orig_mod.weight: load_state_dict of the plain module" in found.message
     assert (found.steps, found.lost_us_per_step) == (1, None)
     assert prefixed(plain) == []
     with pytest.raises(NotLooked, match="saved no checkpoint in the"):

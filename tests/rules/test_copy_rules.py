@@ -14,11 +14,11 @@ from auditor.rules.sync.copies import (
 )
 
 from auditor.evidence.recorded.batches import Loader
-from auditor.evidence.recorded.copies import Copies, Copy, CopySite
+from auditor.evidence.recorded.copies import Copies
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source, Span
 from auditor.model import Severity, Site
-from tests.rules.asking import ask
+from tests.rules.asking import ask, copied
 
 TEXT = """\
 loader = DataLoader(data, batch_size=8)
@@ -35,7 +35,7 @@ SOURCE = Source({"t.py": TEXT})
 
 def copies(*steps, of=12, site=X, **more):
     facts = {"what": "batch", "bytes": 64_001, "loader": 0, "call": "to", **more}
-    made = tuple(Copy(site, step=step, **facts) for step in (steps or range(of)))
+    made = tuple(copied(site, step=step, **facts) for step in (steps or range(of)))
     return Copies("rehearsal", of, made, {0: Loader(0, made_at=LOADER), 1: Loader(1)})
 
 
@@ -45,14 +45,6 @@ def told(rule, *tables, **more):
 
 def batches(table, **more):
     return told(LoaderWithoutPinnedMemory, table, SOURCE, **more)
-
-
-@pytest.mark.parametrize(("seen", "n"), [(range(5), 0), (range(6), 1), (range(12), 1)])
-def test_most_steps_count(seen, n):
-    assert len(batches(copies(*seen))) == n
-    assert len(told(AsyncCopyFromPageableMemory, copies(*seen, what="tensor", blocking=False))) == n
-    assert len(told(TensorMadeOnHostThenMoved, copies(*seen, what="made on the host"), SOURCE)) == n
-    assert len(told(ConstantSentEveryStep, copies(*seen, what="constant"))) == n
 
 
 @pytest.mark.parametrize(
@@ -147,56 +139,6 @@ def test_numbers_of_python_and_other_small_ones():
     assert found.message.startswith("Python numbers (4 B)")
     (found,) = told(ConstantSentEveryStep, copies(what="constant", bytes=4))
     assert found.message.startswith("numbers (4 B) made on the host")
-
-
-# -- the line itself -------------------------------------------------------------------------------
-
-
-def line(*made, steps=4):
-    return CopySite(X, tuple(Copy(X, "batch", **each) for each in made), steps)
-
-
-def test_averages_are_over_all_steps_and_the_amount_over_those_that_copy():
-    place = line({"step": 0, "n": 2, "bytes": 3000}, {"step": 1, "n": 4, "bytes": 1096})
-    assert (place.per_step, place.bytes_per_step, place.amount) == (1.5, 1024.0, "2 KiB")
-    assert dict(place.facts) == {
-        "copied": "1 KiB per step in 1.5 copies",
-        "from": "pageable memory",
-        "seen on": "2 of 4 steps",
-    }
-    one = line(
-        {"step": 0, "n": 4, "bytes": 4096, "pinned": True, "via": "b"},
-        {"step": 0, "n": 0, "bytes": 0, "pinned": True, "via": "a"},
-    )
-    assert one.facts[0] == ("copied", "1 KiB per step in 1 copy")
-    assert one.facts[1:] == (
-        ("from", "pinned memory"),
-        ("seen on", "1 of 4 steps"),
-        ("copied inside", "a, b"),
-    )
-
-
-def test_nothing_seen_is_nothing():
-    empty = line(steps=0)
-    assert (empty.per_step, empty.bytes_per_step, empty.amount) == (0.0, 0.0, "0 B")
-    assert line({"step": 0, "bytes": 8}, steps=0).per_step == 0.0
-    assert line({"step": 0, "bytes": 8}, steps=0).bytes_per_step == 0.0
-
-
-def test_what_all_of_its_copies_have_in_common():
-    mixed = line({"step": 0, "pinned": True}, {"step": 0})
-    assert mixed.memory == "pageable"
-    assert line({"step": 0, "index": True}, {"step": 0}).indexes is False
-    assert line({"step": 0, "index": True}, {"step": 1, "index": True}).indexes is True
-    assert line({"step": 0, "written": True}, {"step": 0}).written is False
-    assert line({"step": 0, "via": "lib"}, {"step": 0}).library == ""
-    moves = line(
-        {"step": 0, "call": "to"},
-        {"step": 1, "call": "to"},
-        {"step": 0, "call": "cuda", "blocking": False},
-        {"step": 0, "call": "tensor"},
-    ).moves
-    assert [call for _, call, _ in moves] == ["to"]
 
 
 ABOVE = """\

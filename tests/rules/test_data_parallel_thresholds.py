@@ -10,11 +10,7 @@ from auditor.rules.dist.averaging import (
     SteppedUnaveraged,
 )
 from auditor.rules.dist.collective_order import Call, CollectiveOrder, Parting, RanksPart
-from auditor.rules.dist.communication import (
-    BarrierEveryStep,
-    Collective,
-    Collectives,
-)
+from auditor.rules.dist.communication import BarrierEveryStep
 from auditor.rules.dist.rank_batches import (
     SameBatchesOnAllRanks,
     SameOrderEachEpoch,
@@ -30,10 +26,11 @@ from auditor.evidence.recorded.data_parallel import (
     SameOrder,
     SamplerEpochs,
 )
-from auditor.evidence.recorded.step_pattern import StepPattern
+from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.source.files import Source
 from auditor.model import Site
-from tests.rules.asking import ask, rows
+from auditor.rule import NotLooked
+from tests.rules.asking import ask, lines, rows
 
 SITE = Site("train.py", 7, "step", "loss.backward()")
 LATER = Site("train.py", 9, "step", "loss.backward()")
@@ -66,7 +63,7 @@ def test_averages_of_micro_batches(averaged, ranks, expected):
 def test_what_was_sent_is_said():
     (found,) = findings(AveragedTooOften(), replace(MODULE, averaged=(4, 4, 4)))
     assert "averaged over 2 ranks after each of 4 backward passes" in found.message
-    assert ("sent for nothing by each rank", "3 MiB per step") in found.facts
+    assert ("sent in vain by each rank", "3 MiB per step") in found.facts
 
 
 LOCAL = Apart(LATER, SITE, 1, 3, 0)
@@ -105,7 +102,7 @@ def test_where_no_sync_was_not_called_the_backward_is_named():
     module = replace(MODULE, averaged=(1,), apart=(replace(LOCAL, entered_at=None),), stepped=2)
     (found,) = ask(SteppedUnaveraged(), DataParallel((module,)))
     assert (found.site, found.places) == (LATER, ())
-    assert ("steps on gradients that are not averaged", "1 of 2") in found.facts
+    assert ("steps with gradients that were not averaged", "1 of 2") in found.facts
     assert "only 1 earlier pass averaged them" in found.message
 
 
@@ -157,24 +154,20 @@ def test_ranks_that_share_a_model_may_share_batches(module):
     assert not list(SameBatchesOnAllRanks().detect(batches, DataParallel((given,))))
 
 
-HALF = StepPattern((0, 1, 2, 3, 4), 10)
-LESS = StepPattern((0, 1, 2, 3), 10)
-BARRIER = Collective(SITE, "barrier", HALF, 1.0, 50.0, 2)
-
-
 @pytest.mark.parametrize(
-    ("more", "expected"),
-    [({}, 1), ({"pattern": LESS}, 0), ({"ranks": 1}, 0), ({"what": "all_reduce"}, 0)],
+    ("more", "expected"), [({}, 1), ({"ranks": 1}, 0), ({"what": "all_reduce"}, 0)]
 )
 def test_barriers(more, expected):
-    tables = Collectives((replace(BARRIER, **more),)), Source()
-    assert len(list(BarrierEveryStep().detect(*tables))) == expected
+    facts = {"what": "barrier", "ranks": 2, **more}
+    table = lines(*(CollectiveRow(at=0, step=step, **facts) for step in range(20)), sites=(SITE,))
+    assert len(list(ask(BarrierEveryStep(), table))) == expected
 
 
-@pytest.mark.parametrize("us", [None, 5.0])
-def test_no_time_is_told_where_none_counts(us):
-    (found,) = BarrierEveryStep().detect(Collectives((replace(BARRIER, us=us),)), Source())
-    assert ("host time inside, instrumented" in dict(found.facts)) is (us is not None)
+def test_barriers_of_one_process_are_not_looked_for():
+    none = lines(kind=CollectiveRow)
+    with pytest.raises(NotLooked, match="one process"):
+        list(ask(BarrierEveryStep(), none, Machine()))
+    assert list(ask(BarrierEveryStep(), none, Machine(ranks=2))) == []
 
 
 @pytest.mark.parametrize(
@@ -182,7 +175,7 @@ def test_no_time_is_told_where_none_counts(us):
     [
         (None, True, "rank 1 goes on to its next step without it"),
         (Call(1, SITE, "barrier", 0, 3), True, "rank 1 calls barrier at train.py:7"),
-        (Call(1, SITE, "all_reduce", 5, 3), True, "rank 1 gives 5 numbers and rank 0 4"),
+        (Call(1, SITE, "all_reduce", 5, 3), True, "rank 1 passes 5 numbers and rank 0 4"),
         (Call(1, SITE, "all_reduce", 5, 3), False, ""),
         (Call(1, LATER, "all_reduce", 4, 3), False, "rank 1 calls all_reduce at train.py:9"),
     ],
@@ -211,7 +204,7 @@ dist.barrier()
     ("waits", "calls", "line", "said"),
     [
         (3, 9, 4, "rank 1 leaves the loop, here or at its end"),
-        (8, 9, 7, "rank 1 comes to the end of this loop first"),
+        (8, 9, 7, "rank 1 reaches the end of this loop first"),
         (3, 10, 4, "rank 1 leaves the loop"),
         (10, 9, 9, "and rank 0 waits for gradients at t.py:10"),
     ],

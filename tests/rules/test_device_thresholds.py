@@ -95,7 +95,7 @@ def test_queued_work_that_did_not_start_is_named_with_its_call():
     )
     (found,) = ask(DeviceIdleInStep(), idle(0.5, DEVICE, queued=waiting))
     said = (
-        "mostly (50%) because work was queued and did not start (the longest gap is 12 ms: "
+        "mostly (50%) because work was queued but did not start (the longest gap is 12 ms: "
         "cudaGraphLaunch had returned 130 ms before"
     )
     assert said in found.message
@@ -202,7 +202,7 @@ def test_the_line_that_switches_benchmark_mode_on_is_the_place():
     (finding,) = ask(AutotuningEveryStep(), Autotuning(new=new), source)
     assert finding.site.line == 2
     assert [place.site.line for place in finding.places] == [2, 3]
-    assert "on 8 of 8 steps convolutions meet sizes" in finding.message
+    assert "on 8 of 8 steps convolutions meet new sizes" in finding.message
     assert AutotuningEveryStep().remedy(finding).edits[0].value == "False"
 
 

@@ -11,11 +11,11 @@ from auditor.rules.num.half_range import LEAST, UpdatesRoundedAway
 from auditor.rules.num.num012_vanishing_epsilon import EpsilonVanishes
 from auditor.rules.num.rows import UpdateRow
 
-from auditor.evidence.recorded.amp import Amp, AmpEvent, ScaleUpdate
-from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
+from auditor.evidence.recorded.amp import Amp
+from auditor.evidence.recorded.op_ranges import OpRanges
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
-from tests.rules.asking import ask, rows
+from tests.rules.asking import ask, delicate, happened, rescaled, rows
 
 LINE = Site("trainer.py", 1, "step")
 
@@ -25,7 +25,7 @@ LINE = Site("trainer.py", 1, "step")
 
 def epsilon(dtype, scalar, **more):
     text = f"x = torch.clamp(y, min={scalar!r})"
-    call = Delicate(
+    call = delicate(
         LINE, "epsilon", "clamp_min", dtype, scalar=scalar, **{"into": ("log",), **more}
     )
     rule = EpsilonVanishes()
@@ -75,7 +75,7 @@ def test_an_epsilon_under_a_root_is_steep_where_its_derivative_is_beyond_the_roo
 
 def losses(*dtypes, **more):
     calls = tuple(
-        Delicate(LINE, "function", "log", dtype, **{"loss": True, **more}) for dtype in dtypes
+        delicate(LINE, "function", "log", dtype, **{"loss": True, **more}) for dtype in dtypes
     )
     return list(ask(LossInHalf(), OpRanges(3, calls)))
 
@@ -145,7 +145,7 @@ def test_what_is_rounded_away_is_half_a_unit_in_the_last_place_of_the_dtype(dtyp
 def test_a_scaler_is_superfluous_with_bfloat16_and_not_with_float16(dtype, expected):
     rule = GradScalerMisused()
     events = tuple(
-        AmpEvent(what, LINE, step, dtype) for what in ("autocast", "scale") for step in range(4)
+        happened(what, LINE, step, dtype) for what in ("autocast", "scale") for step in range(4)
     )
     found = ask(rule, Amp(4, events))
     assert [rule.remedy(each).text[:19] for each in found] == expected
@@ -164,7 +164,7 @@ def test_a_scaler_is_superfluous_with_bfloat16_and_not_with_float16(dtype, expec
 )
 def test_skipped_steps_count_from_a_fifth_of_enough_updates_on(skipped, of, expected):
     updates = tuple(
-        ScaleUpdate(LINE, step, 1024.0, 512.0 if step in skipped else 1024.0) for step in range(of)
+        rescaled(LINE, step, 1024.0, 512.0 if step in skipped else 1024.0) for step in range(of)
     )
     found = list(ask(GradScalerMisused(), Amp(of, (), updates)))
     assert len(found) == expected
@@ -174,8 +174,8 @@ def test_skipped_steps_count_from_a_fifth_of_enough_updates_on(skipped, of, expe
 @pytest.mark.parametrize(("scale", "expected"), [(1.0, 0), (0.5, 1)])
 def test_a_scale_below_one_at_the_end_is_reported_of_any_skips(scale, expected):
     updates = (
-        ScaleUpdate(LINE, 0, 2.0, scale),
-        *(ScaleUpdate(LINE, step, scale, scale) for step in range(1, 10)),
+        rescaled(LINE, 0, 2.0, scale),
+        *(rescaled(LINE, step, scale, scale) for step in range(1, 10)),
     )
     found = list(ask(GradScalerMisused(), Amp(10, (), updates)))
     assert len(found) == expected
@@ -184,7 +184,7 @@ def test_a_scale_below_one_at_the_end_is_reported_of_any_skips(scale, expected):
 
 @pytest.mark.parametrize(("interval", "expected"), [(99_999.0, 0), (100_000.0, 1)])
 def test_a_scale_never_grows_from_an_interval_on_that_no_run_reaches(interval, expected):
-    events = tuple(AmpEvent("scale", LINE, step) for step in range(4))
+    events = tuple(happened("scale", LINE, step) for step in range(4))
     text = f"loss()\nscaler = GradScaler('cuda', growth_interval={interval:.0f})"
     table = Amp(4, events, intervals=(2000.0, interval))
     found = list(ask(GradScalerMisused(), table, Source({"a.py": text})))
@@ -205,7 +205,7 @@ def test_a_scale_never_grows_from_an_interval_on_that_no_run_reaches(interval, e
     ],
 )
 def test_what_a_scaler_is_misused_for_is_told_from_half_of_the_steps_on(what, steps, expected):
-    events = tuple(AmpEvent(what, LINE, step) for step in range(steps))
+    events = tuple(happened(what, LINE, step) for step in range(steps))
     found = list(ask(GradScalerMisused(), Amp(8, events)))
     assert [each.site for each in found] == [LINE] * expected
     assert all(GradScalerMisused().remedy(each) is not None for each in found)
@@ -222,7 +222,7 @@ def test_what_a_scaler_is_misused_for_is_told_from_half_of_the_steps_on(what, st
 )
 def test_gradients_are_clipped_by_a_factor_that_a_norm_decides(text, expected):
     site = Site("a.py", 3, "clip")
-    events = tuple(AmpEvent("mul_scaled", site, step) for step in range(4))
+    events = tuple(happened("mul_scaled", site, step) for step in range(4))
     found = list(ask(GradScalerMisused(), Amp(4, events), Source({"a.py": text})))
     assert len(found) == expected
 

@@ -6,17 +6,25 @@ import pytest
 from auditor.rules.graph.backward import Backward
 from auditor.rules.graph.graph001_graph_kept import GraphKeptAcrossSteps
 
-from auditor.evidence.recorded.retained_graphs import Holding, RetainedGraphs, Root
+from auditor.evidence.recorded.retained_graphs import RetainedGraphs, Root
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
-from tests.rules.asking import ask
+from tests.rules.asking import ask, holding
 
 SITE = Site("trainer.py", 4, "step", "total = total + loss")
 
 
 def told(ages, *, walked=False, **knobs):
     holdings = tuple(
-        Holding(step, 2, int(step > 0 and age > 0), age, 9, 1024 * age, walked)
+        holding(
+            step,
+            2,
+            carried=int(step > 0 and age > 0),
+            oldest=age,
+            nodes=9,
+            held_bytes=1024 * age,
+            walked=walked,
+        )
         for step, age in enumerate(ages)
     )
     table = RetainedGraphs((Root("total", SITE, holdings, len(holdings)),))
@@ -27,9 +35,9 @@ def told(ages, *, walked=False, **knobs):
 @pytest.mark.parametrize(
     ("ages", "severity", "words"),
     [
-        ([*range(17), 0, 1, 2], Severity.WARNING, "up to 16 steps ago or more, until it is"),
-        ([*range(11), 0, 1, 2], Severity.NOTE, "up to 10 steps ago"),
-        ([*range(6), *range(7), *range(7)], Severity.NOTE, "up to 6 steps ago"),
+        ([*range(17), 0, 1, 2], Severity.WARNING, "16 or more earlier steps, until it is"),
+        ([*range(11), 0, 1, 2], Severity.NOTE, "up to 10 earlier steps"),
+        ([*range(6), *range(7), *range(7)], Severity.NOTE, "up to 6 earlier steps"),
     ],
     ids=["an epoch", "eleven steps", "every seventh step"],
 )
@@ -57,7 +65,15 @@ def test_the_knob_says_how_long():
 )
 def test_graphs_that_hold_no_saved_tensor_are_no_error(held, severity):
     holdings = tuple(
-        Holding(step, step + 1, step, step, 9 * (step + 1), held(step)) for step in range(12)
+        holding(
+            step,
+            step + 1,
+            carried=step,
+            oldest=step,
+            nodes=9 * (step + 1),
+            held_bytes=held(step),
+        )
+        for step in range(12)
     )
     table = RetainedGraphs((Root("losses[*]", SITE, holdings, len(holdings)),))
     (finding,) = ask(GraphKeptAcrossSteps(), table, Backward(), Source({"trainer.py": "\n\n\n\n"}))

@@ -9,14 +9,15 @@ from auditor.rules.amp.half import OldMixedPrecisionApi
 from auditor.rules.ckpt.ckpt006_stale_rate import CheckpointOverridesRate
 from auditor.rules.opt.clipping import ClipReadsGradientNorm
 
-from auditor.evidence.recorded.amp import Amp, AmpEvent
-from auditor.evidence.recorded.load_state_dict import Group, Load, Loads
-from auditor.evidence.recorded.reads import Read, Reads
+from auditor.evidence.recorded.amp import Amp
+from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.evidence.source.read_purpose import Expression
+from auditor.evidence.table import Rows
 from auditor.model import Site
-from tests.rules.asking import ask
+from auditor.recordings.schema.data import LoadRow, OptimizerLoadRow, RateGroup
+from tests.rules.asking import ask, happened, placed, read
 
 A, B, FILLED = (
     Site("t.py", line, "step", text) for line, text in ((2, "a()"), (3, "b()"), (9, ""))
@@ -27,12 +28,16 @@ A, B, FILLED = (
 
 
 def loaded(before, after, first=None, default=None, **knobs):
-    group = Group(before, after, after if first is None else first)
-    load = Load(A, "optimizer", "Adam", groups=(group,), default=default)
-    return [
-        each.message.rpartition(": ")[2]
-        for each in ask(CheckpointOverridesRate(**knobs), Loads((load,)))
-    ]
+    group = RateGroup(before=before, after=after, first=after if first is None else first)
+    table = brought(group, default=default)
+    found = ask(CheckpointOverridesRate(**knobs), table)
+    return [each.message.rpartition(": ")[2] for each in found]
+
+
+def brought(*groups, **more):
+    facts = {"owner": "Adam", "bad": 0, "tensors": [], **more}
+    load = placed(OptimizerLoadRow(at=0, groups=list(groups), **facts), A)
+    return Rows[LoadRow]((load,))
 
 
 @pytest.mark.parametrize(
@@ -66,9 +71,9 @@ def test_a_rate_that_was_replaced(before, after, more, said):
 
 
 def test_four_of_the_rates_are_named():
-    groups = tuple(Group({"lr": 0.1}, {"lr": n + 1.0}, {"lr": n + 1.0}) for n in range(5))
-    load = Load(A, "optimizer", "Adam", groups=groups)
-    (found,) = ask(CheckpointOverridesRate(), Loads((load, Load(B, "module", "Net"))))
+    after = ({"lr": n + 1.0} for n in range(5))
+    groups = (RateGroup(before={"lr": 0.1}, after=each, first=each) for each in after)
+    (found,) = ask(CheckpointOverridesRate(), brought(*groups))
     assert found.message.endswith("0.1 by 1, 0.1 by 2, 0.1 by 3, 0.1 by 4")
 
 
@@ -80,9 +85,7 @@ CLIP = "torch/nn/utils/clip_grad.py:clip_grad_norm_"
 
 def clipped(text, *, steps=range(12), line=1, device="cuda", more=""):
     site = Site("t.py", line, "step", text)
-    reads = tuple(
-        Read(site, "item", "branch", step, expression=Expression(via=CLIP)) for step in steps
-    )
+    reads = tuple(read(site, step, "branch", Expression(via=CLIP)) for step in steps)
     table = Reads(device, 12, reads)
     return list(ask(ClipReadsGradientNorm(), table, Source({"t.py": f"{text}\n{more}"}), Configs()))
 
@@ -91,8 +94,8 @@ def clipped(text, *, steps=range(12), line=1, device="cuda", more=""):
     ("text", "edits", "words"),
     [
         ("clip_grad_norm_(p, 1.0, error_if_nonfinite=True)", 1, "Drop error_if_nonfinite=True"),
-        ("clip_grad_norm_(p, 1.0, error_if_nonfinite=check)", 0, "Let error_if_nonfinite be"),
-        ("fabric.clip_gradients(m)", 0, "Have it clip without"),
+        ("clip_grad_norm_(p, 1.0, error_if_nonfinite=check)", 0, "Set error_if_nonfinite"),
+        ("fabric.clip_gradients(m)", 0, "Let it clip without"),
     ],
 )
 def test_a_clip_that_reads_the_norm(text, edits, words):
@@ -104,7 +107,7 @@ def test_a_clip_that_reads_the_norm(text, edits, words):
 
 @pytest.mark.parametrize("device", ["cuda", "rehearsal"])
 def test_the_deprecated_scaler_is_told_once(device):
-    events = tuple(AmpEvent("old_scaler", site, 3) for site in (A, B))
+    events = tuple(happened("old_scaler", site, 3) for site in (A, B))
     source = Source({"t.py": "x = 1\nscaler = GradScaler()\n"})
     (found,) = ask(OldMixedPrecisionApi(), Amp(12, events), source)
     assert found.site.line == 2

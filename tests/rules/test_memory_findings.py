@@ -20,8 +20,8 @@ from auditor.rules.sync.driver_calls import (
     TraceDriver,
 )
 
+from auditor.evidence.recorded.lines import TrainingLoop
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.torch_save import Save, Saves
 from auditor.evidence.snapshot.never_freed import NeverFreed
 from auditor.evidence.snapshot.out_of_memory import OutOfMemory
 from auditor.evidence.snapshot.state_at import Holder
@@ -29,7 +29,8 @@ from auditor.evidence.snapshot.what_if import Outcome
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
-from tests.rules.asking import ask, rows
+from auditor.recordings.schema.data import SaveRow
+from tests.rules.asking import ask, lines, rows
 
 MIB = 1 << 20
 CPU, CUDA = Machine("cpu", 8), Machine("cuda", 8)
@@ -58,7 +59,9 @@ def test_a_line_that_holds_a_tenth_of_a_large_peak(allocated, first, found):
     if found:
         (finding,) = findings
         assert finding.site.line == 1 and finding.message.startswith("at the peak ")
-        assert f"GPU 1; tensors made here hold {first // MIB} MiB of it (10%)" in finding.message
+        assert (
+            f"GPU 1; tensors created here hold {first // MIB} MiB of that (10%)" in finding.message
+        )
         assert len(finding.facts) == 11  # ten lines and the stack
         assert finding.facts[-1] == ("stack of the largest block", "stack 1")
         moment = PeakHolders((replace(peak, timed=False),))
@@ -81,14 +84,14 @@ def test_an_error_in_numbers():
     table = replace(OOM, holders=holders(*[9 * MIB] * 12), why_no_what_if="no history")
     (finding,) = ask(RanOutOfMemory(), table, CUDA, Configs())
     assert finding.message.startswith(
-        "memory ran out: 20 MiB were requested (to hold it the allocator asks the device for a "
-        "segment of 32 MiB), 290 MiB of 300 MiB reserved on GPU 1 were in use and the largest free "
+        "memory ran out: 20 MiB were requested (the allocator asks the device for a segment of "
+        "32 MiB to hold it), 290 MiB of 300 MiB reserved on GPU 1 were in use and the largest free "
         "piece was 4 MiB: "
     )
-    assert finding.message.endswith("most is held by tensors made at train.py:1 (9 MiB)")
+    assert finding.message.endswith("most is held by tensors created at train.py:1 (9 MiB)")
     assert finding.facts[:5] == (
         ("requested", "20 MiB"),
-        ("segment to hold it", "32 MiB, which is the size in torch's message"),
+        ("segment to hold it", "32 MiB, the size in torch's message"),
         ("free inside reserved", "10 MiB"),
         ("largest free piece", "4 MiB"),
         ("free on the device", "5 MiB"),
@@ -178,10 +181,10 @@ def test_norms_that_grow(norms, said):
     if found:
         (finding,) = found
         assert finding.message.startswith("the gradient norm grew 10,000-fold in 19 steps")
-        assert finding.message.endswith("and still tenfold every 4 steps")
+        assert finding.message.endswith("and still grows tenfold every 4 steps")
         assert (finding.steps, finding.per_step) == (20, 1.0)
         facts = dict(finding.facts)
-        assert facts["steps looked at"] == "0 to 19 (from 0, warm-up included)"
+        assert facts["steps observed"] == "0 to 19 (from 0, warm-up included)"
         assert (facts["norms taken"], facts["largest norm"]) == (
             "as the optimizer stepped",
             "5.623e+04",
@@ -265,18 +268,26 @@ def test_a_cache_that_is_switched_off_has_no_warm_up():
 # -- saves, piled gradients, gaps ------------------------------------------------------------------
 
 
+SITES = Site("train.py", 3), Site("train.py", 90)
+
+
+def saved(step, us):
+    facts = {"path": "a.pt", "replaced": False, "bytes": MIB, "stack": [1, 0]}
+    return SaveRow(at=0, step=step, us=us, **facts)
+
+
 @pytest.mark.parametrize(
     ("us", "number", "step_us", "found"),
     [
         (50.0, 2, 2000.0, True),
         (49.0, 2, 2000.0, False),
         (500.0, 1, 2000.0, False),
-        (50.0, 2, 0.0, False),
     ],
 )
 def test_saves_that_take_a_twentieth_of_the_steps(us, number, step_us, found):
-    saves = tuple(Save(Site("train.py", 3), step, us, size=MIB) for step in range(number))
-    findings = list(ask(SaveBlocksStep(), Saves(10, step_us, saves), CPU))
+    made = (saved(step, us) for step in range(number))
+    saves = lines(*made, sites=SITES, of=10, step_us=step_us)
+    findings = list(ask(SaveBlocksStep(), saves, CPU))
     assert bool(findings) is found
     if found:
         (finding,) = findings
@@ -291,9 +302,9 @@ def test_saves_that_take_a_twentieth_of_the_steps(us, number, step_us, found):
 
 
 def test_the_call_in_the_loop_stands_beside_the_save():
-    call = Site("train.py", 90)
-    saves = tuple(Save(Site("train.py", 3), step, 50.0, called=call) for step in range(2))
-    (finding,) = ask(SaveBlocksStep(), Saves(10, 2000.0, saves), CPU)
+    loop = TrainingLoop(one_step=True)
+    saves = lines(*(saved(step, 50.0) for step in range(2)), sites=SITES, of=10, step_us=2000.0)
+    (finding,) = ask(SaveBlocksStep(), saves, CPU, loop)
     assert finding.site.line == 3
     assert [place.site.line for place in finding.places] == [3, 90]
 

@@ -12,7 +12,6 @@ from auditor.rules.mem.mem015_out_of_memory import RanOutOfMemory
 from auditor.rules.mem.one_change import REMEDIES, PeakMemoryCutByOneChange
 from auditor.rules.mem.rows import LeanerRow
 
-from auditor.evidence.recorded.device_calls import DeviceCalls
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.snapshot.out_of_memory import OutOfMemory
 from auditor.evidence.table import Rows
@@ -20,7 +19,7 @@ from auditor.model import Severity, Site
 from auditor.recordings.schema.optim import ZeroGradRow
 from auditor.recordings.schema.sync import CallRow
 from auditor.rule import NotLooked
-from tests.rules.asking import ask, placed, rows
+from tests.rules.asking import ask, lines, rows
 
 CPU, CUDA, REHEARSAL = Machine("cpu", 8), Machine("cuda", 8), Machine("rehearsal", 8)
 LINE, OTHER, STEP = (Site("trainer.py", line, "step") for line in (3, 4, 9))
@@ -31,8 +30,8 @@ MIB = 2**20
 
 
 def emptied(on, of, machine=CUDA):
-    made = (CallRow(at=0, name="empty_cache", step=step, n=1, us=300.0) for step in on)
-    calls = DeviceCalls(machine.device, of, tuple(placed(row, LINE) for row in made))
+    made = (CallRow(at=0, name="empty_cache", step=step, us=300.0) for step in on)
+    calls = lines(*made, sites=(LINE,), of=of)
     return list(ask(OutOfMemoryHandledWrongly(), OomHandlers(calls=calls), machine))
 
 
@@ -69,7 +68,7 @@ def test_empty_cache_at_intervals_is_a_note_priced_where_a_device_was_timed():
 
 @pytest.mark.parametrize(
     ("reasons", "advice"),
-    [(("kept",), "str(error)"), (("periodic",), "Drop it"), (("inside",), "flag")],
+    [(("kept",), "str(error)"), (("periodic",), "Remove the call"), (("inside",), "flag")],
 )
 def test_each_flaw_of_a_handler_has_its_own_advice(reasons, advice):
     rule = OutOfMemoryHandledWrongly()
@@ -162,7 +161,7 @@ def test_the_lowest_unchanged_peak_is_the_base_and_idle_changes_are_left_out():
     given = peaks((1000, "", 0), (1005, "", 0), (700, "gradients", 3), (600, "foreach", 0), at=None)
     (found,) = ask(PeakMemoryCutByOneChange(), given, REHEARSAL)
     assert (found.site, found.lost_bytes) == (None, 300 * MIB)
-    assert ("tensors concerned", "3") in found.facts
+    assert ("tensors changed", "3") in found.facts
 
 
 @pytest.mark.parametrize(
@@ -170,7 +169,7 @@ def test_the_lowest_unchanged_peak_is_the_base_and_idle_changes_are_left_out():
     [
         ([(1000, "", 0), (700, "gradients", 3)], "too few steps"),
         ([(700, "gradients", 3)], "too few steps"),
-        ([(1000, "", 0), (989, "", 0)], "differ in themselves"),
+        ([(1000, "", 0), (989, "", 0)], "differs from step to step"),
         ([(1000, "", 0), (990, "", 0)], ""),
     ],
     ids=["one unchanged", "none", "unchanged ones differ", "one per cent is the same"],

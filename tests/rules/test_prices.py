@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 from auditor.rules.ckpt.files import SaveBlocksStep
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
-from auditor.rules.num.num009_anomaly_mode import AnomalyModeLeftOn, AnomalyStep, DebugModes
-from auditor.rules.sync.explicit import AllocatorCallEveryStep
+from auditor.rules.num.num009_anomaly_mode import AnomalyModeLeftOn, DebugModes
 
 from auditor.evidence.recorded.batches import Batch, Batches, Loader
-from auditor.evidence.recorded.device_calls import DeviceCalls
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.steps import (
     QUEUED,
@@ -28,16 +26,15 @@ from auditor.evidence.recorded.steps import (
     own_times,
     queued_share,
 )
-from auditor.evidence.recorded.torch_save import Save, Saves
 from auditor.evidence.table import Evidence
 from auditor.judging import build_report
 from auditor.judging.engine import judge
 from auditor.model import Finding, Severity, Site
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
-from auditor.recordings.schema.sync import CallRow
+from auditor.recordings.schema.data import SaveRow
 from auditor.rule import Rule
 
-from .asking import ask, placed
+from .asking import anomaly, ask, lines
 
 SITE = Site("train.py", 3, "step", "work()")
 CPU = Machine("cpu", 50)
@@ -114,7 +111,7 @@ def _busy(own_us: float, queued_us: float, n: int = 50) -> tuple[Step, ...]:
 
 
 def _anomaly(quiet: tuple[Step, ...], off: tuple[Step, ...]) -> Finding:
-    modes = DebugModes(50, tuple(AnomalyStep(step, site=SITE) for step in range(50)))
+    modes = DebugModes(50, tuple(anomaly(step, SITE) for step in range(50)))
     (found,) = ask(AnomalyModeLeftOn(), modes, Steps(quiet=quiet, anomaly_off=off))
     return found
 
@@ -173,41 +170,11 @@ def test_the_share_of_a_step_is_of_its_own_time() -> None:
     assert "50%" in found.message
 
 
-def collected(us):
-    """Calls of gc.collect on 50 steps, as long as ``us`` says of each."""
-    made = (CallRow(at=0, name="gc.collect", step=k, n=1, us=us(k)) for k in range(50))
-    return tuple(placed(row, SITE) for row in made)
-
-
-def test_calls_have_an_interval_over_the_steps() -> None:
-    calls = collected(lambda k: 1_000.0 + 10.0 * (k % 7))
-    steps = Steps(quiet=tuple(Step(k, 10_000.0) for k in range(50)))
-    (found,) = ask(AllocatorCallEveryStep(), DeviceCalls("cpu", 50, calls), steps, CPU)
-    assert found.basis == "measured" and found.lost_us_per_step is not None
-    assert found.lost_us_per_step_low is not None and found.lost_us_per_step_high is not None
-    assert (
-        1_000.0
-        < found.lost_us_per_step_low
-        < found.lost_us_per_step
-        < found.lost_us_per_step_high
-        < 1_060.0
-    )
-
-
-def test_a_pass_with_instruments_has_no_measured_price() -> None:
-    """A run that died before its quiet pass: what the loud one saw of the calls is an estimate."""
-    calls = collected(lambda k: 1_000.0)
-    steps = Steps(quiet=tuple(Step(k, 10_000.0) for k in range(50)))
-    (found,) = ask(AllocatorCallEveryStep(), DeviceCalls("cpu", 50, calls, "loud"), steps, CPU)
-    assert (found.lost_us_per_step, found.lost_us_per_step_low) == (1_000.0, None)
-
-
 def test_saves_have_an_interval_over_the_saves_and_none_on_a_gpu() -> None:
-    saves = Saves(
-        50,
-        500_000.0,
-        tuple(Save(SITE, step, us) for step, us in ((9, 30_000.0), (19, 33_000.0), (29, 36_000.0))),
-    )
+    made = ((9, 30_000.0), (19, 33_000.0), (29, 36_000.0))
+    facts = {"path": None, "replaced": False, "bytes": None}
+    each = (SaveRow(at=0, step=step, us=us, **facts) for step, us in made)
+    saves = lines(*each, sites=(SITE,), of=50, step_us=500_000.0)
     (found,) = ask(SaveBlocksStep(), saves, CPU)
     assert found.lost_us_per_step == pytest.approx(1_980.0)
     assert found.lost_us_per_step_low is not None and 1_200.0 < found.lost_us_per_step_low < 1_980.0

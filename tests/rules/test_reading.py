@@ -8,11 +8,12 @@ import pytest
 from auditor.rules.reading import LOG_EVERY, SUMMED, THROTTLED, WRITTEN, patch_of
 from auditor.rules.sync.waiting import ScalarReadEveryStep
 
-from auditor.evidence.recorded.reads import Place, Read, Reads
+from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.source.files import Source, Span
 from auditor.evidence.source.read_purpose import Expression
 from auditor.model import Site
-from tests.rules.asking import ask
+from tests.rules import asking
+from tests.rules.asking import ask, read
 
 SITE = Site("train.py", 1, "step", "print(loss.item())")
 RULE = ScalarReadEveryStep()
@@ -21,8 +22,7 @@ RULE = ScalarReadEveryStep()
 def place(line=1, n=1, library=""):
     """Of a line that reads ``n`` times on each of 12 steps."""
     site, by = replace(SITE, line=line), Expression(via=library)
-    reads = (Read(site, "item", "scalar", step, n, expression=by) for step in range(12))
-    return Place(site, "scalar", tuple(reads), 12, "cuda")
+    return asking.place(*(read(site, step, expression=by, n=n) for step in range(12)))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_advice_of_a_library_is_another():
 
 def reads(*numbers):
     rows = tuple(
-        Read(SITE, "item", "scalar", step, n, 5.0, expression=Expression(text="x"))
+        read(SITE, step, expression=Expression(text="x"), n=n, us=5.0)
         for step, n in enumerate(numbers)
     )
     return Reads("cuda", len(numbers), rows)
@@ -99,12 +99,12 @@ print(total)
 def test_the_line_that_would_wait_in_the_place_of_a_sum(below, steps, line):
     text = ADDED.format(below=below)
     lines, rows = text.split("\n"), []
-    for number, read in ((2, "loss.item()"), (3, below.partition("(")[2][:-1]), (5, "loss.item()")):
-        at = lines[number - 1].index(read)
-        span = Span(number, number, at, at + len(read))
+    for number, what in ((2, "loss.item()"), (3, below.partition("(")[2][:-1]), (5, "loss.item()")):
+        at = lines[number - 1].index(what)
+        span = Span(number, number, at, at + len(what))
         site = Site("train.py", number, "", lines[number - 1].strip())
         rows += [
-            Read(site, "item", "scalar", step, 1, 5.0, expression=Expression(span=span))
+            read(site, step, expression=Expression(span=span), us=5.0)
             for step in range(steps if number == 3 else 12)
         ]
     source = Source({"train.py": text})

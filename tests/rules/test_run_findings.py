@@ -19,18 +19,22 @@ from auditor.rules.num.half_range import HalfNearOverflow
 from auditor.rules.num.nonfinite import BadTensor, Birth, InputRange, Nonfinite
 from auditor.rules.num.num002_nonfinite_born import NonfiniteValueBorn
 
-from auditor.evidence.recorded.amp import Amp, ScaleUpdate
-from auditor.evidence.recorded.load_state_dict import Load, Loads
-from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
+from auditor.evidence.recorded.amp import Amp
+from auditor.evidence.recorded.op_ranges import OpRanges
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
 from auditor.model import Severity, Site
+from auditor.recordings.schema.data import LoadRow, ModuleLoadRow
 from auditor.recordings.schema.graph import FedRow, Parameter, StillGroup
-from tests.rules.asking import ask, loud, rows
+from tests.rules.asking import ask, delicate, lines, placed, rescaled, rows
 from tests.rules.doubles import doubles
 
 LINE, OTHER = Site("train.py", 3), Site("train.py", 9)
-OUTPUT = Delicate(LINE, "output", "mm", "float16", n=6, steps=2, low=-100.0, high=30_000.0)
+
+
+def output(op="mm", **more):
+    facts = {"n": 6, "steps": 2, "low": -100.0, "high": 30_000.0, **more}
+    return delicate(LINE, "output", op, "float16", **facts)
 
 
 def told(rule, *tables):
@@ -58,14 +62,14 @@ def told(rule, *tables):
     ids=str,
 )
 def test_headroom_of_float16(change, left):
-    found = list(ask(HalfNearOverflow(), OpRanges(3, (replace(OUTPUT, **change),)), Amp()))
+    found = list(ask(HalfNearOverflow(), OpRanges(3, (output(**change),)), Amp()))
     assert [f"{left} powers of two are left" in each.message for each in found] == [True] * bool(
         left
     )
 
 
 def test_the_least_headroom_of_a_line_is_told_and_all_its_calls_are_counted():
-    calls = (OUTPUT, replace(OUTPUT, op="bmm", high=60_000.0, n=3, steps=1))
+    calls = (output(), output("bmm", high=60_000.0, n=3, steps=1))
     ((message, steps, often),) = told(HalfNearOverflow(), OpRanges(3, calls), Amp())
     assert message.startswith("bmm gave values up to 6e+04 in float16, which ends at 65504: 0.13")
     assert (steps, often) == (1, 3.0)
@@ -73,10 +77,10 @@ def test_the_least_headroom_of_a_line_is_told_and_all_its_calls_are_counted():
 
 def test_overflows_are_told_where_a_scaler_skipped():
     calls = (
-        replace(OUTPUT, high=10.0, overflowed=2),
-        replace(OUTPUT, op="bmm", high=10.0, overflowed=4, n=9),
+        output(high=10.0, overflowed=2),
+        output("bmm", high=10.0, overflowed=4, n=9),
     )
-    skipped = (ScaleUpdate(OTHER, 0, 2.0, 1.0), ScaleUpdate(OTHER, 1, 1.0, 1.0))
+    skipped = (rescaled(OTHER, 0, 2.0, 1.0), rescaled(OTHER, 1, 1.0, 1.0))
     table = OpRanges(3, calls)
     ((message, steps, often),) = told(HalfNearOverflow(), table, Amp(2, (), skipped))
     assert message == (
@@ -94,12 +98,15 @@ BAD = Nonfinite(5, 8, (BadTensor("gradient", "w", "nan"),), 3, BIRTH, replayed=T
 @pytest.mark.parametrize(
     ("change", "born"),
     [
-        ({}, "exp made inf at step 4"),
-        ({"value": "nan"}, "exp made NaN at step 4"),
-        ({"inputs": (InputRange("float16", 0.0, 12.0),)}, "exp made inf at step 4 (its input went"),
+        ({}, "exp produced inf at step 4"),
+        ({"value": "nan"}, "exp produced NaN at step 4"),
+        (
+            {"inputs": (InputRange("float16", 0.0, 12.0),)},
+            "exp produced inf at step 4 (its input went",
+        ),
         ({"fill": True}, "inf was written by exp at step 4"),
         ({"fill": True, "op": "new_empty"}, "inf was left in memory by new_empty at step 4"),
-        ({"phase": "input", "fill": True}, "inf that somebody wrote on purpose"),
+        ({"phase": "input", "fill": True}, "inf that the program wrote on purpose"),
     ],
     ids=str,
 )
@@ -120,7 +127,7 @@ def test_what_a_bad_value_reached():
     assert reached(count=1) == "after step 5 the gradient of w was NaN"
     assert reached(count=2, tensors=()) == "after step 5 a tensor was not finite, and 1 more"
     ((message, _, often),) = told(NonfiniteValueBorn(), replace(BAD, birth=None, steps=0))
-    assert message.startswith("a non-finite value was born by step 5; after step 5")
+    assert message.startswith("a non-finite value appeared by step 5; after step 5")
     assert often == 1.0
     ((message, *_),) = told(NonfiniteValueBorn(), replace(BAD, birth=None, replayed=False))
     assert "by step 5 (not seen again in a replay); " in message
@@ -155,26 +162,30 @@ def test_each_phase_has_one_rule(phase, rule):
     table = replace(BAD, birth=replace(BIRTH, phase=phase))
     found = {
         "NUM002": told(NonfiniteValueBorn(), table),
-        "NUM013": told(WeightsPoisoned(), table, Loads()),
+        "NUM013": told(WeightsPoisoned(), table, Rows[LoadRow]()),
         "NUM015": told(BatchNotFinite(), table),
     }
     assert [code for code, each in found.items() if each] == [rule]
 
 
+def spoiled_load(bad):
+    row = ModuleLoadRow(at=0, owner="Net", bad=bad, tensors=["a", "b", "c"])
+    return Rows[LoadRow]((placed(row, OTHER),))
+
+
 def test_weights_that_were_poisoned_before_the_step():
     table = replace(BAD, birth=replace(BIRTH, phase="parameter", value="nan"))
-    ((message, steps, often),) = told(WeightsPoisoned(), table, Loads())
+    ((message, steps, often),) = told(WeightsPoisoned(), table, Rows[LoadRow]())
     assert message == (
         "a parameter held NaN before step 4 began, first used at train.py:3; w is among what it "
         "spoiled"
     )
     assert (steps, often) == (1, 0.125)
-    loads = Loads((Load(OTHER, "module", "Net", bad=3, tensors=("a", "b", "c")),))
+    loads = spoiled_load(3)
     (finding,) = ask(WeightsPoisoned(), table, loads)
     assert "Net loads here is not finite in a and 2 more tensors, first used" in finding.message
     assert finding.site is OTHER
-    once = Loads((replace(loads.each[0], bad=1),))
-    assert "not finite in a, first" in told(WeightsPoisoned(), table, once)[0][0]
+    assert "not finite in a, first" in told(WeightsPoisoned(), table, spoiled_load(1))[0][0]
     state = replace(table, birth=replace(BIRTH, phase="state", site=None), tensors=(), steps=0)
     ((message, _, often),) = told(WeightsPoisoned(), state, loads)
     assert (message, often) == ("the optimizer's state held inf before step 4 began", 1.0)
@@ -194,8 +205,9 @@ def test_data_that_was_not_finite():
 
 
 def test_a_loss_in_half_precision_is_told_by_its_worst():
-    call = Delicate(LINE, "function", "log", "bfloat16", n=6, steps=1, loss=True, low=0.5, high=2.0)
-    calls = (call, replace(call, dtype="float16", n=3, steps=3, low=None))
+    call = delicate(LINE, "function", "log", "bfloat16", n=6, steps=1, loss=True, low=0.5, high=2.0)
+    half = delicate(LINE, "function", "log", "float16", n=3, steps=3, loss=True, high=2.0)
+    calls = (call, half)
     (finding,) = ask(LossInHalf(), OpRanges(3, calls))
     assert (finding.severity, finding.steps, finding.per_step) == (None, 3, 3.0)
     assert "ran in float16 on the way to the loss" in finding.message
@@ -305,8 +317,8 @@ def cycles(*given, steps=4):
         CycleRow(step=step, at=at, leaves=leaves, held_bytes=held)
         for step, at, leaves, held in given
     )
-    tables = rows(*made, sites=(LINE, OTHER)), loud(steps)
-    return list(ask(GradientsKeepTheirGraph(), *tables))
+    table = lines(*made, sites=(LINE, OTHER), of=steps, pass_name="loud")
+    return list(ask(GradientsKeepTheirGraph(), table))
 
 
 def test_gradients_that_keep_their_graph():

@@ -4,38 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-from auditor.rules.amp.half import HalfWhereBfloat16IsNative
-from auditor.rules.ckpt.files import SaveBlocksStep
 from auditor.rules.data.datasets import LoaderYieldsDeviceTensors
-from auditor.rules.graph.backward import Backward
-from auditor.rules.graph.kept import RetainedGraphNeverNeeded
 from auditor.rules.mem.mem006_peak_by_line import Peak, PeakHeldByFewLines, PeakHolders
-from auditor.rules.mem.mem011_oom_handling import OomHandlers, OutOfMemoryHandledWrongly
 from auditor.rules.mem.memory import DeviceMemoryNearlyFull, DevicePeak, TraceMemory
 from auditor.rules.num.bad_input import WeightsPoisoned
 from auditor.rules.num.half_range import HalfNearOverflow, UpdatesRoundedAway
 from auditor.rules.num.rows import UpdateRow
-from auditor.rules.opt.gradients import GradientsFilledWithZeros
-from auditor.rules.sync.waiting import ScalarReadEveryStep
 
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
-from auditor.evidence.recorded.amp import Amp, AmpEvent
+from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.recorded.batches import Batch, Batches, Loader
-from auditor.evidence.recorded.device_calls import DeviceCalls
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
-from auditor.evidence.recorded.reads import Read, Reads
-from auditor.evidence.recorded.torch_save import Save, Saves
+from auditor.evidence.recorded.op_ranges import OpRanges
 from auditor.evidence.scans import Scan, Tally, TensorFacts
 from auditor.evidence.snapshot.state_at import Holder
-from auditor.evidence.source.config_values import Configs
-from auditor.evidence.source.files import Source
 from auditor.model import Site
-from auditor.recordings.schema.graph import BackwardRow
-from auditor.recordings.schema.optim import ZeroGradRow
-from auditor.recordings.schema.sync import CallRow
-from tests.rules.asking import ask, loud, placed, rows
+from tests.rules.asking import ask, delicate, rows
 
 CPU, CUDA = Machine("cpu", 8), Machine("cuda", 8, capability=8)
 LINES = tuple(Site("t.py", line, "step", "") for line in range(1, 5))
@@ -55,49 +39,6 @@ def lines(findings):
     return [each.site.line for each in findings]
 
 
-def test_reads():
-    reads = Reads(
-        "cuda",
-        20,
-        everywhere(lambda site, step: Read(site, "item", "scalar", step)),
-    )
-    assert lines(ask(ScalarReadEveryStep(), reads)) == [2, 4]
-
-
-def test_zeroed_gradients():
-    each = (
-        ZeroGradRow(at=at, step=step, n=1, set_to_none=False)
-        for at in range(4)
-        for step in steps_of(at)
-    )
-    table = rows(*each, sites=LINES)
-    assert lines(ask(GradientsFilledWithZeros(), table, loud(20))) == [2, 4]
-
-
-def test_autocast():
-    events = everywhere(lambda site, step: AmpEvent("autocast", site, step, "float16"))
-    scaled = tuple(AmpEvent("scale", LINES[0], step) for step in range(20))
-    found = ask(HalfWhereBfloat16IsNative(), Amp(20, (*events, *scaled)), CUDA, Source())
-    assert lines(found) == [2, 4]
-
-
-@pytest.mark.parametrize("kind", ["retain", "create"])
-def test_backwards(kind):
-    facts = {"retain": False, "n": 1, "followed": True, kind: True}
-    calls = everywhere(lambda site, step: placed(BackwardRow(at=0, step=step, **facts), site))
-    found = RetainedGraphNeverNeeded().detect(Backward(20, calls), Source(), Configs())
-    assert lines(found) == [2, 4]
-
-
-def test_saves():
-    each = everywhere(lambda site, step: Save(site, step, 900.0, "a.pt"))
-    found = list(ask(SaveBlocksStep(), Saves(20, 20_000.0, each), CPU))
-    assert lines(found) == [2, 4]
-    dear = tuple(Save(site, 0, 9000.0, "a.pt") for site in LINES[:1])
-    assert lines(ask(SaveBlocksStep(), Saves(20, 20_000.0, (*dear, *each)), CPU)) == [1, 2, 4]
-    assert list(ask(SaveBlocksStep(), Saves(20, 0.0, each), CPU)) == []
-
-
 def test_loaders():
     cuda = frozenset({"cuda:0"})
     batches = tuple(Batch(at, step, devices=cuda) for at in range(4) for step in steps_of(at))
@@ -106,20 +47,9 @@ def test_loaders():
     assert lines(LoaderYieldsDeviceTensors().detect(table, CUDA)) == [2, 4]
 
 
-def test_calls_of_empty_cache():
-    every = {1: range(0, 20, 5), 3: range(0, 20, 4)}
-    calls = tuple(
-        placed(CallRow(at=0, name="empty_cache", step=step, n=1, us=10.0), site)
-        for at, site in enumerate(LINES)
-        for step in every.get(at, [0])
-    )
-    table = OomHandlers(calls=DeviceCalls("cuda", 20, calls))
-    assert lines(ask(OutOfMemoryHandledWrongly(), table, CUDA)) == [2, 4]
-
-
 def test_values_near_the_end_of_float16():
     calls = tuple(
-        Delicate(op="mm", what="output", dtype="float16", site=site, low=0.0, high=high, steps=3)
+        delicate(op="mm", what="output", dtype="float16", site=site, low=0.0, high=high, steps=3)
         for site, high in zip(LINES, (1.0, 60_000.0, 1.0, 60_000.0), strict=True)
     )
     assert lines(ask(HalfNearOverflow(), OpRanges(3, calls), Amp())) == [2, 4]

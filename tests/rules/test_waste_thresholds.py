@@ -17,17 +17,28 @@ from auditor.rules.waste.wasting import (
 
 from auditor.evidence.recorded.batches import Batch, Batches, Loader, Texts
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.thrown_work import Thrown, ThrownWork, handed_on
+from auditor.evidence.recorded.thrown_work import ThrownWork, handed_on
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
+from auditor.recordings.schema.waste import ThrownRow
 from auditor.rule import NotLooked
+from tests.rules.asking import rows
 
 SITE = Site("train.py", 3, "step", "")
 
 
-def table(what: str, *, us: float | None = None, **facts: Any) -> ThrownWork:
+def table(
+    what: str,
+    *,
+    us: float | None = None,
+    site: Site = SITE,
+    further: tuple[Site, ...] = (),
+    **facts: Any,
+) -> ThrownWork:
     known = {"operators": 4.0, "share": 0.5, "nbytes": 1 << 20, **facts}
-    return ThrownWork((Thrown(what, SITE, 2, **known),), copied=100, us=us)
+    lines = list(range(1, len(further) + 1))
+    row = ThrownRow(what=what, at=0, steps=2, lines=lines, **known)
+    return ThrownWork(tuple(rows(row, sites=(site, *further))), copied=100, us=us)
 
 
 @pytest.mark.parametrize(("share", "n"), [(0.0099, 0), (0.01, 1)])
@@ -188,20 +199,20 @@ def test_a_line_behind_an_innocent_one_is_told(rule: Any, what: str, innocent: A
 
 def test_a_table_that_others_copy_does_not_hide_the_next() -> None:
     (guilty,) = table("constant").found
-    other = replace(guilty, site=Site("train.py", 9, "step", ""))
+    (other,) = table("constant", site=Site("train.py", 9)).found
     known = ThrownWork((guilty, other), copied_from=frozenset({("train.py", 3)}))
     (found,) = RebuiltEachStep().detect(known, Machine())
-    assert found.site == other.site
-    further = replace(other, others=(guilty.site,))
-    known = ThrownWork((further,), copied_from=frozenset({("train.py", 3)}))
+    assert found.site == other.own
+    (also,) = table("constant", site=other.own, further=(SITE,)).found
+    known = ThrownWork((also,), copied_from=frozenset({("train.py", 3)}))
     assert not list(RebuiltEachStep().detect(known, Machine()))
 
 
 @pytest.mark.parametrize(("n", "more"), [(2, False), (3, False), (4, True), (9, True)])
 @pytest.mark.parametrize("what", ["gradient", "detach"])
 def test_three_parameters_are_named(what: str, n: int, more: bool) -> None:
-    names = tuple(f"p{number}" for number in range(n))
-    facts = {"names": names, "n": n, "owner": "Adam", "other": Site("train.py", 8)}
+    names = [f"p{number}" for number in range(n)]
+    facts = {"names": names, "n": n, "owner": "Adam", "other": 0}
     (found,) = GradientsClearedUnread().detect(table(what, **facts), Machine())
     assert (f"and {n - 3} more" in found.message) is more
     assert "p2" in found.message or n < 3
@@ -219,26 +230,24 @@ def test_only_a_cpu_has_the_price(device: Any, us: float | None, price: float | 
 
 def test_further_lines_are_a_fact_and_may_be_handed_on() -> None:
     others = (Site("train.py", 4), Site("train.py", 5))
-    (found,) = ResultUnread().detect(table("result", others=others), Machine(), Source())
+    (found,) = ResultUnread().detect(table("result", further=others), Machine(), Source())
     assert dict(found.facts)["also"] == "train.py:4, train.py:5"
     text = TRAINING.format(call="head(x)", given="told")
-    known = table("result", others=(Site("train.py", 3),))
-    far = ThrownWork((replace(known.found[0], site=Site("other.py", 1)),))
+    far = table("result", site=Site("other.py", 1), further=(Site("train.py", 3),))
     assert not list(ResultUnread().detect(far, Machine(), Source({"train.py": text})))
 
 
 def test_a_copy_of_nothing_has_no_share() -> None:
     (one,) = table("copy", nbytes=1).found
     assert len(list(CopiedUnread().detect(ThrownWork((one,)), Machine("cuda"), Source()))) == 1
-    half = ThrownWork((replace(one, nbytes=1),), copied=2)
+    half = ThrownWork((one,), copied=2)
     (found,) = CopiedUnread().detect(half, Machine("cuda"), Source())
     assert "50% of what is moved" in found.message
 
 
 def test_a_repeat_says_where_it_was_computed() -> None:
-    (found,) = ComputedTwice().detect(
-        table("repeat", products=1, other=Site("train.py", 8)), Machine()
-    )
+    known = table("repeat", products=1, further=(Site("train.py", 8),), other=1)
+    (found,) = ComputedTwice().detect(known, Machine())
     assert "is computed at train.py:8 as well" in found.message
 
 

@@ -374,3 +374,17 @@ def test_a_rollout_in_every_fourteenth_step_is_rehearsed_twice(audit, tmp_path, 
     (finding,) = report["findings"]
     assert "on 2 of 28 steps; 256 times in each of those, 18.3 per step" in finding["message"]
     assert len(said) == 1 and "goes on for 28 steps" in said[0]
+
+
+@pytest.mark.full
+def test_where_each_warning_is_an_error_the_gpu_path_is_rehearsed(tmp_path, audit):
+    """Modules of torch that the shadow imports warn while they are imported."""
+    program = textwrap.dedent(TARGETS["gpu_only"])
+    (tmp_path / "train.py").write_text(program)
+    asked = "--device", "rehearse", "--steps", "8", "--out", "out", "--select", "SYNC"
+    done = audit("run", "train.py:step", *asked, cwd=tmp_path, PYTHONWARNINGS="error")
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert [each["code"] for each in report["findings"]] == ["SYNC001"]
+    assert not [said for said in report["warnings"] if "probe" in said]

@@ -102,7 +102,7 @@ def test_a_nan_after_the_diagnosed_steps_has_its_line(runs):
     assert (finding["code"], finding["seen_on"]) == ("NUM002", "rehearsal")
     assert finding["site"]["text"] == ROOT
     # the script's first turn ends before the first step of the audit
-    assert "the backward of sqrt made inf at step 19" in finding["message"]
+    assert "the backward of sqrt produced inf at step 19" in finding["message"]
     assert passes(recording)["values"] == 12
     assert passes(recording / "replay") == {"replay": 20}
 

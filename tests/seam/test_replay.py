@@ -158,7 +158,7 @@ def test_the_very_line_is_named(runs, name):
     assert finding["severity"] == "error"
     assert finding["site"]["file"] == f"{name}.py"
     assert finding["site"]["text"] == LINE
-    assert finding["message"].startswith("exp made inf at step ")
+    assert finding["message"].startswith("exp produced inf at step ")
     assert "float32 overflows at 88.7" in finding["message"]
     assert not [text for text in report["warnings"] if "replay" in text]
 

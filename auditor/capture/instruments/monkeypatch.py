@@ -61,9 +61,10 @@ class Patches:
     def attribute(self, owner: Any, name: str, value: Any) -> None:
         """Set ``owner.name``; undo restores it, or deletes it where the owner only inherited it."""
         before = vars(owner).get(name, _MISSING)
-        _unseen_by_the_compiler(value, before)
+        unseen = _unseen_by_compilers(value, before)
 
         def undo() -> None:
+            unseen()
             if before is _MISSING:
                 delattr(owner, name)
             else:
@@ -175,13 +176,16 @@ class Patches:
             raise error
 
 
-def _unseen_by_the_compiler(value: Any, before: Any) -> None:
-    """A function in another's place: ``torch.compile`` traces the other one."""
+def _unseen_by_compilers(value: Any, before: Any) -> Callable[[], None]:
+    """A function in another's place: ``torch.compile`` and ``torch.jit.script`` take the other one.
+    Returns what undoes it.
+    """
     functions = types.FunctionType, types.BuiltinFunctionType
     if "torch" in sys.modules and all(isinstance(each, functions) for each in (value, before)):
-        from auditor.capture.instruments.torch_private.compiler import traced_as
+        from auditor.capture.instruments.torch_private.compiler import scripted_as, traced_as
 
-        traced_as(value, before)
+        return scripted_as(traced_as(value, before), before)
+    return lambda: None
 
 
 def guarded(

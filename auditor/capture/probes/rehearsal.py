@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 
 import torch
 
@@ -69,7 +70,9 @@ class RehearsalProbe(Probe, Listener):
 
     def install(self) -> None:
         self._always.on_undo(self._shadow.stop)
-        self._shadow.start()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of modules of torch that the program does not import
+            self._shadow.start()
 
     def start(self) -> None:
         for part in (READS, COPIES, USE):

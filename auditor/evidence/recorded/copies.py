@@ -5,18 +5,17 @@ the host waited.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import ClassVar, Literal
 
 from auditor import amounts
+from auditor.evidence.grouping import by_line
 from auditor.evidence.recorded.batches import Batches, Loader
+from auditor.evidence.recorded.lines import Line, Lines
 from auditor.evidence.recorded.machine import Device, device_of
-from auditor.evidence.recorded.step_pattern import StepPattern, counted_pattern
-from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.files import Source, Span, name_of, span_at, span_of
-from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
 from auditor.model.devices import device_named
 from auditor.recordings.schema.run import SiteRow
@@ -41,22 +40,10 @@ FEW = 64
 
 @dataclass(frozen=True)
 class Copy:
-    """Copies of one kind by one expression in one step. ``bytes`` is their sum, ``loader`` the
-    number of the batch's loader.
-    """
+    """Copies of one kind by one expression in one step, and what the source tells of it."""
 
-    site: Site
+    row: CopyRow
     what: What
-    step: int
-    n: int = 1
-    bytes: int = 0
-    pinned: bool = False
-    blocking: bool = True
-    loader: int | None = None
-    rewritten: bool = False
-    """The host wrote to the batch later in the step, or nobody looked."""
-    index: bool = False
-    """The host's tensor or array indexes one that lies on the device."""
     via: str = ""
     written: bool = False
     """Numbers of Python's for sure; else ``what`` is ``constant`` because it is so small."""
@@ -67,44 +54,38 @@ class Copy:
     span: Span | None = None
     """Where that call stands; None where Python does not say (``-X no_debug_ranges``)."""
 
+    @property
+    def site(self) -> Site:
+        """Its line."""
+        return self.row.site
+
 
 @dataclass(frozen=True)
-class CopySite:
+class CopyLine(Line[CopyRow]):
     """A line that copies tensors of one kind to the device."""
 
-    site: Site
-    copies: tuple[Copy, ...]
-    steps: int
+    copies: tuple[Copy, ...] = ()
 
-    @property
-    def pattern(self) -> StepPattern:
-        """On which steps it copies."""
-        return counted_pattern(((copy.step, copy.n) for copy in self.copies), self.steps)
-
-    @property
-    def per_step(self) -> float:
-        """Copies in each step, on average."""
-        return self.pattern.mean((copy.step, copy.n) for copy in self.copies)
+    @classmethod
+    def of(cls, copies: Iterable[Copy], steps: int) -> CopyLine:
+        """All of them at the place of the first."""
+        here = tuple(copies)
+        return cls(here[0].site, tuple(copy.row for copy in here), steps, copies=here)
 
     @property
     def bytes_per_step(self) -> float:
         """Bytes in each step, on average."""
-        return self.pattern.mean((copy.step, copy.bytes) for copy in self.copies)
+        return self.pattern.mean((row.step, row.bytes) for row in self.rows)
 
     @property
     def amount(self) -> str:
         """The bytes of a step on which it copies, in words."""
-        steps = {copy.step for copy in self.copies}
-        return (
-            amounts.size(sum(copy.bytes for copy in self.copies) / len(steps))
-            if steps
-            else amounts.size(0)
-        )
+        return amounts.size(sum(row.bytes for row in self.rows) / len(self.pattern.seen))
 
     @property
     def memory(self) -> str:
         """The host memory they come from."""
-        return "pinned" if all(copy.pinned for copy in self.copies) else "pageable"
+        return "pinned" if all(row.pinned for row in self.rows) else "pageable"
 
     @property
     def moves(self) -> tuple[tuple[Site, str, Span | None], ...]:
@@ -114,19 +95,19 @@ class CopySite:
         made = (
             (copy.site, copy.call, copy.span)
             for copy in self.copies
-            if copy.blocking and copy.call in MOVES
+            if copy.row.blocking and copy.call in MOVES
         )
         return tuple(sorted(set(made), key=str))
 
     @property
     def waits_elsewhere(self) -> bool:
         """Some of it blocks in what is no such call: a copy into a slice, ``torch.tensor(...)``."""
-        return any(copy.blocking and copy.call not in MOVES for copy in self.copies)
+        return any(copy.row.blocking and copy.call not in MOVES for copy in self.copies)
 
     @property
     def indexes(self) -> bool:
         """All that it copies are indices."""
-        return all(copy.index for copy in self.copies)
+        return all(row.index for row in self.rows)
 
     @property
     def written(self) -> bool:
@@ -179,11 +160,9 @@ class Copies(Table):
             evidence.get(Source),
             {each.number: each for each in evidence.get(Batches).loaders},
         )
-        rows = [
-            row for row in rows_of(evidence, CopyRow) if row.pass_name == "loud" and not row.lib
-        ]
-        copies = tuple(_copy(evidence, source, row) for row in rows)
-        return cls(device_of(evidence), len(evidence.get(Steps).loud), copies, loaders)
+        rows = evidence.get(Lines[CopyRow])
+        copies = tuple(_copy(evidence, source, row) for row in rows if not row.lib)
+        return cls(device_of(evidence), rows.steps, copies, loaders)
 
     @property
     def host_waits(self) -> str:
@@ -192,44 +171,30 @@ class Copies(Table):
 
     def sites(
         self, *what: What, blocking: bool | None = None, pinned: bool | None = None
-    ) -> Iterator[CopySite]:
+    ) -> Iterator[CopyLine]:
         """Lines that copy such tensors, by file and line."""
-        wanted = [
+        wanted = (
             copy
             for copy in self.copies
             if copy.what in what
-            and copy.step < self.steps
-            and blocking in (None, copy.blocking)
-            and pinned in (None, copy.pinned)
-        ]
-        for _, there in groupby(sorted(wanted, key=_by_line), key=_by_line):
-            here = tuple(there)
-            yield CopySite(here[0].site, here, self.steps)
-
-
-def _by_line(copy: Copy) -> tuple[str, int]:
-    return copy.site.file, copy.site.line
+            and blocking in (None, copy.row.blocking)
+            and pinned in (None, copy.row.pinned)
+        )
+        for here in by_line(wanted):
+            yield CopyLine.of(here, self.steps)
 
 
 def _copy(evidence: Evidence, source: Source, row: CopyRow) -> Copy:
-    where, site = evidence.recording.site_row(row.at), evidence.recording.site(row.at)
+    where, site = evidence.recording.site_row(row.at), row.site
     node = _node(source, site, where)
     made = _made_in_place(node)
     return Copy(
-        site=site,
-        what=_what(row, made),
-        written=_is_written(row, made),
-        step=row.step,
-        n=row.n,
-        bytes=row.bytes,
-        pinned=row.pinned,
-        blocking=row.blocking,
-        loader=row.loader,
-        rewritten=row.rewritten,
-        index=row.index,
-        via=where.via or "",
-        call=name_of(node.func) if isinstance(node, ast.Call) else "",
-        span=span_of(node) if node is not None and where.col is not None else None,
+        row,
+        _what(row, made),
+        where.via or "",
+        _is_written(row, made),
+        name_of(node.func) if isinstance(node, ast.Call) else "",
+        span_of(node) if node is not None and where.col is not None else None,
     )
 
 

@@ -18,7 +18,8 @@ code on a device that computes nothing. Both have counts and bytes, no times.
 
 @dataclass(frozen=True)
 class Machine(Table):
-    """Device of the audited step, and how many processors it may use (0: not recorded).
+    """Device of the audited step, how many processors it may use (0: not recorded), and of how many
+    ranks it was one (0: not of several).
 
     ``capability`` is the major compute capability of NVIDIA's GPU, real or rehearsed (0: not
     recorded, or another maker's).
@@ -27,6 +28,7 @@ class Machine(Table):
     device: Device = "cpu"
     cpus: int = 0
     capability: int = 0
+    ranks: int = 0
 
     @classmethod
     def build(cls, evidence: Evidence) -> Machine:
@@ -38,6 +40,7 @@ class Machine(Table):
             device_of(evidence),
             int(cpus) if cpus.isdecimal() else 0,
             int(major) if major.isdecimal() else 0,
+            int(evidence.recording.manifest.get("world_size") or 0),
         )
 
     @property

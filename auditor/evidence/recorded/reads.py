@@ -8,17 +8,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
-from itertools import groupby
 from typing import ClassVar
 
 from auditor import amounts
+from auditor.evidence.grouping import by_line
+from auditor.evidence.recorded.lines import Line, Lines
 from auditor.evidence.recorded.machine import Device, device_of
-from auditor.evidence.recorded.step_pattern import StepPattern, counted_pattern
+from auditor.evidence.recorded.step_pattern import StepPattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.files import Source, Span, span_at
 from auditor.evidence.source.read_purpose import Act, Expression, act_of, framework_of, library_of
 from auditor.evidence.source.statements import Statements, shorten
-from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.evidence.table import Evidence, Table
 from auditor.model import FoundAt, Site
 from auditor.model.devices import DeviceInfo, device_named
 from auditor.recordings.schema.sync import ReadRow
@@ -59,27 +60,28 @@ framework that it called.
 
 @dataclass(frozen=True)
 class Read:
-    """Reads of one kind by one expression in one step. ``us`` is how long they
-    took together, ``span_us`` the time from the first to the last.
-    """
+    """Reads of one kind by one expression in one step, and what for."""
 
-    site: Site
-    kind: str
+    row: ReadRow
     act: Act
-    step: int
-    n: int = 1
-    us: float = 0.0
-    lib: str = ""
     expression: Expression = field(default_factory=Expression)
-    span_us: float = 0.0
+
+    @property
+    def site(self) -> Site:
+        """Its line."""
+        return self.row.site
+
+    @property
+    def kind(self) -> str:
+        """As the row has it, but for what torch reads to print a tensor."""
+        return "print" if self.expression.via.startswith("torch/_tensor_str.py") else self.row.kind
 
     @cached_property
     def key(self) -> ExpressionKey:
         """The expression, whatever function of torch was under it."""
         expression = self.expression
         return (
-            self.site.file,
-            self.site.line,
+            *self.site.place,
             expression.opcode,
             expression.span,
             framework_of(expression.via),
@@ -87,7 +89,7 @@ class Read:
 
 
 @dataclass(frozen=True)
-class Place:
+class Place(Line[ReadRow]):
     """Lines of one statement of the user's that read tensors and are reported alike, and everything
     they read that counts.
 
@@ -95,27 +97,25 @@ class Place:
     times of all steps.
     """
 
-    site: Site
-    act: Act
-    reads: tuple[Read, ...]
-    steps: int
-    device: Device
+    act: Act = "scalar"
+    reads: tuple[Read, ...] = ()
+    device: Device = "cpu"
     step_us: tuple[float, ...] = ()
 
     @cached_property
     def pattern(self) -> StepPattern:
         """On which steps it reads; in phases, where these go through work of the step's."""
-        counted = counted_pattern(((read.step, read.n) for read in self.reads), self.steps)
+        counted = super().pattern
         spans: dict[int, float] = {}
-        for read in self.reads:
-            spans[read.step] = max(spans.get(read.step, 0.0), read.span_us)
+        for row in self.rows:
+            spans[row.step] = max(spans.get(row.step, 0.0), row.span_us)
         worked = STRETCH * counted.mean(enumerate(self.step_us))
         return counted if counted.mean(spans.items()) > worked else replace(counted, times=())
 
     @property
     def per_step(self) -> float:
         """Reads of the leading act in each audited step, on average."""
-        return self.pattern.mean((read.step, read.n) for read in self._leading)
+        return self._times(self._leading)
 
     @property
     def found_at(self) -> tuple[FoundAt, ...]:
@@ -126,10 +126,14 @@ class Place:
         return tuple(map(self._part, parts.values()))
 
     def _part(self, reads: list[Read]) -> FoundAt:
-        mean = self.pattern.mean
-        held = None if self.held_us is None else mean((read.step, read.us) for read in reads)
-        times = mean((read.step, read.n) for read in reads)
-        return FoundAt(reads[0].site, _written(reads), times, held)
+        held = self._held(reads) if self.on.timed and self.steps else None
+        return FoundAt(reads[0].site, _written(reads), self._times(reads), held)
+
+    def _times(self, reads: Iterable[Read]) -> float:
+        return self.pattern.mean((read.row.step, read.row.n) for read in reads)
+
+    def _held(self, reads: Iterable[Read]) -> float:
+        return self.pattern.mean((read.row.step, read.row.us) for read in reads)
 
     @property
     def on(self) -> DeviceInfo:
@@ -141,9 +145,7 @@ class Place:
         """How long the host was held in each step (loud pass), in us; None where there was no
         device to wait for.
         """
-        if not self.on.timed or not self.steps:
-            return None
-        return self.pattern.mean((read.step, read.us) for read in self.reads)
+        return self._held(self.reads) if self.on.timed and self.steps else None
 
     @property
     def text(self) -> str:
@@ -177,7 +179,7 @@ class Place:
             return f" (inside {self.library})" if self.library else ""
         reads = [(library_of(read.expression.via), read) for read in self._leading]
         often = (
-            (name, self.pattern.mean((read.step, read.n) for by, read in reads if by == name))
+            (name, self._times(read for by, read in reads if by == name))
             for name in self.library.split(", ")
         )
         counted = sorted(often, key=lambda each: -each[1])
@@ -224,26 +226,22 @@ class Reads(Table):
             raise NotLooked(NO_DEVICE)
         source = evidence.get(Source)
         made = cache(partial(_expression, evidence, source))
-        rows = (row for row in rows_of(evidence, ReadRow) if row.pass_name == "loud")
-        steps = evidence.get(Steps).loud
+        rows = evidence.get(Lines[ReadRow])
         return cls(
             device_of(evidence),
-            len(steps),
-            tuple(_read(row, *made(row.at, row.kind)) for row in rows),
+            rows.steps,
+            tuple(Read(row, *made(row.at, row.kind)) for row in rows),
             Statements(evidence.recording.source),
-            tuple(step.us for step in steps),
+            tuple(step.us for step in evidence.get(Steps).loud),
         )
 
     def clips(self) -> Iterator[Place]:
         """Lines that clip gradients by a function which reads their norm."""
-        reads = [
-            read
-            for read in self.rows
-            if read.step < self.steps and read.lib != "loader" and _is_clip(read.expression.via)
-        ]
-        for _, there in groupby(sorted(reads, key=_by_line), key=_by_line):
-            here = tuple(there)
-            yield Place(here[0].site, here[0].act, here, *self._more)
+        clips = (
+            read for read in self.rows if read.row.lib != "loader" and _is_clip(read.expression.via)
+        )
+        for reads in by_line(clips):
+            yield self._place(reads[0].act, reads)
 
     def places(self, act: Act) -> Iterator[Place]:
         """Statements with lines to be reported as ``act``, in the order of file and line: each line
@@ -254,30 +252,30 @@ class Reads(Table):
     def counts(self, read: Read) -> bool:
         """True if the read is the line's own doing."""
         via = read.expression.via
-        return not (read.lib == "loader" or _is_machinery(via) or _is_clip(via))
+        return not (read.row.lib == "loader" or _is_machinery(via) or _is_clip(via))
 
     @cached_property
     def all_places(self) -> tuple[Place, ...]:
         """Statements with lines to be reported, in the order of file and line."""
-        counted = _outermost(
-            [read for read in self.rows if read.step < self.steps and self.counts(read)]
-        )
+        counted = _outermost([read for read in self.rows if self.counts(read)])
         counted.sort(key=_by_place)
         together: dict[tuple[str, int, Act], list[Read]] = {}
-        for _, line in groupby(counted, key=_by_line):
-            reads = list(line)
+        for reads in by_line(counted):
             site = reads[0].site
-            together.setdefault(
-                (site.file, self.statements.lines(site).start, _leading(reads)), []
-            ).extend(reads)
-        return tuple(
-            Place(reads[0].site, key[-1], tuple(reads), *self._more)
-            for key, reads in together.items()
-        )
+            statement = site.file, self.statements.lines(site).start, _leading(reads)
+            together.setdefault(statement, []).extend(reads)
+        return tuple(self._place(key[-1], reads) for key, reads in together.items())
 
-    @property
-    def _more(self) -> tuple[int, Device, tuple[float, ...]]:
-        return self.steps, self.device, self.step_us
+    def _place(self, act: Act, reads: list[Read]) -> Place:
+        return Place(
+            reads[0].site,
+            tuple(read.row for read in reads),
+            self.steps,
+            act=act,
+            reads=tuple(reads),
+            device=self.device,
+            step_us=self.step_us,
+        )
 
 
 def _leading(reads: list[Read]) -> Act:
@@ -295,13 +293,9 @@ def _written(reads: Iterable[Read]) -> str:
     return shorten(written or KEYWORD.sub("", found[0].site.text).rstrip(":"))
 
 
-def _by_line(read: Read) -> tuple[str, int]:
-    return read.site.file, read.site.line
-
-
 def _by_place(read: Read) -> tuple[str, int, int, int]:
     span = read.expression.span
-    return (*_by_line(read), *((span.line, span.col) if span is not None else (0, 0)))
+    return (*read.site.place, *((span.line, span.col) if span is not None else (0, 0)))
 
 
 def _is_machinery(via: str) -> bool:
@@ -317,7 +311,14 @@ def _outermost(reads: list[Read]) -> list[Read]:
     best: dict[ExpressionKey, int] = {}
     for read in reads:
         best[read.key] = min(best.get(read.key, len(NESTING) + 1), _depth(read))
-    return [read for read in reads if _depth(read) == best[read.key]]
+    apart = NESTING.index("tolist")
+    return [
+        read
+        for read in reads
+        if _depth(read) == best[read.key]
+        # a framework's function has lines of its own: what one copies does not contain what one reads
+        or (read.kind == "item" and best[read.key] > apart and framework_of(read.expression.via))
+    ]
 
 
 def _depth(read: Read) -> int:
@@ -326,11 +327,7 @@ def _depth(read: Read) -> int:
     return len(NESTING) + (read.kind == "item")
 
 
-Made = tuple[Site, Expression, Act]
-"""A line, an expression of it that reads, and what for."""
-
-
-def _expression(evidence: Evidence, source: Source, at: int, kind: str) -> Made:
+def _expression(evidence: Evidence, source: Source, at: int, kind: str) -> tuple[Act, Expression]:
     where, site = evidence.recording.site_row(at), evidence.recording.site(at)
     span = span_at(where)
     expression = Expression(
@@ -339,19 +336,4 @@ def _expression(evidence: Evidence, source: Source, at: int, kind: str) -> Made:
         span=span,
         text=source.excerpt(site.file, span) if span is not None else "",
     )
-    return site, expression, act_of(kind, expression, site, source)
-
-
-def _read(row: ReadRow, site: Site, expression: Expression, act: Act) -> Read:
-    kind: str = row.kind
-    return Read(
-        site=site,
-        kind="print" if expression.via.startswith("torch/_tensor_str.py") else kind,
-        act=act,
-        step=row.step,
-        n=row.n,
-        us=row.us,
-        span_us=row.span_us,
-        lib=row.lib,
-        expression=expression,
-    )
+    return act_of(kind, expression, site, source), expression

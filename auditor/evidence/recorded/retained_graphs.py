@@ -25,20 +25,6 @@ FEWEST_VALUES = 3
 
 
 @dataclass(frozen=True)
-class Holding:
-    """What one root held at the end of one step."""
-
-    step: int
-    tensors: int = 1
-    carried: int = 0
-    oldest: int = 0
-    nodes: int = 0
-    held_bytes: int | None = None
-    walked: bool = False
-    read_back: bool = False
-
-
-@dataclass(frozen=True)
 class Root:
     """A variable that holds tensors with a graph. ``site`` is the line that stores them, None if it
     was not found.
@@ -46,7 +32,7 @@ class Root:
 
     name: str
     site: Site | None
-    holdings: tuple[Holding, ...]
+    holdings: tuple[GraphRow, ...]
     steps: int
 
     @property
@@ -155,8 +141,10 @@ class Root:
         """
         if self.walked or not self.lasts(share):
             return False
-        ages = tuple(holding.oldest for holding in self.holdings)
-        series = (self.tensors, self.held_bytes, ages)
+        lengths = tuple(
+            each.nodes + (each.oldest if each.nodes >= NODE_CAP else 0) for each in self.holdings
+        )
+        series = (self.tensors, self.held_bytes, lengths)
         return any(_grew_until_emptied(values, stretch, share) for values in series)
 
     def bytes_per_step(self) -> int | None:
@@ -173,12 +161,19 @@ class Root:
         stored new ones into it.
 
         What was made once and is never replaced (a graph built during set-up) is not the step's
-        doing.
+        doing. A variable that some steps set anew keeps the last one's nodes, which cost nothing
+        where a backward has freed what they saved.
         """
         old = sum(holding.carried > 0 and holding.oldest >= age for holding in self.holdings)
         # At the first boundary the probe cannot know what was carried.
-        return 2 * old > self.steps and any(
-            holding.tensors > holding.carried for holding in self.holdings[1:]
+        later = self.holdings[1:]
+        return (
+            2 * old > self.steps
+            and any(holding.tensors > holding.carried for holding in later)
+            and any(
+                holding.carried and (holding.tensors > holding.carried or holding.held_bytes != 0)
+                for holding in later
+            )
         )
 
 
@@ -254,17 +249,4 @@ def _root(evidence: Evidence, rows: list[GraphRow], steps: int) -> Root:
     last = rows[-1]
     line, name = last.line, f"{last.name}{last.path}"
     site = evidence.recording.site_at(last.file, line, last.function) if line else None
-    return Root(name, site, tuple(_holding(row) for row in rows), steps)
-
-
-def _holding(row: GraphRow) -> Holding:
-    return Holding(
-        step=row.step,
-        tensors=row.tensors,
-        carried=row.carried,
-        oldest=row.oldest,
-        nodes=row.nodes,
-        held_bytes=row.held_bytes,
-        walked=row.walked,
-        read_back=row.read_back,
-    )
+    return Root(name, site, tuple(rows), steps)

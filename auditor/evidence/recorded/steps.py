@@ -105,6 +105,11 @@ class Steps(Table):
         }
         return cls(**passes)
 
+    def of(self, name: str) -> tuple[Step, ...]:
+        """Those of the pass of this name."""
+        steps: tuple[Step, ...] = getattr(self, name)
+        return steps
+
     @property
     def typical(self) -> Estimate | None:
         """Median time of a quiet step in us with its interval, without waiting for the processor;

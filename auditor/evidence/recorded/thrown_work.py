@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import median
 from typing import ClassVar
 
+from msgspec.structs import replace
+
 from auditor.evidence.recorded.steps import Steps, own_times
 from auditor.evidence.source.files import Function, Source, lines_of
-from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.evidence.table import Evidence, Rows, Table
 from auditor.model import Site
 from auditor.recordings.schema.sync import CopyRow
 from auditor.recordings.schema.waste import ThrownRow
@@ -26,37 +28,6 @@ caller's.
 
 
 @dataclass(frozen=True)
-class Thrown:
-    """A line and what it did for nothing on ``steps`` watched steps, per step: ``operators``, their
-    ``share`` of the work of all, ``nbytes`` of results.
-
-    ``others`` are further lines of the same; ``other`` is the backward whose gradients go through
-    the line, or the line that had computed it before.
-    """
-
-    what: str
-    site: Site
-    steps: int
-    operators: float
-    share: float
-    nbytes: int = 0
-    op: str = ""
-    owner: str = ""
-    names: tuple[str, ...] = ()
-    n: int = 0
-    graph: bool = False
-    products: int = 0
-    other: Site | None = None
-    others: tuple[Site, ...] = ()
-
-    @property
-    def lines(self) -> str:
-        """The further lines, in words; empty where there are none."""
-        own = dict.fromkeys(str(each) for each in self.others)
-        return ", ".join(own)
-
-
-@dataclass(frozen=True)
 class ThrownWork(Table):
     """What the pass ``numbers`` saw; ``us`` of a step is the median of the timing pass, None
     without one.
@@ -64,7 +35,7 @@ class ThrownWork(Table):
 
     parts: ClassVar[tuple[str, ...]] = ("thrown",)
 
-    found: tuple[Thrown, ...] = ()
+    found: tuple[ThrownRow, ...] = ()
     copied: int = 0
     """Bytes that were copied to the device per step."""
     us: float | None = None
@@ -76,7 +47,7 @@ class ThrownWork(Table):
     @classmethod
     def build(cls, evidence: Evidence) -> ThrownWork:
         """From what the pass left; of one line each."""
-        rows = rows_of(evidence, ThrownRow)
+        rows = evidence.get(Rows[ThrownRow])
         whole = next((row for row in rows if row.what == "all"), None)
         if whole is None:
             raise NotLooked("the precision pass was not finished")
@@ -84,7 +55,7 @@ class ThrownWork(Table):
             raise NotLooked(whole.blind)
         if not whole.trained:
             raise NotLooked("no optimizer stepped in the precision pass")
-        found = [_thrown(evidence, row) for row in rows if row.at is not None]
+        found = [row for row in rows if row.at is not None]
         quiet = own_times(evidence.get(Steps).quiet) if evidence.has("steps") else ()
         return cls(
             tuple(_by_line(found)),
@@ -94,7 +65,7 @@ class ThrownWork(Table):
             frozenset(_copies(evidence)),
         )
 
-    def of(self, *what: str) -> Iterator[Thrown]:
+    def of(self, *what: str) -> Iterator[ThrownRow]:
         """Those of these kinds."""
         return (each for each in self.found if each.what in what)
 
@@ -154,54 +125,24 @@ def _changes(test: ast.expr, counted: set[str]) -> bool:
     return ordered or remainder or bool(asked) or bool(names_in(test, ast.Load) & counted)
 
 
-def _thrown(evidence: Evidence, row: ThrownRow) -> Thrown:
-    recording = evidence.recording
-    return Thrown(
-        what=row.what,
-        site=recording.site(row.at or 0),
-        steps=row.steps,
-        operators=row.operators,
-        share=row.share,
-        nbytes=row.nbytes,
-        op=row.op,
-        owner=row.owner,
-        names=tuple(name for name in row.names if name),
-        n=row.n,
-        graph=row.graph,
-        products=row.products,
-        other=None if row.other is None else recording.site(row.other),
-        others=tuple(recording.site(each) for each in row.lines),
-    )
-
-
-def _by_line(found: list[Thrown]) -> Iterator[Thrown]:
+def _by_line(rows: list[ThrownRow]) -> Iterator[ThrownRow]:
     """Several expressions of one line are one; but each table that it builds is its own."""
-    lines: dict[tuple[str, str, int, str], Thrown] = {}
-    for number, each in enumerate(found):
-        owner = str(number) if each.what == "constant" else each.owner
-        key = (each.what, each.site.file, each.site.line, owner)
-        known = lines.get(key)
-        lines[key] = (
-            each
-            if known is None
-            else replace(
-                known if known.share >= each.share else each,
-                operators=known.operators + each.operators,
-                share=known.share + each.share,
-                nbytes=known.nbytes + each.nbytes,
-                op=known.op if known.op == each.op else f"{known.op}, {each.op}",
-                n=known.n + each.n,
-                products=known.products + each.products,
-                others=(*known.others, *each.others),
-            )
-        )
-    for each in lines.values():
-        others = {
-            (site.file, site.line): site
-            for site in each.others
-            if (site.file, site.line) != (each.site.file, each.site.line)
-        }
-        yield replace(each, others=tuple(others.values()))
+    kinds: dict[tuple[object, ...], list[ThrownRow]] = {}
+    for number, row in enumerate(rows):
+        owner = number if row.what == "constant" else row.owner
+        kinds.setdefault((row.what, row.own.place, owner), []).append(row)
+    for same in kinds.values():
+        most = max(same, key=lambda row: row.share)
+        yield replace(
+            most,
+            operators=sum(row.operators for row in same),
+            share=sum(row.share for row in same),
+            nbytes=sum(row.nbytes for row in same),
+            op=", ".join(dict.fromkeys(row.op for row in same)),
+            n=sum(row.n for row in same),
+            products=sum(row.products for row in same),
+            lines=[at for row in same for at in row.lines],
+        ).read_from(most.home)
 
 
 def _copies(evidence: Evidence) -> Iterator[tuple[str, int]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from auditor.model import Edit
 from auditor.recordings.folder import Recording
@@ -35,15 +35,16 @@ class Results:
 
     losses: tuple[float, ...]
     parameters: tuple[tuple[str, float, int | None], ...]
+    names: dict[str, str] = field(default_factory=dict, compare=False)
+    """What a module calls them, by their places in the optimizers."""
 
     @classmethod
     def read(cls, recording: Recording) -> Results:
         """From the ``results`` part."""
         losses = (float.fromhex(row.value) for row in recording.rows(LossRow))
-        parameters = (
-            (row.place, float.fromhex(row.value), row.bits) for row in recording.rows(ParameterRow)
-        )
-        return cls(tuple(losses), tuple(parameters))
+        rows = list(recording.rows(ParameterRow))
+        parameters = ((row.place, float.fromhex(row.value), row.bits) for row in rows)
+        return cls(tuple(losses), tuple(parameters), {row.place: row.name for row in rows})
 
     @property
     def any(self) -> bool:
@@ -96,12 +97,13 @@ def _parted(before: Results, after: Results, tolerance: float) -> str:
     for (place, one, bits), (_, other, others) in zip(
         before.parameters, after.parameters, strict=True
     ):
+        said = before.names.get(place) or place
         if not _near(one, other, tolerance):
             return (
-                f"{place} ends with norm {other:.9g} instead of {one:.9g}, though all losses agree"
+                f"{said} ends with norm {other:.9g} instead of {one:.9g}, though all losses agree"
             )
         if bits != others and not tolerance:
-            return f"{place} ends with other bits, though all losses agree"
+            return f"{said} ends with other bits, though all losses agree"
     return ""
 
 

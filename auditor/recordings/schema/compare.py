@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from auditor.recordings.row import PassRow, doc
+from auditor.recordings.row import PassRow, doc, older
 
 
 class LossRow(PassRow, kw_only=True, tag_field="what", tag="loss"):
@@ -26,6 +26,7 @@ class ParameterRow(PassRow, kw_only=True, tag_field="what", tag="parameter"):
     when = "the same"
 
     place: Annotated[str, doc("`optimizer 0, group 0, parameter 3`")]
+    name: Annotated[str, doc("`Model.body.weight`, where a module holds it")] = older("")
     value: Annotated[str, doc("its norm in float64, as `float.hex()`")]
     bits: Annotated[
         int | None, doc("sum of the bit patterns as whole numbers, null where torch cannot tell")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from auditor.recordings.row import At, Item, PassRow, Row, doc, older
+from auditor.recordings.row import At, CalledRow, Item, PassRow, Row, doc, older
 
 
 class LoaderRow(Row, kw_only=True):
@@ -138,20 +138,17 @@ class FetchedRow(PassRow, kw_only=True):
     cpu_us: Annotated[float, doc("of that, on a processor")] = 0.0
 
 
-class SaveRow(PassRow, kw_only=True):
-    """One `torch.save` on the step's thread."""
+class SaveRow(CalledRow, kw_only=True):
+    """One `torch.save` on the step's thread; waiting for a processor is not in its time."""
 
     part = "saves"
     when = "quiet"
 
-    at: At
-    us: Annotated[float, doc("time inside without waiting for a processor")]
+    passes = ("quiet",)
+
     path: Annotated[str | None, doc("where it wrote to (null: a buffer or an open file)")]
     replaced: Annotated[bool, doc("whether a file that was not empty was there")]
     bytes: Annotated[int | None, doc("its size afterwards")]
-    stack: Annotated[list[int], doc("the user's frames, outermost first: numbers in `sites`")] = (
-        older([])
-    )
     compiled: Annotated[
         str,
         doc(
@@ -161,17 +158,17 @@ class SaveRow(PassRow, kw_only=True):
     ] = ""
 
 
-class SyncedRow(PassRow, kw_only=True):
-    """Calls of one function that waits until a file is on storage, at one line in a step."""
+class SyncedRow(CalledRow, kw_only=True):
+    """Calls of one function that waits until a file is on storage, at one line in a step; waiting for
+    a processor is not in their time.
+    """
 
     part = "synced"
     when = "quiet"
 
-    at: At
+    passes = ("quiet",)
+
     name: Annotated[str, doc("`os.fsync`, `os.fdatasync` or `SummaryWriter.flush`")]
-    n: Annotated[int, doc("calls")]
-    us: Annotated[float, doc("time inside without waiting for a processor")]
-    stack: Annotated[list[int], doc("the user's frames, outermost first: numbers in `sites`")]
 
 
 class DrawsRow(PassRow, kw_only=True):

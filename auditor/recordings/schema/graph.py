@@ -6,16 +6,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from auditor.recordings.row import At, Item, MaybeAt, N, PassRow, doc, older
+from auditor.recordings.row import Item, LineRow, MaybeAt, N, PassRow, doc, older
 
 
-class BackwardRow(PassRow, kw_only=True):
+class BackwardRow(LineRow, kw_only=True):
     """Calls of backward per step, place and flags. Nested ones have no row."""
 
     part = "backward"
     when = "loud"
 
-    at: At
+    passes = ("loud",)
+
     retain: Annotated[
         bool,
         doc(
@@ -27,8 +28,6 @@ class BackwardRow(PassRow, kw_only=True):
     followed: Annotated[
         bool, doc("with create_graph: `reused` says whether its gradients were differentiated")
     ] = older(value=False)
-    n: N
-    us: Annotated[float, doc("host time inside (us)")] = older(0.0)
     anomaly: Annotated[bool, doc("under anomaly mode")] = older(value=False)
     held_bytes: Annotated[
         int | None,
@@ -127,6 +126,7 @@ class FedRow(PassRow, kw_only=True):
     ] = older(None)
     called: Annotated[str, doc("its name in the model")] = older("")
     cut: Annotated[
-        str, doc("what cuts one of `unfed` off: `detach`, `no_grad` (empty: not seen)")
+        str,
+        doc("what cuts one of `unfed` off: `detach`, `no_grad`, `checkpoint` (empty: not seen)"),
     ] = older("")
     cut_at: Annotated[int | None, doc("where, in `sites`")] = older(None)

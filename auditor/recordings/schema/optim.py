@@ -6,19 +6,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from auditor.recordings.row import At, N, PassRow, doc, older
+from auditor.recordings.row import LineRow, doc, older
 
 
-class ZeroGradRow(PassRow, kw_only=True, tag_field="call", tag="zero_grad"):
+class ZeroGradRow(LineRow, kw_only=True, tag_field="call", tag="zero_grad"):
     """Clearing gradients, per step and line."""
 
     part = "optimizer"
     when = "loud"
 
-    at: At
+    passes = ("loud",)
+
     set_to_none: Annotated[bool, doc("else they are filled with zeros")] = older(value=True)
-    n: N
-    us: Annotated[float, doc("host time inside (us)")] = older(0.0)
     owner: Annotated[
         str,
         doc(

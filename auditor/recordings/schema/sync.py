@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from auditor.recordings.row import At, MaybeAt, N, PassRow, Row, doc, older
+from auditor.recordings.row import LineRow, MaybeAt, PassRow, Row, doc, older
 
 
-class ReadRow(PassRow, kw_only=True):
+class ReadRow(LineRow, kw_only=True):
     """Reads of a tensor's value on the host: one row per step, place and kind."""
 
     part = "reads"
     when = "CUDA, a rehearsal: loud"
 
-    at: At
+    passes = ("loud",)
+
     kind: Annotated[
         str,
         doc(
@@ -22,13 +23,11 @@ class ReadRow(PassRow, kw_only=True):
             "`mask_put`, `unique`, `equal`, `bincount`, `repeat_interleave`"
         ),
     ]
-    n: N
-    us: Annotated[float, doc("host time inside (us)")] = older(0.0)
     span_us: Annotated[float, doc("from the first of them to the last (us)")] = 0.0
     lib: Annotated[str, doc("`loader` inside a data loader, else empty")] = older("")
 
 
-class CopyRow(PassRow, kw_only=True):
+class CopyRow(LineRow, kw_only=True):
     """Copies from the host to the device, one row per step, place and kind. Copies to the host are
     `reads`.
     """
@@ -36,7 +35,9 @@ class CopyRow(PassRow, kw_only=True):
     part = "copies"
     when = "CUDA, a rehearsal: loud"
 
-    at: At
+    passes = ("loud",)
+
+    us: Annotated[float, doc("not measured")] = 0.0
     lib: Annotated[str, doc("`loader` inside a data loader, else empty")] = older("")
     pinned: Annotated[bool, doc("the host's side is page-locked")] = older(value=False)
     blocking: Annotated[bool, doc("the host waits")] = older(value=False)
@@ -50,7 +51,6 @@ class CopyRow(PassRow, kw_only=True):
     rewritten: Annotated[
         bool, doc("a loader's batch was written to on the host after it was copied")
     ] = older(value=True)
-    n: N
     bytes: Annotated[int, doc("of all n")]
 
 
@@ -74,20 +74,18 @@ class LimitRow(Row, kw_only=True):
     reason: Annotated[str, doc("a sentence")]
 
 
-class CallRow(PassRow, kw_only=True):
+class CallRow(LineRow, kw_only=True):
     """Calls from user code of functions that manage or wait for the device's memory and queue, per
     step and line.
 
     `reset_peak_memory_stats`, `reset_accumulated_memory_stats`, `empty_cache`, `synchronize`,
     `memory_stats`, `memory_summary`, `memory_snapshot`, `mem_get_info`, `max_memory_allocated`,
     `memory_allocated`, `memory_reserved`, `max_memory_reserved`, `ipc_collect`, `gc.collect`, and
-    `Event.synchronize`, `Stream.synchronize` where the host has something to wait for.
+    `Event.synchronize`, `Stream.synchronize` where the host has something to wait for. Waiting for a
+    processor is not in their time.
     """
 
     part = "calls"
     when = "quiet and loud"
 
-    at: At
     name: Annotated[str, doc("of the function")]
-    n: N
-    us: Annotated[float, doc("host time inside the calls, without waiting for a processor")]

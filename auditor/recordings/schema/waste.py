@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from auditor.model import Site
 from auditor.recordings.row import PassRow, doc
 
 
@@ -52,3 +53,19 @@ class ThrownRow(PassRow, kw_only=True):
     ] = 0
     blind: Annotated[str, doc("of the whole: why nothing can be said")] = ""
     trained: Annotated[bool, doc("of the whole: an optimizer stepped")] = False
+
+    @property
+    def before(self) -> Site | None:
+        """The line of `other`."""
+        return self.site_of(self.other)
+
+    @property
+    def others(self) -> tuple[Site, ...]:
+        """The further lines, each once."""
+        sites = {site.place: site for site in map(self.site_of, self.lines)}
+        return tuple(site for site in sites.values() if site.place != self.own.place)
+
+    @property
+    def own(self) -> Site:
+        """The line of what is not the whole."""
+        return self.site_of(self.at or 0)

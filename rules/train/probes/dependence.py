@@ -108,7 +108,7 @@ def future_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
         shifted.call,
     )
     behind = shifted.output.shape[shifted.axis] - 1 - position
-    return Dependence("future", _attention(tape, begins), n, behind)
+    return Dependence("future", attention_of(tape, begins), n, behind)
 
 
 def _is_summed_up(tape: FunctionTape, shifted: Shifted) -> bool:
@@ -144,17 +144,19 @@ def _positions_axis(result: torch.Tensor, shifted: Shifted) -> int | None:
     return axes[0] if len(axes) == 1 else None
 
 
-def _attention(tape: FunctionTape, call: Call) -> Call:
+def attention_of(tape: FunctionTape, call: Call) -> Call:
     """Of a product with shares of attention: the softmax that made these, where the mask belongs."""
-    shares = call.argument(0, "input")
-    while isinstance(shares, torch.Tensor) and call.name in ("matmul", "bmm"):
-        maker = tape.maker(shares)
-        if maker is None or maker.name not in ("softmax", "dropout", "to", "type_as"):
-            break
+    maker = tape.maker_before(call, call.parents[0][0]) if call.name in PRODUCTS else None
+    while maker is not None and maker.name in BETWEEN:
         if maker.name == "softmax" and maker.at is not None:
             return maker
-        shares = maker.argument(0, "input")
+        maker = tape.maker_before(maker, maker.parents[0][0])  # dropout may give it back
     return call
+
+
+PRODUCTS = frozenset({"matmul", "bmm", "baddbmm", "einsum"})
+BETWEEN = frozenset("softmax dropout to type_as masked_fill view reshape flatten".split())
+"""Functions that shares of attention go through on their way to the product."""
 
 
 # -- other samples ---------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
 
-from ..rows import AttentionRow, DependenceRow, RepairRow, TokenWeightsRow
-from . import activations, attention, broadcasts, dependence, paddings
+from ..rows import DependenceRow, PaddingReadRow, RepairRow, TokenWeightsRow
+from . import activations, broadcasts, dependence, padding_reads, paddings
 from .function_tape import Call, FunctionTape, Wanted
 from .second_gradient import Change, NotRepeated, Tail, compare, tail_of
 from .shifts import Shifts
@@ -35,7 +35,7 @@ backwards; in the others those of the model's outputs are.
 
 
 class LossRepairsProbe(OptimizerProbe):
-    """Writes ``repairs``, ``attention``, ``dependence`` and ``token_weights``.
+    """Writes ``repairs``, ``padding_reads``, ``dependence`` and ``token_weights``.
 
     The functions that the step calls are kept until its backward begins, and looked at then: the
     graph is still whole. What is computed again leaves nothing behind, and where it does not come
@@ -43,7 +43,7 @@ class LossRepairsProbe(OptimizerProbe):
     """
 
     name = "loss_repairs"
-    parts = ("repairs", "attention", "dependence", "token_weights")
+    parts = ("repairs", "padding_reads", "dependence", "token_weights")
     passes = frozenset({"gradients"})
 
     def __init__(self, context: Context) -> None:
@@ -97,7 +97,7 @@ class LossRepairsProbe(OptimizerProbe):
 
     def _noted(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         compares = name in paddings.NAMES or name in paddings.COMPARING
-        noted = compares or name in activations.TWICE or name in attention.COMPUTED
+        noted = compares or name in activations.TWICE or name in padding_reads.READING
         return paddings.beside(self.context) if noted else None
 
     def backward_begins(self, call: Backward) -> None:
@@ -159,7 +159,7 @@ class LossRepairsProbe(OptimizerProbe):
         if alone:
             leaves = [leaf.variable for leaf in call.walked.leaves]
             self._sums.begins(mean_of(tape, loss), leaves)
-        self._look_at_attention(tape)
+        self._look_at_padding(tape)
         tail = tail_of(tape, loss) if loss.numel() == 1 else None
         if tail is None:
             return
@@ -187,10 +187,10 @@ class LossRepairsProbe(OptimizerProbe):
             )
             self.context.add(row)
 
-    def _look_at_attention(self, tape: FunctionTape) -> None:
-        for found in attention.attended_padding(tape):
+    def _look_at_padding(self, tape: FunctionTape) -> None:
+        for found in padding_reads.padding_reads(tape):
             padding = found.tokens.is_padding
-            row = AttentionRow(
+            row = PaddingReadRow(
                 at=found.call.at or 0,
                 function=found.call.name,
                 share=found.share,
@@ -276,7 +276,7 @@ def _padding_row(call: Call, padded: paddings.Padded) -> RepairRow:
 PLACED = (
     activations.NAMES
     | activations.ACTIVATIONS
-    | attention.COMPUTED.keys()
+    | padding_reads.READING
     | dependence.MIXING
     | dependence.ATTENDING
     | dependence.FORMS

@@ -9,6 +9,7 @@ import types
 from typing import Any
 
 import pytest
+import torch
 
 from auditor.capture.instruments.monkeypatch import Patches
 
@@ -96,3 +97,32 @@ def test_one_that_cannot_be_taken_back_keeps_no_other_from_it() -> None:
         patches.undo()
     assert vars(Owner)["twice"] is before
     patches.undo()
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_torch_script_takes_the_operator_in_whose_place_a_function_is(
+    known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether its table of operators was made before, or is made meanwhile."""
+    original, patches = torch.arange, Patches()
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        return original(*args, **kwargs)
+
+    def scripted() -> Any:
+        return torch.jit.script(counting)(torch.zeros(3)).tolist()
+
+    if known:
+        assert scripted() == [0, 1, 2]
+    else:
+        monkeypatch.setattr(torch.jit._builtins, "_builtin_table", None)
+    patches.attribute(torch, "arange", counted)
+    assert scripted() == [0, 1, 2]
+    patches.undo()
+    assert torch.arange is original
+    assert scripted() == [0, 1, 2]
+    assert id(counted) not in torch.jit._builtins._get_builtin_table()
+
+
+def counting(x):
+    return torch.arange(3, device=x.device)

@@ -918,6 +918,25 @@ def a_compiler_that_is_switched_off_is_known(t):
     assert t.forced_to() == "default"
 
 
+def a_script_refuses_it(t):
+    known = dict(torch.jit._builtins._get_builtin_table())
+    t.scripted_as(nothing_of_torch, torch.arange)()
+    assert torch.jit._builtins._get_builtin_table() == known
+
+
+@promise("torch.jit._builtins", "torch.jit._builtins._builtin_table", without=a_script_refuses_it)
+def a_script_takes_it_for_the_operator(t):
+    known = dict(torch.jit._builtins._get_builtin_table())
+    undo = t.scripted_as(nothing_of_torch, torch.arange)
+    assert torch.jit._builtins._find_builtin(nothing_of_torch) == "aten::arange"
+    undo()
+    assert torch.jit._builtins._get_builtin_table() == known
+
+
+def nothing_of_torch():
+    raise AssertionError
+
+
 def test_every_name_that_is_looked_up_has_its_promise() -> None:
     for name in EXACT_FOREACH:
         accessors().foreach_default(name)

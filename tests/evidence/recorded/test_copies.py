@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.evidence.recorded.copies import FEW, Copies, Copy, CopySite
+from auditor.evidence.recorded.copies import FEW, Copies, CopyLine
 from auditor.evidence.source.files import Span
 from auditor.model import Site
-from tests.evidence.recorded.rows import loud, quiet, steps
+from tests.evidence.recorded.rows import loud, steps
+from tests.rules.asking import copied
 
 SITE = Site("trainer.py", 3)
 
@@ -66,41 +67,15 @@ def test_the_call_and_its_place(seen):
     assert (other.call, other.span, other.via) == ("", None, "lib.py:move")
 
 
-def test_copies_of_the_steps_own_code(seen):
-    rows = [
-        copy(0, pinned=True, blocking=True, index=True, n=2, loader=7),
-        copy(1, lib="loader"),
-        copy(1, row=quiet),
-        copy(5, loader=7),  # did not complete
-        copy(2, at=1, loader=7),
-    ]
-    found = table(seen, "x\ny\n", rows, [2, 1])
-    assert (found.device, found.steps, len(found.copies)) == ("rehearsal", 4, 3)
-    first = found.copies[0]
-    assert (first.pinned, first.blocking, first.index, first.n, first.loader) == (
-        True,
-        True,
-        True,
-        2,
-        7,
-    )
-    assert [site.site.line for site in found.sites("batch")] == [1, 2]
-    assert [site.site.line for site in found.sites("batch", blocking=True)] == [2]
-    assert [site.site.line for site in found.sites("batch", pinned=False)] == [1]
-    assert list(found.sites("tensor", "constant")) == []
-    assert found.host_waits == "on a GPU the host waits"
-    assert Copies("cuda").host_waits == "the host waits"
-
-
 def test_a_line_by_its_copies():
     here = (
-        Copy(SITE, "tensor", 1, n=3, bytes=2048, pinned=True, call="to", via="b"),
-        Copy(SITE, "tensor", 0, n=1, bytes=1024, call="cuda", via="a", index=True, written=True),
-        Copy(SITE, "tensor", 0, bytes=1024, call="to", blocking=False, via="a"),
-        Copy(SITE, "tensor", 0, call="tensor", via="a"),
-        Copy(SITE, "tensor", 1, call="to", via="a"),
+        copied(SITE, "tensor", 1, n=3, bytes=2048, pinned=True, call="to", via="b"),
+        copied(SITE, "tensor", 0, n=1, bytes=1024, call="cuda", via="a", index=True, written=True),
+        copied(SITE, "tensor", 0, bytes=1024, call="to", blocking=False, via="a"),
+        copied(SITE, "tensor", 0, call="tensor", via="a"),
+        copied(SITE, "tensor", 1, call="to", via="a"),
     )
-    place = CopySite(SITE, here, 4)
+    place = CopyLine.of(here, 4)
     assert (place.per_step, place.bytes_per_step, place.pattern.seen) == (1.75, 1024.0, (0, 1))
     assert (place.amount, place.memory, place.library) == ("2 KiB", "pageable", "a, b")
     assert place.moves == ((SITE, "cuda", None), (SITE, "to", None))
@@ -111,10 +86,8 @@ def test_a_line_by_its_copies():
         ("seen on", "2 of 4 steps"),
         ("copied inside", "a, b"),
     )
-    one = CopySite(SITE, here[1:2], 4)
+    one = CopyLine.of(here[1:2], 4)
     assert (one.indexes, one.written, one.memory) == (True, True, "pageable")
-    assert CopySite(SITE, here[:1], 4).memory == "pinned"
-    own = CopySite(SITE, (*here, Copy(SITE, "tensor", 0)), 4)
+    assert CopyLine.of(here[:1], 4).memory == "pinned"
+    own = CopyLine.of((*here, copied(SITE, "tensor", 0)), 4)
     assert own.library == "" and len(own.facts) == 3
-    nothing = CopySite(SITE, (), 0)
-    assert (nothing.per_step, nothing.bytes_per_step, nothing.amount) == (0.0, 0.0, "0 B")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from auditor.rules.num.num009_anomaly_mode import ENGINE, AnomalyStep, DebugModes
+from auditor.rules.num.num009_anomaly_mode import ENGINE, DebugModes
 
 from auditor.model import Site
 from tests.evidence.recorded.rows import loud, quiet, steps
+from tests.rules.asking import anomaly
 
 
 def test_the_quiet_pass_counts_where_there_is_one(seen):
@@ -19,9 +20,8 @@ def test_the_quiet_pass_counts_where_there_is_one(seen):
     places = [(4, {"via": "lightning/pytorch/trainer.py:fit"})]
     both = seen(sites=places, steps=steps(4, "quiet") + steps(2), modes=rows).get(DebugModes)
     assert (both.steps, both.anomaly_backwards, both.anomaly_rhythm.seen) == (4, 0.75, (0, 2))
-    assert both.anomaly[1] == AnomalyStep(2, 1, None, "")
     assert (both.anomaly_site.line, both.checks) == (4, None)
-    assert both.anomaly_library == both.anomaly[0].library
+    assert both.anomaly_library == places[0][1]["via"]
 
 
 def test_without_a_quiet_step_the_loud_pass_counts(seen):
@@ -32,16 +32,9 @@ def test_without_a_quiet_step_the_loud_pass_counts(seen):
 
 def test_the_site_is_that_of_most_steps():
     one, two = Site("trainer.py", 1), Site("trainer.py", 2)
-    rows = (
-        AnomalyStep(0, 1, one, "a"),
-        AnomalyStep(1, 1, two, "b"),
-        AnomalyStep(2, 1, two, "b"),
-        AnomalyStep(3),
-        AnomalyStep(4),
-        AnomalyStep(5),
-    )
-    table = DebugModes(6, rows)
-    assert (table.anomaly_site, table.anomaly_library) == (two, "b")
+    by = (one, two, two, None, None, None)
+    table = DebugModes(6, tuple(anomaly(step, site, "b") for step, site in enumerate(by)))
+    assert table.anomaly_site == two
     empty = DebugModes(0, ())
     assert (empty.anomaly_site, empty.anomaly_library, empty.anomaly_backwards) == (None, "", 0.0)
 

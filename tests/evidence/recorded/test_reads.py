@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.evidence.recorded.reads import Place, Read, Reads
+from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.source.files import Span
 from auditor.evidence.source.read_purpose import Expression
 from auditor.model import Site
 from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud, steps
-
-SITE = Site("trainer.py", 3, "step", "if loss.item() > 1:")
+from tests.rules import asking
 
 
 def read(step=0, line=3, act="scalar", via="", text="loss.item()", span=None, **more):
-    expression = Expression("CALL", via, span, text)
     site = Site("trainer.py", line, "step", "if loss.item() > 1:")
-    return Read(site, more.pop("kind", "item"), act, step, expression=expression, **more)
+    return asking.read(site, step, act, Expression("CALL", via, span, text), **more)
 
 
-def place(*reads, number=4, device="cuda", **more):
-    return Place(SITE, "scalar", reads, number, device, **more)
+def place(*each, number=4, **more):
+    return asking.place(*each, of=number, **more)
 
 
-def reads(*rows, number=4, device="rehearsal", **more):
-    return Reads(device, number, rows, **more)
+def reads(*each, number=4, device="rehearsal"):
+    return Reads(device, number, each)
 
 
 def test_a_place_counts_what_leads_and_holds_for_all():
@@ -65,23 +63,6 @@ def test_without_a_device_nobody_is_held(device):
     assert (found.held_us, found.found_at[0].lost_us_per_step, len(found.facts)) == (None, None, 2)
 
 
-def test_no_steps_no_averages():
-    found = place(read(n=2, us=8.0), number=0)
-    assert (found.per_step, found.held_us) == (0.0, None)
-    assert (found.found_at[0].per_step, found.found_at[0].lost_us_per_step) == (0.0, None)
-
-
-@pytest.mark.parametrize(
-    ("device", "said"),
-    [
-        ("cuda", "it makes the host wait for the GPU on 1 of 4 steps"),
-        ("rehearsal", "it would make the host wait for the GPU on 1 of 4 steps"),
-    ],
-)
-def test_what_it_does_to_the_host(device, said):
-    assert place(read(), device=device).waits("it").startswith(said)
-
-
 def test_the_library_that_reads_on_the_lines_behalf():
     clip, glue = "torch/nn/utils/clip_grad.py:clip", "torch/_tensor.py:__bool__"
     found = place(read(via=clip), read(via="lib.py:f"), read(via=glue, act="branch"))
@@ -95,7 +76,7 @@ def test_the_library_that_reads_on_the_lines_behalf():
 def test_the_text_is_the_line_where_the_expression_is_unknown():
     assert place(read(text="")).text == "loss.item() > 1"
     assert place(read(text="x" * 99)).text.endswith("...")
-    assert place(read(text="a", act="branch"), read(text=""), read(text="b")).text == "b"
+    assert place(read(text=""), read(text="a", act="branch"), read(text="b")).text == "b"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +104,6 @@ def test_one_statement_is_one_place_in_the_order_of_the_source():
         read(line=3, span=Span(3, 3, 9, 12), text="late"),
         read(1, line=3, span=Span(3, 3, 2, 5), text="early"),
         read(line=3, lib="loader"),
-        read(4, line=3),  # did not complete
         read(line=9, act="branch"),
     ]
     table = reads(*rows)
@@ -171,40 +151,30 @@ def test_the_outer_read_of_an_expression_is_the_lines(kinds, kept):
     assert {each.kind for each in found.reads} == kept
 
 
+@pytest.mark.parametrize(
+    ("kind", "via", "kept"),
+    [
+        ("cpu", "lib/ppo.py:train", {"item", "cpu"}),
+        ("print", "lib/ppo.py:train", {"print"}),
+        ("cpu", "torch/functional.py:unique", {"cpu"}),
+    ],
+)
+def test_what_a_framework_copies_does_not_contain_what_it_reads_in_another_line(kind, via, kept):
+    rows = [read(kind="item", via=via), read(kind=kind, act="transfer", via=via)]
+    found = reads(*rows).all_places
+    assert {each.kind for place in found for each in place.reads} == kept
+
+
 def test_clips_are_apart(seen):
     clip = "torch/nn/utils/clip_grad.py:clip_grad_norm_"
     rows = [
         read(via=clip),
         read(1, via=clip),
-        read(4, via=clip),
         read(line=9),
         read(line=7, via=clip, lib="loader"),
     ]
     (found,) = reads(*rows).clips()
     assert (found.site.line, len(found.reads), found.steps) == (3, 2, 4)
-
-
-def test_rows_are_joined_with_their_places(seen):
-    text = "import torch\ndevice = 'cuda'\nif loss.item() > 1:\n    print(loss)\n"
-    places = [
-        (3, {"opcode": "CALL", "first_line": 3, "end_line": 3, "col": 3, "end_col": 14}),
-        (4, {"via": "torch/_tensor_str.py:_str"}),
-        (3, {"col": 3}),
-    ]
-    row = {"at": 0, "kind": "item", "n": 2, "us": 5.0}
-    rows = [
-        loud(0, **row, lib="loader"),
-        loud(1, **{**row, "at": 1}),
-        loud(1, **{**row, "at": 2}),
-        {"pass": "quiet", "step": 0, **row},
-    ]
-    table = seen(text=text, device="cuda", sites=places, steps=steps(3), reads=rows).get(Reads)
-    item, printed, half = table.rows
-    assert (table.device, table.steps) == ("cuda", 3)
-    assert (item.kind, item.n, item.us, item.step) == ("item", 2, 5.0, 0)
-    assert (item.lib, item.expression.text) == ("loader", "loss.item()")
-    assert (item.expression.span, item.expression.opcode) == (Span(3, 3, 3, 14), "CALL")
-    assert (printed.kind, printed.act, half.expression.span) == ("print", "transfer", None)
 
 
 def test_a_run_on_a_cpu_waits_for_nothing(seen):

@@ -7,14 +7,13 @@ import pytest
 from auditor.evidence.recorded.retained_graphs import (
     FEWEST_VALUES,
     NODE_CAP,
-    Holding,
     RetainedGraphs,
     Root,
     each_line_once,
     grows,
 )
 from auditor.model import Site
-from tests.evidence.recorded.rows import loud, quiet, steps
+from tests.rules.asking import holding
 
 SITE = Site("trainer.py", 4)
 
@@ -23,7 +22,7 @@ def root(*, number=None, name="self.losses[*]", site=SITE, first=0, **columns):
     """A root with these values step by step."""
     length = len(next(iter(columns.values())))
     holdings = tuple(
-        Holding(first + n, **{key: values[n] for key, values in columns.items()})
+        holding(first + n, **{key: values[n] for key, values in columns.items()})
         for n in range(length)
     )
     return Root(name, site, holdings, length if number is None else number)
@@ -51,24 +50,6 @@ def test_growth_of_a_series(values, share, said):
 
 def test_the_documented_borders():
     assert (NODE_CAP, FEWEST_VALUES) == (20_000, 3)
-
-
-def test_roots_of_completed_loud_steps(seen, home):
-    row = {"root": "a", "file": str(home / "trainer.py"), "function": "step", "name": "self"}
-    row |= {"path": ".losses[*]", "line": 6}
-    full = {"tensors": 3, "carried": 2, "oldest": 1, "nodes": 9, "held_bytes": 64, "walked": True}
-    rows = [
-        loud(2, **row, tensors=5),
-        loud(1, **row, **full),
-        loud(4, **row, tensors=90),
-        quiet(0, **row, tensors=90),
-        loud(0, root="b", name="kept", tensors=1),
-    ]
-    first, second = seen(steps=steps(3), graphs=rows).get(RetainedGraphs).roots
-    assert (first.name, first.site.line, first.steps) == ("self.losses[*]", 6, 3)
-    assert first.holdings[0] == Holding(1, 3, 2, 1, 9, 64, walked=True, read_back=True)
-    assert (first.tensors, first.held_bytes, first.walked, first.oldest) == ((3, 5), (), True, 1)
-    assert (second.name, second.site, second.walked) == ("kept", None, False)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +81,7 @@ def test_lasting_is_a_share_of_the_steps_without_a_gap(number, share, lasts):
 
 
 def test_a_gap_ends_what_lasts():
-    gap = Root("x", SITE, (Holding(0), Holding(1), Holding(3)), 3)
+    gap = Root("x", SITE, (holding(0), holding(1), holding(3)), 3)
     assert not gap.lasts(0.5) and not gap.tensors_grow(0.5) and not gap.graph_grows(0.5)
 
 
@@ -164,6 +145,18 @@ def test_keeping_what_is_old(carried, oldest, tensors, said):
     assert root(carried=carried, oldest=oldest, tensors=tensors).keeps_old(2) is said
 
 
+@pytest.mark.parametrize("held", [0, 64])
+def test_a_variable_that_some_steps_set_anew_keeps_old_what_no_backward_has_freed(held):
+    """The error of a generator while its discriminator is trained."""
+    seen = root(
+        carried=[1, 1, 1, 1, 0, 1],
+        oldest=[2, 3, 4, 5, 0, 1],
+        tensors=[1] * 6,
+        held_bytes=[held] * 6,
+    )
+    assert seen.keeps_old(2) is bool(held)
+
+
 def test_each_line_is_told_once():
     first = root(name="a", tensors=[1])
     alias = root(name="b", tensors=[1])
@@ -183,7 +176,8 @@ UP = list(range(1, 13))
         ({"held_bytes": [*UP, *UP[:6], 1]}, False),  # emptied twice: it is kept short
         ({"held_bytes": [*UP, *range(13, 15)]}, False),  # never emptied: it just grows
         ({"tensors": [*UP, 1, 2]}, True),
-        ({"oldest": [*UP, 0, 1]}, True),
+        ({"oldest": [*UP, 0, 1], "nodes": [NODE_CAP] * 12 + [9, 9]}, True),  # too long to count
+        ({"oldest": [*UP, 0, 1], "nodes": [9] * 14}, False),  # one graph, which gets older
         ({"held_bytes": [*UP[:5], 5, 5, *UP[5:], 1, 2]}, False),  # rests on two of 13
         ({"held_bytes": [*UP, 1, 2], "walked": [False] * 13 + [True]}, False),
     ],

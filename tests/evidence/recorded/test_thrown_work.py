@@ -37,29 +37,6 @@ def test_where_nothing_can_be_said(seen, rows, why):
         seen(sites=[3], thrown=rows).get(ThrownWork)
 
 
-def test_a_row_as_it_is_told(seen):
-    more = {
-        "owner": "Adam",
-        "names": ["a", "", "b"],
-        "n": 2,
-        "graph": True,
-        "products": 1,
-        "other": 1,
-        "lines": [2, 2],
-    }
-    (one,) = table(seen, row("detach", **more)).found
-    assert (one.what, one.site.line, one.steps, one.operators) == ("detach", 3, 3, 2.0)
-    assert (one.share, one.nbytes, one.op, one.owner) == (0.1, 8, "aten::mm", "Adam")
-    assert (one.names, one.n, one.graph, one.products) == (("a", "b"), 2, True, 1)
-    assert one.other.line == 4 and [site.line for site in one.others] == [5]
-    assert one.lines == str(one.others[0])
-
-
-def test_a_row_without_more(seen):
-    (bare,) = table(seen, row(at=0)).found
-    assert (bare.other, bare.others, bare.lines, bare.site.line) == (None, (), "", 3)
-
-
 def test_the_whole_and_the_kinds(seen):
     found = table(seen, row("result"), row("copy", 1), row("gradient", 2))
     assert found.copied == 700

@@ -79,3 +79,9 @@ def test_agreement_has_no_side(one: list[float], other: list[float], tolerance: 
     first, second = Results(tuple(one), ()), Results(tuple(other), ())
     assert agree(first, second, tolerance).same == agree(second, first, tolerance).same
     assert agree(first, first, tolerance).same
+
+
+def test_a_parameter_is_called_as_its_module_calls_it():
+    other = Results(BASE.losses, (("parameter 0", 3.5, 17), BASE.parameters[1]))
+    named = Results(BASE.losses, BASE.parameters, {"parameter 0": "Model.body.weight"})
+    assert agree(named, other).note.startswith("Model.body.weight ends with norm 3.5")

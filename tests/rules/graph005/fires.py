@@ -2,6 +2,7 @@
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 
 def graph_cut_some_lines_later():
@@ -112,5 +113,32 @@ def auxiliary_head_whose_output_reaches_no_loss():
         optimizer.step()
         with torch.no_grad():
             net.side(torch.ones(4, 8))
+
+    return step
+
+
+class _Adapted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.base = nn.Linear(8, 8).requires_grad_(False)
+        self.low, self.high = nn.Linear(8, 2), nn.Linear(2, 8)
+
+    def forward(self, x):
+        return self.base(x) + self.high(self.low(x))
+
+
+def adapters_checkpointed_over_frozen_inputs():
+    layers = nn.ModuleList(_Adapted() for _ in range(2))
+    head = nn.Linear(8, 4)
+    trained = [each for each in (*layers.parameters(), *head.parameters()) if each.requires_grad]
+    optimizer = torch.optim.SGD(trained, lr=0.01)
+
+    def step():
+        hidden = torch.randn(4, 8)
+        for layer in layers:
+            hidden = checkpoint(layer, hidden, use_reentrant=True)  # GRAPH005
+        optimizer.zero_grad()
+        head(hidden).square().mean().backward()
+        optimizer.step()
 
     return step

@@ -175,6 +175,16 @@ def softmax_by_hand():
     return _classified(attend)
 
 
+def softmax_by_hand_and_functions_that_give_back_what_they_are_given():
+    drop = nn.Dropout(0.1).eval()
+
+    def attend(x, mask):
+        weights = torch.softmax(x @ x.transpose(1, 2) / 8, dim=-1)  # TRAIN004
+        return drop(weights.to(x.dtype)) @ x
+
+    return _classified(attend)
+
+
 def a_layer_of_torch():
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     return _classified(lambda x, mask: layer(x))  # TRAIN004
@@ -431,3 +441,96 @@ def positions_that_are_padded_as_the_words_are():
         F.cross_entropy(out(x[:, 0]), torch.tensor([0, 1, 2, 0])).backward()
 
     return step
+
+
+def _recurrent(encode):
+    """A class of each text, by what ``encode`` makes of the embedded tokens and their lengths."""
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(9, 8, padding_idx=PAD), nn.LazyLinear(3)
+
+    def step():
+        x = encode(embed(_batch()), torch.tensor(LENGTHS))
+        F.cross_entropy(out(x), torch.tensor([0, 1, 2, 0])).backward()
+
+    return step
+
+
+def last_output_of_a_recurrent_layer():
+    layer = nn.GRU(8, 8, batch_first=True)
+
+    def encode(x, lengths):
+        outputs, _ = layer(x)  # TRAIN004
+        return outputs[:, -1]
+
+    return _recurrent(encode)
+
+
+def last_state_of_a_recurrent_layer():
+    layer = nn.LSTM(8, 8, batch_first=True, bidirectional=True)
+
+    def encode(x, lengths):
+        _, (hidden, _) = layer(x)  # TRAIN004
+        return torch.cat([hidden[-2], hidden[-1]], 1)
+
+    return _recurrent(encode)
+
+
+def positions_before_rows():
+    layer, drop = nn.RNN(8, 8, num_layers=2), nn.Dropout(0.1)
+
+    def encode(x, lengths):
+        outputs, _ = layer(x.transpose(0, 1))  # TRAIN004
+        return drop(outputs)[-1]
+
+    return _recurrent(encode)
+
+
+def ids_with_positions_before_rows():
+    torch.manual_seed(0)
+    embed, layer = nn.Embedding(9, 8, padding_idx=PAD), nn.GRU(8, 8)
+    out = nn.Linear(8, 3)
+
+    def step():
+        _, state = layer(embed(_batch().T))  # TRAIN004
+        F.cross_entropy(out(state[-1]), torch.tensor([0, 1, 2, 0])).backward()
+
+    return step
+
+
+def frames_of_many_lengths_in_a_recurrent_layer():
+    torch.manual_seed(0)
+    layer, out = nn.GRU(3, 8, batch_first=True), nn.Linear(8, 3)
+
+    def encode(frames, lengths):
+        return layer(frames)[1][-1]  # TRAIN004
+
+    def step():
+        lengths = torch.tensor(LENGTHS)
+        scores = out(encode(_frames(lengths), lengths))
+        F.cross_entropy(scores, torch.tensor([0, 1, 2, 0])).backward()
+
+    return step
+
+
+def a_sum_over_all_positions():
+    mix = nn.Linear(8, 8)
+    return _recurrent(lambda x, lengths: mix(x).relu().sum(1))  # TRAIN004
+
+
+def attention_that_pools():
+    score, mix = nn.Linear(8, 1), nn.Linear(8, 8)
+
+    def encode(x, lengths):
+        x = mix(x)
+        weights = torch.softmax(score(x), dim=1)  # TRAIN004
+        return (weights * x).sum(1)
+
+    return _recurrent(encode)
+
+
+def attention_by_einsum():
+    def attend(x, mask):
+        weights = torch.einsum("bqd,bkd->bqk", x, x).softmax(-1)  # TRAIN004
+        return torch.einsum("bqk,bkd->bqd", weights, x)
+
+    return _classified(attend)

@@ -565,3 +565,126 @@ def a_mask_of_something_else_over_texts_that_end_in_one_token():
         F.cross_entropy(forward(tokens, attention_mask), torch.tensor([0, 1, 2, 0])).backward()
 
     return step
+
+
+def _recurrent(encode):
+    """A class of each text, by what ``encode`` makes of the embedded tokens and their lengths."""
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(9, 8, padding_idx=PAD), nn.LazyLinear(3)
+
+    def step():
+        x = encode(embed(_batch()), torch.tensor(LENGTHS))
+        F.cross_entropy(out(x), torch.tensor([0, 1, 2, 0])).backward()
+
+    return step
+
+
+def output_at_the_length_of_each_row():
+    layer = nn.GRU(8, 8, batch_first=True)
+    return _recurrent(lambda x, lengths: layer(x)[0][torch.arange(4), lengths - 1])
+
+
+def gathered_at_the_length_of_each_row():
+    layer = nn.LSTM(8, 8, batch_first=True, bidirectional=True)
+
+    def encode(x, lengths):
+        index = (lengths - 1)[:, None, None].expand(4, 1, 16)
+        return layer(x)[0].gather(1, index)[:, 0]
+
+    return _recurrent(encode)
+
+
+def packed_sequences():
+    layer = nn.GRU(8, 8, batch_first=True)
+
+    def encode(x, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, True, enforce_sorted=False)
+        return layer(packed)[1][-1]
+
+    return _recurrent(encode)
+
+
+def masked_mean_of_a_recurrent_layer():
+    layer = nn.GRU(8, 8, batch_first=True, bidirectional=True)
+
+    def encode(x, lengths):
+        keep = (torch.arange(12) < lengths[:, None])[..., None]
+        return (layer(x)[0] * keep).sum(1) / lengths[:, None]
+
+    return _recurrent(encode)
+
+
+def padding_in_front_of_a_recurrent_layer():
+    """It is forgotten: the last state is that of the text's end."""
+    torch.manual_seed(0)
+    embed, layer = nn.Embedding(9, 8, padding_idx=PAD), nn.GRU(8, 8, batch_first=True)
+    out = nn.Linear(8, 3)
+
+    def step():
+        outputs, _ = layer(embed(_batch().flip(1)))
+        F.cross_entropy(out(outputs[:, -1]), torch.tensor([0, 1, 2, 0])).backward()
+
+    return step
+
+
+def each_output_of_a_recurrent_layer():
+    """A text of tags: the outputs at padding are left out."""
+    layer = nn.GRU(8, 8, batch_first=True, bidirectional=True)
+    return _classified(lambda x, mask: layer(x)[0][..., :8])
+
+
+def a_state_that_goes_into_the_next_step():
+    layer, state = nn.GRU(8, 8, batch_first=True), [None]
+
+    def attend(x, mask):
+        x, hidden = layer(x, state[0])
+        state[0] = hidden.detach()
+        return x
+
+    return _classified(attend)
+
+
+def a_bag_of_words():
+    """The embedding of padding is zero."""
+    return _recurrent(lambda x, lengths: x.sum(1))
+
+
+def attention_that_pools_with_a_mask():
+    score, mix = nn.Linear(8, 1), nn.Linear(8, 8)
+
+    def encode(x, lengths):
+        x, keep = mix(x), (torch.arange(12) < lengths[:, None])[..., None]
+        weights = score(x).masked_fill(~keep, -torch.inf).softmax(dim=1)
+        return (weights * x).sum(1)
+
+    return _recurrent(encode)
+
+
+def attention_by_einsum_with_a_mask():
+    def attend(x, mask):
+        scores = torch.einsum("bqd,bkd->bqk", x, x).masked_fill(mask[:, None] == 0, -torch.inf)
+        return torch.einsum("bqk,bkd->bqd", scores.softmax(-1), x)
+
+    return _classified(attend)
+
+
+def a_maximum_over_positions():
+    """Padding is one of many values, seldom the largest."""
+    mix = nn.Conv1d(8, 8, 3, padding=1)
+    return _recurrent(lambda x, lengths: mix(x.transpose(1, 2)).relu().amax(2))
+
+
+def sorted_frames_with_positions_before_rows():
+    torch.manual_seed(0)
+    layer, out = nn.GRU(3, 8), nn.Linear(8, 3)
+
+    def encode(frames, lengths):
+        outputs, _ = layer(frames)
+        return outputs[lengths - 1, torch.arange(4)]
+
+    def step():
+        lengths = torch.tensor(LENGTHS).sort(descending=True).values
+        scores = out(encode(_frames(lengths).transpose(0, 1), lengths))
+        F.cross_entropy(scores, torch.tensor([0, 1, 2, 0])).backward()
+
+    return step

@@ -189,3 +189,24 @@ def policy_in_every_fifth_step_fills_its_critic():
             a_opt.step()
 
     return step
+
+
+def policy_twice_in_a_row_fills_its_critic():
+    actor, critic = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 4)), nn.Linear(20, 1)
+    a_opt = torch.optim.Adam(actor.parameters(), lr=1e-3)
+    c_opt = torch.optim.Adam(critic.parameters(), lr=1e-3)
+    done = itertools.count(1)
+
+    def step():
+        """What the pass ends with may still be read; the rounds before were cleared."""
+        state, action = torch.randn(64, 16), torch.randn(64, 4)
+        if next(done) % 2 == 0:
+            for _ in range(2):
+                c_opt.zero_grad()
+                critic(torch.cat([state, action], 1)).square().mean().backward()
+                c_opt.step()
+        a_opt.zero_grad()
+        (-critic(torch.cat([state, actor(state)], 1)).mean()).backward()  # WASTE001
+        a_opt.step()
+
+    return step

@@ -174,3 +174,22 @@ def gradients_of_every_second_step_used_in_the_fourth():
             d_opt.zero_grad()
 
     return step
+
+
+def gradients_of_three_steps_used_in_the_fourth_of_some_parameters():
+    """Steps of three kinds, and gradients that go on over the end of the pass."""
+    g, d, g_opt, d_opt = _gan()
+    done = itertools.count()
+
+    def step():
+        number = next(done)
+        fake = g(torch.randn(32, 16))
+        g_opt.zero_grad()
+        d(fake).mean().backward(inputs=list(g.parameters()))
+        g_opt.step()
+        d(fake.detach()).square().mean().backward()
+        if number % 3 == 2:
+            d_opt.step()
+            d_opt.zero_grad()
+
+    return step

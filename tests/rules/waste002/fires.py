@@ -154,3 +154,22 @@ def auxiliary_head_unused_in_every_second_step():
         optimizer.step()
 
     return step
+
+
+def clamp_where_clamp_in_place_is_meant():
+    model = nn.Linear(64, 64)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def classes(y):
+        found = y.argmax(1)
+        found.clamp(0)  # WASTE002
+        return found
+
+    def step():
+        y = model(torch.randn(256, 64))
+        loss = nn.functional.cross_entropy(y, classes(y.detach()))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step

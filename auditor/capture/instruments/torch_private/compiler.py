@@ -120,6 +120,29 @@ def traced_as(function: _F, other: Any) -> _F:
     return function
 
 
+_BUILTINS: Final = private("torch.jit._builtins")
+_operators = on_instances("torch.jit._builtins._builtin_table")
+
+
+def scripted_as(function: Any, other: Any) -> Callable[[], None]:
+    """``torch.jit.script`` takes the function for the operator ``other``, as whose it is known by
+    its ``id``; returns what undoes it. Without ``_builtin_table`` a script refuses it.
+    """
+    _known_as(other, function)
+
+    def undo() -> None:
+        _known_as(function, other)  # the table was made while the function was in its place
+        (_operators(_BUILTINS) or {}).pop(id(function), None)
+
+    return undo
+
+
+def _known_as(one: Any, other: Any) -> None:
+    operators = _operators(_BUILTINS)  # None until something is scripted
+    if operators and id(one) in operators:
+        operators[id(other)] = operators[id(one)]
+
+
 _STAND_INS: Final = "torch._subclasses."
 
 

@@ -12,6 +12,7 @@ from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.probes.base import Context
+from auditor.capture.probes.numerics.nonfinite import homes_of
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, capturing, groups_of
 from auditor.recordings.schema.compare import LossRow, ParameterRow
 
@@ -77,20 +78,27 @@ class TrainingResultsProbe(OptimizerProbe):
             self._losses.append((self.context.step, _scalar(output.detach())))
 
     def _parameters(self) -> Iterator[ParameterRow]:
-        for number, optimizer in enumerate(self._optimizers.values()):
-            for place, value in _plain_parameters(optimizer):
-                where = f"optimizer {number}, {place}"
-                yield ParameterRow(place=where, value=_norm(value), bits=_bits(value))
+        placed = [
+            (f"optimizer {number}, group {g}, parameter {p}", parameter)
+            for number, optimizer in enumerate(self._optimizers.values())
+            for g, group in enumerate(groups_of(optimizer))
+            for p, parameter in enumerate(group["params"])
+            if _is_plain(parameter)
+        ]
+        names = homes_of([parameter for _, parameter in placed])
+        for place, parameter in placed:
+            value = parameter.detach()
+            yield ParameterRow(
+                place=place,
+                name=names.get(id(parameter), ""),
+                value=_norm(value),
+                bits=_bits(value),
+            )
 
 
-def _plain_parameters(optimizer: Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
-    """Place and values of its parameters. Of a sharded one each process has a part, and an operator
-    on it may talk to the others.
-    """
-    for g, group in enumerate(groups_of(optimizer)):
-        for p, parameter in enumerate(group["params"]):
-            if not parameter.is_sparse and not hasattr(parameter, "placements"):
-                yield f"group {g}, parameter {p}", parameter.detach()
+def _is_plain(parameter: torch.Tensor) -> bool:
+    """Of a sharded one each process has a part, and an operator on it may talk to the others."""
+    return not parameter.is_sparse and not hasattr(parameter, "placements")
 
 
 def _scalar(value: torch.Tensor) -> torch.Tensor:

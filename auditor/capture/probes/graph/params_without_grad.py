@@ -4,8 +4,10 @@ zero.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -13,6 +15,7 @@ import torch
 from torch.nn.modules import module as module_hooks
 from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import Optimizer
+from torch.utils.checkpoint import CheckpointFunction
 
 from auditor.capture.instruments.autograd_graph import node_of, walk
 from auditor.capture.instruments.module_stack import keep_hooks, live_modules, qualified_names
@@ -125,9 +128,13 @@ class ParamsWithoutGradProbe(OptimizerProbe):
             return
         if torch.is_grad_enabled():
             self._owners[module] = self.context.frames.here()
-        elif self._without is not None:
+            return
+        cut = ("no_grad", self._without)
+        if self._without is None and _is_checkpointed():
+            cut = ("checkpoint", self.context.frames.here())
+        if cut[1] is not None:
             for each in module.parameters():
-                self._cuts.setdefault(id(each), ("no_grad", self._without))
+                self._cuts.setdefault(id(each), cut)
 
     def _switched_off(self, *_: Any) -> None:
         if torch.is_grad_enabled() and self.context.in_step:
@@ -166,7 +173,7 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         names = names_of([each for _, each in unfed[:NAMED]]) if unfed else {}
         called_at, called = self._called([each for _, each in unfed]) if unfed else (None, "")
         cuts = (self._cuts.get(id(each), ("", None)) for _, each in unfed)
-        wanted = ("detach",) if called_at is not None else ("detach", "no_grad")
+        wanted = ("detach",) if called_at is not None else ("detach", "no_grad", "checkpoint")
         cut, cut_at = next((each for each in cuts if each[0] in wanted), ("", None))
         return FedRow(
             at=watched.at,
@@ -190,12 +197,22 @@ class ParamsWithoutGradProbe(OptimizerProbe):
         )
 
 
+def _is_checkpointed() -> bool:
+    """Whether what runs is inside the reentrant checkpoint(), whose backward runs it once more."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not CheckpointFunction.forward.__code__:
+        frame = frame.f_back
+    return frame is not None
+
+
 def _outermost(unfed: set[int]) -> Iterator[torch.nn.Module]:
     """The modules all of whose trainable parameters are among these, and that lie in no such
-    module.
+    module; of containers that nobody calls, their parts.
     """
     whole = []
     for module in live_modules():
+        if isinstance(module, (torch.nn.ModuleList, torch.nn.ModuleDict)):
+            continue
         own = [id(each) for each in module.parameters() if each.requires_grad]
         if own and unfed.issuperset(own):
             whole.append(module)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from dataclasses import dataclass
+from collections.abc import Hashable
 from time import perf_counter
 from typing import Any
 
@@ -15,20 +15,13 @@ from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.instruments.storages import storage_key
-from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
+from auditor.capture.probes.tally import Counted, Tally
 from auditor.recordings.schema.optim import ZeroGradRow
 
 Key = tuple[int | None, int]
 """Storage and number of elements: ``grad.data`` has those of ``grad``, one row of it has not."""
-
-
-@dataclass
-class _Fills:
-    """What one line filled for the backwards of one step."""
-
-    n: int = 0
-    us: float = 0.0
 
 
 class ZeroFilledGradsProbe(OptimizerProbe):
@@ -46,7 +39,7 @@ class ZeroFilledGradsProbe(OptimizerProbe):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._filled: dict[Key, tuple[int, float]] = {}
-        self._fills: dict[int, _Fills] = {}
+        self._fills = Counted(context, ZeroGradRow)
 
     def start(self) -> None:
         super().start()
@@ -87,22 +80,18 @@ class ZeroFilledGradsProbe(OptimizerProbe):
             key = None if grad is None else (storage_key(grad), grad.numel())
             if key in self._filled:
                 at, us = self._filled.pop(key)
-                fills = self._fills.setdefault(at, _Fills())
-                fills.n, fills.us = fills.n + 1, fills.us + us
+                row = self._fills.of(at=at, set_to_none=False, owner="Tensor")
+                row.n, row.us = row.n + 1, row.us + us
 
     def backward_lost(self, error: Exception) -> None:
         """Without the door nothing is said."""
         self._filled.clear()
 
     def step_end(self) -> None:
-        for at, fills in self._fills.items():
-            self.context.add(
-                ZeroGradRow(at=at, set_to_none=False, n=fills.n, us=fills.us, owner="Tensor")
-            )
-        self._fills.clear()
+        self._fills.write()
 
 
-class ZeroGradProbe(Probe):
+class ZeroGradProbe(Tally):
     """Writes ``optimizer``.
 
     The methods of the two base classes are replaced, which every instance sees that was made
@@ -111,45 +100,14 @@ class ZeroGradProbe(Probe):
     """
 
     name = "zero_grad"
-    parts = ("optimizer",)
-    passes = frozenset({"loud"})
+    row = ZeroGradRow
     in_rehearsals = True
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self._inside = False
-        self._rows: dict[tuple[int, bool, str], list[float]] = {}
+    def watch(self) -> None:
+        for owner in (torch.optim.Optimizer, torch.nn.Module):
+            counted = self.around(owner.zero_grad, _asked, owner=owner.__name__)
+            self._patches.attribute(owner, "zero_grad", counted)
 
-    def start(self) -> None:
-        self._rows.clear()
-        super().start()
-        self._patch(torch.optim.Optimizer, "Optimizer")
-        self._patch(torch.nn.Module, "Module")
 
-    def step_end(self) -> None:
-        for (at, set_to_none, owner), (n, us) in self._rows.items():
-            self.context.add(
-                ZeroGradRow(at=at, set_to_none=set_to_none, n=int(n), us=us, owner=owner)
-            )
-        self._rows.clear()
-
-    def _patch(self, cls: type, owner: str) -> None:
-        original = cls.zero_grad  # type: ignore[attr-defined]
-
-        @functools.wraps(original)
-        def zero_grad(cleared: Any, *args: Any, **kwargs: Any) -> Any:
-            at = self.context.frames.here() if self.context.in_step and not self._inside else None
-            if at is None:
-                return original(cleared, *args, **kwargs)
-            self._inside = True  # a wrapper's zero_grad may call that of the optimizer it wraps
-            start = perf_counter()
-            try:
-                return original(cleared, *args, **kwargs)
-            finally:
-                self._inside = False
-                set_to_none = bool(kwargs.get("set_to_none", args[0] if args else True))
-                totals = self._rows.setdefault((at, set_to_none, owner), [0, 0.0])
-                totals[0] += 1
-                totals[1] += (perf_counter() - start) * 1e6
-
-        self._patches.attribute(cls, "zero_grad", zero_grad)
+def _asked(cleared: Any, *args: Any, **kwargs: Any) -> dict[str, Hashable]:
+    return {"set_to_none": bool(kwargs.get("set_to_none", args[0] if args else True))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from auditor.capture.instruments.torch_private.autograd import next_number
+from auditor.capture.instruments.torch_private.own_log import errors_alone
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.step.accelerators import accelerator_of
 
@@ -43,6 +44,7 @@ class Trace:
         self._profile: profile | None = None
         self._annotation: Any = None
         self._before = self._steps = 0
+        self._loud: Callable[[], None] = lambda: None
 
     @property
     def full(self) -> bool:
@@ -59,6 +61,7 @@ class Trace:
         if accelerator is not None:
             activities.append(accelerator.activity)
         self._profile = profile(activities=activities, record_shapes=True, profile_memory=True)
+        self._loud = errors_alone()  # torch tells of blocks that are older than the profiler
         with _silent_kineto():
             self._profile.start()
         self._before = next_number()
@@ -87,7 +90,10 @@ class Trace:
         accelerator = accelerator_of(self._context.device)
         if accelerator is not None:
             accelerator.synchronize()
-        profiler.stop()
+        try:
+            profiler.stop()
+        finally:
+            self._loud()
         raw = self._folder / "trace.json"
         try:
             profiler.export_chrome_trace(str(raw))

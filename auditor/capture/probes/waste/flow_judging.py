@@ -70,6 +70,10 @@ class Judging:
         self._live, self._surely = (
             behind(flow.roots(until=until, stored=True), sinks) for until in (steps, self._last)
         )
+        gone = flow.roots(until=-1, stored=False)  # what nobody is seen to read
+        left = {each.value for each in gradients}.difference(gone)
+        roots = (each for each in flow.roots(until=steps, stored=False) if each not in left)
+        self._used = behind(roots, sinks).values
         self._work = sum(node.work for node in flow.nodes) or 1
         self._for_gradients = set[Node]()
 
@@ -114,13 +118,17 @@ class Judging:
             yield row
 
     def _always_dead(self, group: list[Gradient]) -> list[Gradient]:
-        """Of parameters whose gradients of this backward nobody ever read."""
-        spared = {
-            each.parameter
+        """Of parameters whose gradients of this backward nobody ever read. One that the pass ends
+        with tells nothing, nor do those that were added to it.
+        """
+        spared = {each.parameter for each in group if each.value in self._used}
+        dead = [
+            each
             for each in group
-            if each.value in (self._read if each.step < self._last else self._surely_read).values
-        }
-        dead = [each for each in group if each.parameter not in spared and each.step < self._last]
+            if each.parameter not in spared
+            and each.step < self._last
+            and each.value not in self._read.values
+        ]
         return dead if len({each.step for each in dead}) >= FEWEST else []
 
     def _cost(self, dead: list[Gradient]) -> tuple[set[Node], float]:

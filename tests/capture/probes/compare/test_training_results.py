@@ -49,6 +49,9 @@ def test_losses_and_parameters_are_those_of_the_bare_loop_bit_for_bit(tmp_path: 
     assert [place for place, _, _ in results.parameters] == [
         f"optimizer 0, group 0, parameter {p}" for p in range(2)
     ]
+    assert list(results.names.values()) == [
+        f"{type(bare[-1][1]).__name__}.{name}" for name, _ in bare[-1][1].named_parameters()
+    ]
 
 
 def test_what_the_compiler_traces_is_no_backward_of_the_program(tmp_path: Path) -> None:

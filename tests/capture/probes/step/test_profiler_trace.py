@@ -29,3 +29,36 @@ def test_the_first_profiler_of_a_process_prints_nothing(given):
     assert done.stdout.strip() == str(given)
     if given is None:
         assert "USDT" not in done.stderr
+
+
+BLOCKS = """
+import ctypes, sys, torch, types
+from pathlib import Path
+from auditor.capture.instruments.torch_private import own_log
+from auditor.capture.probes.step.profiler_trace import Trace
+from auditor.model.devices import DeviceInfo
+level = ctypes.c_int.in_dll(ctypes.CDLL(own_log._LIBRARY), "FLAGS_caffe2_log_level")
+given = level.value
+old = torch.randn(100, 100)
+if len(sys.argv) > 1:
+    trace = Trace(types.SimpleNamespace(device=DeviceInfo("cpu"), step=0), Path(sys.argv[1]))
+else:
+    trace = torch.profiler.profile(profile_memory=True)
+trace.start()
+del old
+new = torch.ones(3)
+trace.stop()
+assert level.value == given
+"""
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_torch_tells_ours_of_no_blocks_that_are_older(ours, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", BLOCKS, *([str(tmp_path)] if ours else [])],
+        env=os.environ | {"KINETO_LOG_LEVEL": "99"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ("CPUAllocator" in done.stderr) is not ours

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 
 import pytest
 
@@ -23,35 +22,18 @@ def step():
     write()                                      # calls
     for _ in range(3):
         fsync(file)                              # imported
-
-def threaded():
-    thread = threading.Thread(target=write)
-    thread.start()
-    thread.join()
-
-def broken():
-    os.fsync(99999)
 """
 
 
-def test_other_threads_do_not_hold_the_step(tmp_path):
-    user = load(tmp_path, SOURCE)
+def test_aliases_count_and_are_put_back(tmp_path):
+    user, before = load(tmp_path, SOURCE), os.fsync
     with Drive(tmp_path, StorageSyncsProbe) as drive:
-        drive.run("quiet", user.threaded, steps=2)
-        assert drive.rows("synced") == []
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_everything_is_put_back(tmp_path, fails):
-    user, before = load(tmp_path, SOURCE), (os.fsync, threading.active_count())
-    with Drive(tmp_path, StorageSyncsProbe) as drive:
-        if fails:
-            with pytest.raises(OSError, match="Bad file descriptor"):
-                drive.run("quiet", user.broken, steps=1)
-        else:
-            drive.run("quiet", user.step, steps=1)
-    assert (os.fsync, threading.active_count()) == before
-    assert user.fsync is os.fsync
+        drive.run("quiet", user.step, steps=1)
+        rows = {row["at_line"]: row for row in drive.rows("synced")}
+    assert os.fsync is user.fsync is before
+    dotted, imported = rows[line_of(user, "dotted")], rows[line_of(user, "imported")]
+    assert (dotted["name"], dotted["n"], imported["n"]) == ("os.fsync", 1, 3)
+    assert len(dotted["stack"]) == len(imported["stack"]) + 1
 
 
 WRITER = """

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 from pathlib import Path
 
 import pytest
@@ -36,38 +35,6 @@ def step():
 """
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU it does not raise")
-def test_a_call_that_raises_is_recorded_and_raises_the_same(tmp_path: Path) -> None:
-    user = load(
-        tmp_path,
-        """
-        import torch
-        def step():
-            try:
-                torch.cuda.synchronize()    # sync
-            except Exception as error:
-                caught.append((type(error), str(error)))
-        caught = []
-        """,
-    )
-    user.step()
-    with Drive(tmp_path, DeviceCallsProbe) as drive:
-        drive.run("quiet", user.step, steps=1)
-        (row,) = drive.rows("calls")
-    assert row["name"] == "synchronize" and row["at_line"] == line_of(user, "sync")
-    assert user.caught[0] == user.caught[1]
-
-
-def test_only_the_outermost_call_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda.memory, "memory_stats_as_nested_dict", lambda device=None: {})
-    user = load(tmp_path, "import torch\ndef step():\n    torch.cuda.max_memory_allocated()\n")
-    with Drive(tmp_path, DeviceCallsProbe) as drive:
-        drive.run("quiet", user.step, steps=1)  # max_memory_allocated calls memory_stats
-        assert [(row["name"], row["n"]) for row in drive.rows("calls")] == [
-            ("max_memory_allocated", 1)
-        ]
-
-
 def test_a_deprecated_name_is_the_same_and_other_libraries_are_not_the_user(tmp_path: Path) -> None:
     user = load(
         tmp_path,
@@ -90,22 +57,6 @@ def test_a_deprecated_name_is_the_same_and_other_libraries_are_not_the_user(tmp_
     assert [(row["name"], row["at_line"]) for row in rows] == [
         ("reset_peak_memory_stats", line_of(user, "torchs"))
     ]
-
-
-def test_outside_the_step_and_on_other_threads_nothing_counts(tmp_path: Path) -> None:
-    user = load(tmp_path, "import torch\ndef free():\n    torch.cuda.empty_cache()\n")
-
-    def elsewhere() -> None:
-        thread = threading.Thread(target=user.free)
-        thread.start()
-        thread.join()
-
-    with Drive(tmp_path, DeviceCallsProbe) as drive:
-        with drive.running("quiet"):
-            user.free()
-            drive.step(elsewhere)
-            user.free()
-        assert drive.rows("calls") == []
 
 
 def test_everything_is_put_back_even_after_an_error(tmp_path: Path) -> None:

@@ -1,0 +1,75 @@
+"""What the rules about lines that the step runs have in common: which are reported, and what the
+report has of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from auditor.evidence.recorded.lines import Line
+from auditor.evidence.source.files import Source
+from auditor.model import Basis, Edit, Finding, Remedy, Site
+from auditor.rule import Rule, knob
+
+from .pricing import between
+
+L = TypeVar("L", bound=Line[Any])
+
+
+@dataclass(frozen=True)
+class LineReport(Rule):
+    """Base of rules that report lines, and choose them by a measure of their own; no rule itself."""
+
+    def report(
+        self,
+        line: Line[Any],
+        message: str,
+        *,
+        site: Site | None = None,
+        basis: Basis = "none",
+        **more: Any,
+    ) -> Finding:
+        """A finding about one line, or about the ``site`` that makes it do so. Its host time is the
+        price where there is a ``basis`` for one, with an interval where it was measured.
+        """
+        found = Finding(
+            site or line.site,
+            f"{message}{line.pattern.phases}",
+            **{
+                "steps": len(line.pattern.seen),
+                "per_step": line.per_step,
+                "lost_us_per_step": None if basis == "none" else line.us_per_step,
+                "basis": basis,
+                "facts": line.facts,
+                **more,
+            },
+        )
+        return between(found, line.price) if basis == "measured" else found
+
+    def dropped(
+        self, line: Line[Any], source: Source, call: str, *, safe: bool = False, reason: str
+    ) -> Remedy:
+        """``advice``, with the edit that drops the call where it is a statement of its own."""
+        alone = source.stands_alone(line.site, call)
+        edit = Edit(line.site, "drop_statement", call=call, safe=safe, reason=reason)
+        return Remedy(self.advice, (edit,) if alone else ())
+
+
+@dataclass(frozen=True)
+class LineRule(LineReport):
+    """Base of the rules about what the step does at a line; no rule itself.
+
+    A rule asks for the lines of its rows and says what each of the usual ones does::
+
+        def detect(self, calls: Lines[CallRow]) -> Iterator[Finding]:
+            for line in self.usual(calls.lines()):
+                yield self.report(line, f"... on {line.pattern}: ...")
+    """
+
+    share: float = knob(0.5, "Report a line from this share of the watched steps.")
+
+    def usual(self, lines: Iterable[L]) -> Iterator[L]:
+        """Those that do it on most of enough steps, or in phases and as often."""
+        return (line for line in lines if line.pattern.usual(self.share))

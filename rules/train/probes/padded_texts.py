@@ -1,0 +1,160 @@
+"""Texts and other sequences of a batch that are padded, and what says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain, product
+
+import torch
+
+from .function_tape import Call, FunctionTape, version
+from .paddings import Beside, is_real
+
+SEGMENTS = 3
+"""Kinds of segments that tokens may belong to."""
+
+REPEATED = 4
+"""Times that a row must end in the same token for it to be padding where no mask says so: a text
+may end in two full stops.
+"""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Tokens of a batch, which of them are padding, and what says so."""
+
+    is_padding: torch.Tensor
+    """(rows, positions), bool."""
+    by: str
+    reached: frozenset[int] | None = None
+    """Numbers of the calls that come of these tokens and no others; None: of any."""
+
+    def is_alike(self, others: Iterable[Tokens]) -> bool:
+        """One of the others is padded at the same positions."""
+        return any(torch.equal(self.is_padding, each.is_padding) for each in others)
+
+    @cached_property
+    def row(self) -> int:
+        """One in the middle of those with padding, by how much: attention is looked at there."""
+        pads = self.is_padding.sum(1)
+        padded = pads.nonzero().flatten()
+        return int(padded[pads[padded].argsort()[len(padded) // 2]])
+
+    @property
+    def pads(self) -> torch.Tensor:
+        """(positions,): which of this row are padding."""
+        return self.is_padding[self.row]
+
+    def of_row(self, tensor: torch.Tensor, *, positions_first: bool = False) -> torch.Tensor:
+        """The row of a tensor, its dimension kept with size 1 (or the row's heads); a tensor that has
+        no rows as it is.
+        """
+        rows, sizes = len(self.is_padding), tensor.shape
+        if isinstance(tensor, torch.nn.Parameter) or not sizes:
+            return tensor
+        if sizes[0] == rows and not (positions_first and tensor.dim() > 2):
+            return tensor[self.row, None]
+        if tensor.dim() > 1 and sizes[1] == rows:
+            return tensor[:, self.row, None]
+        if tensor.dim() == 3 and sizes[0] % rows == 0:
+            return tensor.reshape(rows, -1, *sizes[1:])[self.row]
+        return tensor
+
+    def positions_axis(self, tensor: torch.Tensor) -> int | None:
+        """The only dimension with a place for each position; None of scores, which have two."""
+        axes = [axis for axis, size in enumerate(tensor.shape) if size == len(self.pads)]
+        return axes[0] if len(axes) == 1 else None
+
+
+def padded_texts(tape: FunctionTape) -> Iterator[Tokens]:
+    """Tokens that an embedding was given, where one value stands for padding. Of a shape that two
+    texts have, what comes of each of them alone.
+    """
+    noted = [each for call in tape.calls.values() for each in call.beside or ()]
+    texts: dict[torch.Size, list[Call]] = {}
+    for call in tape.embeddings:
+        tokens = call.argument(0, "input")
+        if tokens.dim() == 2 and version(tokens) == call.versions[0] and _is_text(tokens):
+            alike = texts.setdefault(tokens.shape, [])
+            if not any(tokens.equal(each.argument(0, "input")) for each in alike):
+                alike.append(call)
+    for alike in texts.values():
+        found = [(call, list(_padded(call, noted))) for call in alike]
+        for call, own in found:
+            for padded in own:
+                # positions that are padded alike are this text's, too
+                others = [
+                    each for each, its in found if each is not call and not padded.is_alike(its)
+                ]
+                reached = (reached_from(tape, [each]) for each in others)
+                only = reached_from(tape, [call]).difference(*reached) if others else None
+                yield replace(padded, reached=only)
+
+
+def _padded(call: Call, noted: Sequence[Beside]) -> Iterator[Tokens]:
+    """Of tokens in both orders of their dimensions."""
+    tokens, index = call.argument(0, "input"), call.argument(2, "padding_idx")
+    for form in (tokens, tokens.T):
+        named = [] if index is None else [Beside("padding_idx", form != index, is_mask=True)]
+        for each in chain(named, noted, _behind_full_masks(form, noted)):
+            real = is_real(each, form)
+            if real is not None and _is_padding(form, ~real.view_as(form)):
+                yield Tokens(~real.view_as(form), each.name)
+                break
+
+
+def _behind_full_masks(tokens: torch.Tensor, noted: Sequence[Beside]) -> Iterator[Beside]:
+    """Rows that end in one token again and again, beside a mask of theirs that leaves nothing out."""
+    last = tokens[:, -1].mode().values
+    real = tokens != last
+    if int((~real).sum(1).max()) < REPEATED:
+        return
+    for each in noted:
+        if each.is_mask and each.named and each.tensor.shape == tokens.shape:
+            full = ~each.tensor.bool() if "pad" in each.name.lower() else each.tensor.bool()
+            if bool(full.all()):
+                yield Beside(f"{each.name} leaves nothing out", real, is_mask=True)
+                return
+
+
+def padded_sequence(call: Call, tensor: torch.Tensor) -> Tokens | None:
+    """The padding of what a call reads that is no text: a mask or lengths beside it say so, and all
+    of it is the same. ``tensor`` is (rows, positions, size), (positions, rows, size) or (rows, heads,
+    positions, size).
+    """
+    if tensor.dim() not in (3, 4):
+        return None
+    four = tensor.dim() == 4
+    forms = (tensor.transpose(1, 2).flatten(2),) if four else (tensor, tensor.transpose(0, 1))
+    for form, each in product(forms, call.beside or ()):
+        real = is_real(each, form[..., 0])
+        apart = None if real is None else ~real.view(form.shape[:2])
+        if apart is not None and _is_padding(form, apart):
+            return Tokens(apart, each.name)
+    return None
+
+
+def reached_from(tape: FunctionTape, starts: Iterable[Call]) -> frozenset[int]:
+    """Numbers of these calls, and of those that are computed from them."""
+    reached = {each.number for each in starts}
+    for each in tape.calls.values():
+        if any(number in reached for _, number in each.parents):
+            reached.add(each.number)
+    return frozenset(reached)
+
+
+def _is_padding(tokens: torch.Tensor, apart: torch.Tensor) -> bool:
+    """One value, in some rows more of it than in others: not what begins every row."""
+    pads, each_row = tokens.detach()[apart], apart.sum(1)
+    if not len(pads) or bool(each_row.min() == each_row.max()):
+        return False
+    if pads.is_floating_point():
+        return torch.allclose(pads, pads[:1].expand_as(pads))
+    return bool((pads == pads[0]).all())
+
+
+def _is_text(tokens: torch.Tensor) -> bool:
+    """Neither positions, which are alike in all rows, nor segments, which are few."""
+    return not bool((tokens == tokens[:1]).all()) and tokens.unique().numel() > SEGMENTS

@@ -1,0 +1,203 @@
+"""Padding that attention, recurrent layers and sums over positions read.
+
+The gradient says so, as it does in :mod:`.dependence`: a call is computed again for one row of the
+batch, and what its result at real positions makes of the values at padding is zero where a mask,
+causality or packing keeps them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from auditor.capture.instruments.plain_tensor import tensors
+
+from .dependence import attention_of
+from .function_tape import Call, FunctionTape, version
+from .padded_texts import Tokens, padded_sequence, padded_texts, reached_from
+from .second_gradient import Again, computed_again, nothing_left_behind
+
+RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
+POOLING = frozenset({"mean", "sum"})
+
+VALUES = {
+    "scaled_dot_product_attention": (2, "value"),
+    "multi_head_attention_forward": (2, "value"),
+    "matmul": (1, "other"),
+    "bmm": (1, "mat2"),
+    "einsum": (2, "operands"),
+    **dict.fromkeys(POOLING | RECURRENT | {"getitem"}, (0, "input")),
+}
+"""The argument that may hold padding, by function; of a product the second factor."""
+
+READING = VALUES.keys() - {"getitem", "matmul", "bmm", "einsum"} | {"softmax"}
+"""Functions that are told: their lines are kept, and the masks and lengths in the frames around."""
+
+SEQUENCES = READING - POOLING - {"softmax"}
+"""Those that may read sequences of numbers as well as texts."""
+
+WEIGHTS = 1 << 26
+"""Numbers of one row that are computed again at most: 256 MiB in float32. An attempt that runs out
+of memory would be seen as the program's.
+"""
+
+
+@dataclass(frozen=True)
+class PaddingRead:
+    """A call that reads padding."""
+
+    call: Call
+    share: float
+    """Of what its result at real positions takes from one row, 0 to 1: the part that is on padding."""
+    tokens: Tokens
+
+
+def padding_reads(tape: FunctionTape) -> Iterator[PaddingRead]:
+    """Each line's newest call that may read padding, and how much of it. Nothing where the batch has
+    no padding.
+    """
+    readers = {}
+    for call in tape.calls.values():
+        reader = _reader(tape, call)
+        if reader is not None and reader.at is not None:
+            readers[reader.at, call.name] = call, reader
+    texts = list(padded_texts(tape)) if readers else []
+    for call, reader in readers.values():
+        own = padded_sequence(reader, _value(reader)) if reader.name in SEQUENCES else None
+        for tokens in texts if own is None else (*texts, own):
+            if not _comes_of(call, tokens) or _is_written_over(call):
+                continue
+            try:
+                with nothing_left_behind():
+                    share = _share(tape, call, tokens)
+            except (RuntimeError, ValueError, TypeError, IndexError, KeyError):
+                continue  # of another form
+            if share is not None:
+                yield PaddingRead(reader, share, tokens)
+                break
+
+
+def _reader(tape: FunctionTape, call: Call) -> Call | None:
+    """The call that is told where this one reads padding: of a product the softmax in front of it,
+    where the mask belongs, of a state that is picked the recurrent layer. None of any other.
+    """
+    if not call.gives_gradient or call.name not in VALUES:
+        return None
+    if call.name == "getitem":
+        made = tape.maker_before(call, call.args[0])
+        while made is not None and made.name == "dropout":
+            made = tape.maker_before(made, made.argument(0, "input"))  # it may give it back
+        return made if made is not None and made.name in RECURRENT else None
+    if call.name in ("matmul", "bmm", "einsum"):
+        reader = attention_of(tape, call)
+        return reader if reader.name == "softmax" else None
+    if call.name == "sum":
+        product = tape.maker(call.argument(0, "input"))
+        factors = product.parents if product is not None and product.name == "mul" else ()
+        makers = [tape.maker(each) for each, _ in factors]
+        return next((each for each in makers if each and each.name == "softmax"), call)
+    return call if call.at is not None else None
+
+
+def _value(call: Call) -> Any:
+    index, name = VALUES[call.name]
+    return call.argument(index, name)
+
+
+def _comes_of(call: Call, tokens: Tokens) -> bool:
+    value = _value(call)
+    source = next((number for each, number in call.parents if each is value), None)
+    return tokens.reached is None or source in tokens.reached
+
+
+def _is_written_over(call: Call) -> bool:
+    return any(
+        version(each) != now for (each, _), now in zip(call.parents, call.versions, strict=True)
+    )
+
+
+def _share(tape: FunctionTape, call: Call, tokens: Tokens) -> float | None:
+    """The part of the gradient at the call's values that is on padding; None where it reads no
+    sequences of this form.
+    """
+    leaf = torch.empty(0)
+
+    def own_leaf(value: torch.Tensor) -> torch.Tensor:
+        nonlocal leaf
+        leaf = value.detach().requires_grad_()
+        return leaf
+
+    def change(again: Again) -> Any:
+        return again.with_argument(*VALUES[call.name], own_leaf)
+
+    if not _may_read(tape, call, tokens):
+        return None
+    made = list(tensors((computed_again(call, change, partial(_row, call, tokens)),)))
+    if call.name in RECURRENT:
+        chosen = _states_used(tape, call, made)
+    else:
+        axis = tokens.positions_axis(made[0])
+        chosen = [made[0] if axis is None else made[0].movedim(axis, 0)[~tokens.pads]]
+    if not chosen:
+        return None
+    total = torch.stack([each.sum() for each in chosen]).sum()
+    (gradient,) = torch.autograd.grad(total, leaf)
+    axis = tokens.positions_axis(leaf)
+    if axis is None or not bool(gradient.isfinite().all()):
+        return None
+    positions = gradient.abs().movedim(axis, 0).flatten(1).double().sum(1)
+    return float(positions[tokens.pads].sum() / positions.sum())
+
+
+def _row(call: Call, tokens: Tokens, tensor: torch.Tensor) -> torch.Tensor:
+    return tokens.of_row(tensor, positions_first=call.name == "multi_head_attention_forward")
+
+
+def _may_read(tape: FunctionTape, call: Call, tokens: Tokens) -> bool:
+    """The call's values are a sequence as long as the tokens, and it is one that may not read all of
+    them.
+    """
+    value, pads = _row(call, tokens, _value(call)), tokens.pads
+    axis, rows = tokens.positions_axis(value), len(tokens.is_padding)
+    if axis is None or rows == len(pads):
+        return False
+    if call.name in POOLING:
+        pooled = tokens.positions_axis(tokens.of_row(call.result)) is None
+        is_set = bool(value.movedim(axis, 0)[pads].any())  # zeros add nothing to a sum
+        return value.dim() == 3 and pooled and is_set and _is_embedded(tape, call, tokens)
+    if call.name == "getitem":
+        return call.result.dim() == value.dim() - 1
+    if call.name in RECURRENT:
+        ends = bool(pads[-1]) and not bool(pads[0])  # what lies in front is forgotten
+        return ends and axis == int(bool(call.argument(8, "batch_first")))
+    if call.name == "multi_head_attention_forward" and axis:
+        return False
+    queries = _row(call, tokens, call.parents[0][0])
+    heads = call.argument(4, "num_heads") if call.name == "multi_head_attention_forward" else 1
+    return queries[..., 0].numel() * heads * len(pads) <= WEIGHTS
+
+
+def _is_embedded(tape: FunctionTape, call: Call, tokens: Tokens) -> bool:
+    """It is computed from an embedding of tokens of this shape."""
+    shapes = (tokens.is_padding.shape, tokens.is_padding.T.shape)
+    alike = (each for each in tape.embeddings if each.argument(0, "input").shape in shapes)
+    return call.number in reached_from(tape, alike)
+
+
+def _states_used(
+    tape: FunctionTape, call: Call, made: Sequence[torch.Tensor]
+) -> list[torch.Tensor]:
+    """The last states of a recurrent layer's forward direction, of those that the program reads."""
+    read = {
+        id(tensor)
+        for each in tape.calls.values()
+        for tensor, _ in each.parents
+        if each.name != "detach"
+    }
+    step = 2 if call.argument(7, "bidirectional") else 1
+    states = zip(call.results[1:], made[1:], strict=True)
+    return [now[::step] for old, now in states if id(old) in read]
