@@ -47,8 +47,8 @@ def _sentences(report: Report) -> Iterator[str]:
         )
     if known.unlooked:
         yield (
-            f"nothing is said of {amounts.count(known.unlooked, 'finding')} of the baseline: "
-            "the rules did not look this time"
+            f"nothing is known of {amounts.count(known.unlooked, 'finding')} of the baseline: "
+            "their rules were not checked this time"
         )
 
 

@@ -61,9 +61,8 @@ def _watched(found: Communication) -> str:
             f"Collectives of {who}, in {amounts.count(found.steps, 'step')} of the precision pass."
         )
     return (
-        f"Rehearsed as {who} of {found.world_size}: nobody ran the others, and each of them is taken "
-        "to have sent what this one did. Bytes and order are those of a step, and nothing is known "
-        "of times."
+        f"Rehearsed as {who} of {found.world_size}: the other ranks did not run and are assumed to "
+        "send what this one did. Bytes and order are those of a step; times are not known."
     )
 
 

@@ -40,8 +40,8 @@ def _compiled(found: Compilation, micro: str) -> str:
         return "Nothing was compiled in the audited steps."
     said = f"{amounts.count(found.compiled, 'compilation')} in {amounts.duration(found.us, micro)}"
     more = [
-        f"{found.again} of them since a guard failed" if found.again else "",
-        f"{amounts.count(found.breaks, 'line')} at which a graph ends" if found.breaks else "",
+        f"{found.again} of them after a guard failed" if found.again else "",
+        f"graph breaks at {amounts.count(found.breaks, 'line')}" if found.breaks else "",
     ]
     return ", ".join(filter(None, (said, *more))) + "."
 
@@ -49,7 +49,7 @@ def _compiled(found: Compilation, micro: str) -> str:
 def _during(found: Compilation) -> str:
     if not found.during:
         return ""
-    return f"Something was compiled in {amounts.count(found.during, 'timed step')}."
+    return f"{amounts.count(found.during, 'timed step')} still compiled."
 
 
 def _gained(found: Compilation, micro: str) -> str:
@@ -59,14 +59,14 @@ def _gained(found: Compilation, micro: str) -> str:
     eager = amounts.duration(gain.eager_us, micro)
     if gain.low > 0.0:
         between = f"{amounts.duration(gain.low, micro)} to {amounts.duration(gain.high, micro)}"
-        said = f"A step gains {amounts.duration(gain.us, micro)} ({between}) against {eager} held eager"
+        said = f"Compiling saves {amounts.duration(gain.us, micro)} per step ({between})"
         paid = found.paid_after
-        return f"{said}, measured" + (
-            f": it has paid after {amounts.count(paid, 'step')}." if paid is not None else "."
+        return f"{said} of {eager} without it, measured" + (
+            f"; it pays off after {amounts.count(paid, 'step')}." if paid is not None else "."
         )
     if gain.high < 0.0:
         return (
-            f"A step is {amounts.duration(-gain.us, micro)} slower than the {eager} that it takes held "
-            "eager, measured."
+            f"A compiled step is {amounts.duration(-gain.us, micro)} slower than the {eager} without "
+            "torch.compile, measured."
         )
-    return f"No gain is proven against {eager} held eager."
+    return f"No gain over the {eager} without torch.compile is proven."

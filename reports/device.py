@@ -62,11 +62,8 @@ def opening(report: Report) -> str:
         f"{name} {amounts.percent(share)}" for name, share in large if share >= NOTED
     )
     if told:
-        return f"{worked}: {told}. Look there first; launches and loading cost {left} at most."
-    return (
-        f"{worked}: there is little to win on the host's side (launches, waits, loading), {left} "
-        "at most."
-    )
+        return f"{worked}: {told}. Look there first; launches and loading cost at most {left}."
+    return f"{worked}: little can be saved on the host (launches, waits, loading), at most {left}."
 
 
 def _floor(share: float) -> str:
@@ -148,7 +145,7 @@ def host(found: DeviceTime, micro: str = "us") -> str:
         f"{what} {amounts.duration(us, micro)}"
         for what, us in (
             ("waits for its loader", found.loader_us or 0.0),
-            ("is held until the device has got there", found.held_us),
+            ("waits until the device has caught up", found.held_us),
         )
         if us > 0
     ]

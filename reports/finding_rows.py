@@ -101,10 +101,10 @@ def order(cards: Sequence[Card]) -> str:
         return ""
     first = cards[0].finding
     lost = not first.proven_us and not first.lost_bytes and first.severity == Severity.ERROR
-    opening = "Errors that cost the whole run come first, then" if lost else "First"
+    opening = "Errors that cost the whole run come first. The rest is sorted" if lost else "Sorted"
     return (
-        f"{opening} what gives back most, time and memory as shares of what there is; then what has "
-        "no price. What follows from a finding, or stands on its line, is indented below it."
+        f"{opening} by what a fix saves, as a share of the step's time or of memory; findings without "
+        "a price come last. Consequences of a finding, and findings on its line, are indented below it."
     )
 
 

@@ -49,7 +49,7 @@ _VALUE_LIMIT = 20_000
 """Characters of any one value that reach the page."""
 _MARKS_LISTED = 8
 _NO_PLOTLY = (
-    "interactive-figures was asked for, and plotly was not installed where this page was written: "
+    "interactive-figures was requested, but plotly was not installed where this page was written: "
     "pip install 'torch-step-audit[all]'."
 )
 _PACKING = 3

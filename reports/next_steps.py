@@ -109,7 +109,7 @@ def _commands(report: Report) -> Iterator[Command]:
         yield Command("fix", "--apply", "makes these changes in your files")
     if len(patches) > safe:
         others = amounts.count(len(patches) - safe, "patch", "patches")
-        yield Command("fix", "--unsafe", f"prints also {others} that may change what is trained")
+        yield Command("fix", "--unsafe", f"also prints {others} that may change training results")
     if patches and _can_be_verified(report):
         yield Command(
             "verify",
@@ -131,6 +131,6 @@ def unmeasured(report: Report) -> str:
     if not report.run.in_process or not any(map(patch_of, report.findings)):
         return ""
     return (
-        "This was audited in its own process, so audit verify cannot measure the patches: put the "
-        "step into a module and audit it with audit run module:function for that."
+        "This step was audited in its own process, so audit verify cannot measure the patches. For "
+        "that, put the step into a module and audit it with audit run module:function."
     )

@@ -55,8 +55,8 @@ def fits(report: Report) -> tuple[str, ...]:
     elif found.tried:
         said.insert(
             0,
-            f"None of {amounts.count(found.tried, 'allocator setting')} that were replayed makes it "
-            "fit: it must hold less",
+            f"None of {amounts.count(found.tried, 'replayed allocator setting')} makes it fit: the step "
+            "must hold less",
         )
     return tuple(said)
 

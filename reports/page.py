@@ -36,8 +36,8 @@ _SOURCES = {"trace": "the trace", "snapshot": "the snapshot"}
 _SEEN_ON = {
     "cpu": "seen on the CPU",
     "cuda": "seen on the GPU",
-    "rehearsal": "seen in the rehearsal of the GPU path, which gives no times",
-    "null": "seen on a null device (torch's own CUDA code without a GPU), which gives no times",
+    "rehearsal": "seen in the rehearsal of the GPU path (no times)",
+    "null": "seen on a null device (torch's own CUDA code without a GPU, no times)",
     "trace": "seen in the trace",
     "snapshot": "seen in the memory snapshot",
     "source": "read in the source",

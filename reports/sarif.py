@@ -147,7 +147,7 @@ def _failures(report: Report) -> Iterator[Object]:
 
 def _limits(report: Report) -> Iterator[Object]:
     for verdict in summary.with_status(report, "skipped"):
-        yield _notification("note", f"could not look: {verdict.reason}", verdict.code)
+        yield _notification("note", f"not checked: {verdict.reason}", verdict.code)
     for warning in (*report.cautions, *summary.limits(report)):
         yield _notification("warning", warning)
 

@@ -39,10 +39,10 @@ def beside_step(us: float, report: Report, findings: int) -> str:
     if found <= 1:
         return f"{amounts.percent(found)} of the {usual_step(report)}"
     why = "their prices share time, or some of it" if findings > 1 else "some of it"
-    return f"more than the whole {usual_step(report)}: {why} is no time of the steps"
+    return f"more than the whole {usual_step(report)}: {why} lies outside the steps"
 
 
 def one_by_one(together_us: float, alone_us: float) -> str:
     """What single prices come to, and why that is another number than all together."""
-    why = "they overlap" if alone_us > together_us else "together they buy more"
-    return f"one by one {amounts.duration(alone_us)}: {why}"
+    why = "they overlap" if alone_us > together_us else "together they save more"
+    return f"{amounts.duration(alone_us)} one by one: {why}"

@@ -169,6 +169,6 @@ def _thinned(chart: Layers, drawn: _Drawn) -> str:
     if chart.events <= len(drawn.x):
         return ""
     return (
-        f"{chart.events:,} events, drawn at {len(drawn.x):,} of them: of each stretch those with "
-        "most and with least memory, so no peak is lost."
+        f"{chart.events:,} events, drawn at {len(drawn.x):,} of them: the highest and the lowest of "
+        "each stretch, so that no peak is lost."
     )

@@ -217,7 +217,7 @@ def recoverable(report: Report) -> tuple[Recoverable, ...]:
     """What would come back per step, once for each basis that has a proven price: measured first.
     Never added together.
 
-    What re-runs with a patch have settled (what came back is known, or that nothing does) is not
+    What re-runs with a patch have settled (what was saved is known, or that nothing is) is not
     promised once more.
     """
     return tuple(_recoverable(report))
@@ -362,7 +362,7 @@ def _is_loud(finding: Finding) -> bool:
 def unpriced(report: Report) -> str:
     """Why nothing is said of time: ``without a price in time``, or that no price is proven."""
     if any(priced(each) is not None and not verified.settled(each) for each in report.findings):
-        return "and no price in time is proven"
+        return "and no time saving is proven"
     return "without a price in time"
 
 
@@ -373,50 +373,44 @@ def _headline(report: Report) -> Iterator[str]:
     elif best is not None and best.verified is not None:
         before, after = best.verified.step_us_before or 0.0, best.verified.step_us_after or 0.0
         yield (
-            f"verified: {amounts.duration(before - after)} per step came back with the patch for "
-            f"{best.code} ({amounts.duration(before)} to {amounts.duration(after)})"
+            f"verified: the patch for {best.code} saves {amounts.duration(before - after)} per step "
+            f"({amounts.duration(before)} to {amounts.duration(after)})"
         )
     if said := verified.dropped(report):
         yield said
     for part in recoverable(report):
-        apart = (
-            ""
-            if part.alone_us is None
-            else f" together ({shares.one_by_one(part.us_per_step, part.alone_us)})"
-        )
-        yield (
-            f"{part.basis}: {_price(report, part)} could come back, from "
-            f"{amounts.count(part.findings, 'finding')}{apart}"
-        )
+        fixing, apart = f"fixing {amounts.count(part.findings, 'finding')}", ""
+        if part.alone_us is not None:
+            fixing += " together"
+            apart = f" ({shares.one_by_one(part.us_per_step, part.alone_us)})"
+        yield f"{part.basis}: {fixing} could save {_price(report, part)}{apart}"
     if said := verified.nothing_proven(report):
         yield said
 
 
 def _price(report: Report, part: Recoverable) -> str:
-    lost = f"{amounts.duration(part.us_per_step)} per step"
+    lost = amounts.duration(part.us_per_step)
     if report.run.step_us is None or part.share is None:
-        return lost
+        return f"{lost} per step"
     if part.share > 1:
-        return f"{lost} ({shares.beside_step(part.us_per_step, report, part.findings)})"
-    return (
-        f"{lost} of {amounts.duration(usual_us(report.run.step_us))} "
-        f"({amounts.percent(part.share)})"
-    )
+        return f"{lost} per step ({shares.beside_step(part.us_per_step, report, part.findings)})"
+    usual = amounts.duration(usual_us(report.run.step_us))
+    return f"{lost} of {usual} per step ({amounts.percent(part.share)})"
 
 
 def nothing_found(report: Report) -> str:
-    """That nothing was found, and who looked: never silent about rules that could not look."""
+    """That nothing was found, and who looked: never silent about rules that could not be checked."""
     return f"No findings: {looked(report)}."
 
 
 def looked(report: Report) -> str:
-    """``31 rules looked and found nothing; 6 rules could not look``."""
+    """``31 rules passed; 6 could not be checked``."""
     clean, skipped, failed = (len(with_status(report, status)) for status in STATUSES[1:])
-    words = f"{amounts.count(clean, 'rule')} looked and found nothing"
+    words = f"{amounts.count(clean, 'rule')} passed"
     if skipped:
-        words += f"; {amounts.count(skipped, 'rule')} could not look"
+        words += f"; {skipped} could not be checked"
     if failed:
-        words += f"; {amounts.count(failed, 'rule')} failed"
+        words += f"; {failed} failed"
     return words
 
 

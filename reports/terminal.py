@@ -209,7 +209,7 @@ def _what_if(report: Report, width: int) -> Iterator[Text]:
     """What each fix buys, alone and after those above it."""
     rows = what_ifs.rows(report)
     if rows:
-        yield Text("what each fix buys in a step:")
+        yield Text("what each fix saves per step:")
         told = [(row.code, row.alone, row.after, row.left) for row in rows]
         *headings, last = what_ifs.HEADINGS
         widths = [max(map(len, column)) for column in zip(headings, *told, strict=True)]
@@ -265,9 +265,9 @@ def _operators(report: Report, width: int) -> Iterator[Text]:
 
 def _looked_at(report: Report, width: int) -> Iterator[Text]:
     words = {
-        "found": "found something",
-        "clean": "found nothing",
-        "skipped": "could not look",
+        "found": "with findings",
+        "clean": "passed",
+        "skipped": "could not be checked",
         "failed": "failed",
     }
     counted = {status: len(summary.with_status(report, status)) for status in families.STATUSES}
@@ -298,7 +298,7 @@ def _skipped(verdicts: tuple[Verdict, ...], width: int) -> Iterator[Text]:
         )
     rest = groups[_REASONS:]
     if rest:
-        others = "for another reason" if len(rest) == 1 else f"for {len(rest)} other reasons"
+        others = "another reason" if len(rest) == 1 else f"{len(rest)} other reasons"
         yield Text(f"  {sum(len(group) for _, group in rest):4}  {others}", "dim")
 
 

@@ -31,7 +31,7 @@ class Row:
     message: str
 
 
-HEADINGS = ("fix", "alone", "after those above", "the step then", "where")
+HEADINGS = ("fix", "alone", "after those above", "step time then", "where")
 
 
 def rows(report: Report, micro: str = "us") -> tuple[Row, ...]:
@@ -70,21 +70,19 @@ def sentences(report: Report, micro: str = "us") -> tuple[str, ...]:
 def _sentences(report: Report, found: WhatIf, micro: str) -> Iterator[str]:
     if found.reason:
         yield (
-            f"No what-if by a replay of the trace: {text.one_line(found.reason, 300)}. Each price "
-            "looks at its finding alone, and they may overlap."
+            f"No replay of the trace: {text.one_line(found.reason, 300)}. Each price considers its "
+            "finding alone, and prices may overlap."
         )
         return
     if len(found.fixes) > 1 and found.overlap:
         more = "less" if found.joint_us < found.alone_us else "more"
-        how = "overlap" if more == "less" else "do not add up"
         yield (
-            f"Single prices {how}: one by one they come to "
-            f"{amounts.duration(found.alone_us, micro)} per step, all fixes together buy {more}, "
-            f"{amounts.duration(found.joint_us, micro)}."
+            f"Single prices sum to {amounts.duration(found.alone_us, micro)} per step; all fixes "
+            f"together save {more}, {amounts.duration(found.joint_us, micro)}."
         )
     yield (
-        f"Prices are by a replay of the trace, which with nothing changed takes "
-        f"{amounts.duration(found.replayed_us, micro)} per step where "
+        f"Prices come from a replay of the trace. Unchanged, the replay takes "
+        f"{amounts.duration(found.replayed_us, micro)} per step; "
         f"{amounts.duration(found.recorded_us, micro)} were recorded{_played(report, found, micro)}."
     )
 
@@ -96,7 +94,7 @@ def _played(report: Report, found: WhatIf, micro: str) -> str:
     mean = usual_us(report.run.step_us)
     if not mean or amounts.duration(mean) == amounts.duration(found.recorded_us):
         return ""
-    return f" in the steps that it plays (the mean of all is {amounts.duration(mean, micro)})"
+    return f" in the replayed steps (the mean of all steps is {amounts.duration(mean, micro)})"
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ def made_on_device(moves: Iterable[tuple[Site, str, Span | None]], makes: str) -
     reason = (
         f"torch.{makes} makes the same values on any device"
         if same
-        else "the device makes other values, or rounds them otherwise"
+        else "the device makes other values, or rounds them differently"
     )
     for site, call, span in moves if makes else ():
         yield Edit(site, "make_on_device", call, safe=same, reason=reason, span=span)

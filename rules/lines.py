@@ -19,21 +19,8 @@ L = TypeVar("L", bound=Line[Any])
 
 
 @dataclass(frozen=True)
-class LineRule(Rule):
-    """Base of the rules about what the step does at a line; no rule itself.
-
-    A rule asks for the lines of its rows and says what each of the usual ones does::
-
-        def detect(self, calls: Lines[CallRow]) -> Iterator[Finding]:
-            for line in self.usual(calls.lines()):
-                yield self.report(line, f"... on {line.pattern}: ...")
-    """
-
-    share: float = knob(0.5, "Share of the watched steps from which a line is reported.")
-
-    def usual(self, lines: Iterable[L]) -> Iterator[L]:
-        """Those that do it on most of enough steps, or in phases and as often."""
-        return (line for line in lines if line.pattern.usual(self.share))
+class LineReport(Rule):
+    """Base of rules that report lines, and choose them by a measure of their own; no rule itself."""
 
     def report(
         self,
@@ -68,3 +55,21 @@ class LineRule(Rule):
         alone = source.stands_alone(line.site, call)
         edit = Edit(line.site, "drop_statement", call=call, safe=safe, reason=reason)
         return Remedy(self.advice, (edit,) if alone else ())
+
+
+@dataclass(frozen=True)
+class LineRule(LineReport):
+    """Base of the rules about what the step does at a line; no rule itself.
+
+    A rule asks for the lines of its rows and says what each of the usual ones does::
+
+        def detect(self, calls: Lines[CallRow]) -> Iterator[Finding]:
+            for line in self.usual(calls.lines()):
+                yield self.report(line, f"... on {line.pattern}: ...")
+    """
+
+    share: float = knob(0.5, "Report a line from this share of the watched steps.")
+
+    def usual(self, lines: Iterable[L]) -> Iterator[L]:
+        """Those that do it on most of enough steps, or in phases and as often."""
+        return (line for line in lines if line.pattern.usual(self.share))

@@ -54,19 +54,19 @@ def begun_for_each_batch(loader: Loader, starts: Starts, loading: Loading) -> Sl
     if not dropped or site is None or starts.share < MOST:
         return None
     if loader.workers:
-        costs = f"starts its {_workers(loader)} again and drops what they had loaded ahead"
+        costs = f"restarts its {_workers(loader)} and drops what they had prefetched"
     elif loading.phase_share(loader.number, "sampler") >= MOST:
         costs = "draws the order of the whole dataset again"
     else:
         return None
     return Slow(
         site,
-        f"a new iterator is made here for each batch, which {costs}",
-        "Make one iterator before the steps (`batches = iter(loader)`), take `next(batches)` here, "
-        "and make another one only when it raises StopIteration.",
+        f"a new iterator is created here for each batch, which {costs}",
+        "Create one iterator before the steps (`batches = iter(loader)`), take `next(batches)` here, "
+        "and create another one only when it raises StopIteration.",
         "iterator",
         (
-            ("beginning iterators", f"{amounts.percent(starts.share)} of the waiting"),
+            ("starting iterators", f"{amounts.percent(starts.share)} of the waiting"),
             *_made(loader, site),
         ),
     )
@@ -80,11 +80,10 @@ def started_for_each_epoch(loader: Loader, starts: Starts) -> Slow | None:
     return Slow(
         loader.made_at,
         f"{amounts.percent(starts.share)} of that is starting and ending its {_workers(loader)} "
-        f"anew every {starts.batches_each:.3g} batches",
-        "Keep the workers from one epoch to the next with persistent_workers=True; or make the "
-        "epochs longer.",
+        f"every {starts.batches_each:.3g} batches",
+        "Keep the workers between epochs with persistent_workers=True, or make the epochs longer.",
         "epoch",
-        (("beginning iterators", f"{amounts.percent(starts.share)} of the waiting"),),
+        (("starting iterators", f"{amounts.percent(starts.share)} of the waiting"),),
     )
 
 
@@ -109,7 +108,7 @@ def costliest_line(loader: Loader, loading: Loading) -> Slow | None:
         return None
     made = loader.made_at if loader.made_at != found.site else None
     of = f" of the loader made at {made}" if made is not None else ""
-    what = "the loop that begins here" if found.loop else "this line"
+    what = "the loop that starts here" if found.loop else "this line"
     if found.function:
         what = f"{found.function}, most of it this line"
     within = f" ({found.via})" if found.via else ""
@@ -134,12 +133,12 @@ def _made(loader: Loader, site: Site) -> tuple[tuple[str, str], ...]:
 def _advice(found: Costliest) -> str:
     if found.phase == "sampler":
         return (
-            "Draw the indices of many batches at once, before the epoch begins (one permutation, "
+            "Draw the indices of many batches at once, before the epoch starts (one permutation, "
             "cut into batches), instead of searching the whole dataset for each batch."
         )
     if found.loop:
         return "Do what this loop does with one call on whole arrays or tensors."
     return (
         "Make this line cheaper: do it once for the whole dataset (read, decode, tokenize) and keep "
-        "what comes out."
+        "the result."
     )

@@ -19,7 +19,7 @@ from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.rule import knob
 from auditor.syntax.index import Index, called_in, nodes_in
 
-from .lines import LineRule
+from .lines import LineReport
 
 # -- callers ---------------------------------------------------------------------------------------
 # Who calls a helper of the program's.
@@ -65,9 +65,9 @@ follow a curve.
 THROTTLED = (
     f"the line only logs, so training computes the same; the log has every {LOG_EVERY}th step"
 )
-WRITTEN = f"the file that it writes has every {LOG_EVERY}th line then, and somebody may read it"
+WRITTEN = f"the file it writes then has every {LOG_EVERY}th line, and something may read it"
 SUMMED = (
-    "the sum is a tensor on the device then, in the value's own precision (float32 for most "
+    "the sum is then a tensor on the device, in the value's own precision (float32 for most "
     "losses) instead of float64"
 )
 
@@ -76,7 +76,7 @@ OPTIONS = (
     (
         r"^torch/distributions/distribution\.py:(__init__|_validate_sample)$",
         (
-            "The distribution checks its arguments and samples, and the check is what reads: make it with "
+            "The distribution checks its arguments and samples, and that check reads: create it with "
             "validate_args=False, or call torch.distributions.Distribution.set_default_validate_args("
             "False) once at the start."
         ),
@@ -84,13 +84,13 @@ OPTIONS = (
     (
         r"^torchmetrics/functional/.*:_\w+_validation$",
         (
-            "The metric checks what it is given, and the check is what reads: make the metric with "
+            "The metric checks its input, and that check reads: create the metric with "
             "validate_args=False."
         ),
     ),
     (
         r"^torchmetrics/aggregation\.py:_cast_and_nan_check_input$",
-        'The metric looks for NaN in what it is given: make it with nan_strategy="disable".',
+        'The metric looks for NaN in its input: create it with nan_strategy="disable".',
     ),
     (
         r"^transformers/trainer\.py:(_inner_training_loop|_run_epoch)$",
@@ -104,17 +104,19 @@ OPTIONS = (
 
 
 @dataclass(frozen=True)
-class ReadingRule(LineRule):
+class ReadingRule(LineReport):
     """Base of the rules about reads; no rule itself."""
 
     cause = "read"
 
-    rare: float = knob(0.1, "Share of the diagnosed steps below which it is not reported.")
+    share: float = knob(0.5, "Warn about a line that does it on this share of the diagnosed steps.")
+    rare: float = knob(0.1, "Report only from this share of the diagnosed steps.")
     interval: int = knob(
-        10, "At a constant distance of this many steps or more it is rate-limited and not reported."
+        10,
+        "At a constant distance of this many steps or more a line is rate-limited: not reported.",
     )
     enough: int = knob(
-        10, "With fewer diagnosed steps only a line that does it on every step is reported."
+        10, "With fewer diagnosed steps than this, report only a line that does it on every step."
     )
 
     def reads(self, places: Iterable[Place]) -> Iterator[tuple[Place, Severity | None]]:
@@ -148,7 +150,7 @@ class ReadingRule(LineRule):
         below = None if edit is None else self._below(reads, source, place.site)
         if below is not None:
             line = f"line {below.line}, `{shorten(below.text)}`,"
-            refused = f"{line} reads the same value on each step and would wait in its place"
+            refused = f"{line} reads the same value on each step and would wait instead"
             remedy = Remedy(text, refused=refused)
         facts = *place.facts, *callers_named(source, place.site)
         return {"facts": facts, "remedy": remedy}
@@ -191,13 +193,13 @@ class ReadingRule(LineRule):
             if known:
                 return " ".join(known)
             return (
-                f"The read is inside {place.library}, which is not yours to edit: look for an "
-                "option that makes it read less often (how "
-                "often it logs, shows or checks), or call it on fewer steps."
+                f"The read is inside {place.library}, which is not yours to edit: look for an option that "
+                "makes it read less often (how often it logs, shows or checks), or call it on fewer "
+                "steps."
             )
         if place.pattern.often:
             return (
-                "In an evaluation add up on the device and read once at its end; in a rollout act in "
+                "In an evaluation, add up on the device and read once at its end. In a rollout, act in "
                 "several environments at once, so that one read serves all of them, or keep a small "
                 "policy on the host."
             )
@@ -214,7 +216,7 @@ def patch_of(source: Source, place: Place) -> Edit | None:
     if logs is not None:
         own = _own_function(source, site)
         reason = THROTTLED if logs != "file" else WRITTEN
-        reason = f"`{own}` is the program's own, and may do more than read" if own else reason
+        reason = f"`{own}` is the program's own and may do more than read" if own else reason
         safe = logs != "file" and not own
         return Edit(site, "throttle", value=str(LOG_EVERY), safe=safe, reason=reason)
     summed = summed_read(source, site, within=not once)

@@ -23,11 +23,10 @@ class TransferRule(Rule):
 
     share: float = knob(
         0.1,
-        "Share of the steps' time in copies that nothing hides from which it is a warning "
-        "(TraceML).",
+        "Warn from this share of the steps' time in exposed copies (TraceML).",
     )
-    severe: float = knob(0.2, "The same from which it is an error (TraceML).")
-    least_us: float = knob(100.0, "Mean time per step in us below which nothing is reported.")
+    severe: float = knob(0.2, "Report an error from this share (TraceML).")
+    least_us: float = knob(100.0, "Report only from this mean time per step in us.")
 
     def bound(
         self, steps: TraceSteps, way: Literal["to_device", "to_host"], words: str
@@ -49,8 +48,7 @@ class TransferRule(Rule):
         severity = Severity.ERROR if share >= self.severe else None
         yield Finding(
             None,
-            f"for {amounts.percent(share)} of {steps.where} the device does nothing but copy "
-            f"{words}",
+            f"for {amounts.percent(share)} of {steps.where} the device only copies {words}",
             steps=often if marked else 0,
             per_step=1.0 if marked else 0.0,
             lost_us_per_step=mean - slow if marked else None,

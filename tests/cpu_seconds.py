@@ -3,8 +3,6 @@
 docs/testing.md. Unlike times of a clock these say the same on a machine that does other things.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

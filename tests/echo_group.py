@@ -2,8 +2,6 @@
 answers at once.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """One test for many things: each is checked, and what failed is said of all of them at once."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterable
 from functools import cache

@@ -2,8 +2,6 @@
 child.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -157,6 +155,7 @@ def record_ranks(
     *,
     roots: Iterable[Path],
     size: int = 2,
+    steps: int = 12,
 ) -> RankedRecording:
     """As ``record`` for each of several ranks, one after the other in this process: in the place of
     what others have, a rank gets what it has itself.
@@ -164,7 +163,7 @@ def record_ranks(
     for rank in range(size):
         one = folder / f"{RANK_FOLDER}{rank}"
         with as_rank(rank, size):
-            made = record(one, make, parts, roots=roots)
+            made = record(one, make, parts, roots=roots, steps=steps)
         write_manifest(one, {**made.manifest, "rank": rank, "world_size": size})
     return RankedRecording(folder)
 
@@ -218,7 +217,9 @@ def judge(
             return judged
     several = more.pop("ranks", False)
     if several:
-        recording: Recording = record_ranks(folder, make, parts, roots=more["roots"])
+        recording: Recording = record_ranks(
+            folder, make, parts, roots=more["roots"], steps=more.get("steps", 12)
+        )
     else:
         recording = record(folder, make, parts, **more)
     judgement = engine.judge(Evidence(recording), rules)

@@ -1,7 +1,5 @@
 """Results that several tests of a module share, each made when the first test asks for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Workers of DataLoaders that a test leaves behind."""
 
-from __future__ import annotations
-
 import multiprocessing
 import signal
 

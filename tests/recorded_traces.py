@@ -3,8 +3,6 @@
 Those of ``tests/recordings`` are always there, a larger collection only beside some checkouts.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from functools import cache

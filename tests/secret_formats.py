@@ -1,7 +1,5 @@
 """Sixty ways in which a secret is written, with random values: for the tests of what leaves."""
 
-from __future__ import annotations
-
 import random
 import re
 import string

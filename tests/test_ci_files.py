@@ -2,8 +2,6 @@
 pre-commit and the problem matcher. They are read, and their commands run as far as that goes here.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,4 +1,4 @@
-"""The rule of CONTRIBUTING.md works as it stands there: five files, and nothing to register."""
+"""The rules of CONTRIBUTING.md work as they stand there: some files, and nothing to register."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(ROOT / "pyproject.toml", copy)
     section = (ROOT / "CONTRIBUTING.md").read_text().partition("## A new rule")[2]
     files = BLOCK.findall(section)
-    assert len(files) == 5
+    assert len(files) == 5 + 3
     for name, text in files:
         path = copy / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,6 +76,33 @@ def test_it_finds_the_line_of_its_case_and_no_other(checkout: Path) -> None:
     (finding,) = json.loads((checkout / "out" / "report.json").read_text())["findings"]
     assert finding["site"]["line"] == fires.split("# OPT099")[0].count("\n") + 1
     assert finding["message"].startswith("SGD steps with a learning rate of 0 on all of")
+
+
+COLLECTS = """
+import torch
+
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+optimizer.state_dict()
+
+def step():
+    optimizer.zero_grad()
+    model(torch.ones(2, 4)).square().mean().backward()
+    optimizer.step()
+    state = optimizer.state_dict()  # OPT098
+"""
+
+
+def test_a_rule_about_a_line_counts_and_prices_it(checkout: Path) -> None:
+    (checkout / "collects.py").write_text(COLLECTS)
+    options = ("--device", "cpu", "--select", "OPT098", "--steps", "8", "--quiet")
+    run(checkout, "auditor", "run", "collects.py:step", "--out", "collected", *options)
+    (finding,) = json.loads((checkout / "collected" / "report.json").read_text())["findings"]
+    assert finding["site"]["line"] == COLLECTS.split("# OPT098", maxsplit=1)[0].count("\n") + 1
+    assert (finding["message"], finding["basis"]) == (
+        "state_dict() of an optimizer on 8 of 8 steps",
+        "measured",
+    )
 
 
 def test_page_and_rows_are_where_users_look(checkout: Path) -> None:

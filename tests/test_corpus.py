@@ -4,8 +4,6 @@
 tests/test_examples.py does the same on the project's own examples, always.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

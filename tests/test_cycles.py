@@ -1,7 +1,5 @@
 """Phases in the times of steps: which come again, and what a pass needs to hold them."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

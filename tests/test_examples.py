@@ -2,8 +2,6 @@
 nothing else, clean ones are silent.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -2,8 +2,6 @@
 the target's fault.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.recordings.schema.run import StepRow

@@ -1,7 +1,5 @@
 """A check that is gathered says each thing that fails it, and passes where none does."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.gathered import for_each

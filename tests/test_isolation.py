@@ -1,7 +1,5 @@
 """A reader in a process of its own: results, errors, and every way to die."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

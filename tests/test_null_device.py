@@ -1,7 +1,5 @@
 """Where the null device is installed and where it is not, by a stand-in for its package."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

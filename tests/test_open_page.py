@@ -2,8 +2,6 @@
 shows, that a stranger's file stays text, and that nothing leaves the browser.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

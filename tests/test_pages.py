@@ -2,8 +2,6 @@
 of prose is long.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 finds a private attribute elsewhere; what it does not look at, imports and strings, is found here.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

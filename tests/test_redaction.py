@@ -1,7 +1,5 @@
 """Secrets in what is kept of a run: masked or left out, said, and never in the way of a patch."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 workflow, the tag that documents name.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import shutil

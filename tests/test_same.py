@@ -1,7 +1,5 @@
 """What `make same` calls a difference between two reports."""
 
-from __future__ import annotations
-
 from benchmarks.same.__main__ import differences
 
 

@@ -1,7 +1,5 @@
 """Sixty formats of secrets with values drawn at random: none is seen in what a run leaves."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

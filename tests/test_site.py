@@ -2,8 +2,6 @@
 is not needed for these); and what axe-core says of the site in a browser.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

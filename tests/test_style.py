@@ -1,7 +1,5 @@
 """The style budget: short functions and short files. Names, imports and docstrings are ruff's."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

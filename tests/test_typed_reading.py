@@ -1,7 +1,5 @@
 """Several threads that read a class for the first time."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

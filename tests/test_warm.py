@@ -1,7 +1,5 @@
 """A fork of the server (tests/warm.py) is, for what it can see, a process that was started."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -8,8 +8,6 @@ signals, and an end by the interpreter's own way. A start with other settings th
 torch was imported with is a start of Python.
 """
 
-from __future__ import annotations
-
 import array
 import ctypes
 import fcntl

@@ -60,17 +60,17 @@ from auditor.runs.plan import REHEARSAL
 TOP_OPERATORS = 15
 
 NULL_DEVICE = (
-    "the trace comes from a null device: no GPU ran, so that launches, copies and waits are "
-    "counted, and nothing is said of their time"
+    "the trace comes from a null device: no GPU ran, so launches, copies and waits are "
+    "counted but not timed"
 )
 
 NO_WORK = (
-    "the trace lists a GPU and holds none of its work (the profiler could not start CUPTI, or "
+    "the trace lists a GPU but holds none of its work (the profiler could not start CUPTI, or "
     "another profiler had it): kernels, copies, waits and idle time were not recorded"
 )
 
 NO_GPU = (
-    "the trace holds the work of no GPU: it was recorded on a CPU, or without "
+    "the trace holds no GPU work: it was recorded on a CPU, or without "
     "ProfilerActivity.CUDA; kernels, copies and waits were not recorded"
 )
 

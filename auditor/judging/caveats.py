@@ -25,7 +25,7 @@ def caveats(
     if trained is not None and trained.caveat:
         yield trained.caveat
     for sentence in broken:
-        yield f"{sentence}; its rules were not asked"
+        yield f"{sentence}; its rules were not run"
     verdicts = tuple(verdicts)
     failed = [
         f"{each.code} ({_last_line(each.reason)})" for each in verdicts if each.status == "failed"
@@ -33,14 +33,14 @@ def caveats(
     if failed:
         one = len(failed) == 1
         yield (
-            f"{amounts.count(len(failed), 'rule')} broke and did not look: {_some(failed)}; this "
+            f"{amounts.count(len(failed), 'rule')} failed to run: {_some(failed)}; this "
             "is a fault of "
             + ("the rule, not of the target" if one else "these rules, not of the target")
         )
     reasons = dict.fromkeys(each.reason for each in verdicts if _is_blind(each))
     for reason in reasons:
         blind = [each.code for each in verdicts if _is_blind(each) and each.reason == reason]
-        yield f"{reason}: {_some(blind)} could not look"
+        yield f"{reason}: {_some(blind)} could not be checked"
 
 
 def _is_blind(verdict: Verdict) -> bool:

@@ -16,27 +16,24 @@ TOLD = 0.02
 """Share of the quiet pass from which it is said that waiting for a processor was taken off."""
 
 PASSES = {
-    "warmup": "warm-up: left out of every number",
-    "quiet": "timing pass: a clock and nothing that changes the step; "
-    "every time that is called measured comes from here",
-    "anomaly_off": "timing pass with anomaly mode held off: the difference is anomaly mode's price",
-    "eager_held": "timing pass with torch.compile held off: the difference is what compiling gains",
+    "warmup": "warm-up: excluded from all numbers",
+    "quiet": "timing pass: only a clock runs; all times called measured come from here",
+    "anomaly_off": "timing pass with anomaly mode off: the difference is the price of anomaly mode",
+    "eager_held": "timing pass without torch.compile: the difference is what compiling saves",
     "compiled_again": "timing pass, compiled again: eager steps were faster than the compiled ones "
-    "before them, and must be faster than these, too",
+    "before them and must also be faster than these",
     "trace": "profiler pass: torch.profiler alone, for the operators' shares and the timeline",
     "loud": "diagnostic pass: call sites, loader, backward calls, "
     "graphs; causes and counts come from here, never times",
-    "leaner": "what-if pass: one thing changed at a time, to see what the peak of memory would be",
+    "leaner": "what-if pass: one change at a time, to see how the peak of memory would move",
     "memory": "memory pass: allocation history with stacks, for the snapshot",
-    "values": "value pass: gradients and parameters of the rehearsed steps are checked for "
-    "values that are not finite; nothing else is recorded",
-    "replay": "replay: the run repeated up to the step that went "
-    "non-finite, its operators watched one by one",
-    "numbers": "precision pass: in which dtype and range delicate operators ran",
-    "gradients": "gradient pass: the end of a loss is computed again with one thing repaired, and "
-    "both gradients are compared; what layers are given and activations give is looked at",
-    "loops": "pass for loops: how long the Python loops take that were found; their lines are followed "
-    "and nothing else",
+    "values": "value pass: only checks gradients and parameters of the rehearsed steps for "
+    "non-finite values",
+    "replay": "replay: the run repeated up to the non-finite step, operator by operator",
+    "numbers": "precision pass: dtypes and value ranges of delicate operators",
+    "gradients": "gradient pass: recomputes the end of a loss with one thing repaired and compares "
+    "the gradients; checks the inputs of layers and the results of activations",
+    "loops": "loop pass: times the Python loops found before, and nothing else",
 }
 
 
@@ -60,8 +57,8 @@ def method_of(manifest: Row, steps: list[StepRow], queued: float) -> Iterable[st
         yield f"garbage collection took {amounts.percent(share)} of the timing pass"
     if queued >= TOLD:
         yield (
-            f"waiting for a processor took {amounts.percent(queued)} of the timing pass: it is "
-            "taken off every time of a step, in the chart too"
+            f"waiting for a CPU took {amounts.percent(queued)} of the timing pass; step times, also "
+            "in the chart, exclude it"
         )
     if "judged" in manifest:
         yield str(manifest["judged"])
@@ -71,12 +68,10 @@ def method_of(manifest: Row, steps: list[StepRow], queued: float) -> Iterable[st
 
 
 _FILES: dict[Input, str] = {
-    "trace": "everything comes from a trace that torch.profiler "
-    "recorded: its times hold the profiler's own cost",
+    "trace": "everything comes from a torch.profiler trace, whose times include the profiler's own cost",
     "checkpoint": "torch.load(weights_only=True) or safetensors read each file "
-    "in a process of its own, and each number was looked at",
-    "snapshot": "everything comes from a memory snapshot that torch wrote: "
-    "bytes and lines, no times",
+    "in its own process, and every number was checked",
+    "snapshot": "everything comes from a torch memory snapshot: bytes and lines, no times",
 }
 """How a file was judged that stands alone."""
 
@@ -86,18 +81,16 @@ def _on(device: DeviceInfo) -> str:
     if device.shadow:
         return (
             "the program ran its GPU path on a shadow CUDA device: counts and bytes are those of a "
-            "GPU, there are no times"
+            "GPU; there are no times"
         )
     if device.simulated:
         return (
-            "torch's own code for the GPU ran on a device that computes nothing: counts and bytes "
-            "are those of a GPU, no times"
+            "torch's own CUDA code ran on a device that computes nothing: counts and bytes are those "
+            "of a GPU; there are no times"
         )
     if device.accelerator:
         return (
             "step times are those between device events at the step's boundaries; no "
-            "synchronisation was added inside a pass"
+            "synchronization was added inside a pass"
         )
-    return (
-        "no GPU took part: a read that would make the host wait for a GPU is named, and not priced"
-    )
+    return "no GPU was used: reads that would make the host wait for a GPU are named but not priced"

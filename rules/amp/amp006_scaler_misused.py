@@ -15,11 +15,9 @@ from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 from auditor.syntax.index import is_path, nodes_in, owner_of
 
-UNSCALE = (
-    "Call scaler.unscale_(optimizer) before clipping; step() then does not divide a second time."
-)
-UPDATE = "Call scaler.update() once at the end of each step, after the step() of all optimizers."
-UNSCALED = "gradients are clipped by their true norm then: training changes, as it was meant to"
+UNSCALE = "Call scaler.unscale_(optimizer) before clipping; step() then does not divide again."
+UPDATE = "Call scaler.update() once at the end of each step, after all optimizers have stepped."
+UNSCALED = "gradients are then clipped by their true norm: training changes, as intended"
 
 NEVER = 100_000
 """Steps of ``growth_interval`` that no run goes without an overflow."""
@@ -46,31 +44,31 @@ KINDS = {
         Severity.ERROR,
     ),
     "scale": Kind(
-        "the loss is scaled, though autocast runs in bfloat16, which needs no scale",
-        "Drop the GradScaler: bfloat16 has the range of float32, so no gradient underflows that a "
-        "scale would save.",
+        "the loss is scaled although autocast runs in bfloat16, which needs no scale",
+        "Drop the GradScaler: bfloat16 has the range of float32, so scaling saves no gradient from "
+        "underflow.",
     ),
     "clamp_scaled": Kind("gradients are clipped by hand while still scaled, on {on}", UNSCALE),
     "mul_scaled": Kind("gradients are clipped by hand while still scaled, on {on}", UNSCALE),
     "made": Kind(
-        "a new GradScaler is made on {on}: each begins with the scale of its first step and never "
-        "learns a better one",
-        "Make one GradScaler before the loop and keep it; its scale belongs in the checkpoint.",
+        "a new GradScaler is created on {on}: each starts with the initial scale and never learns a "
+        "better one",
+        "Create one GradScaler before the loop and keep it; its scale belongs in the checkpoint.",
     ),
     "step_again": Kind(
-        "the optimizer steps a second time on the same gradients, on {on}: no backward ran since "
+        "the optimizer steps a second time with the same gradients, on {on}: no backward ran since "
         "its last step",
-        "Step once for each backward: leave the second step out, with its update().",
+        "Step once per backward: remove the second step and its update().",
         share=0.25,  # of a script each of the two counts as a step
     ),
     "backward": Kind(
         "backward runs inside the autocast block on {on}",
-        "Leave the autocast block before backward: each backward operator takes the dtype of its "
+        "Leave the autocast block before backward: backward operators use the dtype of their "
         "forward anyway.",
         Severity.NOTE,
     ),
     "backward_unscaled": Kind(
-        "autocast runs in float16 and nothing scales the loss, on {on}: gradients below 6e-8 "
+        "autocast runs in float16 and the loss is not scaled, on {on}: gradients below 6e-8 "
         "become 0",
         "Scale the loss: scaler.scale(loss).backward(), scaler.step(optimizer), scaler.update(); "
         "or use bfloat16.",
@@ -88,16 +86,14 @@ KINDS = {
 
 @dataclass(frozen=True)
 class GradScalerMisused(Rule):
-    """Gradients are clipped while they are still scaled, or the scaler does nothing."""
+    """Gradients are clipped while still scaled, or the scaler has no effect."""
 
     code = "AMP006"
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
 
-    skipped: float = knob(
-        0.2, "Share of the scaler's steps that were skipped from which that is reported."
-    )
+    skipped: float = knob(0.2, "Report skipped steps from this share of the scaler's steps.")
 
     def detect(self, amp: Amp, source: Source) -> Iterator[Finding]:
         for what, kind in KINDS.items():
@@ -110,7 +106,7 @@ class GradScalerMisused(Rule):
         if amp.not_updated is not None:
             said = (
                 "no scaler.update() ran since this scaler's last step: torch refuses the second "
-                "one, which ended this run"
+                "step, which ended this run"
             )
             kind = Kind(said, UPDATE, Severity.ERROR)
             yield _finding(amp.not_updated, step_pattern({0}, 1), 1.0, kind)
@@ -127,7 +123,7 @@ class GradScalerMisused(Rule):
             f"the scale would grow after {max(amp.intervals):,.0f} steps without an overflow, so "
             "never: each overflow halves it for the rest of the run"
         )
-        advice = "Leave growth_interval at its default of 2000 (smaller where a run is short)."
+        advice = "Leave growth_interval at its default of 2000 (smaller for a short run)."
         every = step_pattern(set(range(amp.steps)), amp.steps)
         return _finding(site, every, 1.0, Kind(said, advice))
 
@@ -145,7 +141,7 @@ class GradScalerMisused(Rule):
         seen = step_pattern({each.step for each in skips}, amp.steps)
         below = ": gradients overflow float16 without any scale" if scale < 1 else ""
         said = (
-            f"GradScaler skipped {len(skips)} of {of} steps, and its scale came down to "
+            f"GradScaler skipped {len(skips)} of {of} steps, and its scale dropped to "
             f"{scale:g}{below}"
         )
         advice = (

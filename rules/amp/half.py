@@ -10,9 +10,10 @@ from itertools import groupby
 from auditor import amounts
 from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
+from auditor.evidence.recorded.op_ranges import OpRanges, facts_of
 from auditor.evidence.source.files import Source, name_of
 from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.recordings.schema.numerics import NumericRow
 from auditor.rule import NotLooked, Rule, knob
 
 from ..lines import LineRule
@@ -24,8 +25,8 @@ AMPERE = 8
 DTYPE = "dtype"
 BFLOAT16 = "torch.bfloat16"
 ENOUGH = (
-    "Give autocast dtype=torch.bfloat16 and GradScaler enabled=False: its calls then pass "
-    "everything through."
+    "Pass dtype=torch.bfloat16 to autocast and enabled=False to GradScaler, whose calls then do "
+    "nothing."
 )
 
 
@@ -37,14 +38,12 @@ class HalfWhereBfloat16IsNative(LineRule):
     severity = Severity.NOTE
     since = "0.1"
 
-    share: float = knob(
-        0.5, "Share of the diagnosed steps on which a loss is scaled from which it is reported."
-    )
+    share: float = knob(0.5, "Report if a loss is scaled on this share of the diagnosed steps.")
 
     def detect(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
-        machine.nothing_seen_without_cuda("what it can run natively is not known")
+        machine.nothing_seen_without_cuda("its native dtypes are not known")
         if not machine.capability:
-            raise NotLooked("the recording does not say of which generation the GPU is")
+            raise NotLooked("the recording does not name the GPU's generation")
         scaled = any(self.usual(amp.lines("scale")))
         if machine.capability < AMPERE or not scaled or not amp.only_float16:
             return
@@ -53,7 +52,7 @@ class HalfWhereBfloat16IsNative(LineRule):
             yield self.report(
                 line,
                 "autocast runs in float16 with a GradScaler, on a GPU that runs bfloat16 as fast "
-                f"and without one (compute capability {machine.capability}.x)",
+                f"and needs no scaler for it (compute capability {machine.capability}.x)",
                 facts=(),
                 remedy=Remedy(ENOUGH, _edits(source, line.site, made)),
             )
@@ -122,12 +121,12 @@ class OldMixedPrecisionApi(Rule):
             if kind == "old_scaler":  # it was made before the step
                 sites = [source.first_call(name) or site for site in sites[:1]]
             for site in sites:
-                said = f"torch.cuda.amp.{name} is deprecated: it is {new} now"
+                said = f"torch.cuda.amp.{name} is deprecated; use {new}"
                 text = (
-                    f"Write {new}, with the same arguments after the device, and import it from "
+                    f"Write {new}, with the same arguments after the device, imported from "
                     "torch.amp."
                 )
-                reason = "the old class is the new one with its device set to cuda"
+                reason = "the old class is the new one with device cuda"
                 call = source.called(site, name)  # empty where the line does not name the class
                 edit = Edit(site, "modernize_amp", call, safe=True, reason=reason)
                 remedy = Remedy(text, (edit,) if call else ())
@@ -136,18 +135,18 @@ class OldMixedPrecisionApi(Rule):
 
 @dataclass(frozen=True)
 class CastThrash(Rule):
-    """Converting tensors between types takes a large share of the device's time."""
+    """Casting tensors between dtypes takes a large share of the device's time."""
 
     code = "AMP007"
     severity = Severity.WARNING
     since = "0.1"
     advice = (
         "Enter autocast once around the whole forward pass; for inference convert the model once "
-        "(model.bfloat16()); keep tensors that only 16-bit operators use in 16 bits."
+        "(model.bfloat16()). Keep tensors that only 16-bit operators use in 16 bits."
     )
 
-    share: float = knob(0.1, "Share of kernel time in conversions from which it is reported.")
-    least: int = knob(10, "Conversions in the trace below which nothing is reported.")
+    share: float = knob(0.1, "Report if casts take this share of kernel time.")
+    least: int = knob(10, "Report only from this many casts in the trace.")
 
     def detect(self, precision: Precision) -> Iterator[Finding]:
         us = precision.cast_us
@@ -159,8 +158,8 @@ class CastThrash(Rule):
             return
         yield Finding(
             None,
-            f"converting between types takes {amounts.percent(us / precision.kernel_us)} of the "
-            f"kernel time, {amounts.digits(precision.casts / precision.steps)} conversions "
+            f"casting between dtypes takes {amounts.percent(us / precision.kernel_us)} of the "
+            f"kernel time, {amounts.digits(precision.casts / precision.steps)} casts "
             f"{'per step' if precision.marked else 'in the trace'}",
             steps=precision.steps if precision.marked else 0,
             per_step=precision.casts / precision.steps if precision.marked else 0.0,
@@ -217,10 +216,10 @@ class LossInHalf(Rule):
                 steps=max(call.steps for call in here),
                 per_step=sum(numerics.per_step(call) for call in here),
                 severity=None if worst.dtype == "float16" else Severity.NOTE,
-                facts=worst.facts,
+                facts=facts_of(worst),
             )
 
 
-def _range(call: Delicate) -> str:
+def _range(call: NumericRow) -> str:
     known = call.low is not None and call.high is not None
     return f" (its input went from {call.low:.3g} to {call.high:.3g})" if known else ""

@@ -171,18 +171,16 @@ class NoMixedPrecision(Rule):
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        'Run forward and loss under torch.autocast("cuda", dtype=torch.bfloat16); compare the '
+        'Run forward and loss under torch.autocast("cuda", dtype=torch.bfloat16), and compare the '
         "loss curves."
     )
 
-    share: float = knob(
-        0.1, "Share of kernel time in fp32 and TF32 products from which it is reported."
-    )
+    share: float = knob(0.1, "Report if fp32 and TF32 products take this share of kernel time.")
     of_step: float = knob(
-        0.05, "Share of the steps' time in these products below which it is a note."
+        0.05, "Report a note if these products take less than this share of the steps' time."
     )
     half: float = knob(
-        0.01, "Share of kernel time in 16-bit products from which mixed precision is in use."
+        0.01, "Mixed precision is in use if 16-bit products take this share of kernel time."
     )
 
     def detect(self, precision: Precision) -> Iterator[Finding]:
@@ -208,7 +206,7 @@ class NoMixedPrecision(Rule):
 
 BEFORE_AMPERE = (
     'Run forward and loss under torch.autocast("cuda", dtype=torch.float16) with '
-    "torch.amp.GradScaler (this device has no tensor cores for bfloat16); compare the loss curves."
+    "torch.amp.GradScaler (this device has no bfloat16 tensor cores), and compare the loss curves."
 )
 
 TF32_SINCE = 8
@@ -225,11 +223,9 @@ class Tf32Off(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(
-        0.1, "Share of kernel time in fp32 matrix products from which it is reported."
-    )
+    share: float = knob(0.1, "Report if fp32 matrix products take this share of kernel time.")
     of_step: float = knob(
-        0.05, "Share of the steps' time in fp32 products below which it is a note."
+        0.05, "Report a note if fp32 products take less than this share of the steps' time."
     )
 
     def detect(self, precision: Precision, source: Source) -> Iterator[Finding]:
@@ -244,8 +240,8 @@ class Tf32Off(Rule):
         loud = precision.marked and slow * precision.busy >= self.of_step
         yield Finding(
             None,
-            f"{amounts.percent(slow)} of the kernel time is matrix products in full fp32: "
-            f"{precision.device or 'the device'} has TF32, and no product uses it",
+            f"{amounts.percent(slow)} of the kernel time is matrix products in full fp32; "
+            f"{precision.device or 'the device'} has TF32, but no product uses it",
             steps=precision.steps if precision.marked else 0,
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
@@ -268,29 +264,29 @@ def _tf32_on(source: Source) -> Iterator[Edit]:
 
 @dataclass(frozen=True)
 class AwkwardProductSizes(Rule):
-    """16-bit matrix products have sizes that are no multiples of 8."""
+    """16-bit matrix products have sizes that are not multiples of 8."""
 
     code = "AMP003"
     severity = Severity.NOTE
     since = "0.1"
     advice = (
-        "Pad the size (vocabulary, classes, sequence) up to a multiple of 8, better 64, and "
-        "mask what was added."
+        "Pad the size (vocabulary, classes, sequence) to a multiple of 8, better 64, and "
+        "mask the padding."
     )
 
-    share: float = knob(0.1, "Share of kernel time in such products from which it is reported.")
+    share: float = knob(0.1, "Report if such products take this share of kernel time.")
 
     def detect(self, precision: Precision) -> Iterator[Finding]:
         if not precision.shapes:
-            raise NotLooked("the trace holds no shapes: record it with record_shapes=True")
+            raise NotLooked("the trace holds no shapes (record it with record_shapes=True)")
         us = sum(time for _, time in precision.awkward)
         if us < self.share * precision.kernel_us:
             return
         sizes = precision.awkward
         yield Finding(
             None,
-            "16-bit products whose sizes are no multiples of 8 take "
-            f"{amounts.percent(us / precision.kernel_us)} of the kernel time: "
+            "16-bit products whose sizes are not multiples of 8 take "
+            f"{amounts.percent(us / precision.kernel_us)} of the kernel time, "
             f"most of it with k x n = {sizes[0][0]}",
             steps=precision.steps if precision.marked else 0,
             seen_on="trace",

@@ -17,12 +17,12 @@ Lack = tuple[str, str, Severity]
 
 
 MOMENTS = "after a resume its moments start from zero, and the loss jumps"
-SCHEDULE = "after a resume the schedule starts again from its beginning"
+SCHEDULE = "after a resume the schedule starts over"
 
 
 @dataclass(frozen=True)
 class CheckpointCannotResume(Rule):
-    """A training checkpoint lacks what training goes on from."""
+    """A training checkpoint lacks state that a resume needs."""
 
     code = "CKPT005"
     severity = Severity.WARNING
@@ -34,20 +34,20 @@ class CheckpointCannotResume(Rule):
 
     def detect(self, resumes: Resumes) -> Iterator[Finding]:
         if not resumes.looked:
-            raise NotLooked("the recorded source has no checkpoint that its training goes on from")
+            raise NotLooked("the recorded source has no checkpoint from which training resumes")
         for lack in resumes.unsaved:
             then = MOMENTS if lack.what == "optimizer" else SCHEDULE
             yield Finding(
                 lack.site,
-                f"this checkpoint holds weights and `{lack.counter}`, and training goes on from it "
-                f"at {lack.resumed}, but the state of the {lack.kind} made at {lack.made} is never "
+                f"this checkpoint holds weights and `{lack.counter}`, and training resumes from it "
+                f"at {lack.resumed}, but the state of the {lack.kind} created at {lack.made} is never "
                 f"saved: {then}",
                 steps=1,
                 seen_on="source",
                 severity=Severity.NOTE if lack.kind == "SGD" else None,
                 places=places_of(lack.site, lack.saved, lack.resumed),
                 remedy=Remedy(
-                    f"Put the {lack.what}'s state_dict() into the dictionary, and give it to its "
+                    f"Add the {lack.what}'s state_dict() to the checkpoint, and pass it to its "
                     "load_state_dict() where the weights are loaded."
                 ),
             )
@@ -88,16 +88,20 @@ def _lacks(checkpoint: Checkpoint, *, in_half: bool) -> Iterator[Lack]:
     if driven and not scan.schedulers:
         yield (
             "scheduler",
-            "the schedule that set the rates starts again from its beginning",
+            "the schedule that set the rates starts over",
             Severity.WARNING,
         )
     if in_half and not scan.scaler:
         yield (
             "GradScaler state",
-            "its scale starts again from 65536, and the first steps overflow",
+            "its scale starts over at 65536, and the first steps overflow",
             Severity.WARNING,
         )
     if checkpoint.steps is None and not any(each.position is not None for each in scan.schedulers):
         yield "step or epoch", "nothing says where the training was", Severity.WARNING
     if not scan.rng:
-        yield "random states", "shuffling and dropout do not go on where they were", Severity.NOTE
+        yield (
+            "random states",
+            "shuffling and dropout do not continue where they stopped",
+            Severity.NOTE,
+        )

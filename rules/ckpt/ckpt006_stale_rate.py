@@ -26,11 +26,11 @@ class CheckpointOverridesRate(Rule):
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "After load_state_dict set lr, initial_lr and max_lr of each param_group, and make the "
-        "scheduler anew."
+        "After load_state_dict, set lr, initial_lr and max_lr of each param_group, and create the "
+        "scheduler again."
     )
 
-    tolerance: float = knob(1e-3, "Relative difference up to which two rates count as equal.")
+    tolerance: float = knob(1e-3, "Two rates are equal up to this relative difference.")
 
     def detect(self, loads: Rows[LoadRow], source: Source) -> Iterator[Finding]:
         for load in loads:
@@ -43,7 +43,7 @@ class CheckpointOverridesRate(Rule):
                 said = ", ".join(f"{was:g} by {now:g}" for was, now in sorted(changes)[:4])
                 yield Finding(
                     load.site,
-                    f"the state that {load.owner} loads here replaces the rate that was set: {said}",
+                    f"the state that {load.owner} loads here replaces the configured rate: {said}",
                     steps=1,
                 )
 
@@ -109,7 +109,7 @@ def _length(checkpoint: Checkpoint, configured: float | None) -> Iterator[Findin
             continue
         yield Finding(
             None,
-            f"{checkpoint.name}: its {scheduler.name} ends at step {scheduler.total}, and "
+            f"{checkpoint.name}: its {scheduler.name} ends at step {scheduler.total}, but "
             f"{configured:g} are configured",
             steps=1,
             seen_on="source",

@@ -16,20 +16,20 @@ from auditor.evidence.source.files import Source, unparsed
 from auditor.model import Finding, Severity, Site
 from auditor.recordings.schema.data import SaveRow
 
-from ..lines import LineRule
+from ..lines import LineReport
 from .files import need_saves
 
 
 @dataclass(frozen=True)
-class CompiledPrefix(LineRule):
+class CompiledPrefix(LineReport):
     """The weights have the names of a compiled module"""
 
     code = "CKPT008"
     severity = Severity.NOTE
     since = "0.1"
     advice = (
-        "Save model.state_dict() of the module that was given to torch.compile, or compile in "
-        "place with model.compile(); of a file that is there, take '_orig_mod.' out of the keys."
+        "Save model.state_dict() of the module passed to torch.compile, or compile in "
+        "place with model.compile(). In an existing file, remove '_orig_mod.' from the keys."
     )
 
     def detect(
@@ -45,8 +45,8 @@ class CompiledPrefix(LineRule):
             if named:
                 yield self.report(
                     line,
-                    "the weights that are saved here have the names of a compiled module, such as "
-                    f"{named}: load_state_dict of the plain model refuses them",
+                    "the saved weights have the names of a compiled module, such as "
+                    f"{named}: load_state_dict of the plain module refuses them",
                     facts=(),
                 )
 

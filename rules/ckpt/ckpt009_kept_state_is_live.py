@@ -29,9 +29,7 @@ class KeptStateIsLive(Rule):
         "model.state_dict().items()}."
     )
 
-    fewest: int = knob(
-        2, "Optimizer steps over which the state must have been kept before anything is reported."
-    )
+    fewest: int = knob(2, "Report only if the state was kept over this many optimizer steps.")
 
     def detect(self, states: Rows[KeptStateRow], source: Source) -> Iterator[Finding]:
         for each in states:
@@ -45,8 +43,8 @@ class KeptStateIsLive(Rule):
             )
             yield Finding(
                 each.site,
-                f"the state of {each.module} that is kept here is no copy: {each.steps} optimizer "
-                f"steps changed the tensors in it, and {done}",
+                f"the state of {each.module} kept here is not a copy: {each.steps} optimizer "
+                f"steps changed its tensors, and {done}",
                 steps=each.steps,
                 per_step=1.0,
                 facts=(("brought back at", str(back)),),

@@ -16,7 +16,7 @@ from auditor.model import Finding, Remedy, Severity
 from auditor.recordings.schema.data import SaveRow
 from auditor.rule import NotLooked, Rule, knob
 
-from ..lines import LineRule
+from ..lines import LineReport
 from ..placing import places_of
 from ..pricing import between
 
@@ -30,13 +30,13 @@ NAMED = 5
 
 @dataclass(frozen=True)
 class CheckpointRefused(Rule):
-    """A checkpoint is refused by torch.load."""
+    """torch.load refuses a checkpoint."""
 
     code = "CKPT001"
     severity = Severity.ERROR
     since = "0.1"
     advice = (
-        "Save state_dict() and plain values, with torch's own pickle_protocol. Scan a file that is "
+        "Save state_dict() and plain values, with torch's default pickle_protocol. Scan a file that is "
         "not your own with picklescan or modelaudit before you load it in another way."
     )
 
@@ -48,11 +48,11 @@ class CheckpointRefused(Rule):
             elif scan.foreign:
                 yield _loading(
                     checkpoint,
-                    "is only loaded with torch.serialization.safe_globals: it needs "
+                    "only loads with torch.serialization.safe_globals: it needs "
                     f"{_listed(scan.foreign)}",
                     Severity.NOTE,
                     Remedy(
-                        "Save plain values: vars() of a namespace, float() and tolist() of NumPy's."
+                        "Save plain values: vars() of a namespace, float() and tolist() of NumPy values."
                     ),
                 )
 
@@ -85,20 +85,20 @@ def need_saves(saves: Lines[SaveRow]) -> None:
     if not len(saves):
         raise NotLooked(
             f"the program saved no checkpoint in the {saves.steps} timed steps (more --steps may "
-            "reach a save; audit checkpoint FILE looks at one that was written)"
+            "reach a save; audit checkpoint FILE checks an existing file)"
         )
 
 
 @dataclass(frozen=True)
-class CheckpointDamaged(LineRule):
+class CheckpointDamaged(LineReport):
     """A checkpoint is cut off or damaged."""
 
     code = "CKPT003"
     severity = Severity.ERROR
     since = "0.1"
     advice = (
-        "Save to a temporary name and os.replace it, so that a job that dies leaves the checkpoint "
-        "before."
+        "Save to a temporary name and os.replace it, so that a job that dies leaves the previous "
+        "checkpoint."
     )
 
     def detect(self, saves: Lines[SaveRow]) -> Iterator[Finding]:
@@ -107,18 +107,18 @@ class CheckpointDamaged(LineRule):
         # else there is another one
         if not lines or len({save.path for save in saves if save.path is not None}) != 1:
             raise NotLooked(
-                "a run looks at how checkpoints are written, not at what is in them: audit "
-                "checkpoint FILE does"
+                "a run checks how checkpoints are written, not their contents (audit "
+                "checkpoint FILE does)"
             )
         for line in lines:
             over = [save for save in line.rows if save.replaced]
             yield self.report(
                 line,
-                f"torch.save writes over the run's only checkpoint in place, on {line.pattern}: a "
+                f"torch.save overwrites the run's only checkpoint in place, on {line.pattern}: a "
                 "job that dies in one of these "
                 f"{amounts.duration(max(save.us for save in over))} has none",
                 severity=Severity.NOTE,
-                facts=(("file", str(over[0].path)), ("written over", f"{len(over)} times")),
+                facts=(("file", str(over[0].path)), ("overwritten", f"{len(over)} times")),
             )
 
     def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:
@@ -141,7 +141,7 @@ class CheckpointDamaged(LineRule):
 
 
 @dataclass(frozen=True)
-class SaveBlocksStep(LineRule):
+class SaveBlocksStep(LineReport):
     """The step waits while a checkpoint is written."""
 
     code = "CKPT004"
@@ -150,11 +150,11 @@ class SaveBlocksStep(LineRule):
     advice = (
         "Save less often; or copy the state to host memory in the step and write it from a thread "
         "(torch.distributed.checkpoint.async_save does both), to a temporary name that os.replace "
-        "makes the checkpoint."
+        "then renames."
     )
 
     share: float = knob(
-        0.05, "Share of the timed steps' time in saves of one line from which it is reported."
+        0.05, "Report if one line's saves take this share of the timed steps' time."
     )
 
     def detect(
@@ -195,19 +195,19 @@ FEWEST = 3
 
 @dataclass(frozen=True)
 class OptimizerMomentsSpoiled(Rule):
-    """Moments of the optimizer are dead or exploded."""
+    """The optimizer's moments are dead or exploded."""
 
     code = "CKPT007"
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Look whether the parameter takes part in the loss (a detach, a factor of 0); clip "
+        "Check whether the parameter takes part in the loss (a detach, a factor of 0), and clip "
         "gradients against outliers."
     )
 
-    steps: int = knob(10, "Steps of the optimizer before a moment of zero says something.")
+    steps: int = knob(10, "Report moments of zero only after this many optimizer steps.")
     ratio: float = knob(
-        1e6, "How many times the median of all parameters a remembered gradient must be."
+        1e6, "Report a remembered gradient from this multiple of the median of all parameters on."
     )
 
     def detect(self, checkpoints: Checkpoints) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ class CheckpointVariantNotChosen(TorchSays):
     severity = Severity.NOTE
     warning = "checkpoint variant"
     defect = (
-        "checkpoint() without use_reentrant is the old variant, which gives no gradient where "
+        "checkpoint() without use_reentrant is the old variant, which gives no gradient if "
         "no input has one; torch will refuse the call"
     )
-    advice = "Give use_reentrant=False."
+    advice = "Pass use_reentrant=False."

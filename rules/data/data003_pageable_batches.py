@@ -16,12 +16,12 @@ from auditor.syntax.index import nodes_in
 
 from ..copying import CopyRule
 
-PINNED = "page-locking the batch changes where it lies, not what is in it"
+PINNED = "page-locking the batch changes where it lies, not what it holds"
 
 
 @dataclass(frozen=True)
 class LoaderWithoutPinnedMemory(CopyRule):
-    """Batches are copied to the device from memory that is not pinned."""
+    """Batches are copied to the device from unpinned memory."""
 
     code = "DATA003"
     severity = Severity.WARNING
@@ -29,7 +29,7 @@ class LoaderWithoutPinnedMemory(CopyRule):
 
     small: int = knob(
         64_000,
-        "Bytes a copy up to which it is a note: the driver stages so little without waiting.",
+        "Report a note for copies of up to this many bytes, which the driver stages without waiting.",
     )
 
     def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:
@@ -46,9 +46,9 @@ class LoaderWithoutPinnedMemory(CopyRule):
             if own is not None:
                 yield self.report(
                     place,
-                    f"pin_memory=True does nothing for the batches of this loader: {own.name} has no "
-                    f"pin_memory(), so {place.amount} are copied{_lines(places)} from memory that "
-                    "is not pinned",
+                    f"pin_memory=True has no effect on the batches of this loader: {own.name} has no "
+                    f"pin_memory(), so {place.amount} are copied{_lines(places)} from unpinned "
+                    "memory",
                     site=own.site,
                     remedy=Remedy(
                         f"Give {own.name} a method pin_memory(self) that pins its tensors and "
@@ -62,8 +62,8 @@ class LoaderWithoutPinnedMemory(CopyRule):
             yield self.report(
                 place,
                 f"{place.amount} of batches are copied to the "
-                f"device{'' if made_at is None else _lines(places)} on {place.pattern}, "
-                f"from memory that is not pinned{decided}",
+                f"device{'' if made_at is None else _lines(places)} on {place.pattern} "
+                f"from unpinned memory{decided}",
                 site=made_at,
                 severity=Severity.NOTE if all(map(self._is_small, places)) else None,
                 remedy=self._remedy(places, made_at, pinned, source, configs),
@@ -79,11 +79,11 @@ class LoaderWithoutPinnedMemory(CopyRule):
     ) -> Remedy:
         """All copies of the loader's batches stop to wait, or none is touched."""
         text = (
-            "Give the loader pin_memory=True, and move its batches with .to(device, "
+            "Pass pin_memory=True to the loader, and move its batches with .to(device, "
             "non_blocking=True)."
         )
         if places[0].library:
-            text = f"Give the loader pin_memory=True; {places[0].library} moves its batches."
+            text = f"Pass pin_memory=True to the loader; {places[0].library} moves its batches."
         if made_at is None:
             return Remedy(text)
         own = [each for each in places if not each.library]
@@ -94,7 +94,7 @@ class LoaderWithoutPinnedMemory(CopyRule):
             if each.waits_elsewhere or any(move.refused for move in moves[str(each.site)])
         )
         if still := next(waits, ""):  # a line whose copy waits all the same, and cannot be edited
-            text += f" Pinned memory alone gains little: the copy at {still} waits all the same."
+            text += f" Pinned memory alone gains little: the copy at {still} still waits."
             return Remedy(text + pinned.advice, refused=pinned.refused)
         edits = pinned.edits("True", safe=True, reason=PINNED)
         if edits:

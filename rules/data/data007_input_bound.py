@@ -24,12 +24,10 @@ from ..loading import Slow, begun_for_each_batch, cause, costliest_line, started
 from ..pricing import between
 
 ALONE = "loader_alone_us"
-STAY = (
-    "the workers keep their copies of the dataset and their random state from one epoch to the next"
-)
+STAY = "the workers keep their copies of the dataset and their random state between epochs"
 OPEN_FILE = (
-    "the data set keeps a file open, whose position worker processes would share: open it in each "
-    "of them first, when the first sample is asked for"
+    "the dataset keeps a file open, whose position worker processes would share: open it in each "
+    "worker first, when the first sample is requested"
 )
 
 
@@ -60,19 +58,14 @@ class StepWaitsForInput(Rule):
     code = "DATA007"
     severity = Severity.WARNING
     since = "0.1"
-    advice = (
-        "Make loading cheaper (prepare once, store decoded) or give the loader more workers than it "
-        "has."
-    )
+    advice = "Make loading cheaper (prepare once, store decoded samples), or use more workers."
 
-    share: float = knob(
-        0.2, "Share of the timing pass's time spent waiting from which it is a warning."
-    )
+    share: float = knob(0.2, "Warn if the step waits for input for this share of the timing pass.")
     severe: float = knob(
-        0.4, "Share of the timing pass's time spent waiting from which it is an error."
+        0.4, "Report an error if the step waits for input for this share of the timing pass."
     )
     least_us: float = knob(
-        1000.0, "Mean wait per step in us below which nothing is reported (in a trace: a note)."
+        1000.0, "Report only mean waits of at least this many us (in a trace, less is a note)."
     )
 
     def detect(
@@ -119,9 +112,8 @@ class StepWaitsForInput(Rule):
         at_most = None if waiting is None else waiting.at_most
         if at_most is not None and self._waits(at_most, None):
             raise NotLooked(
-                f"the machine was busy: of the {amounts.percent(at_most.share)} of the time that "
-                "the step waited for its loader, the loader's workers waited for a processor "
-                "themselves"
+                f"the machine was busy: the step waited for its loader for "
+                f"{amounts.percent(at_most.share)} of the time, but the loader's workers waited for a CPU"
             )
 
     def _why(self, waiting: Waiting, batches: Batches, loading: Loading) -> Slow | None:
@@ -152,8 +144,8 @@ class StepWaitsForInput(Rule):
                 continue
             yield Finding(
                 why.site,
-                f"{said}: {amounts.duration(each_us)} each time, of which it is not certain "
-                "how much is waiting for a processor",
+                f"{said}: {amounts.duration(each_us)} each time, an unknown part of which is waiting "
+                "for a CPU",
                 steps=starts.made,
                 per_step=1.0,
                 severity=Severity.NOTE,
@@ -178,8 +170,8 @@ class StepWaitsForInput(Rule):
                 continue
             yield Finding(
                 why.site,
-                f"{why.said}; loading takes {fetched.cost}, and keeps {busy:.2g} of "
-                f"{loader.workers} workers busy: the step does not wait for them, a faster one "
+                f"{why.said}; loading takes {fetched.cost} and keeps {busy:.2g} of "
+                f"{loader.workers} workers busy: the step does not wait for them, but a faster step "
                 "would",
                 steps=len(batches.quiet_steps),
                 per_step=1.0,
@@ -207,7 +199,7 @@ class StepWaitsForInput(Rule):
         if why is not None and why.kind in ("iterator", "epoch"):
             return ""
         if waiting.crowded:
-            return "; the machine was busy, and its workers may have waited for a processor"
+            return "; the machine was busy, and its workers may have waited for a CPU"
         if waiting.loader.workers > 0 and waiting.mean_us < HANDED_US:
             return "; handing a batch over from its workers alone may take that long"
         return ""
@@ -275,7 +267,7 @@ class StepWaitsForInput(Rule):
         beside = self._beside(loader, workers, number, persistent)
         if why is None:
             return beside
-        return replace(beside, text=f"{why.advice} Or else: {beside.text}")
+        return replace(beside, text=f"{why.advice} Alternatively: {beside.text}")
 
     def _beside(
         self, loader: Loader, workers: int, number: CallArgument, persistent: CallArgument
@@ -285,11 +277,9 @@ class StepWaitsForInput(Rule):
             return Remedy(self.advice, refused=OPEN_FILE if loader.open_file else None)
         reason = (
             "dataset and collate function run in worker processes: they must be picklable, and "
-            "draw other random numbers"
+            "they draw other random numbers"
         )
-        text = (
-            f"Load beside the step with {workers} worker processes that stay alive between epochs."
-        )
+        text = f"Load beside the step with {workers} persistent worker processes."
         edits = number.edits(str(workers), reason=reason)
         # elsewhere it may become 0 again, with which persistent workers are an error
         if edits and not number.written:

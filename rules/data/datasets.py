@@ -31,7 +31,7 @@ from ..transfers import TransferRule
 
 @dataclass(frozen=True)
 class PinnedBatchCopiedBlocking(CopyRule):
-    """Pinned batches are copied to the device and the host waits."""
+    """Pinned batches are copied to the device while the host waits."""
 
     code = "DATA004"
     severity = Severity.NOTE
@@ -47,7 +47,7 @@ class PinnedBatchCopiedBlocking(CopyRule):
             yield self.report(place, message, remedy=self._remedy(moves, place))
 
     def _remedy(self, moves: tuple[CallArgument, ...], place: CopyLine) -> Remedy:
-        text = "Move the batch with non_blocking=True: the copy then runs while the host goes on."
+        text = "Move the batch with non_blocking=True, so that the host goes on during the copy."
         edits = tuple(self.without_waiting(moves, (place,)))
         advice, refused = self.decided_elsewhere(moves)
         return Remedy(text + advice, edits, refused=None if edits else refused)
@@ -62,8 +62,8 @@ class StepBoundByCopiesToDevice(TransferRule):
     since = "0.1"
     advice = (
         "Send less (uint8 or half precision, converted on the device), from pinned memory with "
-        "non_blocking=True, and the "
-        "next batch on a side stream while this one computes; or keep the data on the device."
+        "non_blocking=True, and copy the next batch on a side stream while this one computes; or "
+        "keep the data on the device."
     )
 
     def detect(self, steps: TraceSteps) -> Iterator[Finding]:
@@ -80,7 +80,7 @@ REMEDIES = {
 
 @dataclass(frozen=True)
 class LoaderYieldsDeviceTensors(Rule):
-    """A data loader yields tensors that are on the device already."""
+    """A data loader yields tensors that are already on the device."""
 
     code = "DATA009"
     severity = Severity.WARNING
@@ -88,14 +88,14 @@ class LoaderYieldsDeviceTensors(Rule):
     rehearsed = True
 
     share: float = knob(
-        0.5, "Share of the diagnosed steps on which a batch must come on the device."
+        0.5, "Report if batches come on the device on this share of the diagnosed steps."
     )
 
     def detect(self, batches: Batches, machine: Machine) -> Iterator[Finding]:
         if batches.in_worker is not None:
             yield _in_worker(batches.in_worker)
             return
-        machine.nothing_seen_without_cuda("a batch cannot be on a device")
+        machine.nothing_seen_without_cuda("no batch can be on a device")
         batches.need_a_loader()
         for resident in batches.resident():
             if not resident.pattern.usual(self.share):
@@ -125,7 +125,7 @@ def _in_worker(found: InWorker) -> Finding:
     return Finding(
         found.site,
         f"on a GPU this ends the run: {many} worker process{'es' * (many > 1)} of the loader would "
-        "use CUDA, which cannot be initialised in a forked process (the rehearsal ended so)",
+        "use CUDA, which cannot be initialized in a forked process (the rehearsal ended that way)",
         steps=1,
         per_step=1.0,
         seen_on="rehearsal",
@@ -150,22 +150,20 @@ def time_inside(row: ListedRow | RereadRow, batches: int, steps: Steps) -> tuple
 
 @dataclass(frozen=True)
 class TensorOfListOfArrays(Rule):
-    """A tensor is made of a list of NumPy arrays."""
+    """A tensor is created from a list of NumPy arrays."""
 
     code = "DATA010"
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Put the arrays together first: torch.from_numpy(np.stack(arrays)), with .to(dtype) "
-        "where another dtype is wanted."
+        "Stack the arrays first: torch.from_numpy(np.stack(arrays)), with .to(dtype) "
+        "for another dtype."
     )
 
-    share: float = knob(
-        0.05, "Share of the step, or of a batch's making, from which it is reported."
-    )
-    least_us: float = knob(100.0, "Time in a step, or for a batch, from which it is reported (us).")
+    share: float = knob(0.05, "Report from this share of the step, or of the time to load a batch.")
+    least_us: float = knob(100.0, "Report from this many us per step or batch.")
     fewest: int = knob(
-        64, "Numbers of a list below which nothing is reported: what takes time then is no copying."
+        64, "Report only lists with at least this many numbers; below, copying is not what costs."
     )
 
     def detect(self, lists: Rows[ListedRow], steps: Steps) -> Iterator[Finding]:
@@ -186,7 +184,7 @@ class TensorOfListOfArrays(Rule):
             yield Finding(
                 each.site,
                 f"a list of {each.arrays / each.n:.3g} NumPy arrays becomes a tensor number by "
-                f"number ({each.numbers / each.n:,.0f} of them): {costs}",
+                f"number ({each.numbers / each.n:,.0f} numbers): {costs}",
                 steps=watched,
                 per_step=each.n / watched,
                 lost_us_per_step=None if in_worker else us,
@@ -210,8 +208,8 @@ class WorkersDrawAlike(Rule):
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Make the generator in the worker: in worker_init_fn, or when the first sample is "
-        "asked for, from torch.initial_seed(), which differs by worker and epoch."
+        "Create the generator in the worker: in worker_init_fn, or when the first sample is "
+        "requested, from torch.initial_seed(), which differs by worker and epoch."
     )
 
     def detect(self, draws: Rows[DrawsRow], batches: Batches, source: Source) -> Iterator[Finding]:
@@ -256,15 +254,13 @@ class FileReadAgain(Rule):
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Read it once, in __init__ or when the first sample is asked for, and only index it "
-        'here: np.load(..., mmap_mode="r") maps an array that is larger than memory.'
+        "Read it once, in __init__ or when the first sample is requested, and only index it "
+        'here. np.load(..., mmap_mode="r") maps an array that is larger than memory.'
     )
 
-    again: float = knob(0.5, "Share of a line's reads that must read a file of the batch again.")
-    share: float = knob(
-        0.1, "Share of the step, or of a batch's making, from which it is reported."
-    )
-    least_us: float = knob(200.0, "Time in a step, or for a batch, from which it is reported (us).")
+    again: float = knob(0.5, "Report if this share of a line's reads repeats a file of the batch.")
+    share: float = knob(0.1, "Report from this share of the step, or of the time to load a batch.")
+    least_us: float = knob(200.0, "Report from this many us per step or batch.")
 
     def detect(self, files: Rows[RereadRow], steps: Steps) -> Iterator[Finding]:
         for each in files:

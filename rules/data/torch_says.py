@@ -14,7 +14,6 @@ class ArrayNotWritable(TorchSays):
     severity = Severity.NOTE
     warning = "array not writable"
     defect = (
-        "a tensor shares the memory of an array that is read-only: an in-place operation would "
-        "write it"
+        "a tensor shares the memory of a read-only array: an in-place operation would write to it"
     )
     advice = "Copy it first: torch.from_numpy(array.copy())."

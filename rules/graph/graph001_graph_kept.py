@@ -25,18 +25,18 @@ class GraphKeptAcrossSteps(Rule):
     severity = Severity.ERROR
     since = "0.1"
 
-    share: float = knob(0.6, "Share of the diagnosed steps after which there must be more tensors.")
+    share: float = knob(0.6, "Report only if there are more tensors after this share of the steps.")
     steady: float = knob(
         0.9,
-        "Share of them after which the graph must be longer or heavier, where the tensors do not "
-        "multiply.",
+        "If the number of tensors does not grow, report only if the graph is longer or heavier after "
+        "this share of the steps.",
     )
     stretch: int = knob(
         12,
-        "Steps on which a holder must have grown that was emptied once: more than a note, for it "
-        "may be an epoch's.",
+        "Warn about a holder that was emptied once only if it grew on this many steps (it may be an "
+        "epoch's).",
     )
-    age: int = knob(2, "Age in steps from which a tensor in a bounded holder is old.")
+    age: int = knob(2, "In a bounded holder, a tensor is old from this age in steps on.")
 
     def detect(self, held: RetainedGraphs, backward: Backward, source: Source) -> Iterator[Finding]:
         growing = list(held.growing(share=self.share, steady=self.steady))
@@ -61,12 +61,13 @@ class GraphKeptAcrossSteps(Rule):
     def _message(self, root: Root, *, bounded: bool) -> str:
         if bounded:
             epoch = self._of_an_epoch(root)
-            more = " or more, until it is emptied" if epoch else ""
-            return f"{root.name} keeps graphs of up to {root.oldest} steps ago{more}"
+            steps = f"{root.oldest} or more" if epoch else f"up to {root.oldest}"
+            until = ", until it is emptied" if epoch else ""
+            return f"{root.name} retains the graphs of {steps} earlier steps{until}"
         if root.tensors_grow(self.share):
             return (
-                f"{root.name} keeps the graph of every step: {root.tensors[0]} tensors, then "
-                f"{root.tensors[-1]}"
+                f"{root.name} retains the graph of every step: {root.tensors[0]} tensors at first, "
+                f"{root.tensors[-1]} in the end"
             )
         return f"{root.name} links each step's graph to the one before: {root.length}"
 
@@ -83,13 +84,13 @@ class GraphKeptAcrossSteps(Rule):
 
 
 def _remedy(root: Root, source: Source) -> Remedy:
-    text = "Store the value without its graph: append .detach() where it is stored or accumulated."
+    text = "Store the value without its graph: append .detach() where it is stored or added up."
     if root.site is None:
         return Remedy(text)
     if not stores_at_depth(source, root.site, root.depth):
         return Remedy(
-            "What is stored holds tensors: store only those that are needed, each without its "
-            "graph (.detach())."
+            "The stored object holds tensors: store only the ones you need, each without its graph "
+            "(.detach())."
         )
     cut = _needed(root, root.site, source)
     reason = cut or "no backward walks the kept graph, and nothing reads it with its gradient"

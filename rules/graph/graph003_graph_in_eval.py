@@ -21,20 +21,20 @@ NO_GRAD = "torch.no_grad()"
 
 @dataclass(frozen=True)
 class GraphRecordedInEvaluation(Rule):
-    """A model records a graph that nothing needs."""
+    """A model records a graph that is never used."""
 
     code = "GRAPH003"
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Put the call under torch.no_grad(), or torch.inference_mode() where nothing of it enters a "
+        "Put the call under torch.no_grad(), or torch.inference_mode() if nothing of it enters a "
         "loss."
     )
 
     calls: int = knob(
         3,
-        "Calls of one line in the diagnostic pass, no graph of which was walked, before it is "
-        "reported.",
+        "Report a line only after this many calls in the diagnostic pass whose graph was never "
+        "walked.",
     )
 
     def detect(
@@ -44,7 +44,7 @@ class GraphRecordedInEvaluation(Rule):
             yield Finding(
                 place.site,
                 f"{_said(place)} with gradients on {place.n} times, and backward computed "
-                "gradients of its parameters, which nobody uses",
+                "gradients of its parameters that are never used",
                 steps=place.steps,
                 per_step=place.n / place.steps,
                 lost_bytes=place.saved_bytes,
@@ -79,7 +79,7 @@ def _decorated(source: Source, place: EvalRow) -> Iterator[Edit]:
     """The function around the line, where it does nothing but evaluate."""
     function = evaluating(source, place.site) if place.mode == "eval" else None
     if function is not None:
-        reason = "what the function returns has no graph then"
+        reason = "the function's result then has no graph"
         yield Edit(function, "decorate", value=NO_GRAD, reason=reason)
 
 

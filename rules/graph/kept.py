@@ -6,23 +6,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.grouping import together
-from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source, lines_of, name_of
-from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.rule import Rule, knob
+from auditor.rule import knob
 from auditor.syntax.index import owner_of
 
-from ..lines import LineRule
+from ..lines import LineReport
 from .backward import Backward
 from .rows import CycleRow
 
 
 @dataclass(frozen=True)
-class RetainedGraphNeverNeeded(LineRule):
+class RetainedGraphNeverNeeded(LineReport):
     """A backward keeps its graph although nothing walks it again."""
 
     code = "GRAPH002"
@@ -30,7 +28,7 @@ class RetainedGraphNeverNeeded(LineRule):
     since = "0.1"
 
     times: int = knob(
-        3, "Kept graphs of one line, none of them walked again, before it is reported."
+        3, "Report a line only if it kept this many graphs and none was walked again."
     )
 
     def detect(self, backward: Backward, source: Source, configs: Configs) -> Iterator[Finding]:
@@ -58,7 +56,7 @@ class RetainedGraphNeverNeeded(LineRule):
                 continue
             yield self.report(
                 line,
-                f"create_graph recorded a graph of the gradients of {line.n} calls; nothing "
+                f"create_graph recorded the graph of the gradients in {line.n} calls, but nothing "
                 "differentiated it",
                 facts=(("graphs of gradients", str(line.n)),),
                 remedy=_without_create(
@@ -75,7 +73,9 @@ def _without_retain(site: Site, call: str, asked: CallArgument, unseen: Site | N
         return asked.remedy(text, "False", reason=reason)
     if not call:
         return Remedy(text)
-    reason = "no backward walked a kept graph in any audited step, and each that is written ran"
+    reason = (
+        "no backward walked a kept graph in any audited step, and each backward in the source ran"
+    )
     if unseen is not None:
         reason = f"the backward of line {unseen.line} did not run, and may need the kept graph"
     safe = unseen is None
@@ -103,39 +103,39 @@ def _without_create(site: Site, call: str) -> Remedy:
     create_graph did.
     """
     text = (
-        "Drop create_graph: it is for gradients that are differentiated themselves. Where the same "
-        "graph is walked again, say retain_graph=True instead; all rows of a Jacobian at once come "
-        "from is_grads_batched=True or torch.func.jacrev."
+        "Drop create_graph: it is for gradients that are differentiated again. If the same graph "
+        "is walked again, use retain_graph=True instead; is_grads_batched=True or "
+        "torch.func.jacrev compute all rows of a Jacobian at once."
     )
     if not call:
         return Remedy(text)
-    reason = "some gradients are computed by other kernels when their graph is recorded"
+    reason = "some gradients use other kernels when their graph is recorded"
     return Remedy(text, (Edit(site, "drop_keyword", call, "create_graph", reason=reason),))
 
 
 @dataclass(frozen=True)
-class GradientsKeepTheirGraph(Rule):
+class GradientsKeepTheirGraph(LineReport):
     """Gradients keep the graph of earlier backward passes alive."""
 
     code = "GRAPH004"
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Use torch.autograd.grad(..., create_graph=True), which stores nothing in .grad; or set "
-        "the gradients to None (zero_grad()) once the second backward is over."
+        "Use torch.autograd.grad(..., create_graph=True), which stores nothing in .grad, or set "
+        "the gradients to None (zero_grad()) after the second backward."
     )
 
     share: float = knob(
         0.5,
-        "Share of the diagnosed steps after which gradients of an earlier step must still have "
-        "their graph.",
+        "Report only if gradients of an earlier step still have their graph after this share of "
+        "the diagnosed steps.",
     )
 
-    def detect(self, cycles: Rows[CycleRow], steps: Steps) -> Iterator[Finding]:
-        for of_line in together(cycles, lambda row: row.at):
-            seen = sorted(of_line, key=lambda row: row.step)
-            if len(seen) < self.share * len(steps.loud):
+    def detect(self, cycles: Lines[CycleRow]) -> Iterator[Finding]:
+        for line in cycles.lines():
+            if line.pattern.share < self.share:
                 continue
+            seen = sorted(line.rows, key=lambda row: row.step)
             first, last = seen[0], seen[-1]
             held = [row.held_bytes for row in seen if row.held_bytes is not None]
             known = held if len(held) == len(seen) else []
@@ -143,12 +143,12 @@ class GradientsKeepTheirGraph(Rule):
             more = (
                 f", and {amounts.size(grown)} more are held after each" if grown is not None else ""
             )
-            yield Finding(
-                first.site,
+            yield self.report(
+                line,
                 f"{last.leaves} gradients of backward(create_graph=True) kept their graph into a "
-                f"later step on {len(seen)} of {len(steps.loud)} steps{more}",
-                steps=len(seen),
+                f"later step on {line.pattern}{more}",
                 per_step=1.0,
+                lost_us_per_step=None,
                 lost_bytes=grown,
                 grows=True,
                 basis="none" if grown is None else "measured",

@@ -40,12 +40,12 @@ NAMED = 3
 """Parameters that the message names; the rest are counted."""
 
 REMEDIES = {
-    "unfed": "Find where the graph is cut: a detach(), .data, no_grad() "
-    "or argmax on the way to the loss, or a module that the forward never calls. If it is meant, "
+    "unfed": "Find what cuts the graph: a detach(), .data, no_grad() "
+    "or argmax on the way to the loss, or a module that the forward never calls. If it is intended, "
     "set requires_grad_(False) and leave the parameter out of the optimizer.",
-    "checkpoint": "Give checkpoint() use_reentrant=False, or call requires_grad_() on what it is given.",
-    "still": "Look at the schedule: it ended, or the group was made "
-    "with lr=0. If it is meant, freeze the parameters: their gradients are computed for nothing.",
+    "checkpoint": "Pass use_reentrant=False to checkpoint(), or call requires_grad_() on its input.",
+    "still": "Check the schedule: it ended, or the group was created "
+    "with lr=0. If it is intended, freeze the parameters: their gradients are computed in vain.",
 }
 
 
@@ -59,8 +59,7 @@ class ParametersNeverTrained(Rule):
 
     fewest: int = knob(
         8,
-        "Steps that the optimizer must have taken in the diagnostic pass before anything is "
-        "reported.",
+        "Report only after this many optimizer steps in the diagnostic pass.",
     )
 
     def detect(self, fed: Rows[FedRow]) -> Iterator[Finding]:
@@ -111,29 +110,29 @@ TEACHING = 3
 """Calls from which GRAPH003 speaks of a module in evaluation mode."""
 
 LEFT_OUT = {
-    "parameters": "Give them to the optimizer: build it after the whole "
-    "model is built, from model.parameters(), and keep layers in nn.ModuleList, not in a list. If "
-    "they are meant to stay as they are, requires_grad_(False): their gradients are computed and "
-    "kept for nothing.",
-    "hidden": "Keep them in nn.ModuleList (of a dictionary: nn.ModuleDict): then parameters(), "
+    "parameters": "Pass them to the optimizer: create it after the whole "
+    "model, from model.parameters(), and keep layers in nn.ModuleList, not in a list. If "
+    "they should not change, use requires_grad_(False): their gradients are computed and "
+    "kept in vain.",
+    "hidden": "Keep them in nn.ModuleList (nn.ModuleDict for a dictionary): then parameters(), "
     "state_dict() and .to(device) see them.",
-    "tensor": "Make it an nn.Parameter of a module and give it to the "
+    "tensor": "Make it an nn.Parameter of a module and pass it to the "
     "optimizer; or drop requires_grad if it is a constant.",
-    "unregistered": "Make it an nn.Parameter of a module, or save it and move "
-    "it by hand beside the model.",
+    "unregistered": "Make it an nn.Parameter of a module, or save and move "
+    "it yourself beside the model.",
 }
 
 
 @dataclass(frozen=True)
 class TrainableTensorLeftOut(Rule):
-    """A tensor gets gradients and no optimizer holds it."""
+    """A tensor gets gradients, but no optimizer holds it."""
 
     code = "GRAPH006"
     severity = Severity.WARNING
     since = "0.1"
 
     fewest: int = knob(
-        8, "Steps of the diagnostic pass that must have given the tensor a gradient."
+        8, "Report only if this many steps of the diagnostic pass gave the tensor a gradient."
     )
 
     def detect(
@@ -202,22 +201,20 @@ def _said(strays: Sequence[StrayRow], kind: str) -> str:
 
 @dataclass(frozen=True)
 class OneBackwardForAll(Rule):
-    """One backward walks a sum of losses that have nothing in common."""
+    """One backward walks a sum of unrelated losses."""
 
     code = "GRAPH008"
     severity = Severity.NOTE
     since = "0.1"
     advice = (
-        "Call backward on each loss in its turn: the gradients add up, and its graph is freed "
+        "Call backward on each loss in turn: the gradients add up, and each graph is freed "
         "before the next forward. Under DistributedDataParallel use no_sync() until the last."
     )
 
-    steps: int = knob(2, "Watched steps (of three) on which it must be seen.")
-    least_bytes: int = knob(
-        1 << 16, "Bytes that the graph of one loss must hold before anything is reported."
-    )
+    steps: int = knob(2, "Report only if it was seen on this many of three watched steps.")
+    least_bytes: int = knob(1 << 16, "Report only if the graph of one loss holds this many bytes.")
     times: float = knob(
-        1.0, "How many times the bytes of the parameters must be given back by it at least."
+        1.0, "Report only if the savings are at least this multiple of the parameters' bytes."
     )
 
     def detect(self, sums: Rows[SummedRow]) -> Iterator[Finding]:
@@ -229,7 +226,7 @@ class OneBackwardForAll(Rule):
                 continue
             yield Finding(
                 each.site,
-                f"this backward walks the sum of {each.n} losses whose graphs share nothing but "
+                f"this backward walks the sum of {each.n} losses whose graphs share only "
                 f"the parameters: together they hold {amounts.size(each.saved_bytes)}, one alone "
                 f"{amounts.size(each.each_bytes)}",
                 steps=steps,

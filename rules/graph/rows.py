@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from auditor.model import Site
-from auditor.recordings.row import At, N, PassRow, doc, older
+from auditor.recordings.row import At, LineRow, N, PassRow, doc, older
 
 
 class SummedRow(PassRow, kw_only=True):
@@ -28,15 +28,16 @@ class SummedRow(PassRow, kw_only=True):
         return max(0, self.saved_bytes - self.each_bytes)
 
 
-class CycleRow(PassRow, kw_only=True):
+class CycleRow(LineRow, kw_only=True):
     """Leaves whose gradient has had a graph of its own since an earlier step, per step and line of
     `backward(create_graph=True)`.
     """
 
     part = "cycles"
     when = "loud"
+    passes = ("loud",)
 
-    at: At
+    us: Annotated[float, doc("not measured")] = 0.0
     leaves: Annotated[int, doc("how many")]
     held_bytes: Annotated[
         int | None, doc("saved tensors in these graphs (null where torch cannot tell)")

@@ -13,10 +13,10 @@ class GradOfNonLeaf(TorchSays):
     code = "GRAPH009"
     severity = Severity.NOTE
     warning = "grad of non-leaf"
-    defect = "reads .grad of a tensor that an operation made: it is None"
+    defect = "reads .grad of a tensor that is the result of an operation: it is None"
     advice = (
         "Call retain_grad() on it before the backward, or read .grad of the leaf: .to(), "
-        ".cuda() and arithmetic make a new tensor."
+        ".cuda() and arithmetic create a new tensor."
     )
 
 
@@ -26,7 +26,5 @@ class TensorMadeOfATensor(TorchSays):
     code = "GRAPH010"
     severity = Severity.NOTE
     warning = "tensor of tensor"
-    defect = "torch.tensor() of a tensor copies it and cuts its graph: no gradient goes through"
-    advice = (
-        "Use the tensor itself, or tensor.detach().clone() where a copy without a graph is meant."
-    )
+    defect = "torch.tensor() of a tensor copies it and cuts its graph: no gradient passes"
+    advice = "Use the tensor itself, or tensor.detach().clone() for a copy without a graph."

@@ -20,7 +20,7 @@ from auditor.recordings.schema.sync import CallRow
 from auditor.rule import knob
 from auditor.syntax.index import Index, Nodes, called_in, grouped, nodes_in
 
-from ..lines import LineRule
+from ..lines import LineReport
 from .rows import EnclosingRow
 
 WHY = {
@@ -38,7 +38,7 @@ PERIODIC = Remedy(
 
 
 @dataclass(frozen=True)
-class OutOfMemoryHandledWrongly(LineRule):
+class OutOfMemoryHandledWrongly(LineReport):
     """The handler of an out-of-memory error cannot work."""
 
     code = "MEM011"

@@ -9,9 +9,10 @@ from itertools import groupby
 
 from auditor import amounts
 from auditor.evidence.recorded.amp import Amp
-from auditor.evidence.recorded.op_ranges import LARGEST, Delicate, OpRanges
+from auditor.evidence.recorded.op_ranges import LARGEST, OpRanges, facts_of
 from auditor.evidence.table import Rows
 from auditor.model import Finding, Severity
+from auditor.recordings.schema.numerics import NumericRow
 from auditor.rule import Rule, knob
 
 from .rows import UpdateRow
@@ -59,7 +60,7 @@ class HalfNearOverflow(Rule):
                 steps=worst.steps,
                 per_step=sum(call.overflowed for call in here) / max(1, numerics.steps),
                 severity=severity,
-                facts=worst.facts,
+                facts=facts_of(worst),
             )
 
     def _near(self, numerics: OpRanges) -> Iterator[Finding]:
@@ -75,15 +76,15 @@ class HalfNearOverflow(Rule):
                 f"{_headroom(worst):.2g} powers of two are left",
                 steps=worst.steps,
                 per_step=sum(numerics.per_step(call) for call in near),
-                facts=(*worst.facts, ("headroom", f"{_headroom(worst):.2g} powers of two")),
+                facts=(*facts_of(worst), ("headroom", f"{_headroom(worst):.2g} powers of two")),
             )
 
 
-def _peak(call: Delicate) -> float:
+def _peak(call: NumericRow) -> float:
     return max(abs(call.low or 0.0), abs(call.high or 0.0))
 
 
-def _headroom(call: Delicate) -> float:
+def _headroom(call: NumericRow) -> float:
     """Powers of two up to the largest float16; negative for what is not finite, infinite for
     zeros.
     """

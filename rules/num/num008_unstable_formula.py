@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from auditor.evidence.recorded.op_ranges import LARGEST, SMALLEST, Delicate, OpRanges
+from auditor.evidence.recorded.op_ranges import LARGEST, SMALLEST, OpRanges, facts_of
 from auditor.evidence.source.files import Source
 from auditor.model import Finding, Remedy, Severity, Site
+from auditor.recordings.schema.numerics import NumericRow
 from auditor.rule import Rule, knob
 
 from .logarithm import stable_log
@@ -77,13 +78,13 @@ class UnstableFormula(Rule):
                 steps=call.steps,
                 per_step=numerics.per_step(call),
                 severity=severity,
-                facts=call.facts,
+                facts=facts_of(call),
                 remedy=Remedy(
                     REMEDIES[_kind(call)], () if stable is None else (stable.edit(site),)
                 ),
             )
 
-    def _judged(self, call: Delicate) -> Severity | None:
+    def _judged(self, call: NumericRow) -> Severity | None:
         kind, used = _kind(call), _used(call)
         if not kind or used is None or call.guarded:
             return None
@@ -119,7 +120,7 @@ def _outside(numerics: OpRanges) -> Iterator[Finding]:
             steps=worst.steps,
             per_step=numerics.per_step(worst),
             severity=Severity.ERROR,
-            facts=worst.facts,
+            facts=facts_of(worst),
             remedy=Remedy(
                 "Give the logarithm a value that cannot leave its range: an absolute value, a clamp "
                 "(clamp_min), or a parameter whose constraint keeps it positive (softplus)."
@@ -142,7 +143,7 @@ def _poles(numerics: OpRanges, source: Source, said: set[Site | None]) -> Iterat
             pole_said(call, numerics.steps),
             steps=call.steps,
             per_step=numerics.per_step(call),
-            facts=call.facts,
+            facts=facts_of(call),
             remedy=Remedy(remedy_of(call), () if edit is None else (edit,)),
         )
 
@@ -150,13 +151,13 @@ def _poles(numerics: OpRanges, source: Source, said: set[Site | None]) -> Iterat
 # -- what was seen ---------------------------------------------------------------------------------
 
 
-def _kind(call: Delicate) -> str:
+def _kind(call: NumericRow) -> str:
     if call.op in LOGARITHMS and call.feed in REMEDIES and call.feed != "exp":
         return call.feed
     return "exp" if call.op == "exp" else ""
 
 
-def _used(call: Delicate) -> float | None:
+def _used(call: NumericRow) -> float | None:
     """Share of the dtype's exponent range that the input used; None where it says nothing (NaN,
     infinite, empty).
     """
@@ -170,7 +171,7 @@ def _used(call: Delicate) -> float | None:
     return max(down, up) if call.feed == "sum of exp" else down
 
 
-def _said(call: Delicate) -> str:
+def _said(call: NumericRow) -> str:
     limit = math.log(LARGEST[call.dtype])
     if _kind(call) == "exp":
         return f"exp got values up to {call.high:.3g}; {call.dtype} overflows at {limit:.1f}"

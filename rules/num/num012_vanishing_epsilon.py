@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from auditor.evidence.recorded.op_ranges import LARGEST, SMALLEST, Delicate, OpRanges
+from auditor.evidence.recorded.op_ranges import LARGEST, SMALLEST, OpRanges, facts_of, vanishes
 from auditor.evidence.source.files import Source, name_of
 from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.recordings.schema.numerics import NumericRow
 from auditor.rule import Rule
 
 from .logarithm import stable_log
@@ -61,7 +62,7 @@ class EpsilonVanishes(Rule):
         calls = sorted(numerics.of("epsilon"), key=lambda call: call.site.place)
         for site, group in groupby(calls, key=lambda call: call.site):
             here = list(group)
-            gone = [call for call in here if call.vanishes]
+            gone = [call for call in here if vanishes(call)]
             chosen = gone or [call for call in here if _steep(call)]
             if not chosen:
                 continue
@@ -74,12 +75,12 @@ class EpsilonVanishes(Rule):
                 severity=None
                 if any(POLES.intersection(each.into) for each in gone)
                 else Severity.NOTE,
-                facts=(("epsilon", f"{call.scalar:g}"), *call.facts),
+                facts=(("epsilon", f"{call.scalar:g}"), *facts_of(call)),
                 remedy=_remedy(call, source) if gone else STEEP,
             )
 
 
-def _remedy(call: Delicate, source: Source) -> Remedy:
+def _remedy(call: NumericRow, source: Source) -> Remedy:
     if call.feed in INSTEAD:
         stable = stable_log(source, call.site, cast=call.half)
         return Remedy(INSTEAD[call.feed], () if stable is None else (stable.edit(call.site),))
@@ -103,7 +104,7 @@ def _remedy(call: Delicate, source: Source) -> Remedy:
 # -- what is said ----------------------------------------------------------------------------------
 
 
-def _vanishes(call: Delicate) -> str:
+def _vanishes(call: NumericRow) -> str:
     what = (
         "the optimizer's epsilon"
         if call.in_optimizer
@@ -122,23 +123,23 @@ def _vanishes(call: Delicate) -> str:
     )
 
 
-def _steep(call: Delicate) -> bool:
+def _steep(call: NumericRow) -> bool:
     """Where its input is 0, the derivative is beyond the root of the largest number."""
     return bool(ROOTS.intersection(call.into)) and _slope(call) > LARGEST[call.dtype] ** 0.5
 
 
-def _slope(call: Delicate) -> float:
+def _slope(call: NumericRow) -> float:
     return 0.5 / (call.scalar * math.sqrt(call.scalar)) if call.scalar > 0 else math.inf
 
 
-def _too_steep(call: Delicate) -> str:
+def _too_steep(call: NumericRow) -> str:
     return (
         f"an epsilon of {call.scalar:g} under rsqrt lets its derivative grow to {_slope(call):.0e} "
         f"at an input of 0: a product of two of these exceeds {call.dtype}"
     )
 
 
-def _keyword(call: Delicate, source: Source) -> tuple[str, str] | None:
+def _keyword(call: NumericRow, source: Source) -> tuple[str, str] | None:
     """The call on the line whose keyword holds the epsilon, and that keyword."""
     for node in () if call.in_optimizer else source.calls_at(call.site):
         name = name_of(node.func)

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import ast
 
-from auditor.evidence.recorded.op_ranges import Delicate
 from auditor.evidence.source.files import Source, name_of, span_of
 from auditor.model import Edit, Site
+from auditor.recordings.schema.numerics import NumericRow
 
 EPSILON = 1e-12
 """Below the square of what float32 resolves beside 1, and far above its smallest number: the slope
@@ -38,13 +38,13 @@ UNASKED = (
 )
 
 
-def remedy_of(call: Delicate) -> str:
+def remedy_of(call: NumericRow) -> str:
     """What to write instead."""
     text = REMEDIES.get(call.op, LOGARITHM)
     return f"{UNASKED} {text}" if call.unasked else text
 
 
-def pole_said(call: Delicate, watched: int) -> str:
+def pole_said(call: NumericRow, watched: int) -> str:
     """One sentence: where it stood, and what came of it."""
     result = (
         "its result was not used there, but 0 times infinity is NaN"
@@ -57,7 +57,7 @@ def pole_said(call: Delicate, watched: int) -> str:
     )
 
 
-def _stood(call: Delicate) -> str:
+def _stood(call: NumericRow) -> str:
     """The range is that of all watched steps: NaN where one of them had a NaN."""
     if call.op in ("div", "reciprocal"):
         return "a divisor was 0"
@@ -70,7 +70,7 @@ def _stood(call: Delicate) -> str:
     return f"{name} got values down to {call.low:.3g}" if below else f"{name} got 0"
 
 
-def epsilon_in_root(source: Source, call: Delicate) -> Edit | None:
+def epsilon_in_root(source: Source, call: NumericRow) -> Edit | None:
     """``torch.sqrt(x + 1e-12)``; None where the line has no such call, several, or another dtype or
     range.
     """

@@ -41,25 +41,25 @@ class ClipReadsGradientNorm(ReadingRule):
 
 def _unchecked(site: Site, call: str, asked: CallArgument) -> Remedy:
     """Of the call on the line that is given ``error_if_nonfinite`` as ``asked``."""
-    look = "look at the norms that it returns every N steps."
+    look = "read the returned norms every N steps."
     # a library clips on the line's behalf, and asks for the check
     if not call:
         return Remedy(
-            "Have it clip without error_if_nonfinite=True (pass False where the call takes "
+            "Let it clip without error_if_nonfinite=True (pass False if the call takes "
             f"it), and {look}"
         )
     reason = "a non-finite norm then no longer raises an error"
     if asked.written:
-        return asked.remedy(f"Let error_if_nonfinite be False and {look}", "False", reason=reason)
+        return asked.remedy(f"Set error_if_nonfinite to False, and {look}", "False", reason=reason)
     return Remedy(
-        f"Drop error_if_nonfinite=True and {look}",
+        f"Drop error_if_nonfinite=True, and {look}",
         (Edit(site, "drop_keyword", call, CHECK, reason=reason),),
     )
 
 
 @dataclass(frozen=True)
 class ClippingMisplaced(Rule):
-    """Gradients are clipped before the backward or after the step, where it changes nothing."""
+    """Gradients are clipped before the backward or after the step, where it has no effect."""
 
     code = "OPT006"
     severity = Severity.WARNING
@@ -67,8 +67,8 @@ class ClippingMisplaced(Rule):
     rehearsed = True
     everywhere = True
 
-    share: float = knob(0.5, "Share of the optimizer's steps from which it is reported.")
-    fewest: int = knob(3, "Steps below which nothing is reported.")
+    share: float = knob(0.5, "Report from this share of the optimizer's steps.")
+    fewest: int = knob(3, "Report only from this many steps.")
 
     def detect(self, clippings: Rows[ClippingRow]) -> Iterator[Finding]:
         told: set[Site] = set()
@@ -77,9 +77,9 @@ class ClippingMisplaced(Rule):
                 continue
             told.add(line.site)  # of a line with several optimizers the first
             why = (
-                "no gradient was there yet, and the backward ran after it"
+                "there was no gradient yet, and the backward ran after it"
                 if line.absent
-                else "the optimizer had stepped with these gradients already, and the next backward "
+                else "the optimizer had already stepped with these gradients, and the next backward "
                 "ran after it"
             )
             yield Finding(
@@ -90,7 +90,7 @@ class ClippingMisplaced(Rule):
                 per_step=line.n / line.steps,
                 remedy=Remedy(
                     f"Move it {'after the backward' if line.absent else 'before the step'}: "
-                    "backward(), then clip, then step(); with a GradScaler "
-                    "scaler.unscale_(optimizer) comes before the clip."
+                    "backward(), then clip, then step(). With a GradScaler, call "
+                    "scaler.unscale_(optimizer) before the clip."
                 ),
             )

@@ -21,7 +21,7 @@ from ..lines import LineRule
 from .rows import MicroBatchRow, UnclearedRow
 
 FILLS = "zero_grad(set_to_none=False) fills every gradient with zeros"
-BY_HAND = "zero_() fills gradients with zeros that the next backward adds to,"
+BY_HAND = "zero_() fills gradients with zeros, to which the next backward adds,"
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ def _dropped(site: Site, call: str, asked: CallArgument) -> Remedy:
     if not call and not asked.written:
         return Remedy("Set gradients to None, as zero_grad() does by default.")
     reason = (
-        "a parameter that gets no gradient is skipped, while a zero gradient still moves it "
-        "under momentum or weight decay; and code that reads p.grad may meet None"
+        "a parameter without a gradient is skipped, while a zero gradient still moves it "
+        "under momentum or weight decay; code that reads p.grad may get None"
     )
     if asked.written:  # dropping it would take the choice away from who decides
-        return asked.remedy("Let set_to_none be True, which is the default.", "True", reason=reason)
+        return asked.remedy("Leave set_to_none at its default, True.", "True", reason=reason)
     return Remedy(
         "Drop set_to_none: the default sets gradients to None.",
         (Edit(site, "drop_keyword", call, "set_to_none", reason=reason),),
@@ -65,7 +65,7 @@ def _dropped(site: Site, call: str, asked: CallArgument) -> Remedy:
 
 @dataclass(frozen=True)
 class GradientsPileUp(Rule):
-    """Gradients are never cleared: every step adds to those of all steps before."""
+    """Gradients are never cleared: every step adds to those of all earlier steps."""
 
     code = "OPT005"
     severity = Severity.WARNING
@@ -73,9 +73,7 @@ class GradientsPileUp(Rule):
     rehearsed = True
     everywhere = True
 
-    fewest: int = knob(
-        3, "Steps on which gradients must have piled up before anything is reported."
-    )
+    fewest: int = knob(3, "Report only if gradients piled up on this many steps.")
 
     def detect(self, uncleared: Rows[UnclearedRow], source: Source) -> Iterator[Finding]:
         for piling in uncleared:
@@ -116,7 +114,7 @@ def _edit(piling: UnclearedRow, source: Source) -> Edit | None:
     ]
     if len(stepped) != 1 or not _names_it(stepped[0], source, piling.optimizer):
         return None
-    reason = "the weights change in another way from now on: by the gradient of each batch alone"
+    reason = "training changes: from now on each step uses the gradient of its own batch alone"
     return Edit(
         backward, "insert_before", value=f"{ast.unparse(stepped[0])}.zero_grad()", reason=reason
     )
@@ -141,7 +139,7 @@ FOLLOW_SCALE = ("SGD", "ASGD")
 
 @dataclass(frozen=True)
 class LossNotDivided(Rule):
-    """Gradients of several micro-batches are added up, and no loss is divided by their number"""
+    """Gradients of several micro-batches are added up without dividing by their number"""
 
     code = "OPT008"
     severity = Severity.NOTE
@@ -151,8 +149,10 @@ class LossNotDivided(Rule):
         "learning rate for their mean."
     )
 
-    least: int = knob(3, "Steps of the optimizer in which it must have happened.")
-    share: float = knob(0.9, "Share of the steps with several passes that these must be.")
+    least: int = knob(3, "Report only if it happened in this many optimizer steps.")
+    share: float = knob(
+        0.9, "Report only if it happened in this share of steps with several passes."
+    )
 
     def detect(self, micro_batches: Rows[MicroBatchRow], source: Source) -> Iterator[Finding]:
         for steps in together(micro_batches, lambda row: (row.at, row.optimizer)):
@@ -166,7 +166,7 @@ class LossNotDivided(Rule):
             far = f"{n * weight:.3g} times as far as for one batch of that size"
             yield Finding(
                 site,
-                f"{n} backward passes add up the gradients of means over a micro-batch each, and "
+                f"{n} backward passes add up the gradients of means over one micro-batch each, and "
                 f"nothing divides them by their number: {optimizer} steps {far}",
                 steps=undivided,
                 facts=(("micro-batches of a step", str(n)),),

@@ -19,7 +19,7 @@ MOST_OF_THEM = 0.8
 
 
 EACH_BATCH = Remedy(
-    "Step it once an epoch, after the loop over the batches; or make it for batches: epochs * "
+    "Step it once per epoch, after the loop over the batches; or create it for batches: epochs * "
     "len(loader) instead of the number of epochs."
 )
 
@@ -39,10 +39,10 @@ class ScheduleInEpochs(Rule):
 
     swings: float = knob(
         2.0,
-        "Swings in an epoch, and epochs of a schedule, that it takes; one that was seen will do.",
+        "Report from this many swings per epoch, or epochs per schedule; one observed swing is enough.",
     )
-    share: float = knob(0.5, "Share of an epoch before which the rate must be gone.")
-    fewest: int = knob(5, "Calls, or `steps_per_epoch`, below which nothing is reported.")
+    share: float = knob(0.5, "Report if the rate is gone before this share of an epoch.")
+    fewest: int = knob(5, "Report only from this many calls, or this `steps_per_epoch`.")
 
     def detect(self, schedulers: Rows[SchedulerRow], batches: Batches) -> Iterator[Finding]:
         length, taken = _training_loader(batches)
@@ -66,13 +66,13 @@ class ScheduleInEpochs(Rule):
             return ""
         if each.period and (each.epoch >= each.period or steps >= self.swings * each.period):
             return (
-                f"(T_max={each.period // 2}) is stepped with each step of the optimizer: the rate "
-                f"falls to its least and rises again every {amounts.count(each.period, 'step')}"
+                f"(T_max={each.period // 2}) steps with each optimizer step: the learning rate "
+                f"falls to its minimum and rises again every {amounts.count(each.period, 'step')}"
             )
         if each.gone and each.gone <= self.share * steps:
             return (
-                "is stepped with each step of the optimizer: the rate is a thousandth of the first "
-                f"after {amounts.count(each.gone, 'step')}, and one epoch has {steps:,}"
+                "steps with each optimizer step: the learning rate falls to a thousandth "
+                f"after {amounts.count(each.gone, 'step')}, but one epoch has {steps:,}"
             )
         return ""
 
@@ -81,9 +81,9 @@ class ScheduleInEpochs(Rule):
         if not self.fewest <= steps <= each.apart:
             return ""
         return (
-            f"is made with steps_per_epoch={steps} and stepped once in "
-            f"{amounts.count(each.apart, 'step')} of the optimizer: its schedule takes {steps:,} "
-            "times as long as it says"
+            f"was created with steps_per_epoch={steps} but steps only once in "
+            f"{amounts.count(each.apart, 'optimizer step')}: its schedule takes {steps:,} "
+            "times as long as intended"
         )
 
 

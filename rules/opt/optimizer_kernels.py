@@ -36,7 +36,7 @@ class RunsOptimizerCalls(OptimizerCalls):
 
 @dataclass(frozen=True)
 class OptimizerStepsOneByOne(Rule):
-    """The optimizer launches its kernels for each parameter alone."""
+    """The optimizer launches its kernels separately for each parameter."""
 
     code = "OPT001"
     severity = Severity.WARNING
@@ -44,8 +44,8 @@ class OptimizerStepsOneByOne(Rule):
 
     rehearsed = True
 
-    launches: int = knob(MANY_LAUNCHES, "Kernel launches in one step() from which it is reported.")
-    share: float = knob(0.5, "Share of the rehearsed steps on which it must step.")
+    launches: int = knob(MANY_LAUNCHES, "Report from this many kernel launches in one step().")
+    share: float = knob(0.5, "Report only if it steps on this share of the rehearsed steps.")
 
     def detect(
         self,
@@ -116,7 +116,7 @@ def _foreach(names: Sequence[str], source: Source, configs: Configs) -> Remedy:
     it.
     """
     text = (
-        "Give the optimizer foreach=True, or fused=True where it has it (Adam, AdamW, SGD and "
+        "Pass foreach=True to the optimizer, or fused=True if it has that (Adam, AdamW, SGD and "
         "Adagrad of torch)."
     )
     site = source.only_call(names[0], given="foreach", lacking="fused") if len(names) == 1 else None
@@ -140,9 +140,7 @@ class FusedOptimizerNotUsed(Rule):
     severity = Severity.NOTE
     since = "0.1"
 
-    share: float = knob(
-        0.05, "Share of the steps' time on the host inside step() from which it is reported."
-    )
+    share: float = knob(0.05, "Report from this share of the steps' host time inside step().")
 
     def detect(
         self, optimizer: OptimizerCalls, source: Source, configs: Configs
@@ -167,7 +165,7 @@ class FusedOptimizerNotUsed(Rule):
             seen_on="trace",
             facts=(("launches per step()", amounts.digits(optimizer.launches_per_call)),),
             remedy=given(source, configs, made_at, could[0], "fused", ran=False).remedy(
-                "Pass fused=True to the optimizer; measure it, and keep what is faster.",
+                "Pass fused=True to the optimizer, measure it, and keep what is faster.",
                 "True",
                 reason="the fused kernel rounds in another order: the last bits of the parameters "
                 "differ",

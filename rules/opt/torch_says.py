@@ -41,8 +41,8 @@ class ClippingOfAnEmptyGenerator(TorchSays):
     code = "OPT010"
     severity = Severity.WARNING
     warning = "empty clipping"
-    defect = "clipping gets a generator that is used up: no gradient is clipped"
-    advice = "Pass model.parameters() anew in each call, or keep list(model.parameters())."
+    defect = "clipping gets an exhausted generator: no gradient is clipped"
+    advice = "Pass model.parameters() in each call, or keep list(model.parameters())."
 
 
 class ParameterTwiceInAGroup(TorchSays):
@@ -51,8 +51,8 @@ class ParameterTwiceInAGroup(TorchSays):
     code = "OPT011"
     severity = Severity.WARNING
     warning = "parameter twice"
-    defect = "a group of the optimizer holds a parameter twice: each step updates it twice"
-    advice = "Give each parameter once, as list(dict.fromkeys(parameters))."
+    defect = "an optimizer group holds a parameter twice: each step updates it twice"
+    advice = "Pass each parameter once, as list(dict.fromkeys(parameters))."
 
 
 class SchedulerGivenAnEpoch(TorchSays):
@@ -62,10 +62,10 @@ class SchedulerGivenAnEpoch(TorchSays):
     severity = Severity.NOTE
     warning = "scheduler epoch"
     defect = (
-        "scheduler.step() is given the epoch: the rate is computed anew from it, and torch "
-        "will take the argument away"
+        "scheduler.step() gets the epoch: the rate is recomputed from it, and torch "
+        "will remove the argument"
     )
-    advice = "Call scheduler.step() without it."
+    advice = "Call scheduler.step() without the epoch."
 
     def detect(  # type: ignore[override]  # as above
         self, warnings: Rows[TorchWarningRow], steps: Steps, source: Source

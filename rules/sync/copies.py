@@ -123,10 +123,7 @@ def _called(index: Index, call: ast.Call, depth: int) -> list[ast.Call] | None:
 Known = tuple[tuple[tuple[Site, str, Span | None], Made], ...]
 """Calls that move a tensor, each with who makes that on the host."""
 
-DRAWN = (
-    " Random numbers then come from the device's generator and differ: a run is then not the same as "
-    "before."
-)
+DRAWN = " Random numbers then come from the device's generator, so a run differs from earlier ones."
 
 
 def _made_at(made: Known) -> str:
@@ -149,7 +146,7 @@ class BlockingCopyEveryStep(CopyRule):
     since = "0.1"
     advice = (
         "Keep the tensor on the device, or copy it from pinned memory with non_blocking=True (the "
-        "source must then not change before the copy is done)."
+        "source must not change before the copy is done)."
     )
     leads = 2
 
@@ -204,7 +201,7 @@ class BlockingCopyEveryStep(CopyRule):
             return Remedy(
                 "Make the index a tensor on the device before its first use "
                 "(torch.as_tensor(index, device=...)): an array or a "
-                "tensor of the host is copied again at each line that indexes with it."
+                "host tensor is copied again at each line that indexes with it."
             )
         advice, refused = self.decided_elsewhere(moves)
         if made:
@@ -213,7 +210,7 @@ class BlockingCopyEveryStep(CopyRule):
             edits = [edit for move, one in made for edit in made_on_device([move], one.patched)]
             drawn_there = DRAWN if drawn else ""
             return Remedy(
-                f"Make it on the device: pass device= to {where}.{drawn_there}{advice}",
+                f"Create it on the device: pass device= to {where}.{drawn_there}{advice}",
                 tuple(edits),
             )
         return Remedy(self.advice + advice, refused=refused)
@@ -234,7 +231,7 @@ class AsyncCopyFromPageableMemory(CopyRule):
 
     small: int = knob(
         64_000,
-        "Bytes a copy up to which it is a note: the driver stages so little without waiting.",
+        "Report a note for copies of up to this many bytes, which the driver stages without waiting.",
     )
 
     def detect(self, copies: Copies) -> Iterator[Finding]:
@@ -243,7 +240,7 @@ class AsyncCopyFromPageableMemory(CopyRule):
         ):
             message = (
                 f"non_blocking=True copies {place.amount} from pageable memory on {place.pattern}: "
-                "it is staged by the host first, and nothing overlaps"
+                "the host stages it first, so nothing overlaps"
             )
             small = place.bytes_per_step <= self.small * place.per_step
             yield self.report(place, message, severity=Severity.NOTE if small else None)
@@ -262,35 +259,34 @@ class AsyncCopyFromPageableMemory(CopyRule):
         size = f" ({place.amount})" if place.amount else ""
         side = "to" if place.cause == "copy to host" else "from"
         return (
-            f"{what} makes an asynchronous copy {side} pageable memory{size}, which blocks all the "
-            "same"
+            f"{what} makes an asynchronous copy {side} pageable memory{size}, which blocks anyway"
         )
 
 
 @dataclass(frozen=True)
 class TensorMadeOnHostThenMoved(CopyRule):
-    """A tensor is made on the host and moved to the device, every step."""
+    """A tensor is created on the host and moved to the device on every step."""
 
     code = "SYNC010"
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Make it where it is used: pass device= to the function that makes it. Random numbers, if it "
-        "draws any, then come from the device's generator and differ."
+        "Create it where it is used: pass device= to the function that creates it. Random numbers "
+        "then come from the device's generator and differ."
     )
     leads = 4
 
     def detect(self, copies: Copies, source: Source) -> Iterator[Finding]:
         for place in self.own(copies.sites("made on the host", blocking=True)):
             message = (
-                f"a tensor of {place.amount} is made on the host and moved to the device on "
+                f"a tensor of {place.amount} is created on the host and moved to the device on "
                 f"{place.pattern}: {copies.host_waits}"
             )
             edits = tuple(made_on_device(place.moves, source.makes_at(place.site)))
             yield self.report(place, message, remedy=Remedy(self.advice, edits))
 
 
-ONCE = "Make the tensor once, before the loop"
+ONCE = "Create the tensor once, before the loop"
 
 
 @dataclass(frozen=True)
@@ -311,11 +307,10 @@ class ConstantSentEveryStep(CopyRule):
             )
             message = f"{what} are sent to the device on {place.pattern}: {copies.host_waits} for the copy"
             remedy = (
-                f"{ONCE}; a scalar that changes can be made with torch.full((), value, "
-                "device=...), which copies nothing."
+                f"{ONCE}; for a scalar that changes, torch.full((), value, device=...) copies nothing."
                 if place.written
-                else f"{ONCE}, where its values stay the same. Values that are new on each step (an "
-                "environment's observation) must be copied, but need not be waited for: send "
-                "several together, from pinned memory with non_blocking=True."
+                else f"{ONCE}, if its values stay the same. Values that are new on each step (an "
+                "environment's observation) must be copied, but need no wait: send several together, from "
+                "pinned memory with non_blocking=True."
             )
             yield self.report(place, message, remedy=Remedy(remedy))

@@ -165,17 +165,17 @@ WARMING = 1
 
 
 CACHE = Remedy(
-    "Switch the caching allocator on again: unset PYTORCH_NO_CUDA_MEMORY_CACHING (it is meant for "
-    "debugging with "
-    "compute-sanitizer), and call torch.cuda.caching_allocator_enable(False) nowhere."
+    "Switch the caching allocator on again: unset PYTORCH_NO_CUDA_MEMORY_CACHING (a setting for "
+    "debugging with compute-sanitizer), and remove "
+    "torch.cuda.caching_allocator_enable(False)."
 )
 PINS = Remedy(
-    "Pin memory once: keep a pinned buffer and fill it each step, or let "
+    "Pin memory once: keep a pinned buffer and fill it on each step, or let "
     "DataLoader(pin_memory=True) do it."
 )
 FREES = Remedy(
-    "Find what gives memory back: empty_cache() in the step, or an allocator that runs out and "
-    "retries (less memory per step)."
+    "Find what returns memory: empty_cache() in the step, or an allocator that runs out and "
+    "retries (use less memory per step)."
 )
 GROWS = Remedy(
     "Give the allocator blocks that fit: pad batches to a few sizes, run the largest first, or let "
@@ -197,15 +197,15 @@ class Cause:
 
 @dataclass(frozen=True)
 class DriverAllocationsInSteadyState(Rule):
-    """Steps take memory from the driver after warm-up."""
+    """Steps obtain memory from the driver after warm-up."""
 
     code = "SYNC012"
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(0.5, "Share of the steps after the first from which it is a warning.")
+    share: float = knob(0.5, "Warn if this share of the steps after the first does so.")
     noticed: float = knob(
-        0.01, "Without marked steps: share of the whole trace's time from which it is a note."
+        0.01, "Without marked steps, report a note from this share of the trace's time."
     )
 
     def detect(

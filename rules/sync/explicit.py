@@ -28,8 +28,8 @@ from .waiting import waits_in_trace
 
 WAITS = ("synchronize", "Event.synchronize", "Stream.synchronize")
 TIMED = (
-    "what is trained stays the same, but host timers around it would no longer time the device's "
-    "work"
+    "training results stay the same, but host timers around it would no longer measure the "
+    "device's work"
 )
 
 
@@ -41,7 +41,7 @@ class ExplicitSynchronize(LineRule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
-    advice = "Remove it; to time work on the device use torch.cuda.Event(enable_timing=True)."
+    advice = "Remove it; to time work on the device, use torch.cuda.Event(enable_timing=True)."
 
     def detect(self, calls: Lines[CallRow], machine: Machine, source: Source) -> Iterator[Finding]:
         machine.nothing_seen_without_cuda("nothing waits for one")
@@ -74,9 +74,9 @@ def facts_of(line: Line[CallRow]) -> tuple[tuple[str, str], ...]:
 
 
 COMMANDS = {
-    "reset_peak_memory_stats": "the peak that is read later is only that of one step",
-    "reset_accumulated_memory_stats": "the totals that are read later are only those of one step",
-    "empty_cache": "cached blocks go back to the device and must be fetched again by the next step",
+    "reset_peak_memory_stats": "the peak read later is only that of one step",
+    "reset_accumulated_memory_stats": "the totals read later are only those of one step",
+    "empty_cache": "cached blocks return to the device, and the next step must obtain them again",
     "ipc_collect": "it looks for memory shared with other processes",
 }
 QUERIES = {
@@ -89,10 +89,10 @@ QUERIES = {
     "memory_reserved": "it copies all of the allocator's counters to read one",
     "max_memory_reserved": "it copies all of the allocator's counters to read one",
 }
-COLLECTIONS = {"gc.collect": "a full collection looks at every container object of the process"}
+COLLECTIONS = {"gc.collect": "a full collection visits every container object of the process"}
 UNPRICED = {
-    "rehearsal": "seen in rehearsal, which gives no times",
-    "null": "seen on a null device, which gives no times",
+    "rehearsal": "seen in rehearsal, which has no times",
+    "null": "seen on a null device, which has no times",
 }
 WHAT_IT_DOES = COMMANDS | QUERIES | COLLECTIONS
 
@@ -108,20 +108,18 @@ class AllocatorCallEveryStep(LineRule):
     advice = "Move it out of the step: once after the warm-up, or every N steps."
 
     query_cost: float = knob(
-        0.005, "Share of the step's time from which a query of the counters is reported."
+        0.005, "Report a query of the counters from this share of the step's time."
     )
-    collect_cost: float = knob(
-        0.01, "Share of the step's time from which gc.collect() is reported."
-    )
+    collect_cost: float = knob(0.01, "Report gc.collect() from this share of the step's time.")
     flushes: int = knob(
         5,
-        "In a snapshot alone: times that the cache was given back in the second half of its "
+        "In a snapshot alone: report if the cache was emptied this often in the second half of its "
         "history.",
     )
     again: float = knob(
         1.0,
-        "In a snapshot alone: bytes obtained again there, in multiples of the highest reserved "
-        "memory.",
+        "In a snapshot alone: report if this multiple of the highest reserved memory was obtained "
+        "again.",
     )
 
     def detect(
@@ -161,7 +159,7 @@ class AllocatorCallEveryStep(LineRule):
         )
         yield Finding(
             churn.site,
-            f"{who} gave the cache back to the device {churn.flushes} times in the second half of "
+            f"{who} emptied the cache {churn.flushes} times in the second half of "
             "the history, and "
             f"{amounts.size(churn.again_bytes)} had to be obtained again by cudaMalloc",
             basis="none",
@@ -187,7 +185,7 @@ class AllocatorCallEveryStep(LineRule):
     def _dropped(self, line: Line[CallRow], source: Source) -> Remedy:
         call = slowest(line).rpartition(".")[2]
         if not call.startswith("reset_"):
-            reason = "a run close to its limit may lean on the memory that this frees"
+            reason = "a run close to its limit may rely on the memory that this frees"
             return self.dropped(line, source, call, reason=reason)
         safe = next(source.calls_of(*QUERIES), None) is None
         reason = "it only resets counters, which nothing in the program reads"

@@ -51,14 +51,14 @@ def waits_in_trace(
         )
 
 
-CHECKED = "checks on the host that it worked (that no matrix is singular, that it converged)"
+CHECKED = "checks on the host that it worked (no matrix is singular, it converged)"
 LINALG = re.compile(r"^aten::(_?linalg_|inverse$|cholesky$|svd$|logdet$|pinverse$)")
 """Operators whose read is that check."""
 UNCHECKED = (
     "torch.linalg.inv_ex, solve_ex, cholesky_ex, lu_factor_ex and ldl_factor_ex do the same without "
-    "the check: they return info beside the result, a tensor that can be looked at every N steps. "
+    "the check: they also return info, a tensor that can be read every N steps. "
     "eigh, eig, svd, lstsq and pinv have no such form: call them on fewer steps, or on the host "
-    "where the matrices are small."
+    "if the matrices are small."
 )
 
 
@@ -73,8 +73,8 @@ class ScalarReadEveryStep(ReadingRule):
     leads = 1
     advice = (
         "Keep the value on the device: add loss.detach() to a running tensor, or collect "
-        "several and read them with one "
-        "torch.stack(...).tolist(), and read only every N steps. What a computation needs (a bound, "
+        "several values and read them with one "
+        "torch.stack(...).tolist(), only every N steps. A value that the computation needs (a bound, "
         "a divisor) can stay a tensor."
     )
 
@@ -108,9 +108,9 @@ class BranchOnTensor(ReadingRule):
     since = "0.1"
     rehearsed = True
     advice = (
-        "Keep the decision on the device: torch.where, torch.minimum or a multiplication by "
-        "the condition; "
-        "for a guard, collect the condition in a tensor and look at it every N steps."
+        "Keep the decision on the device: torch.where, torch.minimum, or multiply by "
+        "the condition. "
+        "For a guard, collect the condition in a tensor and read it every N steps."
     )
 
     def detect(self, reads: Reads) -> Iterator[Finding]:
@@ -163,8 +163,8 @@ class DataDependentShape(ReadingRule):
     rehearsed = True
     leads = 3
     advice = (
-        "Keep the size fixed: multiply by the mask, use torch.where or masked_fill, give "
-        "output_size or minlength, or work on the indices that topk returns."
+        "Keep the size fixed: multiply by the mask, use torch.where or masked_fill, pass "
+        "output_size or minlength, or use the indices from topk."
     )
 
     def detect(self, reads: Reads) -> Iterator[Finding]:
@@ -176,7 +176,7 @@ class DataDependentShape(ReadingRule):
         return waits_in_trace(
             waits,
             waits.of("shape"),
-            lambda place: f"the size of what `{place.operator}` gives depends on values",
+            lambda place: f"the size of the result of `{place.operator}` depends on values",
         )
 
 
@@ -188,9 +188,9 @@ class StepBoundByCopiesToHost(TransferRule):
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Reduce on the device and copy the result, or copy every N steps; what must go "
-        "to the host goes into pinned "
-        "memory with non_blocking=True, on a side stream while the next kernels run."
+        "Reduce on the device and copy the result, or copy every N steps. What must go to the host "
+        "goes into pinned memory with non_blocking=True, on a side stream while the next kernels "
+        "run."
     )
 
     def detect(self, steps: TraceSteps) -> Iterator[Finding]:

@@ -13,13 +13,13 @@ from auditor.model import Finding, Severity
 from auditor.recordings.schema.data import SyncedRow
 from auditor.rule import NotLooked, Rule, knob
 
-from ..lines import LineRule
+from ..lines import LineReport
 from ..placing import places_of
 
 
 @dataclass(frozen=True)
 class UnattributedTime(Rule):
-    """A part of the step is spent on nothing that the profiler knows."""
+    """Part of the step is spent on something the profiler does not see."""
 
     code = "TIME003"
     severity = Severity.NOTE
@@ -27,11 +27,10 @@ class UnattributedTime(Rule):
 
     share: float = knob(
         0.2,
-        "Share of the steps' time in long stretches without any event from which it is reported "
-        "(TraceML).",
+        "Report from this share of the steps' time in long stretches without any event (TraceML).",
     )
     nothing: float = knob(
-        0.95, "Share from which the trace itself is incomplete, and nothing is reported."
+        0.95, "From this share on the trace itself is incomplete, and nothing is reported."
     )
 
     def detect(self, steps: TraceSteps) -> Iterator[Finding]:
@@ -40,7 +39,7 @@ class UnattributedTime(Rule):
         share = steps.share("unknown_us")
         if share >= self.nothing:
             raise NotLooked(
-                "the trace shows next to nothing inside its steps: it was cut down, or another "
+                "the trace shows almost nothing inside its steps: it was cut down, or another "
                 "thread does the work"
             )
         if share < self.share or steps.silence is None:
@@ -50,8 +49,7 @@ class UnattributedTime(Rule):
         yield Finding(
             site,
             # no price: the work may be needed, so what would come back is not known
-            f"for {amounts.percent(share)} of {steps.where} nothing happened that the profiler "
-            f"knows{where}",
+            f"for {amounts.percent(share)} of {steps.where} the profiler saw nothing happen{where}",
             steps=steps.steps_above("unknown_us", self.share),
             per_step=1.0,
             seen_on="trace",
@@ -77,21 +75,21 @@ class UnattributedTime(Rule):
 
 
 @dataclass(frozen=True)
-class StorageWaitedFor(LineRule):
+class StorageWaitedFor(LineReport):
     """The step waits until a file is on storage."""
 
     code = "TIME004"
     severity = Severity.WARNING
     since = "0.1"
     advice = (
-        "Write at the log interval only, and leave it to the operating system when the file is "
+        "Write at the log interval only, and let the operating system decide when the file is "
         "written out: flush() without fsync survives the program's death. Or write from a thread."
     )
 
     share: float = knob(
-        0.05, "Share of the timed steps' time in such calls of one line from which it is reported."
+        0.05, "Report if such calls of one line take this share of the timed steps' time."
     )
-    often: float = knob(0.25, "Share of the timed steps that must have such a call.")
+    often: float = knob(0.25, "Report only if this share of the timed steps has such a call.")
 
     def detect(
         self, syncs: Lines[SyncedRow], machine: Machine, loop: TrainingLoop

@@ -5,8 +5,6 @@ large_segment_size_ 20 MiB (before 2.10 kLargeBuffer), kMinLargeAlloc 10 MiB, kR
 Functions: c10/cuda/CUDACachingAllocator.cpp.
 """
 
-from __future__ import annotations
-
 import copy
 import pickle
 import sys

@@ -4,8 +4,6 @@ Recorded on the null device by ``python -m tests.cuda.allocator_recorder tests/a
 kept``; tests/cuda/test_allocator_held_to_torch.py holds that torch still does the same.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -2,8 +2,6 @@
 worked out by hand.
 """
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

@@ -1,7 +1,5 @@
 """What holds of the allocator after any sequence of calls, under any settings."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import pickle

@@ -5,8 +5,6 @@ null device (``tests/recordings/SOURCES.md``), one with several streams, two wit
 more are of other people's training runs (torch 2.0 to 2.11), where they lie beside the checkout.
 """
 
-from __future__ import annotations
-
 from itertools import count
 
 import pytest

@@ -1,7 +1,5 @@
 """The settings string is read as torch reads it, and sizes are rounded as torch rounds them."""
 
-from __future__ import annotations
-
 import ctypes
 from pathlib import Path
 

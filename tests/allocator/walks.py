@@ -1,7 +1,5 @@
 """Random programs for the allocator, and what must hold of it after each step."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 from hypothesis import strategies as st

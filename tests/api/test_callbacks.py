@@ -3,8 +3,6 @@ failure of ours costs one warning. Frameworks that are installed are used; stand
 hooks always are.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 import types

@@ -1,7 +1,5 @@
 """``%load_ext auditor`` in a real IPython shell, and in a notebook with a kernel of its own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace
@@ -223,5 +221,5 @@ def test_a_notebook(tmp_path):
     assert "cells are in no file" in shown.data["text/html"]
     (said,) = book.cells[5].outputs
     assert said.text.startswith(
-        "('GRAPH001', 'In[4]:12', 'kept[*] keeps the graph of every step"
+        "('GRAPH001', 'In[4]:12', 'kept[*] retains the graph of every step"
     ), "a list of the notebook's own, at the cell that fills it"

@@ -1,7 +1,5 @@
 """A finding is one, whichever door a program comes through."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

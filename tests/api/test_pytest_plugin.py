@@ -1,7 +1,5 @@
 """The pytest plugin: one run of a small suite in a process of its own says what its users see."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The public names are typed for a user's type checker."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

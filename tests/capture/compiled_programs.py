@@ -1,7 +1,5 @@
 """Programs that compile: each makes a step that returns its loss."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs a user's step under some probes, as the session does, and gives back the rows."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.util

@@ -1,7 +1,5 @@
 """A stream of operators of its own for some subscribers, without a recording."""
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A run in a copy of the project ends with its exit handlers, and takes nothing apart after them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap

@@ -1,7 +1,5 @@
 """What the compiler makes of a program under an audit is what it makes of it without one."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """When a program is run with torch.compile held off, and for how long."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Where steps are long, passes with instruments have fewer of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

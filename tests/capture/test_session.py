@@ -1,7 +1,5 @@
 """The session around its probes: one that fails is stopped and told, and the others go on."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path

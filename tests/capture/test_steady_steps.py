@@ -1,7 +1,5 @@
 """The diagnostic pass ends when its steps are alike, and only then."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The warm-up goes on until the program has compiled; of other programs it is as long as planned."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

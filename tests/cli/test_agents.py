@@ -1,7 +1,5 @@
 """``audit agents``: what it says is true of this command line."""
 
-from __future__ import annotations
-
 import re
 import shlex
 

@@ -1,7 +1,5 @@
 """``--baseline`` and ``--update-baseline`` from the outside, and in every format."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from xml.etree import ElementTree as ET

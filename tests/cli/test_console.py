@@ -2,8 +2,6 @@
 broken stream is no error.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

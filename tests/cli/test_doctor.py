@@ -1,7 +1,5 @@
 """``audit doctor``: it answers on whatever machine, and whatever torch does when it is imported."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

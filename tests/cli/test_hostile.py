@@ -2,8 +2,6 @@
 traceback or a file outside.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

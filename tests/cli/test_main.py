@@ -1,7 +1,5 @@
 """The command line around its commands: how they end."""
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -1,7 +1,5 @@
 """``audit plan``'s words: what is printed, written and answered; its re-runs are formulas here."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

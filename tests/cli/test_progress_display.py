@@ -2,8 +2,6 @@
 not too often.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -2,8 +2,6 @@
 files closed by the target.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -2,8 +2,6 @@
 inside the folder.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 never a traceback.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import socket

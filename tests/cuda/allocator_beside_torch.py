@@ -6,8 +6,6 @@ tests.cuda.allocator_beside_torch [quick|kept|examples|every]
 By hand: about five minutes of CPU. tests/cuda/test_allocator_held_to_torch.py runs the quick ones.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whole trainings that are recorded on torch's own caching allocator; only torch is imported."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.util

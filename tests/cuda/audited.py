@@ -2,8 +2,6 @@
 it, and what their reports say.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from pathlib import Path

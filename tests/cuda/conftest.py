@@ -3,8 +3,6 @@ torch-null-device (``nulldevice/``); most of it runs inside a process on the nul
 ``make test-cuda`` starts it.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

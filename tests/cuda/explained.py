@@ -4,8 +4,6 @@ Each was followed to its place in torch's sources, or to the zeros that the null
 Files are below aten/src/ATen unless they begin with torch/.
 """
 
-from __future__ import annotations
-
 _PRINT = "torch/_tensor_str.py reads values one by one; one print"
 _SVD = "cuda/linalg/BatchLinearAlgebraLib.cpp: convergence and errors are read; one operator"
 _COALESCE = (

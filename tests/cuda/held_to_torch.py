@@ -6,8 +6,6 @@ own word is its warning (``torch.cuda.set_sync_debug_mode("warn")``) and the cal
 blocked on the null device; both sides run the torch that runs this.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import linecache

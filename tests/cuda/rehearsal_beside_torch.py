@@ -7,8 +7,6 @@ prints the peak of each and how far their allocations are the same ones in the s
 .venv/bin/python`` rehearses with another build of torch.
 """
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import json

@@ -2,8 +2,6 @@
 find by themselves, at its line, and that twins without the fault are silent.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

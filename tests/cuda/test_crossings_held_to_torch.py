@@ -1,7 +1,5 @@
 """Where a rehearsal says that the host waits, torch's own CUDA code does, and nowhere else."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.cuda.explained import EXPLAINED, UNWARNED, VERSIONS

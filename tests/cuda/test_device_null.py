@@ -2,8 +2,6 @@
 values, and costing only itself where it parts, dies or hangs.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

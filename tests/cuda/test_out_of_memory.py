@@ -2,8 +2,6 @@
 the memory, and limits below the size of the card.
 """
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

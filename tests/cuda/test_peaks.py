@@ -2,8 +2,6 @@
 party: the null device must come to the same.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -2,8 +2,6 @@
 to see, and that the program's process is afterwards as it was before.
 """
 
-from __future__ import annotations
-
 import gc
 import pickle
 import types

@@ -1,7 +1,5 @@
 """Traces of the null device, read and judged by us as any other."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The rehearsal's peak beside that of torch's own CUDA code, for one program."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.cuda.rehearsal_beside_torch import alike, measure

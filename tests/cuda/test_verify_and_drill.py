@@ -1,7 +1,5 @@
 """``audit verify`` and ``audit drill`` on torch's own CUDA code."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

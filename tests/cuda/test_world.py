@@ -2,8 +2,6 @@
 equal collectives, by count, bytes and line; and a deadlock before it hangs.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

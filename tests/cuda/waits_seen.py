@@ -8,8 +8,6 @@ program: ``trainer:step`` is called :data:`STEPS` times, a script ends at its ``
 step.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

@@ -5,8 +5,6 @@
 stderr, stdout or report.json.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 BAD = 9

@@ -4,8 +4,6 @@ and nothing left running.
 The quick ones run in ``make test-full``, all of them by ``make deaths``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

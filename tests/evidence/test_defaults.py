@@ -23,7 +23,6 @@ ONCE = {
 """A row stands for one event at least, in one step, of one element."""
 
 ROWS = {
-    "Delicate",
     "IndexingLoop",
 }
 

@@ -179,24 +179,6 @@ def test_kinds_decide_the_rest():
     )
 
 
-def test_reads_join_sites_and_text(project):
-    span = {"opcode": "CALL", "first_line": 9, "end_line": 9, "col": 34, "end_col": 45}
-    seen = [
-        {"pass": "loud", "step": step, "at": 0, "kind": "item", "n": 2, "us": 4.0}
-        for step in range(12)
-    ]
-    table = Evidence(project("rehearse", sites=[(9, span)], steps=rows(), reads=seen)).get(Reads)
-    (place,) = table.places("scalar")
-    assert (place.site.line, place.text, place.per_step, str(place.pattern)) == (
-        9,
-        "loss.item()",
-        2.0,
-        "12 of 12 steps",
-    )
-    assert place.held_us is None
-    assert list(table.places("branch")) == []
-
-
 # -- other tables ----------------------------------------------------------------------------------
 
 
@@ -216,34 +198,6 @@ def test_batches_name_the_line_that_moves_the_batch(project):
     )
     assert batches.loaders[0].collate_at.line == 4  # not the .to(dtype) on line 3
     assert batches.loaders[1].collate_at is None
-
-
-def test_held_roots_and_backward_reuse(project):
-    graph = {
-        "root": "r",
-        "file": "trainer.py",
-        "function": "step",
-        "name": "self",
-        "path": ".losses[*]",
-        "line": 6,
-        "tensors": 1,
-    }
-    held = Evidence(
-        project(
-            steps=rows(3),
-            graphs=[{**graph, "pass": "loud", "step": step, "tensors": step} for step in range(5)],
-        )
-    ).get(RetainedGraphs)
-    assert (held.roots[0].name, held.roots[0].tensors) == (
-        "self.losses[*]",
-        (0, 1, 2),
-    )  # steps 3 and 4 did not complete
-    call = {"pass": "loud", "step": 0, "at": 0, "retain": True, "create": False, "n": 4}
-    parts = {"sites": [(11, {})], "steps": rows(3), "backward": [call]}
-    (kept,) = Evidence(project(**parts, reused=[])).get(Backward).never_reused()
-    assert (kept.n, kept.site.line) == (4, 11)
-    other = [{"pass": "loud", "step": 0, "at": 0, "by": 0, "n": 1}]
-    assert list(Evidence(project(**parts, reused=other)).get(Backward).never_reused()) == []
 
 
 def test_source_tells_statements_from_used_values():

@@ -1,7 +1,5 @@
 """``audit mcp`` from end to end: the SDK's own client over stdio, the server as users start it."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -17,7 +17,7 @@ from auditor.judging import engine
 from auditor.recordings.folder import write_manifest
 from tests import recordings
 from tests.inprocess import record
-from tests.rules.test_rules import HERE, RULES, factories, load
+from tests.rules.test_rules import HERE, RULES, factories, load, roots
 
 
 def main(out: Path) -> None:
@@ -39,7 +39,7 @@ def one(code: str, rule: type, path: Path, name: str, out: Path) -> None:
                 Path(folder) / "r",
                 getattr(load(path), name),
                 engine.parts_of((rule,)),
-                roots=[path],
+                roots=roots(path),
             )
         except Exception:
             print(f"{code} {path.stem} {name}: FAILED\n{traceback.format_exc(limit=-4)}")

@@ -2,8 +2,6 @@
 sentence.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace

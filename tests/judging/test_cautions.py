@@ -1,7 +1,5 @@
 """What stands above the findings because it makes them mean less."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -39,7 +37,7 @@ def test_a_program_that_ends_while_held_eager_may_not_end_so_by_itself(
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("cupti_missing", "could not start CUPTI"), ("cpu_training", "of no GPU")],
+    [("cupti_missing", "could not start CUPTI"), ("cpu_training", "holds no GPU work")],
 )
 def test_a_trace_without_a_gpus_work_says_so_on_top(name, said):
     path = OURS / "data" / name / "trace.json.gz"

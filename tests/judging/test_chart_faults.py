@@ -1,7 +1,5 @@
 """A chart that cannot be drawn costs the report one sentence, and nothing else."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import signal

@@ -1,7 +1,5 @@
 """Settings: read, checked, and every mistake named with the way out."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.errors import AuditProblem

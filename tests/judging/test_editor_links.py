@@ -1,7 +1,5 @@
 """A line opens in an editor only where its file lies here as it was recorded."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

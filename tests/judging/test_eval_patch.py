@@ -1,7 +1,5 @@
 """GRAPH003's patch: a function that does nothing but evaluate is decorated."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.graph.graph003_graph_in_eval import GraphRecordedInEvaluation
 from auditor.rules.graph.rows import EvalRow

@@ -2,8 +2,6 @@
 takes none back.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.table import Evidence

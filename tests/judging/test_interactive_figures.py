@@ -1,7 +1,5 @@
 """Plotly is in a page only where somebody asked for it on this machine."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

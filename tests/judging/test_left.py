@@ -1,7 +1,5 @@
 """Codes of rules that left: explained, passed over where they are chosen, and never used again."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib.metadata import EntryPoint

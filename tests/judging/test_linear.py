@@ -2,8 +2,6 @@
 product or the square of these.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 

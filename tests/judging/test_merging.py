@@ -2,8 +2,6 @@
 patched, selected and compared.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -2,8 +2,6 @@
 confirms waits, and says where it went another way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Findings that point to others: a code is named only where a finding of it is in the report."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -230,7 +230,7 @@ def test_a_batch_that_is_moved_by_its_type_stops_to_wait_too():
 def test_memory_is_not_pinned_for_a_copy_that_waits_all_the_same(lines, calls):
     _, after, advice = pinned_loader(*lines, calls=calls)
     assert after is None
-    assert f"the copy at t.py:{2 + len(calls)} waits all the same" in advice
+    assert f"the copy at t.py:{2 + len(calls)} still waits" in advice
 
 
 def test_nothing_is_made_on_the_device_where_something_else_moves():
@@ -441,7 +441,7 @@ def test_the_argument_that_is_named_is_the_one_that_was_given():
     pageable = tuple(copied(Site("t.py", 4), "batch", step, **facts) for step in range(12))
     seen = Copies("rehearsal", 12, pageable, {0: Loader(0, made_at=Site("t.py", 2))})
     (finding,) = RULES["DATA003"]().detect(seen, *sources)
-    assert f"from memory that is not pinned: pin_memory=use_cuda, {said}" in finding.message
+    assert f"from unpinned memory: pin_memory=use_cuda, {said}" in finding.message
     remedy = RULES["DATA003"]().remedy(finding)
     assert remedy.edits == () and remedy.refused.startswith("`pin_memory` is decided by `use_cuda`")
 
@@ -490,7 +490,7 @@ def test_a_log_into_a_file_is_shown_but_not_called_safe(line, safe):
     site = Site("t.py", 3, "", line)
     edit = patch_of(Source({"t.py": text}), place(read(site), of=1))
     assert edit.safe is safe
-    assert ("somebody may read it" in edit.reason) is not safe
+    assert ("something may read it" in edit.reason) is not safe
     planned = plan((edit,), lambda file: text.encode())
     assert planned.files[0].after.decode() == text.replace(
         f"    {line}", f"    if i % 50 == 0:\n        {line}"

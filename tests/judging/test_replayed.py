@@ -1,7 +1,5 @@
 """Prices of a trace by its replay: together, in order, and where they cannot be had."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

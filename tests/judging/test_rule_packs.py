@@ -1,7 +1,5 @@
 """The pack of docs/rule-packs.md is installed as it stands there, and works."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import sys

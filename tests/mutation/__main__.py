@@ -2,8 +2,6 @@
 execute them; each survivor as it is found, then the tables.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import random

@@ -5,8 +5,6 @@ The record of a test file holds until it or the cases of rules change. Lines of 
 changed since are carried over by a diff.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import json

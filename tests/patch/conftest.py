@@ -1,7 +1,5 @@
 """A git repository to apply patches in, and short ways to say an edit."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable

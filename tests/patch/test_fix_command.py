@@ -2,8 +2,6 @@
 that changed since.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A call that only shares its name with torch's is not patched."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.model import Edit, Site

@@ -1,7 +1,5 @@
 """Diffs are taken by git byte for byte, whatever the path and the content."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

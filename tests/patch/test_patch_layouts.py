@@ -1,7 +1,5 @@
 """Calls in any layout take keywords and lose them, and no comment of a kept argument is lost."""
 
-from __future__ import annotations
-
 import ast
 import io
 import tokenize

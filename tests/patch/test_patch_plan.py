@@ -1,7 +1,5 @@
 """Plans over many files, and writing them in place."""
 
-from __future__ import annotations
-
 import os
 import stat
 

@@ -2,8 +2,6 @@
 and undo restores every byte.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import json

@@ -2,8 +2,6 @@
 git agrees.
 """
 
-from __future__ import annotations
-
 import ast
 import difflib
 import functools

@@ -2,8 +2,6 @@
 that holds both.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sysconfig

@@ -2,8 +2,6 @@
 CPU tests can judge them.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import tarfile

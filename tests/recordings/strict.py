@@ -1,7 +1,5 @@
 """Whether every key that a recording holds is declared by the type of its row."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The folder on disk: what was flushed is readable, whatever happened after."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

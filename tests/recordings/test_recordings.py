@@ -2,8 +2,6 @@
 make.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import pickletools

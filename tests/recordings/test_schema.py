@@ -2,8 +2,6 @@
 shape.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -2,8 +2,6 @@
 time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import tempfile

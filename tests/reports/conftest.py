@@ -1,7 +1,5 @@
 """A browser for the tests of pages, and how a report is opened in it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

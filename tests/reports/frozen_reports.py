@@ -117,7 +117,10 @@ def _of_prices() -> Iterator[tuple[str, Report]]:
     training = [
         replace(
             golden.rich_report().findings[-1],
-            site=Site("t.py", n), message=f"says {n}", code=code, severity=level,
+            site=Site("t.py", n),
+            message=f"says {n}",
+            code=code,
+            severity=level,
         )
         for n, (code, level) in enumerate(
             (

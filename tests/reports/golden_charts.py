@@ -1,7 +1,5 @@
 """Filled charts for the golden reports: memory of a device over time, the parts of the steps."""
 
-from __future__ import annotations
-
 from auditor.model.charts import Bar, Layers, Parts, Tone
 
 GIB = 1 << 30

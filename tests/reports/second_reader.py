@@ -4,8 +4,6 @@ fields that the page describes.
 python tests/reports/second_reader.py audits/trainer-step-.../report.json
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

@@ -2,8 +2,6 @@
 asked to hold it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Findings as a table."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -80,7 +80,7 @@ def test_commands_name_what_there_is():
         "audit verify audits/one",
     ]
     assert said["audit fix audits/one"] == "prints 2 safe patches"
-    assert said["audit fix audits/one --unsafe"].startswith("prints also 1 patch that")
+    assert said["audit fix audits/one --unsafe"].startswith("also prints 1 patch that")
 
 
 @pytest.mark.parametrize(

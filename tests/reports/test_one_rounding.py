@@ -2,8 +2,6 @@
 spelling wherever it is said.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -43,7 +43,7 @@ def test_a_segment_of_the_size_that_was_asked_for_is_not_told_twice():
     ("fits", "tried", "smaller", "said"),
     [
         ((), 0, "", ()),
-        ((), 4, "", ("None of 4 allocator settings that were replayed makes it fit: it must hold less",)),
+        ((), 4, "", ("None of 4 replayed allocator settings makes it fit: the step must hold less",)),
         (("a:1", "b:2"), 4, "", ("A replay of the same allocations fits with `a:1` or `b:2`",)),
         (
             ("a:1",),

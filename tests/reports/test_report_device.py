@@ -81,12 +81,12 @@ def report(found):
     [
         (
             told(busy=0.9, **{EXPOSED: 0.09, IDLE: 0.1}),
-            "there is little to win on the host's side (launches, waits, loading), 10% at most",
+            "little can be saved on the host (launches, waits, loading), at most 10%",
         ),
         (told(busy=0.8999), ""),
         (
             told(busy=0.9964, **{EXPOSED: 0.0, IDLE: 0.0036}),
-            "The device worked for 99.6% of the steps' time: there is little",
+            "The device worked for 99.6% of the steps' time: little can be saved",
         ),
         (
             told(busy=0.95, **{EXPOSED: 0.1, IDLE: 0.05}),
@@ -182,8 +182,8 @@ def test_what_the_host_waits_for_stands_beside_it(tmp_path):
     )
     assert (found.loader_us, found.held_us, found.peak_bytes) == (40.0, 290.0, 600)
     assert (
-        device.host(found) == "the host waits for its loader 40 us, is held until the "
-        "device has got there 290 us; peak memory 600 B"
+        device.host(found) == "the host waits for its loader 40 us, waits until the "
+        "device has caught up 290 us; peak memory 600 B"
     )
 
 

@@ -216,8 +216,8 @@ def test_an_out_of_memory_error_links_to_its_explanation() -> None:
     shortage = replace(failed.findings[0], code="MEM015")
     page = _page(replace(failed, run=replace(failed.run, outcome="oom"), findings=(shortage,)))
     panel = page[page.index('id="failure-title"') : page.index('class="headline"')]
-    assert '<a href="#finding-1">Who held the memory' in panel
-    assert "Who held the memory" not in _page(failed)
+    assert '<a href="#finding-1">What held the memory' in panel
+    assert "What held the memory" not in _page(failed)
 
 
 def test_a_diff_is_copied_as_it_stands() -> None:

@@ -61,11 +61,9 @@ def test_what_is_not_proven_is_in_no_sum_and_no_headline() -> None:
     both = _report(PROVEN, UNPROVEN)
     (sum_,) = summary.recoverable(both)
     assert (sum_.us_per_step, sum_.findings) == (8_412.0, 1)
-    assert summary.headline(_report(UNPROVEN)) == (
-        "found 1 warning, and no price in time is proven",
-    )
+    assert summary.headline(_report(UNPROVEN)) == ("found 1 warning, and no time saving is proven",)
     assert "30.5 ms" not in " ".join(summary.headline(both))
-    assert "and no price in time is proven" in _shown(_report(UNPROVEN), "html")
+    assert "and no time saving is proven" in _shown(_report(UNPROVEN), "html")
 
 
 @pytest.mark.parametrize(("low", "proven"), [(0.1, True), (0.0, False), (-0.1, False)])
@@ -119,4 +117,4 @@ def test_all_together_with_too_few_runs_is_no_headline() -> None:
         verification=replace(report.verification, together=_verified("inconclusive", pairs=3)),
     )
     assert verified.headline(few) == ""
-    assert "19 ms per step came back" in summary.headline(few)[0]
+    assert "saves 19 ms per step" in summary.headline(few)[0]

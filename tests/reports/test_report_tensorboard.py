@@ -2,8 +2,6 @@
 memory stays bounded.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Errors in what the step trains stand above what could be gained."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -50,8 +50,8 @@ def test_the_headline_is_what_they_buy_together():
     (part,) = summary.recoverable(report())
     assert (part.us_per_step, part.alone_us, part.findings) == (2000.0, 500.0, 2)
     (words,) = summary.headline(report())
-    assert words.startswith("estimated: 2 ms per step")
-    assert words.endswith("from 2 findings together (one by one 500 us: together they buy more)")
+    assert words.startswith("estimated: fixing 2 findings together could save 2 ms ")
+    assert words.endswith("(500 us one by one: together they save more)")
 
 
 def test_prices_that_come_to_more_than_all_together_overlap():
@@ -59,8 +59,10 @@ def test_prices_that_come_to_more_than_all_together_overlap():
     found = tuple(replace(each, lost_us_per_step=500.0) for each in FOUND)
     less = replace(report(replace(WHAT_IF, joint_us=600.0, alone_us=1000.0, fixes=fixes)))
     (words,) = summary.headline(replace(less, findings=found))
-    assert words.endswith("from 2 findings together (one by one 1 ms: they overlap)")
-    assert what_ifs.sentences(less)[0].startswith("Single prices overlap: one by one they come to")
+    assert words.endswith("(1 ms one by one: they overlap)")
+    assert what_ifs.sentences(less)[0].startswith(
+        "Single prices sum to 1 ms per step; all fixes together save less"
+    )
 
 
 def test_prices_that_no_replay_gives_are_added():

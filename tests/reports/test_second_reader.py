@@ -2,8 +2,6 @@
 hold nothing else.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -2,8 +2,6 @@
 is; how it starts and ends.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import html
@@ -99,7 +97,7 @@ def test_the_list_of_runs_says_what_they_found(folder: Path) -> None:
     told = {run["name"]: run for run in json.loads(body)["runs"]}
     broken, two, one = told["broken"], told["deep/two"], told["one"]
     assert (one["name"], one["trace"], two["trace"]) == ("one", True, False)
-    assert one["said"].startswith("verified: 8.63 ms per step came back")
+    assert one["said"].startswith("verified: the patch for SYNC001 saves 8.63 ms per step")
     assert broken["problem"].startswith("report.json cannot be read: this is not a report")
 
 

@@ -2,8 +2,6 @@
 finding, nothing leaves the machine.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Runs to look at, and ``audit view`` as a process of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import os

@@ -19,7 +19,7 @@ from auditor.evidence.table import Rows
 from auditor.model import Finding, Site
 from auditor.recordings.row import LineRow, PassRow
 from auditor.recordings.schema.graph import GraphRow
-from auditor.recordings.schema.numerics import AmpRow, ModeRow
+from auditor.recordings.schema.numerics import AmpRow, ModeRow, NumericRow
 from auditor.recordings.schema.sync import CopyRow, ReadRow
 from auditor.rule import Rule
 
@@ -120,4 +120,13 @@ def anomaly(step: int, site: Site | None = None, via: str = "") -> ModeRow:
     """A backward under anomaly mode, which a line switched on."""
     row = ModeRow(what="anomaly", at=None if site is None else 0, step=step, n=1)
     places: Any = SimpleNamespace(site=lambda number: site, via=lambda number: via)
+    return row.read_from(places)
+
+
+def delicate(site: Site, what: str, op: str, dtype: str, **more: Any) -> NumericRow:
+    """Calls of a delicate operator at a line; ``library`` made them."""
+    low, high, via = (more.pop(name, None) for name in ("low", "high", "library"))
+    facts = {"n": 1, "steps": 1, "into": [], "loss": False, **more}
+    row = NumericRow(at=0, what=what, op=op, dtype=dtype, least=low, greatest=high, **facts)
+    places: Any = SimpleNamespace(site=lambda number: site, via=lambda number: via or "")
     return row.read_from(places)

@@ -1,7 +1,5 @@
 """What every test of rules begins with."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """What CFG008 reads, made by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from auditor.rules.cfg.rows import DoubleBirthRow, DoubleParametersRow

@@ -1,7 +1,5 @@
 """What the patches of the rules about torch.compile do to the programs that they are for."""
 
-from __future__ import annotations
-
 import functools
 
 from auditor.rules.comp.comp001_graph_break import GraphBreak

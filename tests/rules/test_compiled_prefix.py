@@ -29,7 +29,7 @@ def test_the_line_that_saves_the_names_of_a_compiled_module_is_told_once():
     plain = replace(NAMED, compiled="")
     (found,) = prefixed(plain, NAMED, plain, replace(plain, at=1))
     assert found.site == HERE
-    assert "such as _orig_mod.weight: load_state_dict of the plain model" in found.message
+    assert "such as _orig_mod.weight: load_state_dict of the plain module" in found.message
     assert (found.steps, found.lost_us_per_step) == (1, None)
     assert prefixed(plain) == []
     with pytest.raises(NotLooked, match="saved no checkpoint in the"):

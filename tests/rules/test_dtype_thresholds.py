@@ -12,10 +12,10 @@ from auditor.rules.num.num012_vanishing_epsilon import EpsilonVanishes
 from auditor.rules.num.rows import UpdateRow
 
 from auditor.evidence.recorded.amp import Amp
-from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
+from auditor.evidence.recorded.op_ranges import OpRanges
 from auditor.evidence.source.files import Source
 from auditor.model import Severity, Site
-from tests.rules.asking import ask, happened, rescaled, rows
+from tests.rules.asking import ask, delicate, happened, rescaled, rows
 
 LINE = Site("trainer.py", 1, "step")
 
@@ -25,7 +25,7 @@ LINE = Site("trainer.py", 1, "step")
 
 def epsilon(dtype, scalar, **more):
     text = f"x = torch.clamp(y, min={scalar!r})"
-    call = Delicate(
+    call = delicate(
         LINE, "epsilon", "clamp_min", dtype, scalar=scalar, **{"into": ("log",), **more}
     )
     rule = EpsilonVanishes()
@@ -75,7 +75,7 @@ def test_an_epsilon_under_a_root_is_steep_where_its_derivative_is_beyond_the_roo
 
 def losses(*dtypes, **more):
     calls = tuple(
-        Delicate(LINE, "function", "log", dtype, **{"loss": True, **more}) for dtype in dtypes
+        delicate(LINE, "function", "log", dtype, **{"loss": True, **more}) for dtype in dtypes
     )
     return list(ask(LossInHalf(), OpRanges(3, calls)))
 

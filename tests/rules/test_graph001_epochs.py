@@ -35,9 +35,9 @@ def told(ages, *, walked=False, **knobs):
 @pytest.mark.parametrize(
     ("ages", "severity", "words"),
     [
-        ([*range(17), 0, 1, 2], Severity.WARNING, "up to 16 steps ago or more, until it is"),
-        ([*range(11), 0, 1, 2], Severity.NOTE, "up to 10 steps ago"),
-        ([*range(6), *range(7), *range(7)], Severity.NOTE, "up to 6 steps ago"),
+        ([*range(17), 0, 1, 2], Severity.WARNING, "16 or more earlier steps, until it is"),
+        ([*range(11), 0, 1, 2], Severity.NOTE, "up to 10 earlier steps"),
+        ([*range(6), *range(7), *range(7)], Severity.NOTE, "up to 6 earlier steps"),
     ],
     ids=["an epoch", "eleven steps", "every seventh step"],
 )

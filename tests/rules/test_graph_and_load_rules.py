@@ -94,8 +94,8 @@ def clipped(text, *, steps=range(12), line=1, device="cuda", more=""):
     ("text", "edits", "words"),
     [
         ("clip_grad_norm_(p, 1.0, error_if_nonfinite=True)", 1, "Drop error_if_nonfinite=True"),
-        ("clip_grad_norm_(p, 1.0, error_if_nonfinite=check)", 0, "Let error_if_nonfinite be"),
-        ("fabric.clip_gradients(m)", 0, "Have it clip without"),
+        ("clip_grad_norm_(p, 1.0, error_if_nonfinite=check)", 0, "Set error_if_nonfinite"),
+        ("fabric.clip_gradients(m)", 0, "Let it clip without"),
     ],
 )
 def test_a_clip_that_reads_the_norm(text, edits, words):

@@ -1,7 +1,5 @@
 """MEM018: the batch that is made ahead of its turn, and from where its peak is reported."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Logarithms of probabilities: the stable function that says the same."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.num.logarithm import REASON, stable_log
 

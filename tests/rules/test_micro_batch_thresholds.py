@@ -1,7 +1,5 @@
 """OPT008 at both sides of its thresholds."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

@@ -2,8 +2,6 @@
 further below, on each step.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path
@@ -127,5 +125,5 @@ def test_a_patch_covers_all_that_would_wait(name: str, tmp_path: Path) -> None:
     assert findings
     told = [each for each in findings if each.remedy is not None]
     assert {each.site.line for each in told if each.remedy.edits} == marked["patch"]
-    refused = [each for each in told if "in its place" in (each.remedy.refused or "")]
+    refused = [each for each in told if "would wait instead" in (each.remedy.refused or "")]
     assert {each.site.line for each in refused} == marked["moved"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from auditor.rules.num.poles import (
     LOGARITHM,
@@ -14,11 +12,14 @@ from auditor.rules.num.poles import (
     remedy_of,
 )
 
-from auditor.evidence.recorded.op_ranges import Delicate
 from auditor.evidence.source.files import Source
 from auditor.model import Site
+from tests.rules.asking import delicate
 
-ROOT = Delicate(Site("a.py", 1), "gradient", "sqrt", "float32", low=0.0, high=4.0, steps=2)
+
+def root(op="sqrt", dtype="float32", **more):
+    facts = {"low": 0.0, "high": 4.0, "steps": 2, **more}
+    return delicate(Site("a.py", 1), "gradient", op, dtype, **facts)
 
 
 @pytest.mark.parametrize(
@@ -38,16 +39,16 @@ ROOT = Delicate(Site("a.py", 1), "gradient", "sqrt", "float32", low=0.0, high=4.
     ids=str,
 )
 def test_where_it_stood(change, stood):
-    said = pole_said(replace(ROOT, **change), 3)
+    said = pole_said(root(**change), 3)
     assert said.startswith(f"{stood}: its derivative there is infinite")
     assert said.endswith("not finite on 2 of 3 watched steps")
 
 
 def test_a_result_that_was_not_used():
-    unasked = replace(ROOT, unasked=True)
+    unasked = root(unasked=True)
     assert "was not used there, but 0 times infinity is NaN" in pole_said(unasked, 3)
     assert remedy_of(unasked) == f"{UNASKED} {REMEDIES['sqrt']}"
-    assert (remedy_of(ROOT), remedy_of(replace(ROOT, op="log"))) == (REMEDIES["sqrt"], LOGARITHM)
+    assert (remedy_of(root()), remedy_of(root("log"))) == (REMEDIES["sqrt"], LOGARITHM)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_a_result_that_was_not_used():
     ],
 )
 def test_an_epsilon_in_the_only_root(text, value):
-    edit = epsilon_in_root(Source({"a.py": text}), ROOT)
+    edit = epsilon_in_root(Source({"a.py": text}), root())
     assert (edit.value if edit is not None else None) == value
     if value is not None:
         assert (edit.action, edit.call, edit.safe) == ("rename_call", "sqrt", False)
@@ -89,4 +90,4 @@ def test_an_epsilon_in_the_only_root(text, value):
 )
 def test_only_a_root_of_zero_in_a_dtype_that_holds_it(change, edited):
     source = Source({"a.py": "torch.sqrt(x)"})
-    assert (epsilon_in_root(source, replace(ROOT, **change)) is not None) is edited
+    assert (epsilon_in_root(source, root(**change)) is not None) is edited

@@ -1,7 +1,5 @@
 """What CKPT005 says of a program that goes on from its own checkpoints."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.ckpt.ckpt005_cannot_resume import CheckpointCannotResume
 from auditor.rules.ckpt.resumes import Resumes, Unsaved
@@ -20,7 +18,7 @@ def unsaved(what: str, kind: str) -> Resumes:
     [
         ("optimizer", "AdamW", Severity.WARNING, "its moments start from zero"),
         ("optimizer", "SGD", Severity.NOTE, "its moments start from zero"),
-        ("scheduler", "OneCycleLR", Severity.WARNING, "the schedule starts again"),
+        ("scheduler", "OneCycleLR", Severity.WARNING, "the schedule starts over"),
     ],
 )
 def test_what_a_resume_goes_on_without(what, kind, severity, then):
@@ -28,13 +26,14 @@ def test_what_a_resume_goes_on_without(what, kind, severity, then):
     (finding,) = rule.detect(unsaved(what, kind))
     assert (finding.severity or rule.severity) is severity
     assert (
-        f"the {kind} made at train.py:20 is never saved: after a resume {then}" in finding.message
+        f"the {kind} created at train.py:20 is never saved: after a resume {then}"
+        in finding.message
     )
     assert [place.site.line for place in finding.places] == [5, 12]
-    assert rule.remedy(finding).text.startswith(f"Put the {what}'s state_dict()")
+    assert rule.remedy(finding).text.startswith(f"Add the {what}'s state_dict()")
 
 
 def test_a_program_that_resumes_nothing_was_not_looked_at():
-    with pytest.raises(NotLooked, match="no checkpoint that its training goes on from"):
+    with pytest.raises(NotLooked, match="no checkpoint from which training resumes"):
         list(CheckpointCannotResume().detect(Resumes()))
     assert list(CheckpointCannotResume().detect(Resumes(looked=True))) == []

@@ -1,7 +1,5 @@
 """Where a rule writes a patch, and where it only says what to do."""
 
-from __future__ import annotations
-
 import textwrap
 
 import pytest

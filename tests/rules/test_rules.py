@@ -16,8 +16,6 @@ no note is right, either. ``MEMORY_LIMIT`` of a file is the size of its rehearse
 the RAM that its machine has beyond what the process holds at the start.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import ctypes
@@ -49,6 +47,7 @@ from auditor.timeline import fleet, trace_files
 from tests import recordings
 from tests.inprocess import judge
 from tests.leftover_workers import end_workers
+from tests.rules import programs
 
 HERE = Path(__file__).resolve().parent
 RULES = {rule.code: rule for rule in catalogue.rules()}
@@ -105,6 +104,12 @@ def load(path: Path) -> object:
     return sys.modules[name]
 
 
+def roots(path: Path) -> list[Path]:
+    """What is the user's of a case: its file, and the parts of programs that it imports."""
+    shared = Path(programs.__file__)
+    return [path, *([shared] if f"from {programs.__name__} import" in path.read_text() else [])]
+
+
 def unload(path: Path) -> None:
     """Forget a case's module: what it holds must not be there when the next one is recorded."""
     sys.modules.pop(f"case_{path.parent.name}_{path.stem}", None)
@@ -143,8 +148,9 @@ def reported(
                 getattr(load(path), name),
                 (RULES[code],),
                 beside,
-                roots=[path],
+                roots=roots(path),
                 device=device,
+                steps=getattr(load(path), "STEPS", 12),
                 ranks=name.endswith("__processes"),
                 **machine,
             )
@@ -184,9 +190,8 @@ def in_trace(code: str, path: Path, name: str, folder: Path) -> tuple[list[Findi
 def replayed(code: str, path: Path, name: str, folder: Path) -> tuple[list[Finding], list[Verdict]]:
     packed = recordings.path_of(code, path.stem, name)
     if not packed.is_file() and RULES[code].rehearsed:
-        return judge(
-            folder, getattr(load(path), name), (RULES[code],), roots=[path], device="rehearse"
-        )
+        make = getattr(load(path), name)
+        return judge(folder, make, (RULES[code],), roots=roots(path), device="rehearse")
     if not packed.is_file():
         pytest.skip(
             "needs a CUDA device, and no recording of it was made yet (tests/gpu/record.py)"

@@ -20,17 +20,21 @@ from auditor.rules.num.nonfinite import BadTensor, Birth, InputRange, Nonfinite
 from auditor.rules.num.num002_nonfinite_born import NonfiniteValueBorn
 
 from auditor.evidence.recorded.amp import Amp
-from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
+from auditor.evidence.recorded.op_ranges import OpRanges
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Rows
 from auditor.model import Severity, Site
 from auditor.recordings.schema.data import LoadRow, ModuleLoadRow
 from auditor.recordings.schema.graph import FedRow, Parameter, StillGroup
-from tests.rules.asking import ask, loud, placed, rescaled, rows
+from tests.rules.asking import ask, delicate, lines, placed, rescaled, rows
 from tests.rules.doubles import doubles
 
 LINE, OTHER = Site("train.py", 3), Site("train.py", 9)
-OUTPUT = Delicate(LINE, "output", "mm", "float16", n=6, steps=2, low=-100.0, high=30_000.0)
+
+
+def output(op="mm", **more):
+    facts = {"n": 6, "steps": 2, "low": -100.0, "high": 30_000.0, **more}
+    return delicate(LINE, "output", op, "float16", **facts)
 
 
 def told(rule, *tables):
@@ -58,14 +62,14 @@ def told(rule, *tables):
     ids=str,
 )
 def test_headroom_of_float16(change, left):
-    found = list(ask(HalfNearOverflow(), OpRanges(3, (replace(OUTPUT, **change),)), Amp()))
+    found = list(ask(HalfNearOverflow(), OpRanges(3, (output(**change),)), Amp()))
     assert [f"{left} powers of two are left" in each.message for each in found] == [True] * bool(
         left
     )
 
 
 def test_the_least_headroom_of_a_line_is_told_and_all_its_calls_are_counted():
-    calls = (OUTPUT, replace(OUTPUT, op="bmm", high=60_000.0, n=3, steps=1))
+    calls = (output(), output("bmm", high=60_000.0, n=3, steps=1))
     ((message, steps, often),) = told(HalfNearOverflow(), OpRanges(3, calls), Amp())
     assert message.startswith("bmm gave values up to 6e+04 in float16, which ends at 65504: 0.13")
     assert (steps, often) == (1, 3.0)
@@ -73,8 +77,8 @@ def test_the_least_headroom_of_a_line_is_told_and_all_its_calls_are_counted():
 
 def test_overflows_are_told_where_a_scaler_skipped():
     calls = (
-        replace(OUTPUT, high=10.0, overflowed=2),
-        replace(OUTPUT, op="bmm", high=10.0, overflowed=4, n=9),
+        output(high=10.0, overflowed=2),
+        output("bmm", high=10.0, overflowed=4, n=9),
     )
     skipped = (rescaled(OTHER, 0, 2.0, 1.0), rescaled(OTHER, 1, 1.0, 1.0))
     table = OpRanges(3, calls)
@@ -201,8 +205,9 @@ def test_data_that_was_not_finite():
 
 
 def test_a_loss_in_half_precision_is_told_by_its_worst():
-    call = Delicate(LINE, "function", "log", "bfloat16", n=6, steps=1, loss=True, low=0.5, high=2.0)
-    calls = (call, replace(call, dtype="float16", n=3, steps=3, low=None))
+    call = delicate(LINE, "function", "log", "bfloat16", n=6, steps=1, loss=True, low=0.5, high=2.0)
+    half = delicate(LINE, "function", "log", "float16", n=3, steps=3, loss=True, high=2.0)
+    calls = (call, half)
     (finding,) = ask(LossInHalf(), OpRanges(3, calls))
     assert (finding.severity, finding.steps, finding.per_step) == (None, 3, 3.0)
     assert "ran in float16 on the way to the loss" in finding.message
@@ -312,8 +317,8 @@ def cycles(*given, steps=4):
         CycleRow(step=step, at=at, leaves=leaves, held_bytes=held)
         for step, at, leaves, held in given
     )
-    tables = rows(*made, sites=(LINE, OTHER)), loud(steps)
-    return list(ask(GradientsKeepTheirGraph(), *tables))
+    table = lines(*made, sites=(LINE, OTHER), of=steps, pass_name="loud")
+    return list(ask(GradientsKeepTheirGraph(), table))
 
 
 def test_gradients_that_keep_their_graph():

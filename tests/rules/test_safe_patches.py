@@ -22,7 +22,7 @@ from auditor.capture.instruments.monkeypatch import LOOKING
 from auditor.model import Edit, Finding
 from auditor.patch import Refused, apply_edits
 from tests.inprocess import judge
-from tests.rules.test_rules import CUDA, HERE, RULES, TRACED, cases, load, unload
+from tests.rules.test_rules import CUDA, HERE, RULES, TRACED, cases, load, roots, unload
 
 SAFE = (
     *("SYNC001", "SYNC003", "SYNC006", "SYNC009", "SYNC010", "DATA003", "DATA004"),
@@ -54,7 +54,7 @@ def test_a_safe_patch_changes_no_bit(code: str, name: str, tmp_path: Path) -> No
     how = {"device": "rehearse" if rehearsed else "auto", "ranks": name.endswith("__processes")}
     try:
         findings, _ = judge(
-            tmp_path / "judged", made(path, name), (RULES[code],), roots=[path], **how
+            tmp_path / "judged", made(path, name), (RULES[code],), roots=roots(path), **how
         )
     finally:
         unload(path)

@@ -3,8 +3,6 @@
 ``python -m tests.rules.test_said`` writes ``said.json`` anew; read its diff before committing it.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from auditor.rules.amp.half import HalfWhereBfloat16IsNative
 from auditor.rules.data.datasets import LoaderYieldsDeviceTensors
 from auditor.rules.mem.mem006_peak_by_line import Peak, PeakHeldByFewLines, PeakHolders
 from auditor.rules.mem.memory import DeviceMemoryNearlyFull, DevicePeak, TraceMemory
@@ -16,12 +15,11 @@ from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.recorded.batches import Batch, Batches, Loader
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
+from auditor.evidence.recorded.op_ranges import OpRanges
 from auditor.evidence.scans import Scan, Tally, TensorFacts
 from auditor.evidence.snapshot.state_at import Holder
-from auditor.evidence.source.files import Source
 from auditor.model import Site
-from tests.rules.asking import ask, happened, rows
+from tests.rules.asking import ask, delicate, rows
 
 CPU, CUDA = Machine("cpu", 8), Machine("cuda", 8, capability=8)
 LINES = tuple(Site("t.py", line, "step", "") for line in range(1, 5))
@@ -41,13 +39,6 @@ def lines(findings):
     return [each.site.line for each in findings]
 
 
-def test_autocast():
-    events = everywhere(lambda site, step: happened("autocast", site, step, "float16"))
-    scaled = tuple(happened("scale", LINES[0], step) for step in range(20))
-    found = ask(HalfWhereBfloat16IsNative(), Amp(20, (*events, *scaled)), CUDA, Source())
-    assert lines(found) == [2, 4]
-
-
 def test_loaders():
     cuda = frozenset({"cuda:0"})
     batches = tuple(Batch(at, step, devices=cuda) for at in range(4) for step in steps_of(at))
@@ -58,7 +49,7 @@ def test_loaders():
 
 def test_values_near_the_end_of_float16():
     calls = tuple(
-        Delicate(op="mm", what="output", dtype="float16", site=site, low=0.0, high=high, steps=3)
+        delicate(op="mm", what="output", dtype="float16", site=site, low=0.0, high=high, steps=3)
         for site, high in zip(LINES, (1.0, 60_000.0, 1.0, 60_000.0), strict=True)
     )
     assert lines(ask(HalfNearOverflow(), OpRanges(3, calls), Amp())) == [2, 4]

@@ -140,7 +140,7 @@ def test_data010_wants_a_share_and_a_time(share, us, found):
 def test_data010_has_a_price_in_the_step_and_is_a_note_in_a_worker():
     (finding,) = listed(0.5, 3000.0)
     assert (finding.lost_us_per_step, finding.basis, finding.severity) == (3000, "estimated", None)
-    assert "48,000 of them): 3 ms per step, 50% of it" in finding.message
+    assert "48,000 numbers): 3 ms per step, 50% of it" in finding.message
     (finding,) = listed(0.5, 3000.0, in_worker=True)
     assert (finding.lost_us_per_step, finding.severity) == (None, Severity.NOTE)
     assert "50% of a worker's time for a batch" in finding.message
@@ -381,7 +381,7 @@ def test_opt006_wants_a_share_of_the_steps_and_so_many(steps, n, absent, found):
     findings = list(ask(rule, rows(line, sites=(SITE,))))
     assert len(findings) == found
     for finding in findings:
-        assert ("no gradient was there yet" in finding.message) == absent
+        assert ("there was no gradient yet" in finding.message) == absent
         assert (finding.steps, finding.per_step) == (n, n / steps)
         assert ("after the backward" in rule.remedy(finding).text) == absent
     other = ClippingRow(at=0, optimizer="SGD", steps=steps, n=n, absent=absent)
@@ -438,11 +438,11 @@ def test_opt007_wants_swings_or_a_rate_that_is_gone_or_an_epoch_that_was_said(mo
 
 def test_opt007_says_how_often_and_where_it_belongs():
     ((message, remedy),) = scheduled(period=10, epoch=20)
-    assert "(T_max=5)" in message and "every 10 steps" in message and "once an epoch" in remedy
+    assert "(T_max=5)" in message and "every 10 steps" in message and "once per epoch" in remedy
     ((message, remedy),) = scheduled("StepLR", gone=50, batches=fed(100))
-    assert "after 50 steps, and one epoch has 100" in message and "len(loader)" in remedy
+    assert "after 50 steps, but one epoch has 100" in message and "len(loader)" in remedy
     ((message, remedy),) = scheduled("OneCycleLR", apart=7, epoch_of=5)
-    assert "steps_per_epoch=5" in message and "once in 7 steps" in message
+    assert "steps_per_epoch=5" in message and "once in 7 optimizer steps" in message
     assert remedy == "Call its step() after the optimizer's, with each batch."
 
 

@@ -33,7 +33,7 @@ from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.recorded.batches import Batch, Batches, InWorker, Loader
 from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.recorded.machine import Machine
-from auditor.evidence.recorded.op_ranges import Delicate, OpRanges
+from auditor.evidence.recorded.op_ranges import OpRanges
 from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.recorded.retained_graphs import NODE_CAP, RetainedGraphs, Root
 from auditor.evidence.recorded.steps import Step, Steps
@@ -50,7 +50,17 @@ from auditor.recordings.schema.graph import BackwardRow
 from auditor.recordings.schema.optim import ZeroGradRow
 from auditor.recordings.schema.sync import CallRow
 from auditor.rule import NotLooked
-from tests.rules.asking import anomaly, ask, happened, holding, lines, placed, read, rescaled
+from tests.rules.asking import (
+    anomaly,
+    ask,
+    delicate,
+    happened,
+    holding,
+    lines,
+    placed,
+    read,
+    rescaled,
+)
 
 CPU, CUDA, REHEARSED = Machine("cpu", 8), Machine("cuda", 8), Machine("rehearsal", 8)
 LINE = Site("trainer.py", 3, "step", "log(loss.item())")
@@ -361,7 +371,7 @@ def test_gradients_that_nothing_differentiates():
         return list(RetainedGraphNeverNeeded().detect(backward, code, Configs()))
 
     (finding,) = found(backwards(*calls, of=3))
-    assert "the gradients of 3 calls; nothing differentiated it" in finding.message
+    assert "the gradients in 3 calls, but nothing differentiated it" in finding.message
     (edit,) = RetainedGraphNeverNeeded().remedy(finding).edits
     assert (edit.action, edit.keyword, edit.safe) == ("drop_keyword", "create_graph", False)
     assert found(backwards(*calls[:2], of=3)) == []
@@ -378,7 +388,7 @@ def test_container_that_grows_is_an_error_priced_by_what_it_holds():
     holdings = [holding(tensors=1 + step, nodes=100, held_bytes=1000 * step) for step in range(12)]
     (finding,) = graph001(root(holdings))
     assert (finding.severity, finding.lost_bytes, finding.basis) == (None, 1000, "measured")
-    assert "1 tensors, then 12" in finding.message
+    assert "1 tensors at first, 12 in the end" in finding.message
     (unknown,) = graph001(root(growing()))
     assert (unknown.lost_bytes, unknown.basis) == (None, "none")
 
@@ -814,7 +824,9 @@ def test_zero_filled_gradients():
 
 def test_gradients_that_are_filled_by_hand():
     (finding,) = zero_filled(*(cleared(step, owner="Tensor") for step in range(20)))
-    assert finding.message.startswith("zero_() fills gradients with zeros that the next backward")
+    assert finding.message.startswith(
+        "zero_() fills gradients with zeros, to which the next backward"
+    )
 
 
 @pytest.mark.parametrize(
@@ -925,10 +937,8 @@ def test_a_dtype_whose_scaler_cannot_be_changed_is_left(made: str) -> None:
     ],
 )
 def test_the_epsilon_that_a_root_gets(line: str, more: dict, expected: str | None) -> None:
-    call = replace(
-        Delicate(Site("a.py", 1, "", line), "gradient", "sqrt", "float32", low=0.0, high=4.0),
-        **more,
-    )
+    facts = {"op": "sqrt", "dtype": "float32", "low": 0.0, "high": 4.0, **more}
+    call = delicate(Site("a.py", 1, "", line), "gradient", **facts)
     rule = UnstableFormula()
     (finding,) = rule.detect(OpRanges(3, (call,)), Source({"a.py": line + "\n"}))
     edits = rule.remedy(finding).edits
@@ -937,15 +947,15 @@ def test_the_epsilon_that_a_root_gets(line: str, more: dict, expected: str | Non
 
 
 def test_a_line_whose_formula_is_reported_is_not_reported_again() -> None:
-    call = Delicate(
-        Site("a.py", 1), "function", "log", "float32", low=0.0, high=1.0, feed="sigmoid"
-    )
-    calls = (call, replace(call, what="gradient", feed=""))
+    site = Site("a.py", 1)
+    call = delicate(site, "function", "log", "float32", low=0.0, high=1.0, feed="sigmoid")
+    calls = (call, delicate(site, "gradient", "log", "float32", low=0.0, high=1.0))
     (finding,) = UnstableFormula().detect(OpRanges(3, calls), Source())
     assert "log(sigmoid(x))" in finding.message
 
 
-LOST = Delicate(Site("a.py", 9), "loss", "backward", "float32", n=3, overflowed=3)
+def lost(overflowed=3):
+    return delicate(Site("a.py", 9), "loss", "backward", "float32", n=3, overflowed=overflowed)
 
 
 @pytest.mark.parametrize(
@@ -964,12 +974,11 @@ LOST = Delicate(Site("a.py", 9), "loss", "backward", "float32", n=3, overflowed=
     ],
 )
 def test_logarithms_outside_their_range_where_no_loss_is_finite(op, low, more, makes) -> None:
-    call = Delicate(Site("a.py", 1), "function", op, "float32", n=3, low=low, high=2.0, **more)
-    found = list(UnstableFormula().detect(OpRanges(3, (call, LOST)), Source()))
+    call = delicate(Site("a.py", 1), "function", op, "float32", n=3, low=low, high=2.0, **more)
+    found = list(UnstableFormula().detect(OpRanges(3, (call, lost())), Source()))
     assert [f"it makes {makes};" in each.message for each in found] == ([True] if makes else [])
     assert all(each.severity is Severity.ERROR for each in found)
-    some = replace(LOST, overflowed=2)
-    assert not list(UnstableFormula().detect(OpRanges(3, (call, some)), Source()))
+    assert not list(UnstableFormula().detect(OpRanges(3, (call, lost(2))), Source()))
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 torch as installed says, and what a line, a filter or another library changes.
 """
 
-from __future__ import annotations
-
 import textwrap
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 torch, no trace.
 """
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.data.data007_input_bound import StepWaitsForInput
 from auditor.rules.data.datasets import StepBoundByCopiesToDevice

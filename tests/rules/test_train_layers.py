@@ -1,7 +1,5 @@
 """TRAIN007 at both sides of its thresholds."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.train.layers import LayerCannotLearn
 from auditor.rules.train.rows import LayerRow

@@ -1,7 +1,5 @@
 """TRAIN006 at both sides of its thresholds, and where its patch is written."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -2,8 +2,6 @@
 finding.
 """
 
-from __future__ import annotations
-
 import functools
 
 import pytest

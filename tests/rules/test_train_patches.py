@@ -1,7 +1,5 @@
 """What the patches of TRAIN001, TRAIN002 and TRAIN004 make of losses, and where there is none."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.train.losses import ActivationAppliedTwice, PaddingTrained, SilentBroadcast
 from auditor.rules.train.rows import RepairRow

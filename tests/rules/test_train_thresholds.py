@@ -1,7 +1,5 @@
 """TRAIN001 to TRAIN005 at both sides of their thresholds."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.train.losses import (
     ActivationAppliedTwice,

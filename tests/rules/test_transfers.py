@@ -1,7 +1,5 @@
 """Steps bound by copies: the whole and the recurring part on both sides of each knob."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.transfers import TransferRule
 
@@ -49,7 +47,7 @@ def test_the_price_leaves_out_what_pinned_memory_saves():
     (finding,) = bound(*[2000.0] * 4, slow=500.0, copies=3000.0)
     assert (finding.lost_us_per_step, finding.basis) == (1500.0, "estimated")
     assert (finding.steps, finding.per_step, finding.seen_on) == (4, 1.0, "trace")
-    assert finding.message == "for 20% of 4 steps the device does nothing but copy to it"
+    assert finding.message == "for 20% of 4 steps the device only copies to it"
     assert finding.facts == (
         ("copies to it", "30% of the time"),
         ("with nothing beside them", "2 ms per step"),

@@ -1,7 +1,5 @@
 """Waits of a trace as findings: usual from half of the steps on, priced where steps are marked."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.sync.waiting import LEAST_SHARE, waits_in_trace
 

@@ -1,7 +1,5 @@
 """The parent's side of a recording child."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

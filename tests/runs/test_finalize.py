@@ -1,7 +1,5 @@
 """What the parent says of a run that had to be ended."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """What a launcher's variables say."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

@@ -1,7 +1,5 @@
 """Programs that leave before their first step: which of them asked for CUDA?"""
 
-from __future__ import annotations
-
 import textwrap
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 of a child that is not to be on one.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 long timing.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.runs.plan import (

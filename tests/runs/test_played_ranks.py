@@ -1,7 +1,5 @@
 """Ranks of a world that is not there: which ones, and what each is told."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.errors import AuditProblem

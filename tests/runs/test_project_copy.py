@@ -1,7 +1,5 @@
 """The copy that patched code runs in: whatever happens there, the user's project stays as it is."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

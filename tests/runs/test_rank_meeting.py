@@ -1,7 +1,5 @@
 """Ranks that meet through files."""
 
-from __future__ import annotations
-
 import json
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The recordings of a job's ranks, opened as one."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A run that failed early is rehearsed up to the step before."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The stages of an audit: which are made, in which order, and what they leave to one another."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """TARGET taken apart, and what steps when called; every mistake is one sentence with a way out."""
 
-from __future__ import annotations
-
 import functools
 import sys
 

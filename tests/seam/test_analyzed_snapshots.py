@@ -2,8 +2,6 @@
 that cannot be drawn.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import pickle

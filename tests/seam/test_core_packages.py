@@ -1,7 +1,5 @@
 """What pip installs without ``[all]`` is enough for an audit, and what needs more says so."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """A target that dies early is judged as far as it came."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 from pathlib import Path

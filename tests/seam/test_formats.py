@@ -2,8 +2,6 @@
 where a file cannot be.
 """
 
-from __future__ import annotations
-
 import json
 import xml.etree.ElementTree as ET
 

@@ -2,8 +2,6 @@
 costs, every rank's numbers.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

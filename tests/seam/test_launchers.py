@@ -1,7 +1,5 @@
 """Ranks that torchrun started, from the command line to the report."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

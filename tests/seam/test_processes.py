@@ -1,7 +1,5 @@
 """``--nproc``: several processes of one target, from the command line to the report."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Programs that put functions of their own in place of Python's, which our code calls, too."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

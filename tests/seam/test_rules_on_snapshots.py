@@ -1,7 +1,5 @@
 """Recorded memory snapshots: our bytes and peaks beside the truth, and what the rules say."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pytest

@@ -2,8 +2,6 @@
 they name only what is there.
 """
 
-from __future__ import annotations
-
 import re
 
 import pytest

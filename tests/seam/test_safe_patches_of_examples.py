@@ -2,8 +2,6 @@
 and without, from the same seeds, in processes of their own.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """Unmodified scripts: steps found from the optimizer, a clean stop, arguments handed through."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import textwrap

@@ -1,7 +1,5 @@
 """Modules of the user's with the name of a package that audit imports in the same process."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

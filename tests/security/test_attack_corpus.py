@@ -2,8 +2,6 @@
 CI system obeys a line.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 import re

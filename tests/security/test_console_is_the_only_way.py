@@ -2,8 +2,6 @@
 stranger's text harmless.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

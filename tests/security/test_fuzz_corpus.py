@@ -2,8 +2,6 @@
 own errors.
 """
 
-from __future__ import annotations
-
 import random
 
 import pytest

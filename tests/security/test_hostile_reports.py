@@ -2,8 +2,6 @@
 for is made in the user's own sources alone.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

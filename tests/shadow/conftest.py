@@ -1,7 +1,5 @@
 """The shadow is only for machines without a GPU; one thread, so that sums add up in one order."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

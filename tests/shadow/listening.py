@@ -1,7 +1,5 @@
 """A listener for tests: what crossed, at which line of which file."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import re

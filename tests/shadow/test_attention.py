@@ -1,7 +1,5 @@
 """Attention with dropout of a shadow: the host's numbers, CUDA's memory."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import pytest

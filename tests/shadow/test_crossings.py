@@ -1,7 +1,5 @@
 """Every wait is found at its line, and nothing else is."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import warnings

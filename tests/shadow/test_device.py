@@ -1,7 +1,5 @@
 """The device as a program sees it; what it refuses; and that nothing stays behind."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import io

@@ -1,7 +1,5 @@
 """Dropout of a shadow: the host's numbers, CUDA's mask."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import pytest

@@ -1,7 +1,5 @@
 """Losses and gradients of whole models are the CPU's, bit for bit."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

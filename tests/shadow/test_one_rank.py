@@ -2,8 +2,6 @@
 stays behind.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 

@@ -1,7 +1,5 @@
 """Sparse tensors on the shadow: their parts are what the device holds, and what crosses."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

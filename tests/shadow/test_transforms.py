@@ -1,7 +1,5 @@
 """Transforms of torch.func on the shadow: the results are the host's, and nothing crosses."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, stack_module_state, vmap

@@ -1,7 +1,5 @@
 """What torch keeps for matrix products: how much by card, settings and torch, and for whom."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

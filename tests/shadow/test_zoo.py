@@ -1,7 +1,5 @@
 """The zoo gives the CPU's results on the shadow, bit for bit, and on the right device."""
 
-from __future__ import annotations
-
 import warnings
 from contextlib import nullcontext
 from functools import partial

@@ -1,7 +1,5 @@
 """Configuration files of a target: which are kept, and which value reached a call."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """Which assignment gives a name the value that is read."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest

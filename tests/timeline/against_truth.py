@@ -5,8 +5,6 @@ the two, and docs/traces.md.
 ``truth.json`` and ``data/``.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What must hold of the parts of any trace."""
 
-from __future__ import annotations
-
 from auditor.timeline.parts import step_parts
 
 

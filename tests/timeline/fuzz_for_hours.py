@@ -6,8 +6,6 @@ anything that is raised but the project's own error, takes too long, or breaks a
 :func:`test_fuzz.survive` is saved beside its traceback.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import random

@@ -2,8 +2,6 @@
 the last has come.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tests.timeline.kineto import HEAD, kernel, note, text

@@ -2,8 +2,6 @@
 traces counted by hand.
 """
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.mem.memory import TraceMemory
 from auditor.rules.sync.driver_calls import TraceDriver

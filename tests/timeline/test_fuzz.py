@@ -2,8 +2,6 @@
 computed, and it is quick.
 """
 
-from __future__ import annotations
-
 import gzip
 import time
 

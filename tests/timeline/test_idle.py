@@ -1,7 +1,5 @@
 """Idle time: all of it given to somebody once, and to the right one."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -2,8 +2,6 @@
 memory and time.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import pickle

@@ -1,7 +1,5 @@
 """What the steps of a trace are made of: each moment of a step is in one part."""
 
-from __future__ import annotations
-
 import gzip
 
 import pytest

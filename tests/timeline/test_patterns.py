@@ -2,8 +2,6 @@
 times.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from auditor.timeline import Timeline

@@ -2,8 +2,6 @@
 memory.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.table import Evidence

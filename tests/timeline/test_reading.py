@@ -2,8 +2,6 @@
 nothing else is raised.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

@@ -1,7 +1,5 @@
 """Replays of small traces whose answers can be computed by hand, and properties of any schedule."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

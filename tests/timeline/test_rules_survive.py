@@ -2,8 +2,6 @@
 fails, and no part exceeds its step.
 """
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

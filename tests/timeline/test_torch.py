@@ -1,7 +1,5 @@
 """Traces that the installed torch writes now."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule

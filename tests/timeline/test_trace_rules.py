@@ -2,8 +2,6 @@
 loud contradicts it.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.recorded_traces import TRACES

@@ -1,7 +1,5 @@
 """Our numbers of recorded traces against those of an independent reader."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.timeline import Timeline, fleet, trace_files

@@ -1,7 +1,5 @@
 """Our numbers in the words of shared/traces/truth.json, so that the two can be set side by side."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import Any
 

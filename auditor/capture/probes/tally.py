@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.step.clock import RunQueue
@@ -12,6 +12,36 @@ from auditor.recordings.row import LineRow
 
 Of = Callable[..., dict[str, Any] | None]
 """Fields of a row by the arguments of a call."""
+
+
+R = TypeVar("R", bound=LineRow)
+
+
+class Counted(Generic[R]):
+    """The rows of the step that runs: one for each line and each set of facts."""
+
+    def __init__(self, context: Context, kind: type[R]) -> None:
+        self._context = context
+        self._kind = kind
+        self._rows: dict[tuple[Hashable, ...], R] = {}
+
+    def of(self, **facts: Any) -> R:
+        """The row to add to."""
+        key = tuple(facts.values())
+        row = self._rows.get(key)
+        if row is None:
+            row = self._rows[key] = self._kind(n=0, **facts)
+        return row
+
+    def write(self) -> None:
+        """Write them, and begin again."""
+        for row in self._rows.values():
+            self._context.add(row)
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin again."""
+        self._rows.clear()
 
 
 class Tally(Probe):
@@ -35,7 +65,7 @@ class Tally(Probe):
         super().__init__(context)
         self._inside = False
         self._queue = RunQueue()
-        self._rows: dict[tuple[Hashable, ...], LineRow] = {}
+        self._rows = Counted(context, self.row)
 
     def watch(self) -> None:
         """Patch what is counted."""
@@ -55,9 +85,7 @@ class Tally(Probe):
         self._queue.close()
 
     def step_end(self) -> None:
-        for row in self._rows.values():
-            self.context.add(row)
-        self._rows.clear()
+        self._rows.write()
 
     def around(
         self, original: Callable[..., Any], of: Of | None = None, **facts: Any
@@ -77,13 +105,16 @@ class Tally(Probe):
         """
 
         def counted(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-            at = None if self._inside or not self.in_step else self.at()
-            more = {} if of is None or at is None else of(*args, **kwargs)
-            if at is None or more is None:
+            row = None
+            try:
+                at = None if self._inside or not self.in_step else self.at()
+                more = {} if of is None or at is None else of(*args, **kwargs)
+                if at is not None and more is not None:
+                    row = self._rows.of(at=at, **facts, **more)
+            except Exception as error:  # the call goes on whatever we got wrong
+                self.missed(error)
+            if row is None:
                 return original(*args, **kwargs)
-            key = (at, *facts.values(), *more.values())
-            row = self._rows.get(key) or self.row(at=at, n=0, **facts, **more)
-            self._rows[key] = row
             row.n += 1  # before the call: without a GPU several of these raise
             self._inside = True
             start = self._queue.mark()

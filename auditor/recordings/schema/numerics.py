@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
+import msgspec
+
 from auditor.recordings.row import At, Item, LineRow, MaybeAt, N, PassRow, doc, older
 from auditor.recordings.schema.graph import Parameter
 
@@ -96,42 +98,69 @@ class NumericRow(PassRow, kw_only=True):
     op: Annotated[str, doc("the operator")]
     dtype: Annotated[str, doc("the one that ran")]
     scalar: Annotated[
-        float | None, doc("of an `epsilon` the number; of a `gradient` the exponent of a `pow`")
-    ] = None
+        float, doc("of an `epsilon` the number; of a `gradient` the exponent of a `pow`")
+    ] = 0.0
     feed: Annotated[
-        str | None,
+        str,
         doc(
             "what made the input, casts and choices aside: `sigmoid`, `softmax`, `exp`, `sum of "
             "exp` or empty"
         ),
-    ] = None
-    guarded: Annotated[bool | None, doc("an epsilon came in between")] = None
-    unasked: Annotated[
-        bool | None, doc("of a `gradient`: only where the gradient that came in was 0")
-    ] = None
+    ] = ""
+    guarded: Annotated[bool, doc("an epsilon came in between")] = False
+    unasked: Annotated[bool, doc("of a `gradient`: only where the gradient that came in was 0")] = (
+        False
+    )
     n: Annotated[int, doc("calls")]
     steps: Annotated[
         int, doc("how many of the watched steps; of a `gradient` those on which it happened")
     ]
-    low: Annotated[
+    least: Annotated[
         float | str | None,
         doc(
             "least of the input (of an `output`: of that), as text where not finite, null where "
             "empty"
         ),
-    ]
-    high: Annotated[float | str | None, doc("greatest of the same")]
+    ] = msgspec.field(name="low")
+    greatest: Annotated[float | str | None, doc("greatest of the same")] = msgspec.field(
+        name="high"
+    )
     overflowed: Annotated[
-        int | None,
+        int,
         doc(
             "calls (of an `output`) that gave an infinity though all they were given was finite; of "
             "a `loss` those that were not finite"
         ),
-    ] = None
+    ] = 0
     into: Annotated[list[str], doc("operators that an epsilon's result was given to")]
     loss: Annotated[
         bool, doc("a backward began at what was made of it, with no product of matrices in between")
     ]
+
+    @property
+    def low(self) -> float | None:
+        """The least."""
+        return None if self.least is None else float(self.least)
+
+    @property
+    def high(self) -> float | None:
+        """The greatest."""
+        return None if self.greatest is None else float(self.greatest)
+
+    @property
+    def library(self) -> str:
+        """The file and function of a library below the line; empty where the line itself calls."""
+        return self.home.via(self.at)
+
+    @property
+    def half(self) -> bool:
+        """True in float16 or bfloat16."""
+        return self.dtype in ("float16", "bfloat16")
+
+    @property
+    def in_optimizer(self) -> bool:
+        """True if torch's optimizer code made the call."""
+        return self.library.startswith("torch/optim/")
 
 
 class LoopTimeRow(PassRow, kw_only=True):

@@ -6,13 +6,13 @@ import functools
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.tally import Counted
 
 from ..rows import CollectiveCallRow, CollectiveRow
 
@@ -28,15 +28,6 @@ these reach it when the step ends.
 """
 
 
-@dataclass
-class _Calls:
-    """Of one line in one step."""
-
-    n: int = 0
-    nbytes: int = 0
-    us: float = 0.0
-
-
 class CollectivesProbe(Probe):
     """Writes ``collectives`` and ``collective_calls``. The functions are replaced from the start,
     since a program takes them by name (``from torch.distributed import barrier``). Each call over
@@ -50,7 +41,7 @@ class CollectivesProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._calls: dict[tuple[int, str], _Calls] = {}
+        self._calls = Counted(context, CollectiveRow)
         self._on = self._inside = False
         self._logged = self._in_step = 0
 
@@ -81,11 +72,7 @@ class CollectivesProbe(Probe):
         self._in_step = 0
 
     def step_end(self) -> None:
-        for (at, what), calls in self._calls.items():
-            row = CollectiveRow(at=at, what=what, n=calls.n, bytes=calls.nbytes, us=calls.us)
-            row.ranks = dist.get_world_size()
-            self.context.add(row)
-        self._calls.clear()
+        self._calls.write()
 
     def _counted(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         note, log = self.guarded(self._note), self.guarded(self._log)
@@ -130,8 +117,8 @@ class CollectivesProbe(Probe):
         at = self.context.frames.here()
         if at is None:
             return
-        calls = self._calls.setdefault((at, name), _Calls())
-        calls.n += 1
-        calls.us += us
+        row = self._calls.of(at=at, what=name, ranks=dist.get_world_size())
+        row.n += 1
+        row.us += us
         given = (*args, *kwargs.values())
-        calls.nbytes += sum(each.nbytes for each in given if isinstance(each, torch.Tensor))
+        row.bytes += sum(each.nbytes for each in given if isinstance(each, torch.Tensor))

@@ -1,7 +1,5 @@
 """Torch as it would be without some of its private names, for the one place that looks them up."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 from collections.abc import Iterator

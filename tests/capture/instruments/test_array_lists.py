@@ -1,7 +1,5 @@
 """Lists of arrays that become tensors: what counts as one, and what torch's functions still do."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -2,8 +2,6 @@
 for calls are.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Where modules are wrapped in DistributedDataParallel."""
 
-from __future__ import annotations
-
 import gc
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Facts about the machine: the RAM that a process may use."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import psutil

@@ -1,7 +1,5 @@
 """Files that are read whole: what counts, and that the functions are put back."""
 
-from __future__ import annotations
-
 import json
 import pickle
 

@@ -1,7 +1,5 @@
 """Memory that is free between tensors is given back; what is in use stays."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef

@@ -1,7 +1,5 @@
 """What is done around the import of a module."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import sys

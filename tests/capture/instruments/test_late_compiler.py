@@ -1,7 +1,5 @@
 """A program that compiles nothing does not wait for the compiler's import where nobody times it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap

@@ -1,7 +1,5 @@
 """All objects of a class that exist."""
 
-from __future__ import annotations
-
 import torch
 
 from auditor.capture.instruments.live_objects import live_instances, one_look

@@ -1,7 +1,5 @@
 """Loops are timed by the lines of their function alone, and whoever traced before still does."""
 
-from __future__ import annotations
-
 import sys
 import textwrap
 import time

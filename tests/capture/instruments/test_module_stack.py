@@ -2,8 +2,6 @@
 all are taken away.
 """
 
-from __future__ import annotations
-
 import warnings
 
 import torch

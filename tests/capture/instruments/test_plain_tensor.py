@@ -1,7 +1,5 @@
 """The bytes of a tensor."""
 
-from __future__ import annotations
-
 import torch
 
 from auditor.capture.instruments.plain_tensor import content

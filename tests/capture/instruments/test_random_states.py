@@ -1,7 +1,5 @@
 """A number for the state of each shared generator."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

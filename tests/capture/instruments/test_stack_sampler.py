@@ -1,7 +1,5 @@
 """Stacks of a thread inside a watched call."""
 
-from __future__ import annotations
-
 import dis
 import gc
 import sys

@@ -2,8 +2,6 @@
 program that is drilled.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 

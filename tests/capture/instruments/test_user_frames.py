@@ -2,8 +2,6 @@
 own package is the user's.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -1,7 +1,5 @@
 """The hook on warnings: what it hears, and that the program sees and raises what it did without it."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 

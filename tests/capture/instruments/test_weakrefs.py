@@ -1,7 +1,5 @@
 """A tensor that a weak reference brings back stays usable; one that is gone is gone."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

@@ -1,7 +1,5 @@
 """Generators that a dataset brings into its workers: which are found, and which were drawn from."""
 
-from __future__ import annotations
-
 import random
 import types
 

@@ -1,7 +1,5 @@
 """How long workers wait for a processor, from what the kernel counts."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -6,8 +6,6 @@ One process imports torch and forks for each name, so that a name costs a second
 probes that failed, by device; or the traceback of what came out.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """The stream of operators: who is asked, in which order, and what never reaches the program."""
 
-from __future__ import annotations
-
 import gc
 import os
 import threading

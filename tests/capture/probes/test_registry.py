@@ -2,8 +2,6 @@
 with one is said at once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import itertools

@@ -116,3 +116,19 @@ def test_a_call_that_raises_counts(tmp_path: Path, user: Any, probe: type[Tally]
         drive.run("quiet", caught, steps=1)
         (row,) = drive.rows("calls")
     assert (row["at_line"], row["n"]) == (line_of(user, "broken"), 1)
+
+
+def test_our_own_error_costs_a_row_and_not_the_call(tmp_path: Path, user: Any) -> None:
+    def fails(*_: Any) -> dict[str, Any]:
+        raise KeyError("ours")
+
+    class Fails(Tally):
+        row = CallRow
+
+        def watch(self) -> None:
+            self._patches.code(user.free, self.hook(fails))
+
+    with Drive(tmp_path, Fails) as drive:
+        drive.run("quiet", user.step, steps=1)
+        assert drive.rows("calls") == []
+        assert len(drive.warnings) == 1 and "did not see everything" in drive.warnings[0]

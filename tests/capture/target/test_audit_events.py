@@ -1,7 +1,5 @@
 """One hook for all who hear the interpreter's audit events."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap

@@ -1,7 +1,5 @@
 """Steps of a script that writes its parameters by hand: where they end, and where none are."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """A process that plays one rank of a world: what ranks tell one another on the host is answered."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

@@ -1,7 +1,5 @@
 """Steps of a script, found from its optimizers: an optimizer step that never returns is told."""
 
-from __future__ import annotations
-
 import functools
 
 import pytest

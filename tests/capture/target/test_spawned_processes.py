@@ -2,8 +2,6 @@
 told so.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 from multiprocessing.process import BaseProcess
 

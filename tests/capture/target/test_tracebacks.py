@@ -2,8 +2,6 @@
 what caused them.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

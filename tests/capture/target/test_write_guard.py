@@ -2,8 +2,6 @@
 absolute paths, from C++.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

@@ -7,7 +7,7 @@ import pytest
 from auditor.evidence.recorded.copies import FEW, Copies, CopyLine
 from auditor.evidence.source.files import Span
 from auditor.model import Site
-from tests.evidence.recorded.rows import loud, quiet, steps
+from tests.evidence.recorded.rows import loud, steps
 from tests.rules.asking import copied
 
 SITE = Site("trainer.py", 3)
@@ -65,26 +65,6 @@ def test_the_call_and_its_place(seen):
     assert (exact.call, exact.span, exact.via) == ("to", whole, "")
     assert (line.call, line.span, half.call, half.span) == ("to", None, "to", whole)
     assert (other.call, other.span, other.via) == ("", None, "lib.py:move")
-
-
-def test_copies_of_the_steps_own_code(seen):
-    rows = [
-        copy(0, pinned=True, blocking=True, index=True, n=2, loader=7),
-        copy(1, lib="loader"),
-        copy(1, row=quiet),
-        copy(3, loader=7, at=1),
-        copy(2, at=1, loader=7),
-    ]
-    found = table(seen, "x\ny\n", rows, [2, 1])
-    assert (found.device, found.steps, len(found.copies)) == ("rehearsal", 4, 3)
-    first = found.copies[0]
-    assert (first.row.step, first.row.n, first.row.loader) == (0, 2, 7)
-    assert [site.site.line for site in found.sites("batch")] == [1, 2]
-    assert [site.site.line for site in found.sites("batch", blocking=True)] == [2]
-    assert [site.site.line for site in found.sites("batch", pinned=False)] == [1]
-    assert list(found.sites("tensor", "constant")) == []
-    assert found.host_waits == "on a GPU the host waits"
-    assert Copies("cuda").host_waits == "the host waits"
 
 
 def test_a_line_by_its_copies():

@@ -177,28 +177,6 @@ def test_clips_are_apart(seen):
     assert (found.site.line, len(found.reads), found.steps) == (3, 2, 4)
 
 
-def test_rows_are_joined_with_their_places(seen):
-    text = "import torch\ndevice = 'cuda'\nif loss.item() > 1:\n    print(loss)\n"
-    places = [
-        (3, {"opcode": "CALL", "first_line": 3, "end_line": 3, "col": 3, "end_col": 14}),
-        (4, {"via": "torch/_tensor_str.py:_str"}),
-        (3, {"col": 3}),
-    ]
-    row = {"at": 0, "kind": "item", "n": 2, "us": 5.0}
-    rows = [
-        loud(0, **row, lib="loader"),
-        loud(1, **{**row, "at": 1}),
-        loud(1, **{**row, "at": 2}),
-        {"pass": "quiet", "step": 0, **row},
-    ]
-    table = seen(text=text, device="cuda", sites=places, steps=steps(3), reads=rows).get(Reads)
-    item, printed, half = table.rows
-    assert (table.device, table.steps) == ("cuda", 3)
-    assert (item.kind, item.expression.text) == ("item", "loss.item()")
-    assert (item.expression.span, item.expression.opcode) == (Span(3, 3, 3, 14), "CALL")
-    assert (printed.kind, printed.act, half.expression.span) == ("print", "transfer", None)
-
-
 def test_a_run_on_a_cpu_waits_for_nothing(seen):
     row = {"at": 0, "kind": "item", "n": 2}
     with pytest.raises(NotLooked, match="on a GPU and in a rehearsal"):

@@ -13,7 +13,6 @@ from auditor.evidence.recorded.retained_graphs import (
     grows,
 )
 from auditor.model import Site
-from tests.evidence.recorded.rows import loud, quiet, steps
 from tests.rules.asking import holding
 
 SITE = Site("trainer.py", 4)
@@ -51,24 +50,6 @@ def test_growth_of_a_series(values, share, said):
 
 def test_the_documented_borders():
     assert (NODE_CAP, FEWEST_VALUES) == (20_000, 3)
-
-
-def test_roots_of_completed_loud_steps(seen, home):
-    row = {"root": "a", "file": str(home / "trainer.py"), "function": "step", "name": "self"}
-    row |= {"path": ".losses[*]", "line": 6}
-    full = {"tensors": 3, "carried": 2, "oldest": 1, "nodes": 9, "held_bytes": 64, "walked": True}
-    rows = [
-        loud(2, **row, tensors=5),
-        loud(1, **row, **full),
-        loud(4, **row, tensors=90),
-        quiet(0, **row, tensors=90),
-        loud(0, root="b", name="kept", tensors=1),
-    ]
-    first, second = seen(steps=steps(3), graphs=rows).get(RetainedGraphs).roots
-    assert (first.name, first.site.line, first.steps) == ("self.losses[*]", 6, 3)
-    assert [row.step for row in first.holdings] == [1, 2]
-    assert (first.tensors, first.held_bytes, first.walked, first.oldest) == ((3, 5), (), True, 1)
-    assert (second.name, second.site, second.walked) == ("kept", None, False)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Memory over time by owner: which events are shown, who held what, what is worth a layer."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """What a history would come to on other cards and under other settings, in words."""
 
-from __future__ import annotations
-
 import pickle
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Charts of memory: their sums are the allocator's own numbers, no peak is lost."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

@@ -1,7 +1,5 @@
 """Lines that hold more at the end of each step, on histories of the simulated allocator."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

@@ -1,7 +1,5 @@
 """The course of a device's memory: its peak, what nobody needed, what came back again."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.snapshot.history import Course, live_at_end

@@ -1,7 +1,5 @@
 """A memory snapshot is read whole or not at all: what torch never writes stops at the door."""
 
-from __future__ import annotations
-
 import copy
 import math
 

@@ -1,7 +1,5 @@
 """Blocks that stay, by thirds of the history; cached memory that comes and goes."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

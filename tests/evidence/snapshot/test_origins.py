@@ -1,7 +1,5 @@
 """Which frame of an allocation's stack is the user's line."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.snapshot.segments import Origins

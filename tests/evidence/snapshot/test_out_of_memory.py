@@ -1,7 +1,5 @@
 """An out-of-memory error: of which kind, and what torch's message alone tells."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

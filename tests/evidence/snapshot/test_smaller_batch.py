@@ -2,8 +2,6 @@
 batch.
 """
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

@@ -2,8 +2,6 @@
 hand, other people's.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import pickle

@@ -1,7 +1,5 @@
 """What lived at a moment: gaps between blocks, holders by line, words for how long they live."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.snapshot.state_at import (

@@ -4,8 +4,6 @@
 committing it.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import tempfile

@@ -1,7 +1,5 @@
 """How much a pickle may ask for before it is refused, and which are rehearsed first."""
 
-from __future__ import annotations
-
 import gc
 import gzip
 import pickle

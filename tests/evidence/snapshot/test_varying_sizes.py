@@ -1,7 +1,5 @@
 """The line whose sizes vary, on histories of the simulated allocator."""
 
-from __future__ import annotations
-
 import pickle
 from itertools import count
 from types import SimpleNamespace

@@ -2,8 +2,6 @@
 begins late.
 """
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

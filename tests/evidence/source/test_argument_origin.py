@@ -1,7 +1,5 @@
 """Where a value that reached a DataLoader is written: one certain place, or none."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.source.argument_origin import (

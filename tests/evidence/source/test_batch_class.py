@@ -1,7 +1,5 @@
 """Batches of the user's own class, which ``pin_memory=True`` passes over."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.data.data003_pageable_batches import unpinned_class
 

@@ -1,7 +1,5 @@
 """Which containers some line cuts."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.mem.kept_tensors import Bounds
 

@@ -1,7 +1,5 @@
 """What a call is given as a keyword: the expression, what it came to, and the line that set it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Who calls the helper that a line is in."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.reading import callers_named
 

@@ -1,7 +1,5 @@
 """What a line does with the result of torch.compile."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.source.compile_calls import CompileCall, call_past, compile_call

@@ -1,7 +1,5 @@
 """Values of the configuration files that the target read, with their lines."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -2,8 +2,6 @@
 there?
 """
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.graph.graph001_graph_kept import stores_at_depth
 

@@ -1,7 +1,5 @@
 """Lines that put a module into eval mode: is it for an evaluation?"""
 
-from __future__ import annotations
-
 import textwrap
 
 import pytest

@@ -1,7 +1,5 @@
 """Excerpts show the function and classes around a line, from source as it was recorded."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.source.excerpts import excerpt

@@ -1,7 +1,5 @@
 """``scaler.unscale_(optimizer)`` as it would be written, where it is clear."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.amp.amp006_scaler_misused import either_or, unscale_call
 

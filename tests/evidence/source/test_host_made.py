@@ -1,7 +1,5 @@
 """What the host makes only to move it."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest

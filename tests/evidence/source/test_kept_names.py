@@ -1,7 +1,5 @@
 """States that are kept: does the program bring them back?"""
 
-from __future__ import annotations
-
 import textwrap
 
 import pytest

@@ -1,7 +1,5 @@
 """The loop around a line."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.source.files import Source

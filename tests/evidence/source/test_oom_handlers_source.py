@@ -1,7 +1,5 @@
 """Handlers of out-of-memory errors as the source has them, form by form."""
 
-from __future__ import annotations
-
 import textwrap
 
 import pytest

@@ -1,7 +1,5 @@
 """What a read is for, by the instruction, the expression, or the line alone."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.source.files import Source, Span

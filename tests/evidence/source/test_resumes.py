@@ -1,7 +1,5 @@
 """Which optimizers and schedulers a program goes on without, by its source."""
 
-from __future__ import annotations
-
 import textwrap
 
 import pytest

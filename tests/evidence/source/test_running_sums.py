@@ -1,7 +1,5 @@
 """Which running sums may stay tensors: all uses of the sum are looked at."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.source.files import Source

@@ -1,7 +1,5 @@
 """Modules called in train mode with gradients off: is it an evaluation, and which line is it?"""
 
-from __future__ import annotations
-
 import textwrap
 
 import pytest

@@ -1,7 +1,5 @@
 """Lines that make the size of a batch which another line moves to the device."""
 
-from __future__ import annotations
-
 import textwrap
 
 import pytest

@@ -1,7 +1,5 @@
 """Which lines are one statement, and texts cut to fit."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.source.statements import LONGEST_TEXT, Statements, shorten

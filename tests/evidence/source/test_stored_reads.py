@@ -1,7 +1,5 @@
 """Which uses of a kept value may read it with its gradient."""
 
-from __future__ import annotations
-
 import textwrap
 
 import pytest

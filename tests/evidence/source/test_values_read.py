@@ -1,7 +1,5 @@
 """What an expression reads, by name."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest

@@ -1,7 +1,5 @@
 """Tables built from small traces: a trace that marks no steps is one step, and sums are per step."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Calls of the driver: how many, how long, on which steps."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.sync.driver_calls import DriverCalls
 

@@ -1,7 +1,5 @@
 """How often compiled functions are entered, read off spans of the compiler in a trace."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.comp.comp001_graph_break import LOOKUP, Entered, GraphEntries, _entered
 

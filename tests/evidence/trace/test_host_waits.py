@@ -1,7 +1,5 @@
 """Waits of the host in a trace, by place: per step, in words, and where times are no GPU's."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

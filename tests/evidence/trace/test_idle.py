@@ -1,7 +1,5 @@
 """Idle time of the device: shares by cause, and what is told of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

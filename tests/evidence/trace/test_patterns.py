@@ -1,7 +1,5 @@
 """Shares of the patterns in a trace, and its optimizers."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.dist.communication import Job
 from auditor.rules.mem.memory import DevicePeak

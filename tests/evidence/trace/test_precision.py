@@ -1,7 +1,5 @@
 """Arithmetic of a trace: shares of kernel time, and the generation by names of kernels."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Ranks side by side: what the late one does longer, and the extremes of each column."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.trace.ranks import Ranks

@@ -1,7 +1,5 @@
 """Steps of a trace: shares of a part, with and without the first, and what is needed to judge."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

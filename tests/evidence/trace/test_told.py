@@ -4,8 +4,6 @@
 committing it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import tempfile

@@ -1,7 +1,5 @@
 """``audit check``: what source alone proves is found, and all that it does not prove is not."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

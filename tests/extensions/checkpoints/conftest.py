@@ -1,7 +1,5 @@
 """A checkpoint that is written and read, each time in a child."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

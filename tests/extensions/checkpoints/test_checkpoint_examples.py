@@ -2,8 +2,6 @@
 the repaired one does not.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

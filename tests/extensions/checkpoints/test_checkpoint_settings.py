@@ -1,7 +1,5 @@
 """Settings of every format, read and never run."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.errors import AuditProblem

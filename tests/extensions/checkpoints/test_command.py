@@ -2,8 +2,6 @@
 folders.
 """
 
-from __future__ import annotations
-
 import json
 import os
 

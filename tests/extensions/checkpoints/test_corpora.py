@@ -2,8 +2,6 @@
 what trainers save is never damaged. Nothing of them is ever run.
 """
 
-from __future__ import annotations
-
 import collections
 import math
 import warnings

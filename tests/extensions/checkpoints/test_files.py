@@ -1,7 +1,5 @@
 """Folders and shards: what is read, and whether all of it lies where the index says."""
 
-from __future__ import annotations
-
 import json
 import math
 

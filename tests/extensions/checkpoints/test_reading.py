@@ -1,7 +1,5 @@
 """What a file is called: good, damaged, refused or not looked at, and no code of it is run."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Which numbers are looked at, which of them may be infinite or NaN, and what is no plain tensor."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections import OrderedDict, defaultdict

@@ -2,8 +2,6 @@
 leaves behind.
 """
 
-from __future__ import annotations
-
 import json
 import textwrap
 from concurrent.futures import ThreadPoolExecutor

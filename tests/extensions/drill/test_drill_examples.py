@@ -2,8 +2,6 @@
 shown.
 """
 
-from __future__ import annotations
-
 import os
 
 import pytest

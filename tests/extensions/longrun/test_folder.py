@@ -2,8 +2,6 @@
 number of findings goes.
 """
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 

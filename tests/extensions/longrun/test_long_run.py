@@ -2,8 +2,6 @@
 found is told while it goes on.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from pathlib import Path

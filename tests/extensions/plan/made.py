@@ -1,7 +1,5 @@
 """Re-runs that run nothing: what a program would take, by a formula."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """What sets the batch size: loaders, arguments, numbers in the source; and whether it obeyed."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.errors import AuditProblem

@@ -1,7 +1,5 @@
 """The memory model, and both sides of what fits."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.extensions.plan.fitting import MemoryModel, Point, fits, rounded, usable_bytes

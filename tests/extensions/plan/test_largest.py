@@ -1,7 +1,5 @@
 """The search for the largest batch: how far it jumps, when it ends, and what is told without it."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.extensions.plan.fitting import Point

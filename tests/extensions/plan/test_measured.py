@@ -1,7 +1,5 @@
 """What a re-run's recording says of its loaders."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.extensions.plan.measured import measured

@@ -1,7 +1,5 @@
 """``audit plan`` as a user runs it: whole re-runs on the shadow, exit codes, what it leaves behind."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 

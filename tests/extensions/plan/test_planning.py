@@ -1,7 +1,5 @@
 """Which re-runs are made, what becomes of their answers, and what is told of them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from types import SimpleNamespace

@@ -2,8 +2,6 @@
 child: a fork takes a tenth of a second, where a process imports torch for seconds.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import time

@@ -1,7 +1,5 @@
 """Lines of a text that may be to blame."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The first operator that differs, its line and its cause; silence where two runs are alike."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import random

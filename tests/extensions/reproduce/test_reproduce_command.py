@@ -1,7 +1,5 @@
 """``audit reproduce`` as a user runs it: whole processes, scripts, exit codes, the hash seed."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """``audit reproduce --against``: another version of the program, by its commit."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable

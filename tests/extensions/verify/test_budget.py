@@ -1,7 +1,5 @@
 """What fits into a budget, told from how long runs took, by a clock that the test moves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``audit compare``: what it says of two audits, when it fails a build, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -2,8 +2,6 @@
 patch, what is only noise.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace

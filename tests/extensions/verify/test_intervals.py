@@ -2,8 +2,6 @@
 truth is known.
 """
 
-from __future__ import annotations
-
 import math
 import random
 

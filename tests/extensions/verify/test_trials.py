@@ -2,8 +2,6 @@
 is run.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

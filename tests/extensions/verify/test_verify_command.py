@@ -1,7 +1,5 @@
 """``audit verify`` on real processes: the whole loop on the broken example, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,5 +1,3 @@
-"""AMP003 must report these traces."""
-
 from tests.timeline.programs import Program
 
 HALF = ["c10::BFloat16", "c10::BFloat16"]

@@ -1,5 +1,3 @@
-"""Near misses: AMP003 must stay silent on all of these."""
-
 from tests.timeline.programs import Program
 
 HALF = ["c10::BFloat16", "c10::BFloat16"]

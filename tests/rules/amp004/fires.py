@@ -1,5 +1,3 @@
-"""AMP004 must report exactly the marked lines."""
-
 import torch
 from torch import nn
 

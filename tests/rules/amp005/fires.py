@@ -1,5 +1,3 @@
-"""AMP005 must report exactly the marked lines."""
-
 import torch
 from torch import nn
 from torch.cuda.amp import autocast

@@ -1,5 +1,3 @@
-"""AMP006 must report exactly the marked lines."""
-
 import torch
 from torch import nn
 from torch.nn.utils import clip_grad_norm_

@@ -1,5 +1,3 @@
-"""Near misses: AMP006 must stay silent on all of these."""
-
 import torch
 from torch import nn
 from torch.nn.utils import clip_grad_norm_

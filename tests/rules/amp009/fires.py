@@ -1,19 +1,8 @@
-"""AMP009 must report exactly the marked lines."""
-
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-
-def _trained(model, loss_of):
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        optimizer.zero_grad()
-        loss_of().backward()
-        optimizer.step()
-
-    return step
+from tests.rules.programs import trained_by
 
 
 def log_of_a_sigmoid_under_autocast():
@@ -24,12 +13,12 @@ def log_of_a_sigmoid_under_autocast():
             probability = torch.sigmoid(model(torch.ones(4, 8)))
             return -torch.log(probability).mean()  # AMP009
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def cross_entropy_of_a_model_in_half():
     model, target = nn.Linear(8, 4).half(), torch.tensor([0, 1, 2, 3])
-    return _trained(model, lambda: F.cross_entropy(model(torch.ones(4, 8).half()), target))  # AMP009
+    return trained_by(model, lambda: F.cross_entropy(model(torch.ones(4, 8).half()), target))  # AMP009
 
 
 
@@ -40,12 +29,12 @@ def kl_of_a_variational_model_in_half():
         mean, log_variance = model(torch.ones(4, 8).half()).chunk(2, -1)
         return (mean * mean + log_variance.exp() - log_variance).sum()  # AMP009
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def in_bfloat16_it_is_a_note():
     model, target = nn.Linear(8, 4).bfloat16(), torch.tensor([0, 1, 2, 3])
-    return _trained(model, lambda: F.cross_entropy(model(torch.ones(4, 8).bfloat16()), target))  # AMP009
+    return trained_by(model, lambda: F.cross_entropy(model(torch.ones(4, 8).bfloat16()), target))  # AMP009
 
 
 def scaled_before_backward():
@@ -67,4 +56,4 @@ def scaled_before_backward():
 def model_in_half_on_a_gpu__rehearsal():
     model, x = nn.Linear(8, 4).half().cuda(), torch.ones(4, 8, device="cuda", dtype=torch.float16)
     target = torch.tensor([0, 1, 2, 3], device="cuda")
-    return _trained(model, lambda: F.cross_entropy(model(x), target))  # AMP009
+    return trained_by(model, lambda: F.cross_entropy(model(x), target))  # AMP009

@@ -1,24 +1,13 @@
-"""Near misses: AMP009 must stay silent on all of these."""
-
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-
-def _trained(model, loss_of):
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        optimizer.zero_grad()
-        loss_of().backward()
-        optimizer.step()
-
-    return step
+from tests.rules.programs import trained_by
 
 
 def cast_up_before_the_loss():
     model, target = nn.Linear(8, 4).half(), torch.tensor([0, 1, 2, 3])
-    return _trained(model, lambda: F.cross_entropy(model(torch.ones(4, 8).half()).float(), target))
+    return trained_by(model, lambda: F.cross_entropy(model(torch.ones(4, 8).half()).float(), target))
 
 
 def cross_entropy_that_autocast_moves_to_float32():
@@ -28,7 +17,7 @@ def cross_entropy_that_autocast_moves_to_float32():
         with torch.autocast("cpu", dtype=torch.float16):
             return F.cross_entropy(model(torch.ones(4, 8)), target)
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def softmax_of_attention_in_half():
@@ -40,7 +29,7 @@ def softmax_of_attention_in_half():
             mixed = torch.softmax(x @ x.t(), -1) @ x
             return out(mixed).float().mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def exp_inside_the_model_before_its_last_product():
@@ -51,7 +40,7 @@ def exp_inside_the_model_before_its_last_product():
             gate = torch.exp(-model(torch.ones(4, 8)).abs())
             return out(gate).float().square().mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def metric_that_never_reaches_the_loss():
@@ -64,7 +53,7 @@ def metric_that_never_reaches_the_loss():
             torch.log(torch.sigmoid(score) + 1e-3).mean()
         return score.float().square().mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def loss_in_float32_beside_a_model_in_half():
@@ -76,7 +65,7 @@ def loss_in_float32_beside_a_model_in_half():
         with torch.autocast("cpu", enabled=False):
             return -F.logsigmoid(score.float()).mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def log_that_autocast_moves_to_float32_on_a_gpu__rehearsal():
@@ -86,7 +75,7 @@ def log_that_autocast_moves_to_float32_on_a_gpu__rehearsal():
         with torch.autocast("cuda", dtype=torch.float16):
             return -torch.log(torch.sigmoid(model(x))).mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def autocast_lets_the_log_softmax_of_cuda_work_in_float32__cuda():
@@ -128,7 +117,7 @@ def logsigmoid_under_autocast_on_a_gpu__rehearsal():
         with torch.autocast("cuda", dtype=torch.float16):
             return -F.logsigmoid(model(x)).mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 
@@ -140,4 +129,4 @@ def log_softmax_that_autocast_leaves_alone_on_the_cpu():
             rows = torch.log_softmax(model(torch.ones(4, 8)), -1)
             return F.nll_loss(rows, target)
 
-    return _trained(model, loss)
+    return trained_by(model, loss)

@@ -1,5 +1,3 @@
-"""Near misses: CFG001 must stay silent on all of these."""
-
 import itertools
 
 import torch

@@ -1,21 +1,10 @@
-"""CFG008 must report exactly the marked lines."""
-
 import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-
-def _trained(model, loss_of):
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        optimizer.zero_grad()
-        loss_of().backward()
-        optimizer.step()
-
-    return step
+from tests.rules.programs import trained_by
 
 
 def class_weights_from_numpy():
@@ -27,7 +16,7 @@ def class_weights_from_numpy():
         chosen = weights[y]  # CFG008
         return (each * chosen).mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def targets_that_a_dataset_never_converted():
@@ -39,7 +28,7 @@ def targets_that_a_dataset_never_converted():
         x, y = next(batches)  # CFG008
         return (model(x) - y).square().mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def layers_behind_a_promotion():
@@ -50,7 +39,7 @@ def layers_behind_a_promotion():
         hidden = first(torch.ones(16, 8)) * scale  # CFG008
         return second(hidden).square().mean()
 
-    return _trained(nn.ModuleList([first, first, second]), loss)
+    return trained_by(nn.ModuleList([first, first, second]), loss)
 
 
 def a_model_run_in_double_on_the_way():
@@ -60,7 +49,7 @@ def a_model_run_in_double_on_the_way():
         hidden = model(torch.ones(16, 8)).double()  # CFG008
         return (hidden @ mixer).square().mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def noise_of_numpy_made_in_the_step():
@@ -70,7 +59,7 @@ def noise_of_numpy_made_in_the_step():
         noise = torch.tensor(random.normal(size=(16, 8)))  # CFG008
         return (model(torch.ones(16, 8)) + noise).square().mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def positions_made_in_double():
@@ -80,7 +69,7 @@ def positions_made_in_double():
         place = torch.arange(8, dtype=torch.float64).cos()  # CFG008
         return (model(torch.ones(16, 8)) * place).mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def loss_in_double_as_a_note():
@@ -89,13 +78,13 @@ def loss_in_double_as_a_note():
     def loss():
         return F.cross_entropy(model(torch.ones(16, 8)).double(), y)  # CFG008
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def the_whole_program_as_a_note_without_a_line():
     model = nn.Linear(8, 4).double()
     x = torch.ones(16, 8, dtype=torch.float64)
-    return _trained(model, lambda: model(x).square().mean())
+    return trained_by(model, lambda: model(x).square().mean())
 
 
 def targets_moved_to_the_gpu__rehearsal():
@@ -107,7 +96,7 @@ def targets_moved_to_the_gpu__rehearsal():
         y = torch.from_numpy(target).cuda()  # CFG008
         return (model(x) - y).square().mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def a_window_in_a_buffer():
@@ -121,7 +110,7 @@ def a_window_in_a_buffer():
             return self.layer(x) * self.window  # CFG008
 
     model, x = Windowed(), torch.ones(16, 8)
-    return _trained(model, lambda: model(x).square().mean())
+    return trained_by(model, lambda: model(x).square().mean())
 
 
 def centers_of_numpy_as_parameters():
@@ -136,7 +125,7 @@ def centers_of_numpy_as_parameters():
             return (self.layer(x)[:, None] - self.centers).square().sum(-1)  # CFG008
 
     model, x = Mixture(), torch.ones(16, 8)
-    return _trained(model, lambda: model(x).mean())
+    return trained_by(model, lambda: model(x).mean())
 
 
 def batches_in_float64_that_are_only_cast():
@@ -147,7 +136,7 @@ def batches_in_float64_that_are_only_cast():
         (x,) = next(batches)
         return model(x.float()).square().mean()  # CFG008
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def batches_in_float64_that_are_cast_behind_the_copy__rehearsal():
@@ -160,4 +149,4 @@ def batches_in_float64_that_are_cast_behind_the_copy__rehearsal():
         x = x.cuda(non_blocking=True).float()  # CFG008
         return model(x).square().mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)

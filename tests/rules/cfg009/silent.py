@@ -1,13 +1,7 @@
-"""Near misses: CFG009 must stay silent on all of these."""
-
 import torch
 from torch import nn
 
-
-def _trained(model, optimizer, x):
-    optimizer.zero_grad()
-    model(x).square().mean().backward()
-    optimizer.step()
+from tests.rules.programs import trained_once
 
 
 def _evaluated(model, x):
@@ -29,7 +23,7 @@ def train_mode_comes_back_after_each_validation():
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def step():
-        _trained(model, optimizer, torch.ones(4, 8))
+        trained_once(model, optimizer, torch.ones(4, 8))
         count[0] += 1
         if count[0] % 4 == 0:
             _evaluated(model, torch.ones(4, 8))
@@ -44,7 +38,7 @@ def train_mode_comes_back_before_the_next_step():
 
     def step():
         model.train()
-        _trained(model, optimizer, torch.ones(4, 8))
+        trained_once(model, optimizer, torch.ones(4, 8))
         count[0] += 1
         if count[0] % 4 == 0:
             _evaluated(model, torch.ones(4, 8))
@@ -58,7 +52,7 @@ def fine_tuned_in_eval_mode_from_the_start():
     model.eval()
 
     def step():
-        _trained(model, optimizer, torch.ones(4, 8))
+        trained_once(model, optimizer, torch.ones(4, 8))
         count[0] += 1
         if count[0] % 4 == 0:
             _evaluated(model, torch.ones(4, 8))
@@ -71,7 +65,7 @@ def batch_norm_frozen_later_on():
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def step():
-        _trained(model, optimizer, torch.ones(4, 8))
+        trained_once(model, optimizer, torch.ones(4, 8))
         count[0] += 1
         if count[0] == 5:
             for module in model.modules():
@@ -94,7 +88,7 @@ def train_method_that_keeps_batch_norm_frozen():
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def step():
-        _trained(model, optimizer, torch.ones(4, 8))
+        trained_once(model, optimizer, torch.ones(4, 8))
         count[0] += 1
         if count[0] % 4 == 0:
             _evaluated(model, torch.ones(4, 8))
@@ -111,7 +105,7 @@ def dropout_turned_off_for_the_last_epochs():
         model.eval()
 
     def step():
-        _trained(model, optimizer, torch.ones(4, 8))
+        trained_once(model, optimizer, torch.ones(4, 8))
         count[0] += 1
         if count[0] == 6:
             anneal()
@@ -128,7 +122,7 @@ def body_put_into_eval_mode_after_each_train():
         model.train()
         if count[0] > 4:
             body.eval()
-        _trained(model, optimizer, torch.ones(4, 8))
+        trained_once(model, optimizer, torch.ones(4, 8))
         count[0] += 1
 
     return step
@@ -140,7 +134,7 @@ def nothing_in_it_acts_otherwise():
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def step():
-        _trained(model, optimizer, torch.ones(4, 8))
+        trained_once(model, optimizer, torch.ones(4, 8))
         count[0] += 1
         if count[0] == 4:
             _evaluated(model, torch.ones(4, 8))
@@ -156,7 +150,7 @@ def another_model_is_trained_after_it():
     def step():
         count[0] += 1
         if count[0] <= 4:
-            _trained(teacher, first, torch.ones(4, 8))
+            trained_once(teacher, first, torch.ones(4, 8))
             return
         wanted = _evaluated(teacher, torch.ones(4, 8))
         then.zero_grad()
@@ -172,7 +166,7 @@ def average_of_weights_in_eval_mode():
     average = torch.optim.swa_utils.AveragedModel(model)
 
     def step():
-        _trained(model, optimizer, torch.ones(4, 8))
+        trained_once(model, optimizer, torch.ones(4, 8))
         average.update_parameters(model)
         count[0] += 1
         if count[0] == 4:
@@ -187,6 +181,6 @@ def policy_in_eval_mode_for_each_rollout():
 
     def step():
         _evaluated(policy, torch.ones(4, 8))
-        _trained(policy, optimizer, torch.ones(4, 8))
+        trained_once(policy, optimizer, torch.ones(4, 8))
 
     return step

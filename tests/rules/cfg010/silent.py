@@ -1,16 +1,10 @@
-"""Near misses: CFG010 must stay silent on all of these."""
-
 import copy
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-
-def _trained(model, optimizer, x):
-    optimizer.zero_grad()
-    model(x).square().mean().backward()
-    optimizer.step()
+from tests.rules.programs import trained_once
 
 
 def _dropping():
@@ -25,7 +19,7 @@ def _every(times, model, evaluate):
     count, optimizer = [0], torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def step():
-        _trained(model, optimizer, torch.rand(4, 8))
+        trained_once(model, optimizer, torch.rand(4, 8))
         count[0] += 1
         if count[0] % times == 0:
             evaluate()
@@ -122,7 +116,7 @@ def targets_of_another_forward():
     def step():
         count[0] += 1
         if count[0] % 4:
-            return _trained(model, optimizer, torch.rand(4, 8))
+            return trained_once(model, optimizer, torch.rand(4, 8))
         x, x_test = torch.rand(4, 8), torch.rand(4, 8)
         with torch.no_grad():
             pseudo = model(x_test).softmax(-1)
@@ -160,11 +154,11 @@ def hard_samples_chosen_by_their_loss():
     def step():
         count[0] += 1
         if count[0] % 4:
-            return _trained(model, optimizer, torch.rand(4, 8))
+            return trained_once(model, optimizer, torch.rand(4, 8))
         with torch.no_grad():
             losses = F.cross_entropy(model(pool), labels, reduction="none")
             chosen = losses.topk(4).indices
-        return _trained(model, optimizer, pool[chosen])
+        return trained_once(model, optimizer, pool[chosen])
 
     return step
 
@@ -196,7 +190,7 @@ def detached_and_not_evaluated():
         optimizers[1].zero_grad()
         F.binary_cross_entropy_with_logits(judge(fake), real).backward()
         optimizers[1].step()
-        _trained(maker, optimizers[0], torch.rand(4, 8))
+        trained_once(maker, optimizers[0], torch.rand(4, 8))
 
     return step
 

@@ -1,5 +1,3 @@
-"""Near misses: CKPT001 must stay silent on all of these."""
-
 from collections import OrderedDict
 
 import torch

@@ -1,5 +1,3 @@
-"""Near misses: CKPT003 must stay silent on all of these."""
-
 import json
 import struct
 import tempfile

@@ -1,5 +1,3 @@
-"""CKPT004 must report exactly the marked lines."""
-
 import io
 import tempfile
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Near misses: CKPT004 must stay silent on all of these."""
-
 import copy
 import io
 import tempfile

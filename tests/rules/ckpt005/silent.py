@@ -1,5 +1,3 @@
-"""Near misses: CKPT005 must stay silent on all of these."""
-
 import json
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""CKPT009 must report exactly the marked lines."""
-
 import copy
 
 import torch

@@ -1,25 +1,11 @@
-"""COMP001 must report exactly the marked lines."""
-
 import contextlib
 
 import torch
 from torch import nn
 
+from tests.rules.programs import trained_on_noise
+
 BACKEND = "eager"
-
-
-def _trained(forward, parameters, batches=None):
-    optimizer = torch.optim.SGD(parameters, lr=0.01)
-    taken = [0]
-
-    def step():
-        x = batches(taken[0]) if batches is not None else torch.randn(4, 16)
-        taken[0] += 1
-        optimizer.zero_grad()
-        forward(x).square().mean().backward()
-        optimizer.step()
-
-    return step
 
 
 def prints_in_forward():
@@ -34,7 +20,7 @@ def prints_in_forward():
             return self.b(h)
 
     net = _Net()
-    return _trained(torch.compile(net, backend=BACKEND), net.parameters())
+    return trained_on_noise(torch.compile(net, backend=BACKEND), net.parameters())
 
 
 def reads_a_value():
@@ -46,7 +32,7 @@ def reads_a_value():
         scale = h.detach().abs().max().item()  # COMP001
         return h / (1 + scale)
 
-    return _trained(forward, net.parameters())
+    return trained_on_noise(forward, net.parameters())
 
 
 def branches_on_a_tensor_in_a_compiled_layer():
@@ -63,7 +49,7 @@ def branches_on_a_tensor_in_a_compiled_layer():
 
     layer, head = _Layer(), nn.Linear(16, 1)
     layer.compile(backend=BACKEND)
-    return _trained(lambda x: head(layer(x)), [*layer.parameters(), *head.parameters()])
+    return trained_on_noise(lambda x: head(layer(x)), [*layer.parameters(), *head.parameters()])
 
 
 def in_a_helper_that_the_region_calls():
@@ -77,7 +63,7 @@ def in_a_helper_that_the_region_calls():
     def forward(x):
         return helper(net(x)) + 1
 
-    return _trained(forward, net.parameters())
+    return trained_on_noise(forward, net.parameters())
 
 
 def prints_where_no_graph_can_end():
@@ -90,7 +76,7 @@ def prints_where_no_graph_can_end():
             print(end="")  # COMP001
         return x
 
-    return _trained(forward, net.parameters())
+    return trained_on_noise(forward, net.parameters())
 
 
 def enters_autocast_by_a_stack():
@@ -102,4 +88,4 @@ def enters_autocast_by_a_stack():
             stack.enter_context(torch.autocast("cpu", dtype=torch.bfloat16))  # COMP001
             return net(x).float()
 
-    return _trained(forward, net.parameters())
+    return trained_on_noise(forward, net.parameters())

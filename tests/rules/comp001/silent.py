@@ -1,30 +1,16 @@
-"""COMP001 must stay silent here."""
-
 import contextlib
 
 import torch
 from torch import nn
 
+from tests.rules.programs import trained_on_noise
+
 BACKEND = "eager"
-
-
-def _trained(forward, parameters, batches=None):
-    optimizer = torch.optim.SGD(parameters, lr=0.01)
-    taken = [0]
-
-    def step():
-        x = batches(taken[0]) if batches is not None else torch.randn(4, 16)
-        taken[0] += 1
-        optimizer.zero_grad()
-        forward(x).square().mean().backward()
-        optimizer.step()
-
-    return step
 
 
 def one_graph():
     net = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 1))
-    return _trained(torch.compile(net, backend=BACKEND), net.parameters())
+    return trained_on_noise(torch.compile(net, backend=BACKEND), net.parameters())
 
 
 def chooses_without_a_branch():
@@ -35,7 +21,7 @@ def chooses_without_a_branch():
         h = net(x)
         return torch.where(h.sum() > 0, h * 0.5, h)
 
-    return _trained(forward, net.parameters())
+    return trained_on_noise(forward, net.parameters())
 
 
 def prints_outside_of_the_region():
@@ -47,7 +33,7 @@ def prints_outside_of_the_region():
         print(end="")
         return h
 
-    return _trained(forward, net.parameters())
+    return trained_on_noise(forward, net.parameters())
 
 
 def prints_only_where_it_is_not_compiled():
@@ -60,7 +46,7 @@ def prints_only_where_it_is_not_compiled():
             print(end="")
         return h * 2
 
-    return _trained(forward, net.parameters())
+    return trained_on_noise(forward, net.parameters())
 
 
 def asks_for_the_break():
@@ -72,7 +58,7 @@ def asks_for_the_break():
         torch._dynamo.graph_break()
         return h * 2
 
-    return _trained(forward, net.parameters())
+    return trained_on_noise(forward, net.parameters())
 
 
 def keeps_a_function_out_of_the_graph():
@@ -88,7 +74,7 @@ def keeps_a_function_out_of_the_graph():
         log(h)
         return h * 2
 
-    return _trained(forward, net.parameters())
+    return trained_on_noise(forward, net.parameters())
 
 
 def breaks_in_the_first_step_only():
@@ -105,7 +91,7 @@ def breaks_in_the_first_step_only():
         taken[0] += 1
         return forward(x, taken[0] == 1)
 
-    return _trained(counted, net.parameters())
+    return trained_on_noise(counted, net.parameters())
 
 
 def the_optimizer_breaks_its_own():
@@ -150,7 +136,7 @@ def nothing_is_compiled():
         print(end="")
         return h
 
-    return _trained(forward, net.parameters())
+    return trained_on_noise(forward, net.parameters())
 
 
 def autocast_around_the_call():
@@ -161,7 +147,7 @@ def autocast_around_the_call():
         with torch.autocast("cpu", dtype=torch.bfloat16):
             return compiled(x).float()
 
-    return _trained(forward, net.parameters())
+    return trained_on_noise(forward, net.parameters())
 
 
 def autocast_inside():
@@ -172,7 +158,7 @@ def autocast_inside():
         with torch.autocast("cpu", dtype=torch.bfloat16):
             return net(x).float()
 
-    return _trained(forward, net.parameters())
+    return trained_on_noise(forward, net.parameters())
 
 
 def autocast_as_a_decorator_and_kept_as_an_attribute():
@@ -187,7 +173,7 @@ def autocast_as_a_decorator_and_kept_as_an_attribute():
                 return self.a(x).float()
 
     net = _Net()
-    return _trained(torch.compile(net, backend=BACKEND), net.parameters())
+    return trained_on_noise(torch.compile(net, backend=BACKEND), net.parameters())
 
 
 def a_library_that_breaks_a_function_nobody_gave():
@@ -203,4 +189,4 @@ def a_library_that_breaks_a_function_nobody_gave():
         torch._dynamo.graph_break()
         return helper(net(x))
 
-    return _trained(forward, net.parameters())
+    return trained_on_noise(forward, net.parameters())

@@ -1,40 +1,26 @@
-"""COMP002 must stay silent here."""
-
 import torch
 from torch import nn
+
+from tests.rules.programs import trained_on_noise
 
 BACKEND = "eager"
 
 
-def _trained(forward, parameters, batches=None):
-    optimizer = torch.optim.SGD(parameters, lr=0.01)
-    taken = [0]
-
-    def step():
-        x = batches(taken[0]) if batches is not None else torch.randn(4, 16)
-        taken[0] += 1
-        optimizer.zero_grad()
-        forward(x).square().mean().backward()
-        optimizer.step()
-
-    return step
-
-
 def one_length():
     net = nn.Linear(16, 16)
-    return _trained(torch.compile(net, backend=BACKEND, dynamic=False), net.parameters())
+    return trained_on_noise(torch.compile(net, backend=BACKEND, dynamic=False), net.parameters())
 
 
 def lengths_that_vary_and_may():
     net = nn.Linear(16, 16)
     compiled = torch.compile(net, backend=BACKEND)
-    return _trained(compiled, net.parameters(), lambda taken: torch.randn(4, 3 + taken % 4, 16))
+    return trained_on_noise(compiled, net.parameters(), lambda taken: torch.randn(4, 3 + taken % 4, 16))
 
 
 def a_shorter_last_batch():
     net = nn.Linear(16, 16)
     compiled = torch.compile(net, backend=BACKEND, dynamic=False)
-    return _trained(compiled, net.parameters(), lambda taken: torch.randn(2 if taken % 4 == 3 else 4, 16))
+    return trained_on_noise(compiled, net.parameters(), lambda taken: torch.randn(2 if taken % 4 == 3 else 4, 16))
 
 
 def training_and_evaluation():
@@ -45,7 +31,7 @@ def training_and_evaluation():
         net.train(taken % 3 != 0)
         return torch.randn(4, 16)
 
-    return _trained(compiled, net.parameters(), batches)
+    return trained_on_noise(compiled, net.parameters(), batches)
 
 
 def a_frozen_teacher_of_the_same_class():
@@ -60,7 +46,7 @@ def a_frozen_teacher_of_the_same_class():
             wanted = wise(x)
         return learning(x) - wanted
 
-    return _trained(
+    return trained_on_noise(
         forward, student.parameters(), lambda n: torch.randn(7 if n % 8 == 7 else 16, 16)
     )
 
@@ -69,7 +55,7 @@ def layers_of_one_class():
     net = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 8))
     for number in range(4):
         net[number] = torch.compile(net[number], backend=BACKEND)
-    return _trained(net, net.parameters())
+    return trained_on_noise(net, net.parameters())
 
 
 def the_limit_is_reached():
@@ -84,4 +70,4 @@ def the_limit_is_reached():
         state["tag"] = str(taken)
         return torch.randn(4, 16)
 
-    return _trained(forward, net.parameters(), batches)
+    return trained_on_noise(forward, net.parameters(), batches)

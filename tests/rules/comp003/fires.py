@@ -1,23 +1,9 @@
-"""COMP003 must report exactly the marked lines."""
-
 import torch
 from torch import nn
 
+from tests.rules.programs import trained_on_noise
+
 BACKEND = "eager"
-
-
-def _trained(forward, parameters, batches=None):
-    optimizer = torch.optim.SGD(parameters, lr=0.01)
-    taken = [0]
-
-    def step():
-        x = batches(taken[0]) if batches is not None else torch.randn(4, 16)
-        taken[0] += 1
-        optimizer.zero_grad()
-        forward(x).square().mean().backward()
-        optimizer.step()
-
-    return step
 
 
 def a_text_that_is_new_on_each_step():
@@ -31,7 +17,7 @@ def a_text_that_is_new_on_each_step():
         state["tag"] = str(taken)
         return torch.randn(4, 16)
 
-    return _trained(forward, net.parameters(), batches)
+    return trained_on_noise(forward, net.parameters(), batches)
 
 
 def lengths_without_end():

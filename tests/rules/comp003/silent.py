@@ -1,28 +1,14 @@
-"""COMP003 must stay silent here."""
-
 import torch
 from torch import nn
+
+from tests.rules.programs import trained_on_noise
 
 BACKEND = "eager"
 
 
-def _trained(forward, parameters, batches=None):
-    optimizer = torch.optim.SGD(parameters, lr=0.01)
-    taken = [0]
-
-    def step():
-        x = batches(taken[0]) if batches is not None else torch.randn(4, 16)
-        taken[0] += 1
-        optimizer.zero_grad()
-        forward(x).square().mean().backward()
-        optimizer.step()
-
-    return step
-
-
 def compiled_once():
     net = nn.Linear(16, 16)
-    return _trained(torch.compile(net, backend=BACKEND), net.parameters())
+    return trained_on_noise(torch.compile(net, backend=BACKEND), net.parameters())
 
 
 def eight_lengths():
@@ -40,7 +26,7 @@ def eight_lengths():
 def lengths_that_may_vary():
     net = nn.Linear(16, 16)
     compiled = torch.compile(net, backend=BACKEND, dynamic=True)
-    return _trained(compiled, net.parameters(), lambda taken: torch.randn(4, 3 + taken, 16))
+    return trained_on_noise(compiled, net.parameters(), lambda taken: torch.randn(4, 3 + taken, 16))
 
 
 def many_functions():
@@ -52,4 +38,4 @@ def many_functions():
             x = each(x)
         return x
 
-    return _trained(forward, [p for net in nets for p in net.parameters()])
+    return trained_on_noise(forward, [p for net in nets for p in net.parameters()])

@@ -1,26 +1,15 @@
-"""COMP004 must report exactly the marked lines."""
-
 import torch
 from torch import nn
 
+from tests.rules.programs import trained_on_noise
+
 BACKEND = "eager"
-
-
-def _trained(forward, parameters):
-    optimizer = torch.optim.SGD(parameters, lr=0.01)
-
-    def step():
-        optimizer.zero_grad()
-        forward(torch.randn(4, 16)).square().mean().backward()
-        optimizer.step()
-
-    return step
 
 
 def result_that_is_dropped():
     net = nn.Linear(16, 16)
     torch.compile(net, backend=BACKEND)  # COMP004
-    return _trained(net, net.parameters())
+    return trained_on_noise(net, net.parameters())
 
 
 def result_that_is_dropped_beside_one_that_runs():
@@ -28,12 +17,12 @@ def result_that_is_dropped_beside_one_that_runs():
     torch.compile(encoder, backend=BACKEND)  # COMP004
     compiled = torch.compile(head, backend=BACKEND)
     parameters = [*encoder.parameters(), *head.parameters()]
-    return _trained(lambda x: compiled(encoder(x)), parameters)
+    return trained_on_noise(lambda x: compiled(encoder(x)), parameters)
 
 
 def name_that_is_set_after_the_trainer_took_the_module():
     net = nn.Linear(16, 16)
-    step = _trained(net, net.parameters())
+    step = trained_on_noise(net, net.parameters())
     net = torch.compile(net, backend=BACKEND)  # COMP004
     step.net = net
     return step
@@ -42,7 +31,7 @@ def name_that_is_set_after_the_trainer_took_the_module():
 def second_name_that_nobody_reads():
     net = nn.Linear(16, 16)
     faster = torch.compile(net, backend=BACKEND)  # COMP004
-    step = _trained(net, net.parameters())
+    step = trained_on_noise(net, net.parameters())
     step.locals = locals()
     return step
 
@@ -54,7 +43,7 @@ def handed_on_beside_the_module_and_called_by_nobody():
         return plain, quicker
 
     plain, quick = made()
-    step = _trained(plain, plain.parameters())
+    step = trained_on_noise(plain, plain.parameters())
     step.locals = locals()
     return step
 
@@ -62,7 +51,7 @@ def handed_on_beside_the_module_and_called_by_nobody():
 def forward_called_past_the_compiler():
     net = nn.Linear(16, 16)
     net.compile(backend=BACKEND)  # COMP004
-    return _trained(net.forward, net.parameters())
+    return trained_on_noise(net.forward, net.parameters())
 
 
 def function_whose_compiled_form_is_dropped():
@@ -72,4 +61,4 @@ def function_whose_compiled_form_is_dropped():
         return net(x).relu()
 
     torch.compile(forward, backend=BACKEND)  # COMP004
-    return _trained(forward, net.parameters())
+    return trained_on_noise(forward, net.parameters())

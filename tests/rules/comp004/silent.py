@@ -1,25 +1,14 @@
-"""COMP004 must stay silent here."""
-
 import torch
 from torch import nn
+
+from tests.rules.programs import trained_on_noise
 
 BACKEND = "eager"
 
 
-def _trained(forward, parameters):
-    optimizer = torch.optim.SGD(parameters, lr=0.01)
-
-    def step():
-        optimizer.zero_grad()
-        forward(torch.randn(4, 16)).square().mean().backward()
-        optimizer.step()
-
-    return step
-
-
 def compiled_and_called():
     net = nn.Linear(16, 16)
-    return _trained(torch.compile(net, backend=BACKEND), net.parameters())
+    return trained_on_noise(torch.compile(net, backend=BACKEND), net.parameters())
 
 
 def compiled_in_place():
@@ -33,13 +22,13 @@ def compiled_in_place():
 
     net = _Net()
     net.compile(backend=BACKEND)
-    return _trained(net, net.parameters())
+    return trained_on_noise(net, net.parameters())
 
 
 def copy_for_evaluation_that_has_not_run_yet():
     net = nn.Linear(16, 16)
     evaluated = torch.compile(net, backend=BACKEND)
-    step = _trained(net, net.parameters())
+    step = trained_on_noise(net, net.parameters())
 
     def evaluate(x):
         with torch.no_grad():
@@ -56,7 +45,7 @@ def handed_on_for_an_evaluation():
         return raw, swift
 
     raw, fast_one = built()
-    step = _trained(raw, raw.parameters())
+    step = trained_on_noise(raw, raw.parameters())
     step.evaluate = lambda x: fast_one(x)
     return step
 
@@ -65,7 +54,7 @@ def layers_inside_a_compiled_whole():
     """The outer graph takes them in: the inner ones never run by themselves."""
     net = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 16))
     net[0].compile(backend=BACKEND)
-    return _trained(torch.compile(net, backend=BACKEND), net.parameters())
+    return trained_on_noise(torch.compile(net, backend=BACKEND), net.parameters())
 
 
 def called_now_and_then():
@@ -76,24 +65,24 @@ def called_now_and_then():
         taken[0] += 1
         return compiled(x) if taken[0] % 10 == 1 else net(x)
 
-    return _trained(forward, net.parameters())
+    return trained_on_noise(forward, net.parameters())
 
 
 def switched_off_by_a_flag():
     net = nn.Linear(16, 16)
     torch.compile(net, backend=BACKEND, disable=True)
-    return _trained(net, net.parameters())
+    return trained_on_noise(net, net.parameters())
 
 
 def tried_once_for_its_result():
     net = nn.Linear(16, 16)
     torch.compile(net, backend=BACKEND)(torch.randn(4, 16))
-    return _trained(net, net.parameters())
+    return trained_on_noise(net, net.parameters())
 
 
 def frozen_teacher_kept_for_later():
     net, teacher = nn.Linear(16, 16), nn.Linear(16, 16).requires_grad_(False)
-    step = _trained(net, net.parameters())
+    step = trained_on_noise(net, net.parameters())
     teacher = torch.compile(teacher, backend=BACKEND)
     step.teacher = teacher
     return step
@@ -101,4 +90,4 @@ def frozen_teacher_kept_for_later():
 
 def no_compiler_at_all():
     net = nn.Linear(16, 16)
-    return _trained(net, net.parameters())
+    return trained_on_noise(net, net.parameters())

@@ -1,20 +1,9 @@
-"""COMP005 must report exactly the marked lines."""
-
 import torch
 from torch import nn
 
+from tests.rules.programs import trained_on_noise
+
 BACKEND = "eager"
-
-
-def _trained(forward, parameters):
-    optimizer = torch.optim.SGD(parameters, lr=0.01)
-
-    def step():
-        optimizer.zero_grad()
-        forward(torch.randn(4, 16)).square().mean().backward()
-        optimizer.step()
-
-    return step
 
 
 def module_compiled_on_every_step():
@@ -24,7 +13,7 @@ def module_compiled_on_every_step():
         compiled = torch.compile(net, backend=BACKEND)  # COMP005
         return compiled(x)
 
-    return _trained(forward, net.parameters())
+    return trained_on_noise(forward, net.parameters())
 
 
 def closure_defined_and_compiled_on_every_step():
@@ -39,7 +28,7 @@ def closure_defined_and_compiled_on_every_step():
 
         return scaled(x)
 
-    return _trained(forward, net.parameters())
+    return trained_on_noise(forward, net.parameters())
 
 
 def compiled_on_every_second_step():
@@ -49,4 +38,4 @@ def compiled_on_every_second_step():
         taken[0] += 1
         return torch.compile(net, backend=BACKEND)(x) if taken[0] % 2 else net(x)  # COMP005
 
-    return _trained(forward, net.parameters())
+    return trained_on_noise(forward, net.parameters())

@@ -1,25 +1,14 @@
-"""COMP005 must stay silent here."""
-
 import torch
 from torch import nn
+
+from tests.rules.programs import trained_on_noise
 
 BACKEND = "eager"
 
 
-def _trained(forward, parameters):
-    optimizer = torch.optim.SGD(parameters, lr=0.01)
-
-    def step():
-        optimizer.zero_grad()
-        forward(torch.randn(4, 16)).square().mean().backward()
-        optimizer.step()
-
-    return step
-
-
 def compiled_before_the_loop():
     net = nn.Linear(16, 16)
-    return _trained(torch.compile(net, backend=BACKEND), net.parameters())
+    return trained_on_noise(torch.compile(net, backend=BACKEND), net.parameters())
 
 
 def compiled_on_first_use():
@@ -30,7 +19,7 @@ def compiled_on_first_use():
             kept.append(torch.compile(net, backend=BACKEND))
         return kept[0](x)
 
-    return _trained(forward, net.parameters())
+    return trained_on_noise(forward, net.parameters())
 
 
 def one_for_each_of_two_stages():
@@ -43,7 +32,7 @@ def one_for_each_of_two_stages():
             kept[stage] = torch.compile(net, backend=BACKEND)
         return kept[stage](x)
 
-    return _trained(forward, net.parameters())
+    return trained_on_noise(forward, net.parameters())
 
 
 def decorator_at_the_head_of_the_program():
@@ -53,4 +42,4 @@ def decorator_at_the_head_of_the_program():
     def forward(x):
         return net(x).relu()
 
-    return _trained(forward, net.parameters())
+    return trained_on_noise(forward, net.parameters())

@@ -1,22 +1,11 @@
-"""COMP006 must report exactly the marked lines."""
-
 import time
 
 import torch
 from torch import nn
 
+from tests.rules.programs import trained_on_noise
+
 BACKEND = "eager"
-
-
-def _trained(forward, parameters):
-    optimizer = torch.optim.SGD(parameters, lr=0.01)
-
-    def step():
-        optimizer.zero_grad()
-        forward(torch.randn(4, 16)).square().mean().backward()
-        optimizer.step()
-
-    return step
 
 
 def _slow(graph, inputs):
@@ -30,7 +19,7 @@ def _slow(graph, inputs):
 def backend_that_makes_slow_code():
     net = nn.Linear(16, 16)
     compiled = torch.compile(net, backend=_slow)  # COMP006
-    return _trained(compiled, net.parameters())
+    return trained_on_noise(compiled, net.parameters())
 
 
 def several_layers_of_one_line():
@@ -42,7 +31,7 @@ def several_layers_of_one_line():
             x = each(x)
         return x
 
-    return _trained(forward, [p for layer in layers for p in layer.parameters()])
+    return trained_on_noise(forward, [p for layer in layers for p in layer.parameters()])
 
 
 def function_with_a_decorator():
@@ -52,4 +41,4 @@ def function_with_a_decorator():
     def forward(x):
         return net(x).relu()
 
-    return _trained(forward, net.parameters())
+    return trained_on_noise(forward, net.parameters())

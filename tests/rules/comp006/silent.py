@@ -1,22 +1,11 @@
-"""COMP006 must stay silent here."""
-
 import time
 
 import torch
 from torch import nn
 
+from tests.rules.programs import trained_on_noise
+
 BACKEND = "eager"
-
-
-def _trained(forward, parameters):
-    optimizer = torch.optim.SGD(parameters, lr=0.01)
-
-    def step():
-        optimizer.zero_grad()
-        forward(torch.randn(4, 16)).square().mean().backward()
-        optimizer.step()
-
-    return step
 
 
 def _as_it_is(graph, inputs):
@@ -26,7 +15,7 @@ def _as_it_is(graph, inputs):
 def backend_that_changes_little():
     """Some 10 ms a step, of which guards take less than a hundredth."""
     net = nn.Sequential(nn.Linear(16, 1024), nn.Linear(1024, 1024), nn.Linear(1024, 1024))
-    return _trained(torch.compile(net, backend=_as_it_is), net.parameters())
+    return trained_on_noise(torch.compile(net, backend=_as_it_is), net.parameters())
 
 
 def compiled_code_that_is_faster():
@@ -46,15 +35,15 @@ def compiled_code_that_is_faster():
     def forward(x):
         return waiting(net(x)).relu()
 
-    return _trained(forward, net.parameters())
+    return trained_on_noise(forward, net.parameters())
 
 
 def held_eager_by_the_program():
     net = nn.Linear(16, 16)
     compiled = torch.compile(net, backend=BACKEND, disable=True)
-    return _trained(compiled, net.parameters())
+    return trained_on_noise(compiled, net.parameters())
 
 
 def no_compiler_at_all():
     net = nn.Linear(16, 16)
-    return _trained(net, net.parameters())
+    return trained_on_noise(net, net.parameters())

@@ -1,5 +1,3 @@
-"""DATA004 must report exactly the marked lines."""
-
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

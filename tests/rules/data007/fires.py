@@ -1,5 +1,3 @@
-"""DATA007 must report exactly the marked lines."""
-
 import time
 
 import torch

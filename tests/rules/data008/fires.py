@@ -1,5 +1,3 @@
-"""DATA008 must report each of these."""
-
 from tests.timeline.kineto import call, loop, memcpy, op, product, text
 
 

@@ -1,17 +1,11 @@
-"""DATA010 must report exactly the marked lines."""
-
 import numpy as np
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
+from tests.rules.programs import trained_once
+
 ROWS = [np.ones(3000, dtype=np.float32) for _ in range(16)]
-
-
-def _trained(model, optimizer, x):
-    optimizer.zero_grad()
-    model(x).square().mean().backward()
-    optimizer.step()
 
 
 def replay_batch_in_the_step():
@@ -20,7 +14,7 @@ def replay_batch_in_the_step():
 
     def step():
         states = torch.tensor(ROWS)  # DATA010
-        _trained(model, optimizer, states)
+        trained_once(model, optimizer, states)
 
     return step
 
@@ -35,7 +29,7 @@ def frames_of_several_cameras():
             frames,
             dtype=torch.float32,
         )
-        _trained(model, optimizer, x)
+        trained_once(model, optimizer, x)
 
     return step
 
@@ -49,6 +43,6 @@ def collate_function_without_workers():
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
 
     def step():
-        _trained(model, optimizer, next(stream))
+        trained_once(model, optimizer, next(stream))
 
     return step

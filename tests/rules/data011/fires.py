@@ -1,28 +1,10 @@
-"""DATA011 must report exactly the marked lines."""
-
 import random
 
 import numpy as np
 import torch
-from torch import nn
 from torch.utils.data import DataLoader, Dataset, Subset
 
-
-def _step(stream):
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-
-    def step():
-        optimizer.zero_grad()
-        model(next(stream)).square().mean().backward()
-        optimizer.step()
-
-    return step
-
-
-def _endless(loader):
-    while True:
-        yield from loader
+from tests.rules.programs import endless, on_stream
 
 
 class _Rows(Dataset):
@@ -49,19 +31,19 @@ def dataset_with_a_generator_of_numpy():
     noise.rng = np.random.default_rng(7)
     rows = _Rows(noise)
     loader = DataLoader(rows, batch_size=4, num_workers=2, persistent_workers=True)  # DATA011
-    return _step(_endless(loader))
+    return on_stream(endless(loader))
 
 
 def transform_below_a_subset_with_a_random_state():
     rows = Subset(_Rows(_Noise(np.random.RandomState(3))), range(200))
     loader = DataLoader(rows, batch_size=4, num_workers=3)  # DATA011
-    return _step(_endless(loader))
+    return on_stream(endless(loader))
 
 
 def bound_method_of_pythons_random():
     rows = _Rows(random.Random(1).random)
     loader = DataLoader(rows, batch_size=4, num_workers=2)  # DATA011
-    return _step(_endless(loader))
+    return on_stream(endless(loader))
 
 
 def collate_function_with_a_generator_of_torch():
@@ -71,7 +53,7 @@ def collate_function_with_a_generator_of_torch():
         return torch.stack(samples) + torch.randn(8, generator=generator)
 
     loader = DataLoader(_Rows(float), batch_size=4, num_workers=2, collate_fn=jitter)  # DATA011
-    return _step(_endless(loader))
+    return on_stream(endless(loader))
 
 
 def generator_that_the_class_makes():
@@ -83,4 +65,4 @@ def generator_that_the_class_makes():
         def corner(self):
             return self.rng.integers(0, 9, 8)
 
-    return _step(_endless(DataLoader(Crops(), batch_size=4, num_workers=2)))
+    return on_stream(endless(DataLoader(Crops(), batch_size=4, num_workers=2)))

@@ -1,28 +1,10 @@
-"""Near misses: DATA011 must stay silent on all of these."""
-
 import random
 
 import numpy as np
 import torch
-from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-
-def _step(stream):
-    model = nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-
-    def step():
-        optimizer.zero_grad()
-        model(next(stream)).square().mean().backward()
-        optimizer.step()
-
-    return step
-
-
-def _endless(loader):
-    while True:
-        yield from loader
+from tests.rules.programs import endless, on_stream
 
 
 class _Rows(Dataset):
@@ -45,7 +27,7 @@ def _own(worker):
 def seeded_in_each_worker():
     rows = _Rows()
     rows.rng = np.random.default_rng(7)
-    return _step(_endless(DataLoader(rows, batch_size=4, num_workers=2, worker_init_fn=_own)))
+    return on_stream(endless(DataLoader(rows, batch_size=4, num_workers=2, worker_init_fn=_own)))
 
 
 def generators_that_torch_seeds():
@@ -53,7 +35,7 @@ def generators_that_torch_seeds():
         def noise(self, index):
             return np.random.uniform() + random.random() + torch.rand(())
 
-    return _step(_endless(DataLoader(Rows(), batch_size=4, num_workers=2)))
+    return on_stream(endless(DataLoader(Rows(), batch_size=4, num_workers=2)))
 
 
 def seeded_by_the_sample():
@@ -64,7 +46,7 @@ def seeded_by_the_sample():
 
     rows = Rows()
     rows.rng = random.Random(7)
-    return _step(_endless(DataLoader(rows, batch_size=4, num_workers=2)))
+    return on_stream(endless(DataLoader(rows, batch_size=4, num_workers=2)))
 
 
 def made_when_the_first_sample_is_asked_for():
@@ -74,7 +56,7 @@ def made_when_the_first_sample_is_asked_for():
                 self.rng = np.random.default_rng(torch.initial_seed() % 2**63)
             return self.rng.random()
 
-    return _step(_endless(DataLoader(Rows(), batch_size=4, num_workers=2)))
+    return on_stream(endless(DataLoader(Rows(), batch_size=4, num_workers=2)))
 
 
 def drawn_from_while_the_dataset_is_made():
@@ -85,19 +67,19 @@ def drawn_from_while_the_dataset_is_made():
     rows = Rows()
     rows.rng = np.random.default_rng(7)
     rows.offsets = rows.rng.uniform(size=400)
-    return _step(_endless(DataLoader(rows, batch_size=4, num_workers=2)))
+    return on_stream(endless(DataLoader(rows, batch_size=4, num_workers=2)))
 
 
 def one_worker():
     rows = _Rows()
     rows.rng = np.random.default_rng(7)
-    return _step(_endless(DataLoader(rows, batch_size=4, num_workers=1)))
+    return on_stream(endless(DataLoader(rows, batch_size=4, num_workers=1)))
 
 
 def no_workers():
     rows = _Rows()
     rows.rng = np.random.default_rng(7)
-    return _step(_endless(DataLoader(rows, batch_size=4)))
+    return on_stream(endless(DataLoader(rows, batch_size=4)))
 
 
 def workers_that_agree_on_an_order():
@@ -110,4 +92,4 @@ def workers_that_agree_on_an_order():
             for index in self.rng.permutation(400)[info.id :: info.num_workers]:
                 yield torch.full((8,), float(index))
 
-    return _step(_endless(DataLoader(Stream(), batch_size=4, num_workers=2)))
+    return on_stream(endless(DataLoader(Stream(), batch_size=4, num_workers=2)))

@@ -1,5 +1,3 @@
-"""DATA012 must report exactly the marked lines."""
-
 import json
 import tempfile
 from pathlib import Path
@@ -9,11 +7,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-
-def _trained(model, optimizer, x):
-    optimizer.zero_grad()
-    model(x).square().mean().backward()
-    optimizer.step()
+from tests.rules.programs import trained_once
 
 
 def dataset_without_workers():
@@ -32,7 +26,7 @@ def dataset_without_workers():
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
 
     def step():
-        _trained(model, optimizer, next(stream))
+        trained_once(model, optimizer, next(stream))
 
     return step
 
@@ -48,7 +42,7 @@ def annotations_that_the_step_reads():
             return json.load(opened)[str(index)]  # DATA012
 
     def step():
-        _trained(model, optimizer, torch.tensor([[label(n)] for n in range(8)]))
+        trained_once(model, optimizer, torch.tensor([[label(n)] for n in range(8)]))
 
     return step
 
@@ -71,6 +65,6 @@ def a_few_episodes_of_many_frames():
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
 
     def step():
-        _trained(model, optimizer, next(stream))
+        trained_once(model, optimizer, next(stream))
 
     return step

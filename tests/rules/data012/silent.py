@@ -1,5 +1,3 @@
-"""Near misses: DATA012 must stay silent on all of these."""
-
 import tempfile
 import time
 from pathlib import Path

@@ -1,19 +1,10 @@
-"""DIST005 must name the marked lines."""
-
 import torch
-from torch.nn.parallel import DistributedDataParallel
 
-from tests.echo_group import ranks
-
-
-def _module(*sizes):
-    ranks()
-    layers = [torch.nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)]
-    return DistributedDataParallel(torch.nn.Sequential(*layers))
+from tests.rules.programs import ranked
 
 
 def accumulation_without_no_sync():
-    model = _module(8, 16, 4)
+    model = ranked(8, 16, 4)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
     def step():
@@ -27,7 +18,7 @@ def accumulation_without_no_sync():
 
 
 def no_sync_that_leaves_the_forward_out():
-    model = _module(8, 4)
+    model = ranked(8, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def step():
@@ -42,7 +33,7 @@ def no_sync_that_leaves_the_forward_out():
 
 
 def a_loss_of_real_and_one_of_fake_samples():
-    judge = _module(8, 16, 1)
+    judge = ranked(8, 16, 1)
     optimizer = torch.optim.Adam(judge.parameters(), lr=1e-4)
 
     def step():

@@ -1,21 +1,12 @@
-"""DIST005 must say nothing about these."""
-
 import contextlib
 
 import torch
-from torch.nn.parallel import DistributedDataParallel
 
-from tests.echo_group import ranks
-
-
-def _module(*sizes):
-    ranks()
-    layers = [torch.nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)]
-    return DistributedDataParallel(torch.nn.Sequential(*layers))
+from tests.rules.programs import ranked
 
 
 def only_the_last_micro_batch_is_averaged():
-    model = _module(8, 16, 4)
+    model = ranked(8, 16, 4)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
     def step():
@@ -29,7 +20,7 @@ def only_the_last_micro_batch_is_averaged():
 
 
 def one_backward_of_several_forwards():
-    model = _module(8, 4)
+    model = ranked(8, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def step():
@@ -44,7 +35,7 @@ def one_backward_of_several_forwards():
 
 
 def gradients_cleared_between_two_backward_passes():
-    model = _module(8, 4)
+    model = ranked(8, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def step():
@@ -66,7 +57,7 @@ def gradients_cleared_between_two_backward_passes():
 
 
 def two_modules_with_a_loss_each():
-    first, second = _module(8, 4), _module(4, 2)
+    first, second = ranked(8, 4), ranked(4, 2)
     optimizers = [torch.optim.SGD(each.parameters(), lr=1e-3) for each in (first, second)]
 
     def step():

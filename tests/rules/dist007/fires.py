@@ -1,17 +1,11 @@
-"""DIST007 must name the marked lines."""
-
 import functools
 
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
+from tests.rules.programs import trained_once
+
 DATA = TensorDataset(torch.randn(32, 8))
-
-
-def _train(model, optimizer, x):
-    optimizer.zero_grad()
-    model(x).square().mean().backward()
-    optimizer.step()
 
 
 def epochs_without_set_epoch():
@@ -23,7 +17,7 @@ def epochs_without_set_epoch():
     def steps():
         while True:  # DIST007
             for (x,) in loader:
-                _train(model, optimizer, x)
+                trained_once(model, optimizer, x)
                 yield
 
     return functools.partial(next, steps())
@@ -40,7 +34,7 @@ def an_epoch_is_a_function():
             loader,
         ):
             if number >= 0:
-                _train(model, optimizer, x)
+                trained_once(model, optimizer, x)
             yield
 
     def steps():
@@ -64,6 +58,6 @@ def set_epoch_of_a_resumed_run_and_never_again():
         if x is None:
             batches = iter(loader)  # DIST007
             x = next(batches)
-        _train(model, optimizer, x[0])
+        trained_once(model, optimizer, x[0])
 
     return step

@@ -1,17 +1,11 @@
-"""DIST007 must say nothing about these."""
-
 import functools
 
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
+from tests.rules.programs import trained_once
+
 DATA = TensorDataset(torch.randn(32, 8))
-
-
-def _train(model, optimizer, x):
-    optimizer.zero_grad()
-    model(x).square().mean().backward()
-    optimizer.step()
 
 
 def _epochs(sampler, begins=lambda epoch: None):
@@ -23,7 +17,7 @@ def _epochs(sampler, begins=lambda epoch: None):
         for epoch in range(1000):
             begins(epoch)
             for (x,) in loader:
-                _train(model, optimizer, x)
+                trained_once(model, optimizer, x)
                 yield
 
     return functools.partial(next, steps())
@@ -54,7 +48,7 @@ def a_validation_now_and_then():
             sampler.set_epoch(epoch)
             for _ in range(4):
                 for (x,) in loader:
-                    _train(model, optimizer, x)
+                    trained_once(model, optimizer, x)
                     yield
                 sampler.set_epoch(1000 + sampler.epoch)
             model.eval()

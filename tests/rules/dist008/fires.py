@@ -1,5 +1,3 @@
-"""DIST008 must name the marked lines."""
-
 import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset

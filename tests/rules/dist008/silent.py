@@ -1,5 +1,3 @@
-"""DIST008 must say nothing about these."""
-
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel

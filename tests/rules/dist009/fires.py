@@ -1,31 +1,14 @@
-"""DIST009 must name the marked lines."""
-
 import torch
 import torch.distributed as dist
 
-from tests.echo_group import ranks
-
-
-def _training(after):
-    ranks()
-    model = torch.nn.Linear(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    taken = iter(range(100_000))
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.randn(8, 8)).square().mean().backward()
-        optimizer.step()
-        after(next(taken))
-
-    return step
+from tests.rules.programs import on_ranks
 
 
 def after_each_step():
     def after(number):
         dist.barrier()  # DIST009
 
-    return _training(after)
+    return on_ranks(after)
 
 
 def taken_by_name():
@@ -34,7 +17,7 @@ def taken_by_name():
     def after(number):
         barrier()  # DIST009
 
-    return _training(after)
+    return on_ranks(after)
 
 
 def on_every_second_step():
@@ -42,4 +25,4 @@ def on_every_second_step():
         if number % 2 == 0:
             torch.distributed.barrier(group=None)  # DIST009
 
-    return _training(after)
+    return on_ranks(after)

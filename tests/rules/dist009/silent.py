@@ -1,24 +1,8 @@
-"""DIST009 must say nothing about these."""
-
 import torch
 import torch.distributed as dist
 
 from tests.echo_group import ranks
-
-
-def _training(after):
-    ranks()
-    model = torch.nn.Linear(8, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    taken = iter(range(100_000))
-
-    def step():
-        optimizer.zero_grad()
-        model(torch.randn(8, 8)).square().mean().backward()
-        optimizer.step()
-        after(next(taken))
-
-    return step
+from tests.rules.programs import on_ranks
 
 
 def around_a_checkpoint_now_and_then():
@@ -26,14 +10,14 @@ def around_a_checkpoint_now_and_then():
         if number % 5 == 0:
             dist.barrier()
 
-    return _training(after)
+    return on_ranks(after)
 
 
 def one_loss_is_averaged():
     def after(number):
         dist.all_reduce(torch.ones(1))
 
-    return _training(after)
+    return on_ranks(after)
 
 
 def a_barrier_of_threads():
@@ -44,10 +28,10 @@ def a_barrier_of_threads():
     def after(number):
         barrier.wait()
 
-    return _training(after)
+    return on_ranks(after)
 
 
 def before_the_training():
     ranks()
     dist.barrier()
-    return _training(lambda number: None)
+    return on_ranks(lambda number: None)

@@ -1,22 +1,7 @@
-"""DIST011 must say nothing about these."""
-
 import torch
 import torch.distributed as dist
 
-
-def _training(after):
-    model = torch.nn.Linear(4, 2)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    taken = iter(range(100_000))
-
-    def step():
-        optimizer.zero_grad()
-        loss = model(torch.randn(4, 4)).square().mean()
-        loss.backward()
-        optimizer.step()
-        after(next(taken), loss.detach())
-
-    return step
+from tests.rules.programs import with_losses
 
 
 def all_ranks_average_and_one_prints__processes():
@@ -27,7 +12,7 @@ def all_ranks_average_and_one_prints__processes():
         if rank == 0 and number % 4 == 3:
             str(loss.item())
 
-    return _training(after)
+    return with_losses(after)
 
 
 def the_same_call_from_two_lines__processes():
@@ -39,7 +24,7 @@ def the_same_call_from_two_lines__processes():
         else:
             dist.all_reduce(torch.zeros(()))
 
-    return _training(after)
+    return with_losses(after)
 
 
 def before_and_after_a_checkpoint__processes():
@@ -52,8 +37,8 @@ def before_and_after_a_checkpoint__processes():
                 bytes(10)
             dist.barrier()
 
-    return _training(after)
+    return with_losses(after)
 
 
 def one_process_alone():
-    return _training(lambda number, loss: None)
+    return with_losses(lambda number, loss: None)

@@ -1,5 +1,3 @@
-"""DIST012 must name the marked lines."""
-
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel

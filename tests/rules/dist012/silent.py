@@ -1,5 +1,3 @@
-"""DIST012 must say nothing about these."""
-
 import itertools
 
 import torch

@@ -1,21 +1,14 @@
-"""DIST013 must name the marked lines."""
-
 import contextlib
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.echo_group import ranks
-
-
-def _module(*sizes):
-    ranks()
-    layers = [torch.nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)]
-    return DistributedDataParallel(torch.nn.Sequential(*layers))
+from tests.rules.programs import ranked
 
 
 def the_first_micro_batch_is_averaged():
-    model = _module(8, 16, 4)
+    model = ranked(8, 16, 4)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
     def averaging(micro):
@@ -34,7 +27,7 @@ def the_first_micro_batch_is_averaged():
 
 
 def the_last_group_of_an_epoch_is_too_small():
-    model = _module(8, 4)
+    model = ranked(8, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def update(x, last):
@@ -52,7 +45,7 @@ def the_last_group_of_an_epoch_is_too_small():
 
 
 def all_of_them_inside():
-    model = _module(8, 4)
+    model = ranked(8, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def step():
@@ -66,7 +59,7 @@ def all_of_them_inside():
 
 
 def the_flag_is_set_by_hand():
-    model = _module(8, 4)
+    model = ranked(8, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def step():
@@ -81,7 +74,7 @@ def the_flag_is_set_by_hand():
 
 
 def the_wrapper_is_gone_round():
-    model = _module(8, 16, 4)
+    model = ranked(8, 16, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def step():

@@ -1,5 +1,3 @@
-"""DIST013 must say nothing about these."""
-
 import contextlib
 
 import torch
@@ -7,16 +5,11 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.echo_group import ranks
-
-
-def _module(*sizes):
-    ranks()
-    layers = [torch.nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)]
-    return DistributedDataParallel(torch.nn.Sequential(*layers))
+from tests.rules.programs import ranked
 
 
 def only_the_last_micro_batch_is_averaged():
-    model = _module(8, 16, 4)
+    model = ranked(8, 16, 4)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     taken = iter(range(100_000))
 
@@ -32,7 +25,7 @@ def only_the_last_micro_batch_is_averaged():
 
 
 def averaged_by_hand():
-    model = _module(8, 4)
+    model = ranked(8, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def step():
@@ -49,7 +42,7 @@ def averaged_by_hand():
 
 
 def parameters_are_averaged_now_and_then():
-    model = _module(8, 4)
+    model = ranked(8, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     taken = iter(range(100_000))
 
@@ -67,7 +60,7 @@ def parameters_are_averaged_now_and_then():
 
 
 def a_look_at_sharpness_first():
-    model = _module(8, 4)
+    model = ranked(8, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def step():
@@ -90,7 +83,7 @@ def a_look_at_sharpness_first():
 
 
 def a_judge_whose_gradients_are_not_wanted():
-    maker, judge = _module(8, 8), _module(8, 1)
+    maker, judge = ranked(8, 8), ranked(8, 1)
     makes = torch.optim.Adam(maker.parameters(), lr=1e-4)
     judges = torch.optim.Adam(judge.parameters(), lr=1e-4)
 
@@ -109,7 +102,7 @@ def a_judge_whose_gradients_are_not_wanted():
 
 
 def a_forward_outside_prepared_the_average():
-    model = _module(8, 4)
+    model = ranked(8, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def step():
@@ -135,7 +128,7 @@ def a_plain_module():
 
 
 def evaluated_past_the_wrapper():
-    model = _module(8, 4)
+    model = ranked(8, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def step():
@@ -150,7 +143,7 @@ def evaluated_past_the_wrapper():
 
 
 def one_of_two_losses_past_the_wrapper():
-    model = _module(8, 4)
+    model = ranked(8, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def step():
@@ -163,7 +156,7 @@ def one_of_two_losses_past_the_wrapper():
 
 
 def past_the_wrapper_and_averaged_by_hand():
-    model = _module(8, 4)
+    model = ranked(8, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def step():
@@ -178,7 +171,7 @@ def past_the_wrapper_and_averaged_by_hand():
 
 def a_frozen_part_past_its_wrapper():
     ranks()
-    encoder, model = _module(8, 8), _module(8, 4)
+    encoder, model = ranked(8, 8), ranked(8, 4)
     for each in list(encoder.parameters())[:1]:
         each.requires_grad_(False)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
@@ -192,7 +185,7 @@ def a_frozen_part_past_its_wrapper():
 
 
 def a_judge_past_its_wrapper():
-    maker, judge = _module(8, 8), _module(8, 1)
+    maker, judge = ranked(8, 8), ranked(8, 1)
     makes = torch.optim.Adam(maker.parameters(), lr=1e-4)
     judges = torch.optim.Adam(judge.parameters(), lr=1e-4)
 
@@ -209,7 +202,7 @@ def a_judge_past_its_wrapper():
 
 
 def wrapped_twice_and_called_by_one():
-    outer = _module(8, 4)
+    outer = ranked(8, 4)
     other = DistributedDataParallel(outer.module)
     optimizer = torch.optim.SGD(other.parameters(), lr=1e-3)
 
@@ -222,7 +215,7 @@ def wrapped_twice_and_called_by_one():
 
 
 def the_graph_of_one_forward_twice():
-    model = _module(8, 4)
+    model = ranked(8, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def step():

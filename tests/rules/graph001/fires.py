@@ -1,5 +1,3 @@
-"""GRAPH001 must report exactly the marked lines."""
-
 from collections import deque
 
 import torch

@@ -1,5 +1,3 @@
-"""GRAPH003 must report exactly the marked lines."""
-
 import copy
 
 import torch

@@ -1,5 +1,3 @@
-"""Near misses: GRAPH006 must stay silent on all of these."""
-
 import copy
 
 import torch

@@ -1,5 +1,3 @@
-"""MEM001 must report each of these."""
-
 from tests.timeline.kineto import head_with_memory, loop, memory, product, text
 
 

@@ -1,5 +1,3 @@
-"""Near misses: MEM001 must stay silent on all of these."""
-
 from tests.timeline.kineto import head_with_memory, loop, memory, product, text
 
 

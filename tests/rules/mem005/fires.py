@@ -1,5 +1,3 @@
-"""MEM005 must report exactly the marked lines."""
-
 import torch
 
 

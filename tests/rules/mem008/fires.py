@@ -1,5 +1,3 @@
-"""MEM008 must report exactly the marked lines."""
-
 import torch
 
 MIB = 2**20

@@ -1,5 +1,3 @@
-"""MEM011 must report exactly the marked lines."""
-
 import gc
 
 import torch

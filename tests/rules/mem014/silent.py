@@ -1,28 +1,13 @@
-"""Near misses: MEM014 must stay silent on all of these."""
-
 import torch
 from torch import nn
 
+from tests.rules.programs import Scales
 
-class _Scales(nn.Module):
-    """Large and cheap: vectors that scale a number, through ``depth`` activations each."""
-
-    def __init__(self, size=2**20):
-        super().__init__()
-        self.weights = nn.ParameterList([torch.ones(size) for _ in range(8)])
-
-    def forward(self, x, depth=1):
-        total = 0.0
-        for weight in self.weights:
-            out = weight * x
-            for _ in range(depth):
-                out = out.relu()
-            total = total + out.mean()
-        return total
+STEPS = 6  # each is dear, and all are alike
 
 
 def gradients_cleared_before_the_forward__rehearsal():
-    model, x = _Scales().cuda(), torch.ones(1, device="cuda")
+    model, x = Scales().cuda(), torch.ones(1, device="cuda")
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, foreach=False)
 
     def step():
@@ -34,7 +19,7 @@ def gradients_cleared_before_the_forward__rehearsal():
 
 
 def gradients_accumulated_on_purpose__rehearsal():
-    model, x, count = _Scales().cuda(), torch.ones(1, device="cuda"), [0]
+    model, x, count = Scales().cuda(), torch.ones(1, device="cuda"), [0]
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, foreach=False)
 
     def step():
@@ -48,7 +33,7 @@ def gradients_accumulated_on_purpose__rehearsal():
 
 
 def foreach_where_activations_set_the_peak__rehearsal():
-    model, x = _Scales().cuda(), torch.ones(1, device="cuda")
+    model, x = Scales().cuda(), torch.ones(1, device="cuda")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
     def step():
@@ -60,7 +45,7 @@ def foreach_where_activations_set_the_peak__rehearsal():
 
 
 def fused_optimizer__rehearsal():
-    model, x = _Scales().cuda(), torch.ones(1, device="cuda")
+    model, x = Scales().cuda(), torch.ones(1, device="cuda")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
 
     def step():
@@ -72,7 +57,7 @@ def fused_optimizer__rehearsal():
 
 
 def batches_of_many_sizes__rehearsal():
-    model, x, count = _Scales().cuda(), torch.ones(1, device="cuda"), [0]
+    model, x, count = Scales().cuda(), torch.ones(1, device="cuda"), [0]
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, foreach=False)
 
     def step():

@@ -1,35 +1,11 @@
-"""MEM018 must report exactly the marked lines."""
-
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
+from tests.rules.programs import Tagger, Texts
+
 MEMORY_LIMIT = 160 << 20
-
-
-class _Texts(Dataset):
-    """Short ones, but for a few at the end."""
-
-    def __init__(self, lengths):
-        self.lengths = lengths
-
-    def __len__(self):
-        return len(self.lengths)
-
-    def __getitem__(self, number):
-        return torch.full((self.lengths[number],), number % 50 + 1)
-
-
-class _Tagger(nn.Module):
-    def __init__(self, width=256):
-        super().__init__()
-        self.embedding = nn.Embedding(64, width)
-        self.inner = nn.Linear(width, width)
-        self.outer = nn.Linear(width, 8)
-
-    def forward(self, tokens):
-        return self.outer(self.inner(self.embedding(tokens)).relu())
 
 
 def _pad(texts):
@@ -47,9 +23,9 @@ def _trained(model, tokens, optimizer):
 
 
 def longest_texts_at_the_end_of_the_epoch__rehearsal():
-    model = _Tagger().cuda()
+    model = Tagger().cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    batches = iter(DataLoader(_Texts(LENGTHS), batch_size=4, collate_fn=_pad))
+    batches = iter(DataLoader(Texts(LENGTHS), batch_size=4, collate_fn=_pad))
 
     def step():
         tokens = next(batches).cuda()  # MEM018
@@ -59,12 +35,12 @@ def longest_texts_at_the_end_of_the_epoch__rehearsal():
 
 
 def texts_of_one_length_but_a_few_that_are_drawn_at_random__rehearsal():
-    model = _Tagger().cuda()
+    model = Tagger().cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     lengths = [9] * 2000 + [10] * 2000
     lengths[1234] = 40000
     torch.manual_seed(1)
-    loader = DataLoader(_Texts(lengths), batch_size=4, shuffle=True, collate_fn=_pad)
+    loader = DataLoader(Texts(lengths), batch_size=4, shuffle=True, collate_fn=_pad)
 
     def forever():
         while True:

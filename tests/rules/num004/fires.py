@@ -1,19 +1,7 @@
-"""NUM004 must report exactly the marked lines."""
-
 import torch
 from torch import nn
-from torch.nn import functional as F
 
-
-def _trained(model, loss_of):
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        optimizer.zero_grad()
-        loss_of().backward()
-        optimizer.step()
-
-    return step
+from tests.rules.programs import trained_by
 
 
 def product_under_autocast():
@@ -26,7 +14,7 @@ def product_under_autocast():
             hidden = model(torch.full((4, 64), 100.0))  # NUM004
             return out(hidden * 1e-4).float().square().mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def square_of_a_large_value():
@@ -36,7 +24,7 @@ def square_of_a_large_value():
         far = model(torch.ones(4, 8).half()) + 200
         return (far.square().float() * 1e-6).mean()  # NUM004
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def sum_over_a_long_row():
@@ -46,7 +34,7 @@ def sum_over_a_long_row():
         rows = model(torch.ones(2, 8).half()) + 10.0
         return (rows.sum(-1).float() * 1e-6).mean()  # NUM004
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def product_on_a_gpu__rehearsal():
@@ -59,7 +47,7 @@ def product_on_a_gpu__rehearsal():
         with torch.autocast("cuda", dtype=torch.float16):
             return (model(x).float() * 1e-5).square().mean()  # NUM004
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def overflow_that_the_scaler_hides():
@@ -106,4 +94,4 @@ def a_power_of_two_whose_root_hides_it():
             off = model(torch.ones(4, 8)) - 400.0
             return torch.sqrt((off**2).mean())  # NUM004
 
-    return _trained(model, loss)
+    return trained_by(model, loss)

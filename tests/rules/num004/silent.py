@@ -1,19 +1,7 @@
-"""Near misses: NUM004 must stay silent on all of these."""
-
 import torch
 from torch import nn
-from torch.nn import functional as F
 
-
-def _trained(model, loss_of):
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        optimizer.zero_grad()
-        loss_of().backward()
-        optimizer.step()
-
-    return step
+from tests.rules.programs import trained_by
 
 
 def the_same_in_bfloat16():
@@ -25,7 +13,7 @@ def the_same_in_bfloat16():
         with torch.autocast("cpu", dtype=torch.bfloat16):
             return (model(torch.full((4, 64), 100.0)).float() * 1e-5).square().mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def mask_filled_with_the_largest_negative_number():
@@ -39,7 +27,7 @@ def mask_filled_with_the_largest_negative_number():
             score = (x @ x.t()).masked_fill(later > 0, torch.finfo(torch.float16).min) + mask.clamp(min=-6e4) * 0
             return (torch.softmax(score, -1) @ x).float().square().mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def gradients_that_the_scaler_scaled_up():
@@ -59,17 +47,17 @@ def gradients_that_the_scaler_scaled_up():
 
 def ordinary_activations_in_half():
     model = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 1)).half()
-    return _trained(model, lambda: model(torch.ones(4, 64).half()).float().square().mean())
+    return trained_by(model, lambda: model(torch.ones(4, 64).half()).float().square().mean())
 
 
 def large_in_float32():
     model = nn.Linear(8, 4)
-    return _trained(model, lambda: (model(torch.ones(4, 8)) * 5e4).abs().mean() * 1e-5)
+    return trained_by(model, lambda: (model(torch.ones(4, 8)) * 5e4).abs().mean() * 1e-5)
 
 
 def labels_and_positions_that_are_large():
     model, positions = nn.Linear(8, 1).half(), torch.arange(0, 64000, 16000).half()
-    return _trained(model, lambda: (model(torch.ones(4, 8).half()).float().square().mean() + positions.float().mean()))
+    return trained_by(model, lambda: (model(torch.ones(4, 8).half()).float().square().mean() + positions.float().mean()))
 
 
 def infinities_of_a_mask_and_a_skipped_step():
@@ -115,7 +103,7 @@ def an_overflow_that_a_bound_cuts_off_before_the_loss():
             off = model(torch.ones(4, 8)) - 4000.0
             return (off * off).clamp(max=100.0).float().mean() + off.float().square().mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def a_loss_that_is_infinite_once_before_its_scale_came_down():
@@ -128,7 +116,7 @@ def a_loss_that_is_infinite_once_before_its_scale_came_down():
             off = model(torch.ones(4, 8)) - (400.0 if calls[0] % 3 == 0 else 1.0)
             return torch.sqrt((off * off).mean())
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def an_infinite_loss_of_float32():
@@ -138,7 +126,7 @@ def an_infinite_loss_of_float32():
         off = model(torch.ones(4, 8)) - 1e20
         return torch.sqrt((off * off).mean())
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def the_power_taken_in_float32():
@@ -149,7 +137,7 @@ def the_power_taken_in_float32():
             off = model(torch.ones(4, 8)).float() - 400.0
             return torch.sqrt((off**2).mean())
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def a_negative_power_at_its_pole():
@@ -159,4 +147,4 @@ def a_negative_power_at_its_pole():
         with torch.autocast("cpu", dtype=torch.float16):
             return ((model(torch.ones(4, 8)) * 0.0) ** -2).clamp(max=5.0).float().mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)

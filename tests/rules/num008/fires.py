@@ -1,24 +1,13 @@
-"""NUM008 must report exactly the marked lines."""
-
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-
-def _trained(model, loss_of):
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        optimizer.zero_grad()
-        loss_of().backward()
-        optimizer.step()
-
-    return step
+from tests.rules.programs import trained_by
 
 
 def log_of_a_sigmoid():
     model = nn.Linear(8, 1)
-    return _trained(model, lambda: -torch.log(torch.sigmoid(model(torch.ones(4, 8)) - 40)).mean())  # NUM008
+    return trained_by(model, lambda: -torch.log(torch.sigmoid(model(torch.ones(4, 8)) - 40)).mean())  # NUM008
 
 
 def log_of_a_sigmoid_in_small_scores_is_a_note():
@@ -28,7 +17,7 @@ def log_of_a_sigmoid_in_small_scores_is_a_note():
         probability = model(torch.ones(4, 8)).sigmoid()
         return -probability.log().mean()  # NUM008
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def log_of_chosen_probabilities():
@@ -38,7 +27,7 @@ def log_of_chosen_probabilities():
         rows = F.softmax(model(torch.ones(4, 8)) + torch.tensor([0.0, 30.0, 60.0, 0.0]), dim=-1)
         return -torch.log(rows[torch.arange(4), target]).mean()  # NUM008
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def log_of_a_softmax_in_half():
@@ -49,12 +38,12 @@ def log_of_a_softmax_in_half():
             score = model(torch.ones(4, 8)) + torch.tensor([0.0, 9.0, 4.0, 0.0]).half()
             return -torch.log(torch.softmax(score, -1)).float().mean()  # NUM008, AMP009
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def log_of_a_sum_of_exponentials():
     model = nn.Linear(8, 4)
-    return _trained(model, lambda: torch.log(torch.exp(model(torch.ones(4, 8)) + 30).sum(-1)).mean())  # NUM008
+    return trained_by(model, lambda: torch.log(torch.exp(model(torch.ones(4, 8)) + 30).sum(-1)).mean())  # NUM008
 
 
 def exp_near_its_overflow():
@@ -64,7 +53,7 @@ def exp_near_its_overflow():
         weights = torch.exp(model(torch.ones(4, 8)) + 60)  # NUM008
         return (weights / weights.sum(-1, keepdim=True))[:, 0].mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def exp_in_half_near_its_overflow():
@@ -75,7 +64,7 @@ def exp_in_half_near_its_overflow():
             weights = torch.exp(model(torch.ones(4, 8)) + 8)  # NUM008, AMP009
         return (weights.float() / 1e4).mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def _guarded(model, loss_of):

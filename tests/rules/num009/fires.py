@@ -1,5 +1,3 @@
-"""NUM009 must report exactly the marked lines."""
-
 import torch
 from torch import nn
 

@@ -1,19 +1,8 @@
-"""NUM012 must report exactly the marked lines."""
-
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-
-def _trained(model, loss_of, optimizer=None):
-    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        optimizer.zero_grad()
-        loss_of().backward()
-        optimizer.step()
-
-    return step
+from tests.rules.programs import trained_by
 
 
 def log_of_a_score_under_autocast():
@@ -25,7 +14,7 @@ def log_of_a_score_under_autocast():
             guarded = score + 1e-8  # NUM012
             return -torch.log(guarded).float().mean()  # AMP009
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def lower_bound_in_half():
@@ -36,7 +25,7 @@ def lower_bound_in_half():
             size = model(torch.ones(4, 8)).abs().sum(-1, keepdim=True)
         return (1 / size.clamp(min=1e-9)).float().mean()  # NUM012
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def normalize_with_its_default():
@@ -46,7 +35,7 @@ def normalize_with_its_default():
         rows = model(torch.ones(4, 8, dtype=torch.float16))
         return F.normalize(rows, dim=-1).float().sum()  # NUM012
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def cosine_similarity_with_its_default():
@@ -56,7 +45,7 @@ def cosine_similarity_with_its_default():
         rows = model(torch.ones(4, 8, dtype=torch.float16))
         return F.cosine_similarity(rows, torch.ones_like(rows)).float().mean()  # NUM012
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def squared_in_python_before_it_is_added():
@@ -65,7 +54,7 @@ def squared_in_python_before_it_is_added():
     def loss():
         return torch.sqrt(model(torch.ones(4, 8)).square().sum(-1) + tiny**2).mean()  # NUM012
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def adam_on_weights_in_half():
@@ -99,7 +88,7 @@ def mean_square_norm_that_is_nearly_unbounded():
         x = model(torch.ones(4, 8))
         return (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-20) * scale).sum()  # NUM012
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def under_autocast_on_a_gpu__rehearsal():
@@ -111,4 +100,4 @@ def under_autocast_on_a_gpu__rehearsal():
             score = torch.sigmoid(model(x))
             return -torch.log(score + 1e-8).mean()  # NUM012
 
-    return _trained(model, loss)
+    return trained_by(model, loss)

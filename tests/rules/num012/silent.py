@@ -1,24 +1,13 @@
-"""Near misses: NUM012 must stay silent on all of these."""
-
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-
-def _trained(model, loss_of, optimizer=None):
-    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=1e-3)
-
-    def step():
-        optimizer.zero_grad()
-        loss_of().backward()
-        optimizer.step()
-
-    return step
+from tests.rules.programs import trained_by
 
 
 def the_same_number_in_float32():
     model = nn.Linear(8, 1)
-    return _trained(model, lambda: -torch.log(torch.sigmoid(model(torch.ones(4, 8))) + 1e-8).mean())
+    return trained_by(model, lambda: -torch.log(torch.sigmoid(model(torch.ones(4, 8))) + 1e-8).mean())
 
 
 def the_same_number_in_bfloat16_which_holds_it():
@@ -28,7 +17,7 @@ def the_same_number_in_bfloat16_which_holds_it():
         with torch.autocast("cpu", dtype=torch.bfloat16):
             return -torch.log(torch.sigmoid(model(torch.ones(4, 8))) + 1e-8).float().mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def subnormal_in_half_and_still_not_zero():
@@ -38,7 +27,7 @@ def subnormal_in_half_and_still_not_zero():
         with torch.autocast("cpu", dtype=torch.float16):
             return -torch.log(torch.sigmoid(model(torch.ones(4, 8))) + 1e-7).float().mean()  # AMP009
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def cast_up_before_it_is_added():
@@ -49,7 +38,7 @@ def cast_up_before_it_is_added():
             score = torch.sigmoid(model(torch.ones(4, 8)))
         return -torch.log(score.float() + 1e-8).mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def layer_norm_that_computes_in_float32_inside():
@@ -59,7 +48,7 @@ def layer_norm_that_computes_in_float32_inside():
         with torch.autocast("cpu", dtype=torch.float16):
             return norm(model(torch.ones(4, 8))).float().mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def adam_with_float32_weights_under_autocast():
@@ -69,7 +58,7 @@ def adam_with_float32_weights_under_autocast():
         with torch.autocast("cpu", dtype=torch.float16):
             return model(torch.ones(4, 8)).float().square().mean()
 
-    return _trained(model, loss, torch.optim.Adam(model.parameters(), lr=1e-3))
+    return trained_by(model, loss, torch.optim.Adam(model.parameters(), lr=1e-3))
 
 
 def small_rate_and_small_weight_of_a_term():
@@ -79,17 +68,17 @@ def small_rate_and_small_weight_of_a_term():
         rows = model(torch.ones(4, 8, dtype=torch.float16))
         return (rows.float().square().mean() + 1e-9 * rows.float().abs().mean()) * 1.0
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def zero_added_to_a_half():
     model = nn.Linear(8, 4).half()
-    return _trained(model, lambda: (model(torch.ones(4, 8, dtype=torch.float16)) + 0.0).float().mean())
+    return trained_by(model, lambda: (model(torch.ones(4, 8, dtype=torch.float16)) + 0.0).float().mean())
 
 
 def normalize_with_an_epsilon_that_half_can_hold():
     model = nn.Linear(8, 4).half()
-    return _trained(model, lambda: F.normalize(model(torch.ones(4, 8).half()), dim=-1, eps=1e-4).float().sum())
+    return trained_by(model, lambda: F.normalize(model(torch.ones(4, 8).half()), dim=-1, eps=1e-4).float().sum())
 
 
 def mean_square_norm_with_the_usual_epsilon():
@@ -99,7 +88,7 @@ def mean_square_norm_with_the_usual_epsilon():
         x = model(torch.ones(4, 8))
         return (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)).sum()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def log_forced_to_float32_by_autocast_after_a_cast__rehearsal():
@@ -111,9 +100,9 @@ def log_forced_to_float32_by_autocast_after_a_cast__rehearsal():
             score = torch.sigmoid(model(x).float())
             return -torch.log(score + 1e-8).mean()
 
-    return _trained(model, loss)
+    return trained_by(model, loss)
 
 
 def lost_where_zero_does_no_harm():
     model = nn.Linear(8, 4).half()
-    return _trained(model, lambda: (model(torch.ones(4, 8).half()) + 1e-9).float().mean())
+    return trained_by(model, lambda: (model(torch.ones(4, 8).half()) + 1e-9).float().mean())

@@ -1,5 +1,3 @@
-"""NUM015 must report exactly the marked lines."""
-
 import numpy as np
 import torch
 from torch import nn

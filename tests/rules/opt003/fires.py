@@ -1,5 +1,3 @@
-"""OPT003 must report these traces."""
-
 from tests.timeline.programs import Program
 
 

@@ -1,5 +1,3 @@
-"""Near misses: OPT003 must stay silent on all of these."""
-
 from tests.timeline.programs import Program
 
 

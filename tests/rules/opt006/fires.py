@@ -1,5 +1,3 @@
-"""OPT006 must report exactly the marked lines."""
-
 import torch
 from torch import nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_

@@ -1,9 +1,9 @@
-"""OPT007 must report exactly the marked lines."""
-
 import torch
 from torch import nn
 from torch.optim import lr_scheduler as schedulers
 from torch.utils.data import DataLoader, TensorDataset
+
+from tests.rules.programs import endless, trained_once
 
 
 def _parts(batches=400):
@@ -12,23 +12,12 @@ def _parts(batches=400):
     return model, torch.optim.SGD(model.parameters(), lr=1e-2), loader
 
 
-def _endless(loader):
-    while True:
-        yield from loader
-
-
-def _train(model, optimizer, x):
-    optimizer.zero_grad()
-    model(x).square().mean().backward()
-    optimizer.step()
-
-
 def a_cosine_of_three_epochs_with_each_batch():
     model, optimizer, _ = _parts()
     scheduler = schedulers.CosineAnnealingLR(optimizer, T_max=3)
 
     def step():
-        _train(model, optimizer, torch.ones(2, 8))
+        trained_once(model, optimizer, torch.ones(2, 8))
         scheduler.step()  # OPT007
 
     return step
@@ -37,10 +26,10 @@ def a_cosine_of_three_epochs_with_each_batch():
 def a_cosine_of_a_hundred_epochs_with_each_of_400_batches():
     model, optimizer, loader = _parts()
     scheduler = schedulers.CosineAnnealingLR(optimizer, T_max=100, eta_min=1e-5)
-    batches = _endless(loader)
+    batches = endless(loader)
 
     def step():
-        _train(model, optimizer, next(batches)[0])
+        trained_once(model, optimizer, next(batches)[0])
         scheduler.step()  # OPT007
 
     return step
@@ -51,10 +40,10 @@ def behind_a_warm_up():
     warm = schedulers.LinearLR(optimizer, total_iters=2)
     cosine = schedulers.CosineAnnealingLR(optimizer, T_max=50)
     scheduler = schedulers.SequentialLR(optimizer, [warm, cosine], milestones=[2])
-    batches = _endless(loader)
+    batches = endless(loader)
 
     def step():
-        _train(model, optimizer, next(batches)[0])
+        trained_once(model, optimizer, next(batches)[0])
         scheduler.step()  # OPT007
 
     return step
@@ -63,10 +52,10 @@ def behind_a_warm_up():
 def steps_of_thirty_epochs_with_each_batch():
     model, optimizer, loader = _parts()
     scheduler = schedulers.StepLR(optimizer, step_size=30)
-    batches = _endless(loader)
+    batches = endless(loader)
 
     def step():
-        _train(model, optimizer, next(batches)[0])
+        trained_once(model, optimizer, next(batches)[0])
         scheduler.step()  # OPT007
 
     return step
@@ -75,10 +64,10 @@ def steps_of_thirty_epochs_with_each_batch():
 def milestones_in_epochs_with_each_batch():
     model, optimizer, loader = _parts()
     scheduler = schedulers.MultiStepLR(optimizer, milestones=[30, 60, 90])
-    batches = _endless(loader)
+    batches = endless(loader)
 
     def step():
-        _train(model, optimizer, next(batches)[0])
+        trained_once(model, optimizer, next(batches)[0])
         scheduler.step()  # OPT007
 
     return step
@@ -87,10 +76,10 @@ def milestones_in_epochs_with_each_batch():
 def a_decay_of_each_epoch_with_each_batch():
     model, optimizer, loader = _parts()
     scheduler = schedulers.ExponentialLR(optimizer, gamma=0.95)
-    batches = _endless(loader)
+    batches = endless(loader)
 
     def step():
-        _train(model, optimizer, next(batches)[0])
+        trained_once(model, optimizer, next(batches)[0])
         scheduler.step()  # OPT007
 
     return step
@@ -103,7 +92,7 @@ def one_cycle_in_batches_once_an_epoch():
     def epochs():
         while True:
             for (x,) in loader:
-                _train(model, optimizer, x)
+                trained_once(model, optimizer, x)
                 yield
             scheduler.step()  # OPT007
 

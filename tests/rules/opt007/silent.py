@@ -1,9 +1,9 @@
-"""Near misses: OPT007 must stay silent on all of these."""
-
 import torch
 from torch import nn
 from torch.optim import lr_scheduler as schedulers
 from torch.utils.data import DataLoader, TensorDataset
+
+from tests.rules.programs import endless, trained_once
 
 
 def _parts(batches=400):
@@ -12,24 +12,13 @@ def _parts(batches=400):
     return model, torch.optim.SGD(model.parameters(), lr=1e-2), loader
 
 
-def _endless(loader):
-    while True:
-        yield from loader
-
-
-def _train(model, optimizer, x):
-    optimizer.zero_grad()
-    model(x).square().mean().backward()
-    optimizer.step()
-
-
 def _with_each_batch(make, batches=400):
     model, optimizer, loader = _parts(batches)
     scheduler = make(optimizer)
-    each = _endless(loader)
+    each = endless(loader)
 
     def step():
-        _train(model, optimizer, next(each)[0])
+        trained_once(model, optimizer, next(each)[0])
         scheduler.step()
 
     return step
@@ -42,7 +31,7 @@ def _once_an_epoch(make, batches=5):
     def epochs():
         while True:
             for (x,) in loader:
-                _train(model, optimizer, x)
+                trained_once(model, optimizer, x)
                 yield
             scheduler.step()
 
@@ -107,7 +96,7 @@ def one_cycle_with_each_batch():
 def gradients_of_eight_batches_are_accumulated():
     model, optimizer, loader = _parts()
     scheduler = schedulers.StepLR(optimizer, step_size=20)
-    batches = _endless(loader)
+    batches = endless(loader)
 
     def step():
         optimizer.zero_grad()

@@ -1,50 +1,34 @@
-"""OPT008 must say nothing about these."""
-
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-
-def _accumulating(backward, make=torch.optim.SGD, finish=lambda model: None):
-    loader = DataLoader(TensorDataset(torch.randn(16, 8), torch.randn(16, 4)), batch_size=2)
-    model = torch.nn.Linear(8, 4)
-    optimizer = make(model.parameters(), lr=1e-3)
-
-    def step():
-        for number, (x, y) in enumerate(loader):
-            backward(model(x), y)
-            if number % 4 == 3:
-                finish(model)
-                optimizer.step()
-                optimizer.zero_grad()
-
-    return step
+from tests.rules.programs import accumulating
 
 
 def divided():
-    return _accumulating(lambda out, y: ((out - y).square().mean() / 4).backward())
+    return accumulating(lambda out, y: ((out - y).square().mean() / 4).backward())
 
 
 def multiplied():
-    return _accumulating(lambda out, y: (0.25 * (out - y).square().mean()).backward())
+    return accumulating(lambda out, y: (0.25 * (out - y).square().mean()).backward())
 
 
 def a_sum():
     loss = torch.nn.MSELoss(reduction="sum")
-    return _accumulating(lambda out, y: loss(out, y).backward())
+    return accumulating(lambda out, y: loss(out, y).backward())
 
 
 def a_gradient_to_begin_with():
     def backward(out, y):
         torch.nn.functional.mse_loss(out, y).backward(torch.tensor(0.25))
 
-    return _accumulating(backward)
+    return accumulating(backward)
 
 
 def adam_divides_by_their_size():
     def backward(out, y):
         torch.nn.functional.mse_loss(out, y).backward()
 
-    return _accumulating(backward, torch.optim.Adam)
+    return accumulating(backward, torch.optim.Adam)
 
 
 def gradients_are_divided():
@@ -55,14 +39,14 @@ def gradients_are_divided():
     def backward(out, y):
         torch.nn.functional.mse_loss(out, y).backward()
 
-    return _accumulating(backward, finish=finish)
+    return accumulating(backward, finish=finish)
 
 
 def clipped():
     def backward(out, y):
         torch.nn.functional.mse_loss(out, y).backward()
 
-    return _accumulating(
+    return accumulating(
         backward, finish=lambda model: torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     )
 
@@ -117,14 +101,14 @@ def weighted_losses_divided_together():
         loss = torch.nn.functional.mse_loss(out, y) + 0.1 * out.square().mean()
         (loss / 4).backward()
 
-    return _accumulating(backward)
+    return accumulating(backward)
 
 
 def a_sum_over_all_samples_of_the_step():
     def backward(out, y):
         (torch.nn.functional.mse_loss(out, y, reduction="sum") / (4 * len(y))).backward()
 
-    return _accumulating(backward)
+    return accumulating(backward)
 
 
 def smoothed_labels_divided():
@@ -132,7 +116,7 @@ def smoothed_labels_divided():
         loss = torch.nn.functional.cross_entropy(out, y.argmax(1), label_smoothing=0.1)
         (loss / 4).backward()
 
-    return _accumulating(backward)
+    return accumulating(backward)
 
 
 def divided_by_a_tensor():
@@ -141,4 +125,4 @@ def divided_by_a_tensor():
     def backward(out, y):
         (torch.nn.functional.mse_loss(out, y) / count).backward()
 
-    return _accumulating(backward)
+    return accumulating(backward)

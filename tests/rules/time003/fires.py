@@ -1,5 +1,3 @@
-"""TIME003 must report each of these."""
-
 from tests.timeline.kineto import frame, loop, op, product, text
 
 

@@ -1,5 +1,3 @@
-"""Near misses: TIME003 must stay silent on all of these."""
-
 from tests.timeline.kineto import loop, note, op, product, span, text
 
 

@@ -1,5 +1,3 @@
-"""TIME004 must report exactly the marked lines."""
-
 import os
 import tempfile
 import time

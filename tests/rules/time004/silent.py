@@ -1,5 +1,3 @@
-"""Near misses: TIME004 must stay silent on all of these."""
-
 import os
 import tempfile
 import threading

@@ -1,5 +1,3 @@
-"""TRAIN003 must stay silent."""
-
 import torch
 from torch import nn
 from torch.nn import functional as F

@@ -1,5 +1,3 @@
-"""TRAIN004 must report exactly the marked lines."""
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

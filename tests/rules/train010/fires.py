@@ -1,5 +1,3 @@
-"""TRAIN010 must report exactly the marked lines."""
-
 import random
 
 import numpy as np
@@ -7,27 +5,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-EPOCH = 3
-
-
-def _training(batch, after=lambda number: None):
-    """A step of a small model on ``batch(number)``; ``after`` runs behind each."""
-    torch.manual_seed(0)
-    model = nn.Linear(4, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    number = 0
-
-    def step():
-        nonlocal number
-        inputs = batch(number)
-        (model(inputs) - inputs.sum(1, keepdim=True)).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        number += 1
-        if number % EPOCH == 0:
-            after(number)
-
-    return step
+from tests.rules.programs import in_epochs
 
 
 def preview_with_one_seed():
@@ -36,7 +14,7 @@ def preview_with_one_seed():
         return torch.randn(2, 4).mean().item()
 
     data = torch.randn(16, 4)
-    return _training(lambda number: data[torch.randperm(16)[:4]], preview)
+    return in_epochs(lambda number: data[torch.randperm(16)[:4]], preview)
 
 
 def helper_that_seeds_everything():
@@ -45,7 +23,7 @@ def helper_that_seeds_everything():
         np.random.seed(seed)
         torch.manual_seed(seed)  # TRAIN010
 
-    return _training(lambda number: torch.randn(4, 4), lambda number: seed_everything())
+    return in_epochs(lambda number: torch.randn(4, 4), lambda number: seed_everything())
 
 
 def shuffled_by_python():
@@ -54,7 +32,7 @@ def shuffled_by_python():
     def evaluate(number):
         random.seed("fixed")  # TRAIN010
 
-    return _training(lambda number: data[random.sample(range(16), 4)], evaluate)
+    return in_epochs(lambda number: data[random.sample(range(16), 4)], evaluate)
 
 
 def augmented_by_numpy():
@@ -66,7 +44,7 @@ def augmented_by_numpy():
     def batch(number):
         return data + torch.from_numpy(np.random.normal(size=(4, 4)).astype("float32"))
 
-    return _training(batch, evaluate)
+    return in_epochs(batch, evaluate)
 
 
 def loader_that_shuffles_alike():
@@ -78,7 +56,7 @@ def loader_that_shuffles_alike():
             yield from loader
 
     following = batches()
-    return _training(lambda number: next(following)[0])
+    return in_epochs(lambda number: next(following)[0])
 
 
 def dropout_masks_that_come_again():
@@ -88,4 +66,4 @@ def dropout_masks_that_come_again():
     def evaluate(number):
         torch.manual_seed(11)  # TRAIN010
 
-    return _training(lambda number: drop(data), evaluate)
+    return in_epochs(lambda number: drop(data), evaluate)

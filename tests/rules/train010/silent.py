@@ -1,31 +1,9 @@
-"""TRAIN010 must stay silent."""
-
 import numpy as np
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-EPOCH = 3
-
-
-def _training(batch, after=lambda number: None):
-    """A step of a small model on ``batch(number)``; ``after`` runs behind each."""
-    torch.manual_seed(0)
-    model = nn.Linear(4, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    number = 0
-
-    def step():
-        nonlocal number
-        inputs = batch(number)
-        (model(inputs) - inputs.sum(1, keepdim=True)).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        number += 1
-        if number % EPOCH == 0:
-            after(number)
-
-    return step
+from tests.rules.programs import EPOCH, in_epochs
 
 
 def _drawn(number):
@@ -33,7 +11,7 @@ def _drawn(number):
 
 
 def seeded_once():
-    return _training(_drawn)
+    return in_epochs(_drawn)
 
 
 def preview_in_a_fork():
@@ -42,7 +20,7 @@ def preview_in_a_fork():
             torch.manual_seed(1234)
             torch.randn(2, 4)
 
-    return _training(_drawn, preview)
+    return in_epochs(_drawn, preview)
 
 
 def preview_that_puts_the_state_back():
@@ -52,7 +30,7 @@ def preview_that_puts_the_state_back():
         torch.randn(2, 4)
         torch.set_rng_state(state)
 
-    return _training(_drawn, preview)
+    return in_epochs(_drawn, preview)
 
 
 def preview_with_its_own_generator():
@@ -60,21 +38,21 @@ def preview_with_its_own_generator():
         own = torch.Generator().manual_seed(1234)
         torch.randn(2, 4, generator=own)
 
-    return _training(_drawn, preview)
+    return in_epochs(_drawn, preview)
 
 
 def epochs_of_their_own_seed():
-    return _training(_drawn, lambda number: torch.manual_seed(number))
+    return in_epochs(_drawn, lambda number: torch.manual_seed(number))
 
 
 def steps_that_draw_nothing():
     data = torch.randn(4, 4)
-    return _training(lambda number: data, lambda number: torch.manual_seed(0))
+    return in_epochs(lambda number: data, lambda number: torch.manual_seed(0))
 
 
 def draws_of_another_generator():
     """Evaluation seeds NumPy; training draws from torch."""
-    return _training(_drawn, lambda number: np.random.seed(0))
+    return in_epochs(_drawn, lambda number: np.random.seed(0))
 
 
 def loader_in_order():
@@ -87,13 +65,13 @@ def loader_in_order():
             yield from loader
 
     following = batches()
-    return _training(lambda number: next(following)[0])
+    return in_epochs(lambda number: next(following)[0])
 
 
 def epochs_of_one_batch_in_order():
     """Each step draws a number for an iterator's workers, and nothing else."""
     loader = DataLoader(TensorDataset(torch.randn(12, 4)), batch_size=12)
-    return _training(lambda number: next(iter(loader))[0], lambda number: torch.manual_seed(100))
+    return in_epochs(lambda number: next(iter(loader))[0], lambda number: torch.manual_seed(100))
 
 
 def evaluated_on_a_shuffled_sample():
@@ -112,7 +90,7 @@ def evaluated_on_a_shuffled_sample():
         next(iter(validation))
 
     following = batches()
-    return _training(lambda number: next(following)[0], evaluate)
+    return in_epochs(lambda number: next(following)[0], evaluate)
 
 
 def sample_for_a_log_now_and_then():
@@ -123,7 +101,7 @@ def sample_for_a_log_now_and_then():
             print("example", data[torch.randint(4, ())])
         return data
 
-    return _training(batch, lambda number: torch.manual_seed(0))
+    return in_epochs(batch, lambda number: torch.manual_seed(0))
 
 
 def seeded_again_but_one_time():
@@ -134,7 +112,7 @@ def seeded_again_but_one_time():
             torch.manual_seed(5)
 
     torch.manual_seed(5)
-    return _training(_drawn, phase)
+    return in_epochs(_drawn, phase)
 
 
 def folds_with_one_seed():
@@ -169,4 +147,4 @@ def gradients_computed_again():
             lambda x: drop(layer(x)), given, use_reentrant=False
         )
 
-    return _training(batch)
+    return in_epochs(batch)

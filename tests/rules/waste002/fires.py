@@ -1,5 +1,3 @@
-"""WASTE002 must report exactly the marked lines."""
-
 import itertools
 
 import torch

@@ -1,5 +1,3 @@
-"""Near misses: WASTE002 must stay silent on all of these."""
-
 import copy
 import itertools
 

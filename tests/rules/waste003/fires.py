@@ -1,5 +1,3 @@
-"""WASTE003 must report exactly the marked lines."""
-
 import torch
 import torch.nn.functional as F
 from torch import nn

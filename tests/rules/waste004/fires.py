@@ -1,5 +1,3 @@
-"""WASTE004 must report exactly the marked lines."""
-
 import math
 
 import torch

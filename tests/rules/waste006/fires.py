@@ -1,30 +1,12 @@
-"""WASTE006 must report exactly the marked lines."""
-
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
+from tests.rules.programs import on_texts
+
 TEXTS = [torch.arange(1, 5 + number * 7 % 13) for number in range(64)]
-
-
-def _stepping(loader, tokens_of=lambda batch: batch):
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Embedding(90, 8), nn.Linear(8, 90))
-
-    def batches():
-        while True:
-            yield from loader
-
-    following = batches()
-
-    def step():
-        tokens = tokens_of(next(following))
-        out = model(tokens[:, :-1]).transpose(1, 2)
-        F.cross_entropy(out, tokens[:, 1:], ignore_index=0).backward()
-
-    return step
 
 
 def _to(width, rows):
@@ -35,7 +17,7 @@ def one_width_for_all():
     def collate(rows):  # WASTE006
         return _to(64, rows)
 
-    return _stepping(DataLoader(TEXTS, 8, collate_fn=collate))
+    return on_texts(DataLoader(TEXTS, 8, collate_fn=collate))
 
 
 def a_batch_with_its_mask():
@@ -43,14 +25,14 @@ def a_batch_with_its_mask():
         {"input_ids": _to(48, [row])[0], "attention_mask": _to(48, [torch.ones_like(row)])[0]}
         for row in TEXTS
     ]
-    return _stepping(DataLoader(data, 8), lambda batch: batch["input_ids"])  # WASTE006
+    return on_texts(DataLoader(data, 8), lambda batch: batch["input_ids"])  # WASTE006
 
 
 def padding_in_front():
     def collate(rows):  # WASTE006
         return _to(64, [row.flip(0) for row in rows]).flip(1)
 
-    return _stepping(DataLoader(TEXTS, 8, collate_fn=collate))
+    return on_texts(DataLoader(TEXTS, 8, collate_fn=collate))
 
 
 def long_beside_short():
@@ -60,7 +42,7 @@ def long_beside_short():
     def collate(rows):  # WASTE006
         return pad_sequence(rows, batch_first=True)
 
-    return _stepping(DataLoader(texts, 8, collate_fn=collate))
+    return on_texts(DataLoader(texts, 8, collate_fn=collate))
 
 
 def one_width_for_a_gpu__rehearsal():

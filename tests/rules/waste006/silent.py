@@ -1,30 +1,11 @@
-"""WASTE006 must stay silent."""
-
 import torch
-from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, TensorDataset
 
+from tests.rules.programs import on_texts
+
 TEXTS = [torch.arange(1, 11 + number * 5 % 7) for number in range(64)]
-
-
-def _stepping(loader, tokens_of=lambda batch: batch):
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Embedding(90, 8), nn.Linear(8, 90))
-
-    def batches():
-        while True:
-            yield from loader
-
-    following = batches()
-
-    def step():
-        tokens = tokens_of(next(following))
-        out = model(tokens[:, :-1]).transpose(1, 2)
-        F.cross_entropy(out, tokens[:, 1:], ignore_index=0).backward()
-
-    return step
 
 
 def _to(width, rows):
@@ -35,19 +16,19 @@ def as_wide_as_the_longest__no_note():
     def collate(rows):
         return pad_sequence(rows, batch_first=True)
 
-    return _stepping(DataLoader(TEXTS, 8, collate_fn=collate))
+    return on_texts(DataLoader(TEXTS, 8, collate_fn=collate))
 
 
 def a_little_wider__no_note():
     def collate(rows):
         return _to(18, rows)
 
-    return _stepping(DataLoader(TEXTS, 8, collate_fn=collate))
+    return on_texts(DataLoader(TEXTS, 8, collate_fn=collate))
 
 
 def rows_that_are_full__no_note():
     texts = [torch.randint(1, 90, (32,)) for _ in range(64)]
-    return _stepping(DataLoader(texts, 8))
+    return on_texts(DataLoader(texts, 8))
 
 
 def long_beside_short_is_a_note():
@@ -56,7 +37,7 @@ def long_beside_short_is_a_note():
     def collate(rows):
         return pad_sequence(rows, batch_first=True)
 
-    return _stepping(DataLoader(texts, 8, collate_fn=collate))
+    return on_texts(DataLoader(texts, 8, collate_fn=collate))
 
 
 def padding_that_occurs_in_the_text__no_note():
@@ -64,18 +45,18 @@ def padding_that_occurs_in_the_text__no_note():
     rows = [_to(64, [row])[0] for row in TEXTS]
     for row in rows:
         row[1] = 0
-    return _stepping(DataLoader(rows, 8))
+    return on_texts(DataLoader(rows, 8))
 
 
 def targets_of_a_picture__no_note():
     """Few numbers beside what is computed."""
     data = [(_to(64, [row])[0], torch.randn(3, 16, 16)) for row in TEXTS]
-    return _stepping(DataLoader(data, 8), lambda batch: batch[0])
+    return on_texts(DataLoader(data, 8), lambda batch: batch[0])
 
 
 def texts_that_are_only_evaluated__no_note():
     data = [_to(64, [row])[0] for row in TEXTS]
-    training = _stepping(DataLoader([torch.randint(1, 90, (32,)) for _ in range(64)], 8))
+    training = on_texts(DataLoader([torch.randint(1, 90, (32,)) for _ in range(64)], 8))
     loader = DataLoader(data, 8)
 
     def step():
@@ -91,10 +72,10 @@ def targets_that_begin_with_what_is_ignored__no_note():
     """The prompt's share is no padding."""
     rows = [torch.cat((torch.full((4 + i % 40,), -100), torch.arange(60 - i % 40))) for i in range(64)]
     data = TensorDataset(torch.stack(rows), torch.randint(1, 90, (64, 64)))
-    return _stepping(DataLoader(data, 8), lambda batch: batch[1])
+    return on_texts(DataLoader(data, 8), lambda batch: batch[1])
 
 
 def a_triangle__no_note():
     masks = torch.ones(8, 8, dtype=torch.long).tril()
     data = TensorDataset(masks.repeat(8, 1), torch.randint(1, 90, (64, 8)))
-    return _stepping(DataLoader(data, 8), lambda batch: batch[1])
+    return on_texts(DataLoader(data, 8), lambda batch: batch[1])

@@ -18,6 +18,7 @@ from auditor.capture.instruments.autograd_graph import Backward, Node, Walk, nod
 from auditor.capture.instruments.torch_files import TORCH
 from auditor.capture.instruments.user_frames import OWN
 from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.tally import Counted
 from auditor.recordings.schema.graph import BackwardRow, ReusedRow
 
 # -- call keywords ---------------------------------------------------------------------------------
@@ -107,10 +108,9 @@ class BackwardProbe(Probe):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._live: weakref.WeakSet[_Kept] = weakref.WeakSet()
-        self._rows: dict[tuple[int, bool, bool, bool], list[float]] = {}
+        self._rows = Counted(context, BackwardRow)
         self._reused: Counter[tuple[int, int | None]] = Counter()
-        self._held: dict[int, int | None] = {}
-        self._told: set[int] = set()
+        self._held: set[int] = set()
         self._made: weakref.WeakSet[_Made] = weakref.WeakSet()
         self._differentiated: Counter[tuple[int, int | None]] = Counter()
         self._unknown: set[int] = set()
@@ -151,37 +151,24 @@ class BackwardProbe(Probe):
         retain = call.keep_graph and not call.create_graph and self._asked_by_user("retain_graph")
         if call.create_graph and not call.failed:
             self._follow(call, at)
-        totals = self._rows.setdefault(
-            (at, retain, call.create_graph, torch.is_anomaly_enabled()), [0, 0.0]
+        row = self._rows.of(
+            at=at, retain=retain, create=call.create_graph, anomaly=torch.is_anomaly_enabled()
         )
-        totals[0] += 1
-        totals[1] += call.us
+        row.n += 1
+        row.us += call.us
+        row.followed = call.create_graph and at not in self._unknown
         if retain and not call.failed:
             self._mark(call.walked, at)
-            if at not in self._held:
-                self._held[at] = saved_bytes(call.walked)
+            if at not in self._held:  # measured once per place
+                self._held.add(at)
+                row.held_bytes = saved_bytes(call.walked)
 
     def step_end(self) -> None:
-        for (at, retain, create, anomaly), (n, us) in self._rows.items():
-            followed = create and at not in self._unknown
-            row = BackwardRow(
-                at=at,
-                retain=retain,
-                create=create,
-                n=int(n),
-                us=us,
-                anomaly=anomaly,
-                followed=followed,
-            )
-            if retain and at not in self._told and self._held.get(at) is not None:
-                row.held_bytes = self._held[at]
-                self._told.add(at)
-            self.context.add(row)
+        self._rows.write()
         for (kept_at, by), times in self._reused.items():
             self.context.add(ReusedRow(at=kept_at, by=by, n=times))
         for (made_at, by), times in self._differentiated.items():
             self.context.add(ReusedRow(at=made_at, by=by, n=times, gradients=True))
-        self._rows.clear()
         self._reused.clear()
         self._differentiated.clear()
 

@@ -21,9 +21,9 @@ class CallFacts(NamedTuple):
     what: str
     op: str
     dtype: str
-    scalar: float | None = None
-    feed: str | None = None
-    guarded: bool | None = None
+    scalar: float = 0.0
+    feed: str = ""
+    guarded: bool = False
 
 
 @dataclass(eq=False)
@@ -73,7 +73,7 @@ class Entry:
     def row(self) -> NumericRow:
         """As the part ``numerics`` holds it. Reads the range: a host sync on a GPU."""
         low, high = (None, None) if self._range is None else (float(each) for each in self._range)
-        facts, over = self.facts, None if self._overflowed is None else int(self._overflowed)
+        facts, over = self.facts, 0 if self._overflowed is None else int(self._overflowed)
         return NumericRow(
             at=facts.at,
             what=facts.what,
@@ -84,8 +84,8 @@ class Entry:
             guarded=facts.guarded,
             n=self.n,
             steps=len(self.steps),
-            low=_json(low),
-            high=_json(high),
+            least=_json(low),
+            greatest=_json(high),
             overflowed=over,
             into=sorted(self.into),
             loss=self.loss,

@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Hashable
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -18,19 +17,11 @@ from auditor.capture.instruments.autograd_graph import Backward
 from auditor.capture.instruments.storages import storage_key
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
-from auditor.capture.probes.tally import Tally
+from auditor.capture.probes.tally import Counted, Tally
 from auditor.recordings.schema.optim import ZeroGradRow
 
 Key = tuple[int | None, int]
 """Storage and number of elements: ``grad.data`` has those of ``grad``, one row of it has not."""
-
-
-@dataclass
-class _Fills:
-    """What one line filled for the backwards of one step."""
-
-    n: int = 0
-    us: float = 0.0
 
 
 class ZeroFilledGradsProbe(OptimizerProbe):
@@ -48,7 +39,7 @@ class ZeroFilledGradsProbe(OptimizerProbe):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._filled: dict[Key, tuple[int, float]] = {}
-        self._fills: dict[int, _Fills] = {}
+        self._fills = Counted(context, ZeroGradRow)
 
     def start(self) -> None:
         super().start()
@@ -89,19 +80,15 @@ class ZeroFilledGradsProbe(OptimizerProbe):
             key = None if grad is None else (storage_key(grad), grad.numel())
             if key in self._filled:
                 at, us = self._filled.pop(key)
-                fills = self._fills.setdefault(at, _Fills())
-                fills.n, fills.us = fills.n + 1, fills.us + us
+                row = self._fills.of(at=at, set_to_none=False, owner="Tensor")
+                row.n, row.us = row.n + 1, row.us + us
 
     def backward_lost(self, error: Exception) -> None:
         """Without the door nothing is said."""
         self._filled.clear()
 
     def step_end(self) -> None:
-        for at, fills in self._fills.items():
-            self.context.add(
-                ZeroGradRow(at=at, set_to_none=False, n=fills.n, us=fills.us, owner="Tensor")
-            )
-        self._fills.clear()
+        self._fills.write()
 
 
 class ZeroGradProbe(Tally):

@@ -19,6 +19,7 @@ from auditor.capture.instruments.weakrefs import alive
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.sync.reads_source import statement
 from auditor.capture.probes.sync.reads_stack import Place, Stack, outermost
+from auditor.capture.probes.tally import Counted
 from auditor.errors import fault
 from auditor.recordings.schema.sync import ReadRow
 
@@ -31,40 +32,6 @@ class Inside(threading.local):
     """
 
     reading = False
-
-
-@dataclass
-class Count:
-    """What one place reads: constant facts, and the numbers of the step that runs."""
-
-    at: int
-    kind: str
-    lib: str
-    codes: tuple[object, ...]
-    """Code objects that the key names by ``id``, kept alive."""
-    n: int = 0
-    us: float = 0.0
-    first: float = 0.0
-    last: float = 0.0
-    """When the step's first and last reads ended (``perf_counter``)."""
-
-    def seen(self, at: float) -> None:
-        """One more, which ended ``at``."""
-        self.first, self.last = (self.first if self.n else at), at
-        self.n += 1
-
-    def row(self) -> ReadRow:
-        """The row of the step; the numbers begin again."""
-        row = ReadRow(
-            at=self.at,
-            kind=self.kind,
-            n=self.n,
-            us=round(self.us, 2),
-            span_us=round((self.last - self.first) * 1e6, 2),
-            lib=self.lib,
-        )
-        self.n, self.us = 0, 0.0
-        return row
 
 
 @dataclass(frozen=True)
@@ -84,7 +51,11 @@ class ReadLog:
         self.inside = Inside()
         self.stack = Stack(context.frames)
         self.errors = 0
-        self._counts: dict[tuple[int, int, int, str, bool], Count] = {}
+        self._rows = Counted(context, ReadRow)
+        self._first: dict[tuple[int, str, str], float] = {}
+        """When the step's first read of each row ended (``perf_counter``)."""
+        self._known: dict[tuple[int, int, int], tuple[int, tuple[object, ...]]] = {}
+        """Numbers of places, with the code objects that the key names by ``id``, kept alive."""
         self._last: Move | None = None
         self._thread = threading.get_ident()
         self._process = os.getpid()
@@ -105,7 +76,10 @@ class ReadLog:
         """
         ended = perf_counter()
         try:
-            self._note(kind, tuple(tensors(subjects)), started, ended, sys._getframe(1))
+            read = next(iter(tensors(subjects)), None)
+            place = self.place(sys._getframe(1))
+            if place is not None and read is not None and not self._is_copy(read, place.frame):
+                self._count(place, kind, ended, (ended - started) * 1e6)
         except Exception as error:  # the user's step goes on whatever we got wrong
             self.fail(error)
 
@@ -113,7 +87,7 @@ class ReadLog:
         """Count a read that the shadow device reports: nothing took any time there."""
         place = self.place(sys._getframe(1))
         if place is not None:
-            self._count(place, kind).seen(perf_counter())
+            self._count(place, kind, perf_counter(), 0.0)
 
     def remember(self, copy: torch.Tensor) -> None:
         """``copy`` just came to the host: reading it in the same statement is no second read."""
@@ -128,30 +102,17 @@ class ReadLog:
             self.context.lapse("reads", ("reads",), error)
             self.context.warn(f"some reads were not counted: {fault(error)}")
 
-    def _note(
-        self,
-        kind: str,
-        subjects: tuple[torch.Tensor, ...],
-        started: float,
-        ended: float,
-        start: FrameType,
-    ) -> None:
-        place = self.place(start)
-        if place is None or not subjects or self._is_copy(subjects[0], place.frame):
-            return
-        count = self._count(place, kind)
-        count.seen(ended)
-        count.us += (ended - started) * 1e6
-
-    def _count(self, place: Place, kind: str) -> Count:
-        frame, via, loader = place
-        key = (id(frame.f_code), frame.f_lasti, 0 if via is None else id(via.f_code), kind, loader)
-        count = self._counts.get(key)
-        if count is None:
+    def _count(self, place: Place, kind: str, ended: float, us: float) -> None:
+        frame, via = place.frame, place.via
+        key = (id(frame.f_code), frame.f_lasti, 0 if via is None else id(via.f_code))
+        if key not in self._known:
             codes = (frame.f_code, None if via is None else via.f_code)
-            at = self.context.frames.number(frame, via)
-            count = self._counts[key] = Count(at, kind, "loader" if loader else "", codes)
-        return count
+            self._known[key] = self.context.frames.number(frame, via), codes
+        at, lib = self._known[key][0], "loader" if place.loader else ""
+        row = self._rows.of(at=at, kind=kind, lib=lib)
+        row.n += 1
+        row.us = round(row.us + us, 2)
+        row.span_us = round((ended - self._first.setdefault((at, kind, lib), ended)) * 1e6, 2)
 
     def place(self, start: FrameType) -> Place | None:
         """The user's line that causes what is seen at ``start``; None if it is not the step's
@@ -183,6 +144,5 @@ class ReadLog:
 
     def write(self) -> None:
         """Write what the step counted, and begin again."""
-        for count in self._counts.values():
-            if count.n:
-                self.context.add(count.row())
+        self._rows.write()
+        self._first.clear()

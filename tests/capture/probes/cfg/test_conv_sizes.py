@@ -1,7 +1,5 @@
 """The probe of sizes that convolutions have not met before."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

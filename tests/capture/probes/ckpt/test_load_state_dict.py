@@ -1,7 +1,5 @@
 """What the program loaded before its first step."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -17,20 +15,6 @@ def rows(tmp_path, make):
     return record(tmp_path / "recording", make, ("loads", "steps"), roots=[HERE], steps=2).rows(
         "loads"
     )
-
-
-def test_every_function_is_put_back(tmp_path):
-    before = (
-        nn.Module.load_state_dict,
-        torch.optim.Optimizer.load_state_dict,
-        torch.optim.Optimizer.__init__,
-    )
-    rows(tmp_path, lambda: lambda: None)
-    assert (
-        nn.Module.load_state_dict,
-        torch.optim.Optimizer.load_state_dict,
-        torch.optim.Optimizer.__init__,
-    ) == before
 
 
 def test_a_sketch_without_values_leaves_no_row_and_is_no_failure(tmp_path):

@@ -1,7 +1,5 @@
 """The probe of torch.save: times, what was written over, and everything put back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What a run of audit plan changes, what it writes down, and that all is put back."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """What the probe writes of real compilations, at the lines of the program."""
 
-from __future__ import annotations
-
 import torch
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE

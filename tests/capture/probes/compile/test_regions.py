@@ -1,7 +1,5 @@
 """What the probe writes of calls of ``torch.compile``, and of what ran."""
 
-from __future__ import annotations
-
 import textwrap
 
 import pytest

@@ -1,7 +1,5 @@
 """Which lines the loading takes its time in: in the step itself, in workers, in the sampler."""
 
-from __future__ import annotations
-
 import glob
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """Every collective of a step is seen, whoever issues it; nothing of the step is changed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The probes of DistributedDataParallel and of its samplers' epochs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

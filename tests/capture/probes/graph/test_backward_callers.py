@@ -1,7 +1,5 @@
 """The probe of the lines around a backward: innermost first, each stack once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from auditor.rules.mem.probes.backward_callers import BackwardCallersProbe

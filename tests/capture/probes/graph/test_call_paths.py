@@ -1,7 +1,5 @@
 """Which line stands for calls that nobody needed a graph of."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.capture.probes.graph.call_paths import needless

@@ -2,10 +2,6 @@
 alive.
 """
 
-from __future__ import annotations
-
-import gc
-import weakref
 from pathlib import Path
 
 import pytest
@@ -56,16 +52,6 @@ def test_a_tensor_that_became_another_kind_has_changed(tmp_path: Path) -> None:
     changed = {row["name"]: row["changed"] for row in drive.rows("strays")}
     assert changed["moved"] is True
     assert changed["self.tables[*]"] is False
-
-
-def test_a_batch_that_wants_a_gradient_dies_with_its_step(tmp_path: Path) -> None:
-    user = load(tmp_path, SOURCE)
-    with Drive(tmp_path, LeavesOutsideOptimizerProbe) as drive, drive.running("loud", user.step):
-        drive.step(user.step)
-        first = weakref.ref(user.batches[0])
-        drive.step(user.step)
-        gc.collect()
-        assert first() is None
 
 
 def test_gradients_that_somebody_looks_after_are_told_apart(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """The probe of what optimizers are fed: rows at the end of the pass, torch's hooks put back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Sums of losses whose graphs share nothing but the parameters: which backward calls are written."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from auditor.rules.graph.probes.summed_losses import SummedLossesProbe, terms_of

@@ -2,11 +2,7 @@
 back.
 """
 
-from __future__ import annotations
-
-import gc
 import json
-import weakref
 from pathlib import Path
 
 import torch
@@ -14,36 +10,6 @@ from auditor.rules.graph.probes.create_graph_cycles import CreateGraphCyclesProb
 from auditor.rules.graph.probes.unused_graphs import UnusedGraphsProbe
 
 from tests.capture.drive import Drive, line_of, load
-
-SOURCE = """import torch
-model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh())
-switched, target = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
-optimizer = torch.optim.SGD(switched.parameters(), lr=0.1)
-model.eval()
-
-def step():
-    model(torch.ones(4, 8))  # never
-    switched.train(False)
-    switched(torch.ones(4, 8)).sum().backward()  # walked
-    switched.train()
-    switched(torch.ones(4, 8))  # trained
-    target(torch.ones(4, 8))  # untrained
-"""
-
-
-def test_hooks_and_the_method_are_put_back_and_graphs_die(tmp_path: Path) -> None:
-    before = torch.nn.Module.train
-    user = load(tmp_path, SOURCE)
-    with Drive(tmp_path, UnusedGraphsProbe) as drive, drive.running("loud", user.step):
-        drive.step(user.step)
-        out = user.model(torch.ones(4, 8))
-        node = weakref.ref(out)
-        del out
-        gc.collect()
-        assert node() is None
-        assert torch.nn.Module.train is not before
-    assert torch.nn.Module.train is before
-    assert not any(each._forward_hooks for each in (user.model, user.switched, user.target))
 
 
 def test_a_module_is_copied_and_pickled_without_our_hook(tmp_path: Path) -> None:

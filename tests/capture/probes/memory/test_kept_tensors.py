@@ -1,7 +1,5 @@
 """The probe of variables that hold more and more tensors."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

@@ -1,10 +1,7 @@
 """Differences of all pairs: which are written, and that nothing of the watch stays."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.mem.probes.pairwise_differences import PairwiseDifferencesProbe
-from torch.utils import _python_dispatch
 
 from tests.capture.drive import Drive, load
 
@@ -65,12 +62,3 @@ def test_what_is_needed_or_no_distance(tmp_path, name):
 @pytest.mark.parametrize(("rows", "size", "found"), [(7, 8, 0), (8, 7, 0), (8, 8, 1)])
 def test_few_rows_and_short_ones_are_left_out(tmp_path, rows, size, found):
     assert len(rows_of(tmp_path, "squares", rows, size)[1]) == found
-
-
-def test_the_watch_is_left_when_a_step_raises(tmp_path):
-    user = load(tmp_path, SOURCE.replace("ROWS", "8").replace("SIZE", "8"))
-    with Drive(tmp_path, PairwiseDifferencesProbe) as drive:
-        with pytest.raises(ValueError, match="own"):
-            drive.run("numbers", user.broken, 1)
-        assert not _python_dispatch._get_current_dispatch_mode_stack()
-        assert drive.rows("differences") == []

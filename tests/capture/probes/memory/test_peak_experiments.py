@@ -2,8 +2,6 @@
 puts all back.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from auditor.rules.mem.probes.peak_experiments import PeakExperimentsProbe

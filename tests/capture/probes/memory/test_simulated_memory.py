@@ -2,8 +2,6 @@
 frees wait their turn.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

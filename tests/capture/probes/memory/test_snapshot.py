@@ -1,7 +1,5 @@
 """Memory history and the observer of out-of-memory errors, against an allocator that is made up."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

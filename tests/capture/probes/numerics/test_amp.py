@@ -1,26 +1,9 @@
 """The probe of mixed precision: what it sees, and that it leaves no trace in torch."""
 
-from __future__ import annotations
-
-import contextlib
 from pathlib import Path
-
-import pytest
-import torch
-from torch.nn.utils import clip_grad
 
 from auditor.capture.probes.numerics.amp import AmpProbe
 from tests.capture.drive import Drive, line_of, load
-
-WATCHED = [
-    (torch.amp.GradScaler, "scale"),
-    (torch.amp.GradScaler, "unscale_"),
-    (torch.amp.GradScaler, "step"),
-    (torch.amp.GradScaler, "update"),
-    (torch.amp.GradScaler, "get_scale"),
-    (torch.amp.autocast_mode.autocast, "__enter__"),
-    (clip_grad, "_clip_grads_with_norm_"),
-]
 
 SOURCE = """import torch
 from torch.nn.utils import clip_grad_norm_
@@ -55,18 +38,6 @@ def test_what_ran_is_told_with_its_line(tmp_path: Path) -> None:
     assert lines == {what: line_of(user, mark) for what, mark in marks.items()}
     assert seen["autocast"]["dtype"] == seen["backward"]["dtype"] == "bfloat16"
     assert (seen["update"]["before"], seen["update"]["after"]) == (4.0, 2.0)
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_torch_is_put_back_exactly(tmp_path: Path, fails: bool) -> None:
-    before = [vars(owner)[name] for owner, name in WATCHED]
-    user = load(
-        tmp_path,
-        SOURCE.replace("scaler.step(optimizer)", "raise RuntimeError") if fails else SOURCE,
-    )
-    with contextlib.suppress(RuntimeError), Drive(tmp_path, AmpProbe) as drive:
-        drive.run("loud", user.step)
-    assert [vars(owner)[name] for owner, name in WATCHED] == before
 
 
 def test_a_disabled_scaler_runs_as_without_us(tmp_path: Path) -> None:

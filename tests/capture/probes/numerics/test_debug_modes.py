@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 
@@ -131,21 +129,6 @@ def test_a_profiler_that_is_running_is_seen_although_it_began_outside(tmp_path: 
         with torch.profiler.profile():
             assert drive.probes[0].user_profiler_seen
         assert not drive.probes[0].user_profiler_seen
-
-
-def test_everything_is_put_back(tmp_path: Path) -> None:
-    from torch.autograd import anomaly_mode, graph, profiler
-
-    def state():
-        classes = anomaly_mode.detect_anomaly, anomaly_mode.set_detect_anomaly, profiler.profile
-        return [dict(vars(cls)) for cls in classes], graph._engine_run_backward.__code__
-
-    before = state()
-    with Drive(tmp_path, DebugModesProbe) as drive:
-        with pytest.raises(ZeroDivisionError):
-            drive.run("quiet", lambda: 1 / 0)
-        assert state()[1] == before[1]
-    assert state() == before
 
 
 PROFILES = """

@@ -1,7 +1,5 @@
 """The probe of loops over pieces: what it counts, and that nothing of it stays."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -9,7 +7,6 @@ import torch
 from auditor.rules.kern.probes import loop_turns
 from auditor.rules.kern.probes.indexing_loops import IndexingLoopsProbe
 from auditor.rules.kern.probes.loop_turns import ParametersNow
-from torch.utils import _python_dispatch
 
 from tests.capture.drive import Drive, line_of, load
 
@@ -41,14 +38,6 @@ def test_turns_and_operators_of_a_loop(tmp_path: Path) -> None:
         (row["op"], row["n"], row["operators"], row["all"], row["elements"]) for row in rows
     ] == [("exp", 12, 23, 28, 4)] * 2
     assert rows[0]["at_line"] == line_of(user, "piece")
-
-
-def test_the_watch_is_left_when_a_step_raises(tmp_path: Path) -> None:
-    user = load(tmp_path, SOURCE)
-    with Drive(tmp_path, IndexingLoopsProbe) as drive:
-        with pytest.raises(ValueError, match="own"):
-            drive.run("numbers", user.broken, 1)
-        assert not _python_dispatch._get_current_dispatch_mode_stack()
 
 
 def test_parameters_are_those_of_now_each_time() -> None:

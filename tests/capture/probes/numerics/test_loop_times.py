@@ -1,7 +1,5 @@
 """The pass that times Python loops: where it comes, and what it writes."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

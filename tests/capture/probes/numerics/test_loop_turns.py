@@ -1,7 +1,5 @@
 """What a turn of a loop needs of the turns before it, operator by operator."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.kern.probes.loop_turns import Made, Turns, made_of
 

@@ -1,11 +1,8 @@
 """Modules that are called with pieces of a tensor: which series of calls are written."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.kern.probes import module_loops
 from auditor.rules.kern.probes.module_loops import ModuleLoopsProbe
-from torch.nn.modules import module as module_hooks
 
 from auditor.recordings.folder import Recording
 from tests.capture.drive import Drive, line_of, load
@@ -65,10 +62,3 @@ def test_lines_are_those_inside_the_module_that_calls(tmp_path):
 def test_only_so_many_series_are_followed(tmp_path, monkeypatch):
     monkeypatch.setattr(module_loops, "SERIES", 0)
     assert rows_of(tmp_path, "plain")[1] == []
-
-
-def test_hooks_are_taken_away(tmp_path):
-    before = len(module_hooks._global_forward_pre_hooks), len(module_hooks._global_forward_hooks)
-    rows_of(tmp_path, "plain")
-    after = len(module_hooks._global_forward_pre_hooks), len(module_hooks._global_forward_hooks)
-    assert before == after

@@ -2,8 +2,6 @@
 they cost.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 
@@ -86,13 +84,6 @@ def hooks():
 
 
 # -- the look after each step ----------------------------------------------------------------------
-
-
-def test_losses_are_the_same_to_the_bit_with_and_without_the_probe(tmp_path):
-    losses: list[float] = []
-    record(tmp_path / "r", lambda: trainer(losses=losses), PARTS, roots=[], steps=10)
-    assert losses == bare(len(losses))
-    assert len(losses) == 22
 
 
 def test_the_replay_repeats_the_run_to_the_bit_also_under_the_watch(tmp_path):

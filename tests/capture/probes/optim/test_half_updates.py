@@ -1,7 +1,5 @@
 """The probe of updates in half precision: what it counts, and that nothing of it stays."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -2,23 +2,15 @@
 while a graph is recorded.
 """
 
-from __future__ import annotations
-
-import gc
 from pathlib import Path
 
 import pytest
 from auditor.rules.num.probes.grad_norms import GradNormsProbe
-from auditor.rules.num.probes.half_updates import HalfUpdatesProbe
 from torch.optim import optimizer as torch_optimizer
 from torch.optim.optimizer import Optimizer
 
-from auditor.capture.probes.base import Probe
-from auditor.capture.probes.graph.params_without_grad import ParamsWithoutGradProbe
-from auditor.capture.probes.numerics.nonfinite import NonfiniteProbe
 from auditor.capture.probes.optim import optimizer_hooks
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
-from auditor.model.devices import CPU, CUDA
 from tests.capture.drive import Drive, load
 
 SOURCE = """import torch, weakref
@@ -31,29 +23,6 @@ def step():
     (weight * 2).sum().backward()
     inner.step()
 """
-
-
-@pytest.mark.parametrize(
-    ("probe", "pass_name"),
-    [
-        (NonfiniteProbe, "quiet"),
-        (GradNormsProbe, "loud"),
-        (ParamsWithoutGradProbe, "loud"),
-        (HalfUpdatesProbe, "loud"),
-    ],
-)
-def test_an_optimizer_that_the_step_made_dies_with_it(
-    tmp_path: Path, probe: type[Probe], pass_name: str
-) -> None:
-    user = load(tmp_path, SOURCE)
-    with Drive(tmp_path, probe) as drive:
-        drive.context.device = CUDA
-        with drive.running(pass_name, user.step):
-            drive.step(user.step)
-            drive.step(user.step)
-            gc.collect()
-            assert [reference() for reference in user.made] == [None, None]
-        drive.context.device = CPU
 
 
 def test_while_a_graph_is_recorded_nobody_is_told(

@@ -2,8 +2,6 @@
 alive.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from auditor.rules.opt.probes.stale_grads import StaleGradsProbe

@@ -2,8 +2,6 @@
 allocator does.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess

@@ -2,8 +2,6 @@
 never looks clean.
 """
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

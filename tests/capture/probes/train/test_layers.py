@@ -2,8 +2,6 @@
 nothing of it stays.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

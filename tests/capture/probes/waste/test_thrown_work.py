@@ -1,7 +1,5 @@
 """The probe of work that is thrown away, whatever the target is."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import types

@@ -1,0 +1,220 @@
+"""Parts of programs that cases of several files have in common: for rules, these are the user's."""
+
+import json
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from tests.echo_group import ranks
+
+EPOCH = 3
+
+
+def trained_on_noise(forward, parameters, batches=None):
+    optimizer = torch.optim.SGD(parameters, lr=0.01)
+    taken = [0]
+
+    def step():
+        x = batches(taken[0]) if batches is not None else torch.randn(4, 16)
+        taken[0] += 1
+        optimizer.zero_grad()
+        forward(x).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def trained_by(model, loss_of, optimizer=None):
+    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        loss_of().backward()
+        optimizer.step()
+
+    return step
+
+
+def trained_once(model, optimizer, x):
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
+    optimizer.step()
+
+
+def endless(loader):
+    while True:
+        yield from loader
+
+
+def ranked(*sizes):
+    ranks()
+    layers = [torch.nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)]
+    return DistributedDataParallel(torch.nn.Sequential(*layers))
+
+
+def gan():
+    g = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 128))
+    d = nn.Sequential(nn.Linear(128, 64), nn.LeakyReLU(0.2), nn.Linear(64, 1))
+    return (
+        g,
+        d,
+        torch.optim.Adam(g.parameters(), lr=1e-3),
+        torch.optim.Adam(d.parameters(), lr=1e-3),
+    )
+
+
+def in_epochs(batch, after=lambda number: None):
+    """A step of a small model on ``batch(number)``; ``after`` runs behind each."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    number = 0
+
+    def step():
+        nonlocal number
+        inputs = batch(number)
+        (model(inputs) - inputs.sum(1, keepdim=True)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        number += 1
+        if number % EPOCH == 0:
+            after(number)
+
+    return step
+
+
+def on_texts(loader, tokens_of=lambda batch: batch):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(90, 8), nn.Linear(8, 90))
+
+    def batches():
+        while True:
+            yield from loader
+
+    following = batches()
+
+    def step():
+        tokens = tokens_of(next(following))
+        out = model(tokens[:, :-1]).transpose(1, 2)
+        functional.cross_entropy(out, tokens[:, 1:], ignore_index=0).backward()
+
+    return step
+
+
+class Scales(nn.Module):
+    """Large and cheap: vectors that scale a number, through ``depth`` activations each."""
+
+    def __init__(self, size=2**20):
+        super().__init__()
+        self.weights = nn.ParameterList([torch.ones(size) for _ in range(8)])
+
+    def forward(self, x, depth=1):
+        total = 0.0
+        for weight in self.weights:
+            out = weight * x
+            for _ in range(depth):
+                out = out.relu()
+            total = total + out.mean()
+        return total
+
+
+def saving(config, schedule, lr=0.01):
+    Path("config.json").write_text(json.dumps(config))
+    optimizer = torch.optim.AdamW(nn.Linear(4, 1).parameters(), lr=lr)
+    scheduler = schedule(optimizer)
+
+    def step():
+        optimizer.step()
+        parts = {"optimizer": optimizer.state_dict()}
+        if scheduler is not None:
+            scheduler.step()
+            parts["scheduler"] = scheduler.state_dict()
+        torch.save(parts, "last.pt")
+
+    return step
+
+
+def accumulating(backward, make=torch.optim.SGD, finish=lambda model: None):
+    loader = DataLoader(TensorDataset(torch.randn(16, 8), torch.randn(16, 4)), batch_size=2)
+    model = torch.nn.Linear(8, 4)
+    optimizer = make(model.parameters(), lr=1e-3)
+
+    def step():
+        for number, (x, y) in enumerate(loader):
+            backward(model(x), y)
+            if number % 4 == 3:
+                finish(model)
+                optimizer.step()
+                optimizer.zero_grad()
+
+    return step
+
+
+def on_ranks(after):
+    ranks()
+    model = torch.nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    taken = iter(range(100_000))
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.randn(8, 8)).square().mean().backward()
+        optimizer.step()
+        after(next(taken))
+
+    return step
+
+
+def with_losses(after):
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    taken = iter(range(100_000))
+
+    def step():
+        optimizer.zero_grad()
+        loss = model(torch.randn(4, 4)).square().mean()
+        loss.backward()
+        optimizer.step()
+        after(next(taken), loss.detach())
+
+    return step
+
+
+class Texts(Dataset):
+    """Short ones, but for a few at the end."""
+
+    def __init__(self, lengths):
+        self.lengths = lengths
+
+    def __len__(self):
+        return len(self.lengths)
+
+    def __getitem__(self, number):
+        return torch.full((self.lengths[number],), number % 50 + 1)
+
+
+class Tagger(nn.Module):
+    def __init__(self, width=256):
+        super().__init__()
+        self.embedding = nn.Embedding(64, width)
+        self.inner = nn.Linear(width, width)
+        self.outer = nn.Linear(width, 8)
+
+    def forward(self, tokens):
+        return self.outer(self.inner(self.embedding(tokens)).relu())
+
+
+def on_stream(stream):
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+
+    def step():
+        optimizer.zero_grad()
+        model(next(stream)).square().mean().backward()
+        optimizer.step()
+
+    return step
