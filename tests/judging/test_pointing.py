@@ -154,7 +154,7 @@ def test_a_rule_whose_evidence_cannot_be_named_fails_alone(tmp_path):
 
         code, severity, since = "AAA002", Severity.NOTE, "0"
 
-        def detect(self, nothing: "Nowhere") -> Iterator[Finding]:  # noqa: F821
+        def detect(self, nothing: Nowhere) -> Iterator[Finding]:  # noqa: F821
             yield Finding(None, "m")
 
     judged = judge(Evidence(TraceRecording(write(tmp_path, text(training(1))))), [Odd])
