@@ -111,7 +111,6 @@ def _rule(report: Report, verdict: Verdict) -> Object:
 
 
 def _title(page: str) -> str:
-    """``GRAPH001: The autograd graph is kept`` without its code."""
     first = page.partition("\n")[0].lstrip("# ")
     return first.partition(": ")[2] or first
 

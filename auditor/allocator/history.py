@@ -318,9 +318,6 @@ def _placed(
 def _sized(
     block: BlockAtStart, end: int, settings: AllocatorSettings, *, small: bool
 ) -> BlockAtStart:
-    """With its size. In the large pool no free block is as small as SMALL_SIZE, so a gap like that
-    belongs to the block.
-    """
     size = min(settings.round_size(block.requested), end - block.address)
     gap = end - block.address - size
     return replace(block, size=size + (gap if not small and gap <= SMALL_SIZE else 0))

@@ -28,9 +28,7 @@ STACKS = "stacks.txt"
 
 
 def _die_with_parent() -> None:
-    """A parent that is killed cannot end its child: let the kernel do it (Linux; prctl(2),
-    PR_SET_PDEATHSIG).
-    """
+    """A killed parent cannot end its child; the kernel does (Linux; prctl(2), PR_SET_PDEATHSIG)."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None, use_errno=True).prctl(1, int(signal.SIGKILL))

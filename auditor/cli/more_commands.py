@@ -52,7 +52,6 @@ DEVICE = option(
 
 
 def _format(*names: str) -> Callable[[_F], _F]:
-    """The option for the format of the result; the first is the default."""
     return option(
         "--format", "form", "Format of the result.", type=click.Choice(names), default=names[0]
     )

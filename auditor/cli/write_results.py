@@ -195,7 +195,6 @@ def deliver(
 
 
 def _say_next(report: Report, out: Path, *, err: bool) -> None:
-    """The commands for the report's patches, as they are typed here."""
     for command in catalogue.reports("next_steps").commands(report):
         console.say(f"{command.line(shlex.quote(str(out)))}  # {command.does}", err=err)
 

@@ -191,7 +191,6 @@ def report(
 
 
 def _operators(facts: traces.TraceFacts | None) -> tuple[tuple[str, int, float], ...]:
-    """By their time, which a null device's trace does not have."""
     shown = facts.operators[:TOP_OPERATORS] if facts and not facts.null_device else ()
     return tuple((op.name, round(op.calls), op.self_us) for op in shown)
 
@@ -294,7 +293,6 @@ def _error(error: Row | None, recording: Recording) -> TargetError | None:
 
 
 def _quiet(evidence: Evidence) -> tuple[Step, ...]:
-    """Steps of the pass without instruments; none where no step was recorded."""
     return evidence.get(Steps).quiet if evidence.has("steps") else ()
 
 

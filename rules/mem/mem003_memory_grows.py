@@ -204,9 +204,6 @@ class MemoryGrowsEveryStep(Rule):
         return _Place(rate, trend)
 
     def _as(self, line: GrowingLine, keeper: Keeper) -> bool:
-        """Whether what the line's blocks hold grows as fast as the variable, within a factor of
-        2.
-        """
         one, other = self._rate(line.held, 0.0), self._rate(keeper.trend, 0.0)
         return one is not None and other is not None and other / 2 <= one <= 2 * other
 

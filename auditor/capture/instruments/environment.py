@@ -118,7 +118,6 @@ def _first_line(file: Path) -> str:
 
 
 def _capability() -> str:
-    """``9.0``: NVIDIA's compute capability of the current device."""
     return ".".join(str(part) for part in torch.cuda.get_device_capability())
 
 

@@ -178,7 +178,6 @@ class ObjectSearch:
         return modules
 
     def _is_users(self, module: ModuleType) -> bool:
-        """Its file is the user's; a session (a notebook's kernel) has none."""
         if module.__name__ == "__main__" and getattr(module, "__file__", None) is None:
             return True
         return self._frames.user_file(module) is not None

@@ -195,9 +195,7 @@ def _masked_fill(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def _smoothed_loss(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """LossNLL.cpp: the mean of a smoothed loss divides by the weights of the targets that count,
-    which are selected.
-    """
+    """LossNLL.cpp: the mean of a smoothed loss divides by the selected targets' weights."""
     if weighted_and_smoothed(args) and args[3] == _MEAN:
         tell("masked_select", "aten::cross_entropy_loss", 8, "d2h")
 

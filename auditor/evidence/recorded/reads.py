@@ -279,7 +279,6 @@ class Reads(Table):
 
 
 def _leading(reads: list[Read]) -> Act:
-    """What a line is reported as."""
     # what the line itself does comes first
     own = [read for read in reads if not library_of(read.expression.via)]
     acts = {read.act for read in own or reads}
@@ -287,7 +286,6 @@ def _leading(reads: list[Read]) -> Act:
 
 
 def _written(reads: Iterable[Read]) -> str:
-    """The first reading expression as it is written, else its line; shortened."""
     found = tuple(reads)
     written = next((read.expression.text for read in found if read.expression.text), "")
     return shorten(written or KEYWORD.sub("", found[0].site.text).rstrip(":"))

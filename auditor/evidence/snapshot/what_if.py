@@ -230,7 +230,6 @@ def replays_of(evidence: Evidence, course: Course) -> Replays:
 
 
 def _replays(evidence: Evidence) -> dict[int, Replays]:
-    """By device, made as they are asked for."""
     return {}
 
 

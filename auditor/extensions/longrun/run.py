@@ -339,13 +339,11 @@ class LongRun:
     # -- what is said ------------------------------------------------------------------------------
 
     def _warn(self, said: str) -> None:
-        """Once, however often it happens."""
         if said not in self._faults:
             self._faults.add(said)
             LOG.warning("step %s: %s", f"{self.steps:,}", said)
 
     def _missed(self, where: str, error: Exception) -> None:
-        """A fault of ours."""
         self._warn(f"watching ({where}) failed ({fault(error)})")
 
 

@@ -81,7 +81,6 @@ class _Wrapped:
     """Backward passes that reached its parameters though none of its forwards came before."""
 
     def clear(self) -> None:
-        """Its gradients are gone."""
         self.n = self.local = self.bypassed = 0
 
 
@@ -229,7 +228,6 @@ class DataParallelProbe(OptimizerProbe):
             one.clear()
 
     def _with(self, tensors: frozenset[int]) -> list[tuple[Any, _Wrapped]]:
-        """The modules with one of these parameters."""
         known = self._modules.each.items()
         return [pair for pair in known if not tensors.isdisjoint(pair[1].parameters)]
 

@@ -183,7 +183,6 @@ class NonfiniteProbe(Probe):
         return self.context.pass_name in EACH_STEP
 
     def _looks(self) -> bool:
-        """Whether it looks in this pass at all."""
         return self._each_step or not self.context.device.native
 
     def _due(self) -> bool:
