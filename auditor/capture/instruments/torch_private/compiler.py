@@ -184,7 +184,7 @@ def when_told(replace: Callable[[Any, str, Any], None], listener: Listener) -> b
 
 
 def is_compilation(name: str, data: dict[str, Any]) -> bool:
-    """Whether a message says that a frame or backward was compiled; never without its name."""
+    """A message says that a frame or backward was compiled. Without that name: never."""
     if not name.endswith("compilation_metrics"):
         return False
     return data.get("co_name") is not None or (name.startswith("bwd") and not data.get("fail_type"))

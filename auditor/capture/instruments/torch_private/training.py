@@ -36,7 +36,7 @@ def _named(named: Callable[..., Iterator[tuple[str, Any]]], **how: bool) -> dict
 
 
 def own_parameters(module: torch.nn.Module) -> dict[str, Any]:
-    """The module's own parameters, None included; else by ``named_parameters``."""
+    """Own parameters, None included. Without ``_parameters``: by ``named_parameters``."""
     held = _parameters(module)
     return held if held is not None else _named(module.named_parameters, recurse=False)
 
@@ -66,7 +66,7 @@ def modules_of(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
 
 
 def is_compiled(module: torch.nn.Module) -> bool:
-    """``torch.compile(module)`` or ``module.compile()`` was called; False if unknown."""
+    """``module`` was compiled. Without ``_orig_mod`` and ``_compiled_call_impl``: False."""
     held = vars(module)
     return HELD in held.get("_modules", ()) or held.get("_compiled_call_impl") is not None
 
