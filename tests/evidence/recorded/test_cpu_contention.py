@@ -1,7 +1,5 @@
 """When a machine counts as busy: by waiting alone, or by some of it and uneven steps."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.recorded.steps import ENOUGH, QUEUED, CpuContention, Step
