@@ -149,7 +149,11 @@ def report(
         method=_method(evidence, steps, quiet),
         series=series,
         operators=_operators(facts),
-        excerpts={str(f.site): excerpt(recording, f.site) for f in findings if f.site is not None},
+        excerpts={
+            f"{f.site.file}:{f.site.line}": excerpt(recording, f.site)
+            for f in findings
+            if f.site is not None
+        },
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
         ranks=() if manifest.get("played") else ranks_of(evidence),  # these have times
         communication=communication_of(evidence),
