@@ -78,6 +78,19 @@ them. Some of each kind stay in ``make test``: seam/test_outcomes and test_rehea
 """
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """``pytest tests/rules/sync`` is the cases of that family: they lie in folders of their rules,
+    and one file runs all.
+    """
+    rules = ROOT / "tests" / "rules"
+    for place, given in enumerate(config.args):
+        path = (config.invocation_params.dir / given).resolve()
+        if path.parent == rules and not path.exists() and any(rules.glob(f"{path.name}0*")):
+            asked = config.option.keyword
+            config.option.keyword = path.name.upper() + (f" and ({asked})" if asked else "")
+            config.args[place] = str(rules / "test_rules.py")
+
+
 @pytest.fixture(autouse=True)
 def _anomaly_mode_as_it_was() -> Iterator[None]:
     """Cases leave it on: then every backward of later tests reads whether its results are NaN."""

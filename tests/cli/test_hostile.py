@@ -92,62 +92,16 @@ def test_target_that_could_not_be_run_has_nothing_to_judge(analyze):
     ("files", "steps"),
     [
         ({"steps__jsonl": DEEP + b'\n{"pass": "\xff"}\n' + json.dumps(STEP).encode()}, 1),
-        (
-            {
-                "steps__jsonl": [
-                    STEP,
-                    {**STEP, "us": "x"},
-                    {**STEP, "step": [1]},
-                    {**STEP, "rss": None},
-                    {},
-                ]
-            },
-            1,
-        ),
-        (
-            {
-                "steps__jsonl": [STEP],
-                "device_times__jsonl": [{"pass": [1]}, {"pass": "quiet", "step": 0, "us": "x"}],
-            },
-            1,
-        ),
-        (
-            {
-                "steps__jsonl": [
-                    STEP,
-                    STEP,
-                    {**STEP, "us": 1e6, "retries": "x"},
-                    {**STEP, "us": 1e6, "queued_us": [1]},
-                ]
-            },
-            2,
-        ),
-        (
-            {
-                "steps__jsonl": [STEP] * 3,
-                "sites__jsonl": [{"id": [1]}, {"id": 0, "file": 5, "line": "x", "function": 1}],
-            },
-            3,
-        ),
+        ({"steps__jsonl": [STEP, {**STEP, "us": "x"}, {**STEP, "step": [1]}, {**STEP, "rss": None}, {}]}, 1),
+        ({"steps__jsonl": [STEP], "device_times__jsonl": [{"pass": [1]}, {"pass": "quiet", "step": 0, "us": "x"}]}, 1),
+        ({"steps__jsonl": [STEP, STEP, {**STEP, "us": 1e6, "retries": "x"}, {**STEP, "us": 1e6, "queued_us": [1]}]}, 2),
+        ({"steps__jsonl": [STEP] * 3, "sites__jsonl": [{"id": [1]}, {"id": 0, "file": 5, "line": "x", "function": 1}]}, 3),
         ({"steps__jsonl": [STEP], "trace__json.gz": b"no gzip"}, 1),
         ({"steps__jsonl": [STEP], "trace__json.gz": gzip.compress(b'{"traceEvents": []}')[:-6]}, 1),
-        (
-            {
-                "steps__jsonl": [STEP],
-                "trace__json.gz": gzip.compress(b'{"traceEvents":' + b"[" * 100_000),
-            },
-            1,
-        ),
-        (
-            {
-                "steps__jsonl": [STEP],
-                "calls__jsonl": [{"pass": "quiet"}],
-                "nonfinite__jsonl": [{"tensors": 5}],
-            },
-            1,
-        ),
+        ({"steps__jsonl": [STEP], "trace__json.gz": gzip.compress(b'{"traceEvents":' + b"[" * 100_000)}, 1),
+        ({"steps__jsonl": [STEP], "calls__jsonl": [{"pass": "quiet"}], "nonfinite__jsonl": [{"tensors": 5}]}, 1),
     ],
-)
+)  # fmt: skip
 def test_rows_of_another_shape_are_passed_over(analyze, tmp_path, files, steps):
     result = analyze(MANIFEST, **files)
     assert result.exit_code == 0, result.output

@@ -1,5 +1,7 @@
 """Findings that point to others: a code is named only where a finding of it is in the report."""
 
+from __future__ import annotations
+
 import ast
 import re
 from collections.abc import Iterator

@@ -12,88 +12,36 @@ PATH = ["data", "num_workers"]
 CONF = "PYTORCH_CUDA_ALLOC_CONF"
 
 # name: (file, before, path, value, after)
+# fmt: off
 MADE = {
     "yaml": (
-        "c.yaml",
-        "# run\ndata:\n  batch: 8   # rows\n  num_workers: 0  # none yet\nnum_workers: x\n",
-        PATH,
-        "4",
-        "# run\ndata:\n  batch: 8   # rows\n  num_workers: 4  # none yet\nnum_workers: x\n",
-    ),
+        "c.yaml", "# run\ndata:\n  batch: 8   # rows\n  num_workers: 0  # none yet\nnum_workers: x\n", PATH, "4",
+        "# run\ndata:\n  batch: 8   # rows\n  num_workers: 4  # none yet\nnum_workers: x\n"),
     "yaml, in a list, no line at the end": (
-        "c.yml",
-        "- a\n- {pin: no, b: [1]}",
-        [1, "pin"],
-        "True",
-        "- a\n- {pin: true, b: [1]}",
-    ),
+        "c.yml", "- a\n- {pin: no, b: [1]}", [1, "pin"], "True", "- a\n- {pin: true, b: [1]}"),
     "yaml, as python writes it": ("c.yaml", "pin: False\n", ["pin"], "True", "pin: True\n"),
-    "yaml, a key in quotes, windows": (
-        "c.yaml",
-        '"pin" : 0\r\nb: 1\r\n',
-        ["pin"],
-        "1",
-        '"pin" : 1\r\nb: 1\r\n',
-    ),
+    "yaml, a key in quotes, windows": ("c.yaml", '"pin" : 0\r\nb: 1\r\n', ["pin"], "1", '"pin" : 1\r\nb: 1\r\n'),
     "yaml, a text that looks like it": (
-        "c.yaml",
-        "text: |\n  num_workers: 0\ndata:\n  num_workers: 0\n",
-        PATH,
-        "4",
-        "text: |\n  num_workers: 0\ndata:\n  num_workers: 4\n",
-    ),
-    "json": (
-        "c.json",
-        '{"data": {\n\t"num_workers":0}}',
-        PATH,
-        "4",
-        '{"data": {\n\t"num_workers":4}}',
-    ),
+        "c.yaml", "text: |\n  num_workers: 0\ndata:\n  num_workers: 0\n", PATH, "4",
+        "text: |\n  num_workers: 0\ndata:\n  num_workers: 4\n"),
+    "json": ("c.json", '{"data": {\n\t"num_workers":0}}', PATH, "4", '{"data": {\n\t"num_workers":4}}'),
     "json with a mark": ("c.json", '\ufeff{"a": false}', ["a"], "True", '\ufeff{"a": true}'),
     "toml": (
-        "c.toml",
-        "x = '''\n[data]\nnum_workers = 0\n'''\n[other]\nnum_workers = 0\n[data]\nnum_workers=0#\n",
-        PATH,
-        "4",
-        "x = '''\n[data]\nnum_workers = 0\n'''\n[other]\nnum_workers = 0\n[data]\nnum_workers=4#\n",
-    ),
-    "toml, dotted and inline": (
-        "c.toml",
-        "data.num_workers = 0\n",
-        PATH,
-        "4",
-        "data.num_workers = 4\n",
-    ),
+        "c.toml", "x = '''\n[data]\nnum_workers = 0\n'''\n[other]\nnum_workers = 0\n[data]\nnum_workers=0#\n", PATH, "4",
+        "x = '''\n[data]\nnum_workers = 0\n'''\n[other]\nnum_workers = 0\n[data]\nnum_workers=4#\n"),
+    "toml, dotted and inline": ("c.toml", "data.num_workers = 0\n", PATH, "4", "data.num_workers = 4\n"),
     "ini": (
-        "c.ini",
-        "[DEFAULT]\nworkers = 0\n[Train]\n; workers = 0\nworkers: 2\nPin = no ; yet\npin = off\n",
-        ["Train", "workers"],
-        "4",
-        "[DEFAULT]\nworkers = 0\n[Train]\n; workers = 0\nworkers: 4\nPin = no ; yet\npin = off\n",
-    ),
+        "c.ini", "[DEFAULT]\nworkers = 0\n[Train]\n; workers = 0\nworkers: 2\nPin = no ; yet\npin = off\n",
+        ["Train", "workers"], "4", "[DEFAULT]\nworkers = 0\n[Train]\n; workers = 0\nworkers: 4\nPin = no ; yet\npin = off\n"),
     "ini, a flag": ("c.cfg", "[a]\npin = off\n", ["a", "pin"], "True", "[a]\npin = true\n"),
     "shell": (
-        "run.sh",
-        f"#!/bin/sh\nexport {CONF}=\npython t.py\n",
-        CONF,
-        "a:1",
-        f"#!/bin/sh\nexport {CONF}=a:1\npython t.py\n",
-    ),
+        "run.sh", f"#!/bin/sh\nexport {CONF}=\npython t.py\n", CONF, "a:1", f"#!/bin/sh\nexport {CONF}=a:1\npython t.py\n"),
     "shell, other options stay": (
-        "run.sh",
-        f'X=1 {CONF}="expandable_segments:False,b:[1:2,3:4]" python t.py\n',
-        CONF,
-        "expandable_segments:True",
-        f'X=1 {CONF}="expandable_segments:True,b:[1:2,3:4]" python t.py\n',
-    ),
-    ".env": (
-        ".env",
-        f"A=b\n{CONF}=max_split_size_mb:64\n",
-        CONF,
-        "c:d",
-        f"A=b\n{CONF}=max_split_size_mb:64,c:d\n",
-    ),
+        "run.sh", f'X=1 {CONF}="expandable_segments:False,b:[1:2,3:4]" python t.py\n', CONF, "expandable_segments:True",
+        f'X=1 {CONF}="expandable_segments:True,b:[1:2,3:4]" python t.py\n'),
+    ".env": (".env", f"A=b\n{CONF}=max_split_size_mb:64\n", CONF, "c:d", f"A=b\n{CONF}=max_split_size_mb:64,c:d\n"),
 }
+# fmt: on
 
 # name: (file, before, path, value, why)
 LEFT = {

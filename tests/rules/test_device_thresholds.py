@@ -75,24 +75,6 @@ GAPS = (Gap(0.0, 800.0, "aten::sort"),)
 
 
 @pytest.mark.parametrize(
-    ("table", "expected"),
-    [
-        (idle(0.29, DEVICE), None),
-        (idle(0.3, DEVICE), WARNING),
-        (idle(0.9, INPUT), NOTE),
-        (idle(0.9, LAUNCHING), NOTE),
-        (replace(idle(0.9, LAUNCHING), short=49), WARNING),
-        (replace(idle(0.9, DEVICE), marked=False), NOTE),
-        (replace(idle(0.9, DEVICE), kernels=19), NOTE),
-        (replace(idle(0.9, DEVICE), kernels=0), None),
-        (DeviceIdle(), None),
-    ],
-)
-def test_idle_time_has_one_owner(table, expected):
-    assert says(DeviceIdleInStep(), table) is expected
-
-
-@pytest.mark.parametrize(
     ("table", "words"),
     [
         (replace(idle(0.9, LAUNCHING), short=50), OWNERS[LAUNCHING][0]),
@@ -138,39 +120,7 @@ def test_the_optimizers_part_of_slow_launches_is_priced_once():
     assert found.lost_us_per_step == pytest.approx(200.0 - 50.0)
 
 
-@pytest.mark.parametrize(
-    ("table", "expected"),
-    [
-        (idle(0.09, HOST, gaps=GAPS), None),
-        (idle(0.1, HOST, gaps=GAPS), WARNING),
-        (replace(idle(0.1, HOST, gaps=GAPS), gap_steps=2), WARNING),
-        (replace(idle(0.1, HOST, gaps=GAPS), gap_steps=1), NOTE),
-        (replace(idle(0.1, HOST, gaps=GAPS), marked=False), NOTE),
-        (replace(idle(0.1, HOST, gaps=GAPS), kernels=19), NOTE),
-        (idle(0.5, LAUNCHING, gaps=()), None),
-    ],
-)
-def test_long_gaps(table, expected):
-    assert says(HostLeavesDeviceIdle(), table) is expected
-
-
 ONE_BY_ONE = OptimizerCalls(("SGD",), 4, 4, True, 50.0, 0, 0, 0.1, 75.0)
-
-
-@pytest.mark.parametrize(
-    ("table", "optimizer", "expected"),
-    [
-        (idle(0.04, LAUNCHING), OptimizerCalls(), None),
-        (idle(0.05, LAUNCHING), OptimizerCalls(), NOTE),
-        (idle(0.15, LAUNCHING), OptimizerCalls(), WARNING),
-        (replace(idle(0.15, LAUNCHING), short=49), OptimizerCalls(), NOTE),
-        (idle(0.15, LAUNCHING), ONE_BY_ONE, NOTE),
-        (idle(0.15, LAUNCHING), replace(ONE_BY_ONE, idle_us_per_step=74.0), WARNING),
-        (idle(0.15, LAUNCHING), replace(ONE_BY_ONE, foreach=12), WARNING),
-    ],
-)
-def test_waiting_for_launches(table, optimizer, expected):
-    assert says(LaunchBound(), table, optimizer) is expected
 
 
 STRUCTURE = Structure(steps=4, marked=True, window_us=4000.0, kernel_us=1000.0)
@@ -277,41 +227,6 @@ def precision(capability=7, busy=1.0, **us):
     )
 
 
-@pytest.mark.parametrize(
-    ("table", "expected"),
-    [
-        (precision(fp32=100.0), WARNING),
-        (precision(fp32=99.0), None),
-        (precision(capability=6, fp32=900.0), None),
-        (precision(capability=8, fp32=900.0), NOTE),
-        (precision(fp32=900.0, half=10.0), None),
-        (precision(fp32=900.0, half=9.0), WARNING),
-        (precision(fp32=500.0, busy=0.1), WARNING),
-        (precision(fp32=500.0, busy=0.09), NOTE),
-        (replace(precision(capability=0, fp32=900.0), amd=True), NOTE),
-        (replace(precision(fp32=900.0), marked=False), NOTE),
-        (precision(), None),
-    ],
-)
-def test_mixed_precision(table, expected):
-    assert says(NoMixedPrecision(), table) is expected
-
-
-@pytest.mark.parametrize(
-    ("table", "expected"),
-    [
-        (precision(capability=8, fp32=100.0), WARNING),
-        (precision(capability=8, fp32=99.0), None),
-        (precision(capability=7, fp32=900.0), None),
-        (precision(capability=8, fp32=900.0, tf32=1.0), None),
-        (precision(capability=8, fp32=100.0, busy=0.49), NOTE),
-        (replace(precision(capability=9, fp32=900.0), amd=True), None),
-    ],
-)
-def test_tf32(table, expected):
-    assert says(Tf32Off(), table) is expected
-
-
 @pytest.mark.parametrize(("us", "expected"), [(100.0, NOTE), (99.0, None)])
 def test_awkward_sizes(us, expected):
     assert (
@@ -339,20 +254,6 @@ def test_casts(us, casts, half, expected):
     assert says(CastThrash(), table) is expected
     for each in ask(CastThrash(), replace(table, marked=False)):
         assert (each.steps, each.per_step, each.lost_us_per_step) == (0, 0.0, None)
-
-
-@pytest.mark.parametrize(
-    ("table", "expected"),
-    [
-        (ONE_BY_ONE, WARNING),
-        (replace(ONE_BY_ONE, launches_per_call=49.9), None),
-        (replace(ONE_BY_ONE, fused=1), None),
-        (replace(ONE_BY_ONE, marked=False), NOTE),
-        (OptimizerCalls(), None),
-    ],
-)
-def test_one_parameter_after_the_other(table, expected):
-    assert says(OptimizerStepsOneByOne(), table) is expected
 
 
 def alone(*calls, steps=4, **knobs):
@@ -391,79 +292,11 @@ def test_a_rehearsed_optimizer_that_no_line_steps_is_nobodys():
 FOREACH = OptimizerCalls(("Adam",), 4, 4, True, 12.0, foreach=12, host_share=0.05)
 
 
-@pytest.mark.parametrize(
-    ("table", "expected"),
-    [
-        (FOREACH, NOTE),
-        (replace(FOREACH, host_share=0.049), None),
-        (replace(FOREACH, fused=1), None),
-        (replace(FOREACH, foreach=0), None),
-        (replace(FOREACH, names=("SGD",)), None),
-        (replace(FOREACH, names=("Adam", "SGD")), None),
-    ],
-)
-def test_fused(table, expected):
-    assert says(FusedOptimizerNotUsed(), table) is expected
-
-
 JOB = Job("nccl", 0, 8, 4, True, 4000.0, 100, (("ncclKernel", 4),), 4, 0, 500.0, 400.0, of_span=0.1)
 ROW = Rank(0, "a", "", "", 4, 1000.0, 900.0, 500.0, 100.0, 100.0, 0.0, 0.0, None)
 RANKS = Ranks(
     (ROW, replace(ROW, rank=1)), 2, late=1, last=2, shared=6, waited_us=100.0, clocks_us=1.0
 )
-
-
-@pytest.mark.parametrize(
-    ("job", "ranks", "expected"),
-    [
-        (JOB, Ranks(), WARNING),
-        (replace(JOB, exposed_us=399.0), Ranks(), NOTE),
-        (replace(JOB, of_span=0.09), Ranks(), NOTE),
-        (replace(JOB, exposed_us=399.0, of_span=0.09), Ranks(), None),
-        (replace(JOB, exposed_us=1600.0), Ranks(), WARNING),
-        (replace(JOB, exposed_us=1600.0), RANKS, ERROR),
-        (replace(JOB, marked=False), RANKS, NOTE),
-        (replace(JOB, collectives=()), RANKS, None),
-    ],
-)
-def test_exposed_communication(job, ranks, expected):
-    assert says(ExposedCommunication(), job, ranks) is expected
-
-
-@pytest.mark.parametrize(
-    ("job", "expected"),
-    [
-        (replace(JOB, backend="gloo", collectives=()), WARNING),
-        (replace(JOB, backend="mpi", collectives=()), WARNING),
-        (replace(JOB, backend="gloo", collectives=(), operators=0), NOTE),
-        (replace(JOB, backend="gloo"), None),
-        (replace(JOB, backend="gloo", collectives=(), kernels=0), None),
-        (replace(JOB, backend="gloo", collectives=(), world_size=1), None),
-        (replace(JOB, backend="", collectives=()), None),
-    ],
-)
-def test_backends(job, expected):
-    assert says(BackendOfTheHost(), job) is expected
-
-
-@pytest.mark.parametrize(
-    ("ranks", "expected"),
-    [
-        (RANKS, WARNING),
-        (replace(RANKS, waited_us=99.0), None),
-        (replace(RANKS, waited_us=200.0), ERROR),
-        (replace(RANKS, waited_us=199.0), WARNING),
-        (replace(RANKS, last=1), None),
-        (replace(RANKS, last=33, shared=100), None),
-        (replace(RANKS, last=34, shared=100), WARNING),
-        (replace(RANKS, last=33, shared=99), WARNING),  # exactly a third
-        (replace(RANKS, clocks_us=99.0), WARNING),
-        (replace(RANKS, clocks_us=100.0), None),
-        (replace(RANKS, rows=tuple(replace(row, steps=2) for row in RANKS.rows)), NOTE),
-    ],
-)
-def test_stragglers(ranks, expected):
-    assert says(RankKeepsOthersWaiting(), ranks) is expected
 
 
 @pytest.mark.parametrize(("steps", "severity", "price"), [(2, NOTE, None), (3, WARNING, 100.0)])
@@ -498,3 +331,112 @@ def test_what_the_late_rank_does_longer_is_named_only_where_it_explains_the_wait
     late = replace(ROW, rank=1, loader_us=60.0)
     assert replace(RANKS, rows=(ROW, late)).excess() == ("waiting for its loader", 60.0)
     assert replace(RANKS, rows=(ROW, replace(late, loader_us=49.0))).excess() is None
+
+
+EDGES = {
+    DeviceIdleInStep: [
+        (idle(0.29, DEVICE), None),
+        (idle(0.3, DEVICE), WARNING),
+        (idle(0.9, INPUT), NOTE),
+        (idle(0.9, LAUNCHING), NOTE),
+        (replace(idle(0.9, LAUNCHING), short=49), WARNING),
+        (replace(idle(0.9, DEVICE), marked=False), NOTE),
+        (replace(idle(0.9, DEVICE), kernels=19), NOTE),
+        (replace(idle(0.9, DEVICE), kernels=0), None),
+        (DeviceIdle(), None),
+    ],
+    HostLeavesDeviceIdle: [
+        (idle(0.09, HOST, gaps=GAPS), None),
+        (idle(0.1, HOST, gaps=GAPS), WARNING),
+        (replace(idle(0.1, HOST, gaps=GAPS), gap_steps=2), WARNING),
+        (replace(idle(0.1, HOST, gaps=GAPS), gap_steps=1), NOTE),
+        (replace(idle(0.1, HOST, gaps=GAPS), marked=False), NOTE),
+        (replace(idle(0.1, HOST, gaps=GAPS), kernels=19), NOTE),
+        (idle(0.5, LAUNCHING, gaps=()), None),
+    ],
+    LaunchBound: [
+        (idle(0.04, LAUNCHING), OptimizerCalls(), None),
+        (idle(0.05, LAUNCHING), OptimizerCalls(), NOTE),
+        (idle(0.15, LAUNCHING), OptimizerCalls(), WARNING),
+        (replace(idle(0.15, LAUNCHING), short=49), OptimizerCalls(), NOTE),
+        (idle(0.15, LAUNCHING), ONE_BY_ONE, NOTE),
+        (idle(0.15, LAUNCHING), replace(ONE_BY_ONE, idle_us_per_step=74.0), WARNING),
+        (idle(0.15, LAUNCHING), replace(ONE_BY_ONE, foreach=12), WARNING),
+    ],
+    NoMixedPrecision: [
+        (precision(fp32=100.0), WARNING),
+        (precision(fp32=99.0), None),
+        (precision(capability=6, fp32=900.0), None),
+        (precision(capability=8, fp32=900.0), NOTE),
+        (precision(fp32=900.0, half=10.0), None),
+        (precision(fp32=900.0, half=9.0), WARNING),
+        (precision(fp32=500.0, busy=0.1), WARNING),
+        (precision(fp32=500.0, busy=0.09), NOTE),
+        (replace(precision(capability=0, fp32=900.0), amd=True), NOTE),
+        (replace(precision(fp32=900.0), marked=False), NOTE),
+        (precision(), None),
+    ],
+    Tf32Off: [
+        (precision(capability=8, fp32=100.0), WARNING),
+        (precision(capability=8, fp32=99.0), None),
+        (precision(capability=7, fp32=900.0), None),
+        (precision(capability=8, fp32=900.0, tf32=1.0), None),
+        (precision(capability=8, fp32=100.0, busy=0.49), NOTE),
+        (replace(precision(capability=9, fp32=900.0), amd=True), None),
+    ],
+    OptimizerStepsOneByOne: [
+        (ONE_BY_ONE, WARNING),
+        (replace(ONE_BY_ONE, launches_per_call=49.9), None),
+        (replace(ONE_BY_ONE, fused=1), None),
+        (replace(ONE_BY_ONE, marked=False), NOTE),
+        (OptimizerCalls(), None),
+    ],
+    FusedOptimizerNotUsed: [
+        (FOREACH, NOTE),
+        (replace(FOREACH, host_share=0.049), None),
+        (replace(FOREACH, fused=1), None),
+        (replace(FOREACH, foreach=0), None),
+        (replace(FOREACH, names=("SGD",)), None),
+        (replace(FOREACH, names=("Adam", "SGD")), None),
+    ],
+    ExposedCommunication: [
+        (JOB, Ranks(), WARNING),
+        (replace(JOB, exposed_us=399.0), Ranks(), NOTE),
+        (replace(JOB, of_span=0.09), Ranks(), NOTE),
+        (replace(JOB, exposed_us=399.0, of_span=0.09), Ranks(), None),
+        (replace(JOB, exposed_us=1600.0), Ranks(), WARNING),
+        (replace(JOB, exposed_us=1600.0), RANKS, ERROR),
+        (replace(JOB, marked=False), RANKS, NOTE),
+        (replace(JOB, collectives=()), RANKS, None),
+    ],
+    BackendOfTheHost: [
+        (replace(JOB, backend="gloo", collectives=()), WARNING),
+        (replace(JOB, backend="mpi", collectives=()), WARNING),
+        (replace(JOB, backend="gloo", collectives=(), operators=0), NOTE),
+        (replace(JOB, backend="gloo"), None),
+        (replace(JOB, backend="gloo", collectives=(), kernels=0), None),
+        (replace(JOB, backend="gloo", collectives=(), world_size=1), None),
+        (replace(JOB, backend="", collectives=()), None),
+    ],
+    RankKeepsOthersWaiting: [
+        (RANKS, WARNING),
+        (replace(RANKS, waited_us=99.0), None),
+        (replace(RANKS, waited_us=200.0), ERROR),
+        (replace(RANKS, waited_us=199.0), WARNING),
+        (replace(RANKS, last=1), None),
+        (replace(RANKS, last=33, shared=100), None),
+        (replace(RANKS, last=34, shared=100), WARNING),
+        (replace(RANKS, last=33, shared=99), WARNING),  # exactly a third
+        (replace(RANKS, clocks_us=99.0), WARNING),
+        (replace(RANKS, clocks_us=100.0), None),
+        (replace(RANKS, rows=tuple(replace(row, steps=2) for row in RANKS.rows)), NOTE),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("rule", "tables", "expected"),
+    [(rule, tables, expected) for rule, rows in EDGES.items() for *tables, expected in rows],
+)
+def test_both_sides_of_a_threshold(rule, tables, expected):
+    assert says(rule(), *tables) is expected

@@ -33,76 +33,34 @@ def step():
     loss.backward()
 """
 
+# fmt: off
 SHAPES = {
-    "logged alone": ("log.info(f'{loss.item():.3f}')  # patch",),
-    "formatted alone": ("log.info(f'{loss:.3f}')  # patch",),
-    "logged twice": (
-        "log.info(f'{loss.item():.3f}')  # patch",
-        "bar.set_postfix(loss=loss.item())  # patch",
-    ),
-    "logged, then kept": ("log.info(f'{loss.item():.3f}')  # moved", "history.append(loss.item())"),
-    "formatted, then kept": ("log.info(f'{loss:.3f}')  # moved", "history.append(float(loss))"),
-    "kept, then logged": ("history.append(loss.item())", "log.info('%f', loss.item())  # patch"),
-    "logged, then compared": (
-        "log.info('%f', loss.item())  # moved",
-        "if loss > 1e9:",
-        "    raise ValueError",
-    ),
-    "logged, then asked by a function": (
-        "log.info('%f', loss.item())  # moved",
-        "if math.isnan(loss):",
-        "    raise ValueError",
-    ),
-    "logged, then asked for its truth": (
-        "log.info('%f', loss.detach().item())  # moved",
-        "if torch.isnan(loss):",
-        "    raise ValueError",
-    ),
-    "shown, then the better one": (
-        "bar.set_postfix(loss=loss.item())  # moved",
-        "best = loss.item() if loss.item() < best else best",
-    ),
-    "logged, then in a dictionary": (
-        "log.info('%f', loss.item())  # moved",
-        "state['metrics'] = {'loss': loss.item()}",
-    ),
-    "logged, then returned": ("log.info('%f', loss.item())  # moved", "return loss.item()"),
-    "logged, then copied": (
-        "log.info('%f', loss.item())  # moved",
-        "history.append(loss.detach().cpu().numpy())",
-    ),
-    "logged, then kept by another name": (
-        "shown = loss.detach()",
-        "log.info('%f', loss.item())  # moved",
-        "history.append(shown.item())",
-    ),
-    "logged, and read seldom": (
-        "log.info('%f', loss.item())  # patch",
-        "state['n'] = state.get('n', 0) + 1",
-        "if state['n'] % 1000 == 0:",
-        "    history.append(loss.item())",
-    ),
-    "logged, then another value is kept": (
-        "log.info('%f', loss.item())  # patch",
-        "history.append(out.max().item())",
-    ),
-    "logged, then a new value of the name is kept": (
-        "log.info('%f', loss.item())  # patch",
-        "loss = model(torch.ones(4, 8, device='cuda')).mean()",
-        "history.append(loss.item())",
-    ),
-    "read once, logged and kept": (
-        "value = loss.item()",
-        "log.info('%f', value)",
-        "history.append(value)",
-    ),
+    "logged alone": "log.info(f'{loss.item():.3f}')  # patch",
+    "formatted alone": "log.info(f'{loss:.3f}')  # patch",
+    "logged twice": "log.info(f'{loss.item():.3f}')  # patch\nbar.set_postfix(loss=loss.item())  # patch",
+    "logged, then kept": "log.info(f'{loss.item():.3f}')  # moved\nhistory.append(loss.item())",
+    "formatted, then kept": "log.info(f'{loss:.3f}')  # moved\nhistory.append(float(loss))",
+    "kept, then logged": "history.append(loss.item())\nlog.info('%f', loss.item())  # patch",
+    "logged, then compared": "log.info('%f', loss.item())  # moved\nif loss > 1e9:\n    raise ValueError",
+    "logged, then asked by a function": "log.info('%f', loss.item())  # moved\nif math.isnan(loss):\n    raise ValueError",
+    "logged, then asked for its truth": "log.info('%f', loss.detach().item())  # moved\nif torch.isnan(loss):\n    raise ValueError",
+    "shown, then the better one": "bar.set_postfix(loss=loss.item())  # moved\nbest = loss.item() if loss.item() < best else best",
+    "logged, then in a dictionary": "log.info('%f', loss.item())  # moved\nstate['metrics'] = {'loss': loss.item()}",
+    "logged, then returned": "log.info('%f', loss.item())  # moved\nreturn loss.item()",
+    "logged, then copied": "log.info('%f', loss.item())  # moved\nhistory.append(loss.detach().cpu().numpy())",
+    "logged, then kept by another name": "shown = loss.detach()\nlog.info('%f', loss.item())  # moved\nhistory.append(shown.item())",
+    "logged, and read seldom": "log.info('%f', loss.item())  # patch\nstate['n'] = state.get('n', 0) + 1\nif state['n'] % 1000 == 0:\n    history.append(loss.item())",
+    "logged, then another value is kept": "log.info('%f', loss.item())  # patch\nhistory.append(out.max().item())",
+    "logged, then a new value of the name is kept": "log.info('%f', loss.item())  # patch\nloss = model(torch.ones(4, 8, device='cuda')).mean()\nhistory.append(loss.item())",
+    "read once, logged and kept": "value = loss.item()\nlog.info('%f', value)\nhistory.append(value)",
 }
+# fmt: on
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_patch_covers_all_that_would_wait(name: str, tmp_path: Path) -> None:
     path = tmp_path / f"moved_{abs(hash(name))}.py"
-    path.write_text(HEAD + "".join(f"    {line}\n" for line in SHAPES[name]))
+    path.write_text(HEAD + "".join(f"    {line}\n" for line in SHAPES[name].split("\n")))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

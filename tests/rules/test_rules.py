@@ -112,7 +112,8 @@ def roots(path: Path) -> list[Path]:
 
 def unload(path: Path) -> None:
     """Forget a case's module: what it holds must not be there when the next one is recorded."""
-    sys.modules.pop(f"case_{path.parent.name}_{path.stem}", None)
+    if sys.modules.pop(f"case_{path.parent.name}_{path.stem}", None) is None:
+        return
     end_workers()
     gc.collect()
     give_back()
@@ -364,8 +365,6 @@ def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path
         module = load(path)
         return module.make() if hasattr(module, "make") else module.step
 
-    gc.collect()
-    give_back()
     try:
         traced = {"trace_steps": 5} if asks_a_trace else {}
         for number in range(TRIES if code in BY_TIMES and section == "Example" else 1):

@@ -131,25 +131,15 @@ PRINTS = 'print(f"{meter.seen} {y.item()}")'
         ("GRAPH002", True, on("cpu", KEEPS)),
         ("GRAPH002", False, on("cpu", KEEPS, "if next(turns) == 500: loss.backward()")),
         ("NUM009", True, on("cpu", CHECKS)),
-        (
-            "NUM009",
-            False,
-            on("cpu", f"try: {CHECKS}\n    except RuntimeError: model.zero_grad()"),
-        ),
+        ("NUM009", False, on("cpu", f"try: {CHECKS}\n    except RuntimeError: model.zero_grad()")),
         ("SYNC009", True, on("cuda", RESETS, MOVES)),
         ("SYNC009", False, on("cuda", RESETS, f"{MOVES}; torch.cuda.max_memory_allocated()")),
         ("DATA004", True, on("cuda", MOVES, pinned=True)),
         ("DATA004", False, on("cuda", MOVES, "x.zero_()", pinned=True)),
-        (
-            "SYNC001",
-            True,
-            on("cuda", f"y = model(x.cuda()).mean()\n    {PRINTS}").replace(
-                "item(self)", "one(self)"
-            ),
-        ),
+        ("SYNC001", True, on("cuda", f"y = model(x.cuda()).mean()\n    {PRINTS}").replace("item(self)", "one(self)")),
         ("SYNC001", False, on("cuda", f"y = model(x.cuda()).mean()\n    {PRINTS}")),
     ],
-)
+)  # fmt: skip
 def test_what_was_not_seen_to_change_nothing_is_not_called_safe(
     code: str, safe: bool, text: str, tmp_path: Path
 ) -> None:

@@ -12,9 +12,8 @@ from auditor.rules.data.datasets import LoaderYieldsDeviceTensors
 from auditor.rules.graph.backward import Backward
 from auditor.rules.graph.graph001_graph_kept import GraphKeptAcrossSteps
 from auditor.rules.graph.kept import RetainedGraphNeverNeeded
-from auditor.rules.mem.growing_lines import GrowingLine, GrowingLines
 from auditor.rules.mem.kept_tensors import Keeper, KeptTensors
-from auditor.rules.mem.mem003_memory_grows import MemoryGrowsEveryStep
+from auditor.rules.mem.mem003_memory_grows import GrowingLine, GrowingLines, MemoryGrowsEveryStep
 from auditor.rules.mem.memory import DeviceMemory, HostMemory
 from auditor.rules.mem.segments import BlockPinsSegment, ReservedMemoryNeverNeeded
 from auditor.rules.num.num008_unstable_formula import UnstableFormula

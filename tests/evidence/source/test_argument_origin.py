@@ -62,44 +62,20 @@ def test_in_the_call(written):
 
 
 # name: (the loader's file, another file, the line that changes, what it becomes)
+# fmt: off
 IN_PYTHON = {
-    "an option": (
-        LOADER.format("args.num_workers"),
-        OPTION,
-        OPTION,
-        OPTION.replace("default=0", "default=4"),
-    ),
+    "an option": (LOADER.format("args.num_workers"), OPTION, OPTION, OPTION.replace("default=0", "default=4")),
     "an option kept by another name": (
-        LOADER.format("args.num_workers"),
-        "p.add_argument('--jobs', dest='num_workers', default=0)\n",
-        "default=0",
-        "default=4",
-    ),
+        LOADER.format("args.num_workers"), "p.add_argument('--jobs', dest='num_workers', default=0)\n", "default=0",
+        "default=4"),
     "click's": (
-        LOADER.format("num_workers"),
-        "@click.option('--num-workers', default=0)\ndef f(num_workers): ...\n",
-        "=0",
-        "=4",
-    ),
-    "a constant": (
-        "num_workers = 0  # none\n" + LOADER.format("num_workers"),
-        "",
-        "num_workers = 0",
-        "num_workers = 4",
-    ),
+        LOADER.format("num_workers"), "@click.option('--num-workers', default=0)\ndef f(num_workers): ...\n", "=0", "=4"),
+    "a constant": ("num_workers = 0  # none\n" + LOADER.format("num_workers"), "", "num_workers = 0", "num_workers = 4"),
     "a constant of another file": (
-        "from config import num_workers\n" + LOADER.format("num_workers"),
-        "num_workers = 0\n",
-        "= 0",
-        "= 4",
-    ),
-    "a field": (
-        LOADER.format("cfg.num_workers"),
-        "class Config:\n    num_workers: int = 0\n",
-        "= 0",
-        "= 4",
-    ),
+        "from config import num_workers\n" + LOADER.format("num_workers"), "num_workers = 0\n", "= 0", "= 4"),
+    "a field": (LOADER.format("cfg.num_workers"), "class Config:\n    num_workers: int = 0\n", "= 0", "= 4"),
 }
+# fmt: on
 
 
 @pytest.mark.parametrize("name", IN_PYTHON)

@@ -29,46 +29,25 @@ def at(
 
 
 # name: (source, line that set it)
+# fmt: off
 SET = {
     "a variable of the script": ("use_cuda = f()\n" + CALL.format("use_cuda"), 1),
     "a variable of the function": (
-        "fast = 1\ndef step():\n    fast = torch.cuda.device_count() > 1\n    "
-        + CALL.format("fast"),
-        3,
-    ),
-    "of the function around": (
-        "def make():\n    fast = f()\n    def step():\n        " + CALL.format("fast"),
-        2,
-    ),
+        "fast = 1\ndef step():\n    fast = torch.cuda.device_count() > 1\n    " + CALL.format("fast"), 3),
+    "of the function around": ("def make():\n    fast = f()\n    def step():\n        " + CALL.format("fast"), 2),
     "an attribute": (
-        "class T:\n    def __init__(self):\n        self.fast = f()\n    def step(self):\n        "
-        + CALL.format("self.fast"),
-        3,
-    ),
+        "class T:\n    def __init__(self):\n        self.fast = f()\n    def step(self):\n        " + CALL.format("self.fast"),
+        3),
     "an attribute that is an argument": (
-        "class T:\n    def __init__(self, fast=False):\n        self.fast = fast\n    def "
-        "step(self):\n        " + CALL.format("self.fast"),
-        2,
-    ),
-    "what a caller passes": (
-        "flag = g()\ndef step(device, fast):\n    " + CALL.format("fast") + "step(device, flag)\n",
-        1,
-    ),
-    "what a caller passes by name": (
-        "def step(*, fast=True):\n    " + CALL.format("fast") + "step(fast=not f())\n",
-        3,
-    ),
-    "an option": (
-        "p.add_argument('--fast', action='store_true')\nargs = p.parse_args()\n"
-        + CALL.format("args.fast"),
-        1,
-    ),
-    "an option that is negated": (
-        "p.add_argument('--slow', action='store_true')\n" + CALL.format("not args.slow"),
-        1,
-    ),
+        "class T:\n    def __init__(self, fast=False):\n        self.fast = fast\n    def step(self):\n        " + CALL.format("self.fast"),
+        2),
+    "what a caller passes": ("flag = g()\ndef step(device, fast):\n    " + CALL.format("fast") + "step(device, flag)\n", 1),
+    "what a caller passes by name": ("def step(*, fast=True):\n    " + CALL.format("fast") + "step(fast=not f())\n", 3),
+    "an option": ("p.add_argument('--fast', action='store_true')\nargs = p.parse_args()\n" + CALL.format("args.fast"), 1),
+    "an option that is negated": ("p.add_argument('--slow', action='store_true')\n" + CALL.format("not args.slow"), 1),
     "a field": ("class C:\n    fast: bool = f()\n" + CALL.format("cfg.fast"), 2),
 }
+# fmt: on
 
 
 @pytest.mark.parametrize("name", SET)
@@ -184,6 +163,7 @@ def test_a_long_line_is_cut():
     assert at(f"fast = f({'a, ' * 80})\n" + CALL.format("fast")).where.endswith("...`")
 
 
+# fmt: off
 FOLLOWED = {
     # the source, and the line that set it (None: not certain)
     "with a type": ("def step():\n    fast: bool = f()\n    " + CALL.format("fast"), 2),
@@ -197,54 +177,25 @@ FOLLOWED = {
     "of an item": ("c['fast'] = 1\n" + CALL.format("c['fast']"), None),
     "a comparison": ("fast = f()\n" + CALL.format("fast > 1"), 1),
     "an attribute twice": ("a.fast = 1\nb.fast = 2\n" + CALL.format("c.fast"), None),
-    "an attribute and a field": (
-        "class C:\n    fast = 1\na.fast = 1\n" + CALL.format("c.fast"),
-        None,
-    ),
+    "an attribute and a field": ("class C:\n    fast = 1\na.fast = 1\n" + CALL.format("c.fast"), None),
     "a field of the same class": ("class C:\n    fast = f()\n" + CALL.format("c.fast"), 2),
     "in another function": ("def f():\n    fast = 1\n" + CALL.format("fast"), None),
     "inner before outer": (
-        "fast = f()\ndef outer():\n    fast = g()\n    def step():\n        fast = h()\n        "
-        + CALL.format("fast"),
-        5,
-    ),
+        "fast = f()\ndef outer():\n    fast = g()\n    def step():\n        fast = h()\n        " + CALL.format("fast"), 5),
     "the def's own line": ("fast = f()\ndef step(x=1): " + CALL.format("fast"), 1),
-    "what a caller gives second": (
-        "def step(a, fast):\n    " + CALL.format("fast") + "step(0, f())\n",
-        3,
-    ),
-    "of a method": (
-        "class T:\n    def step(self, fast):\n        "
-        + CALL.format("fast")
-        + "t.step(f(), g())\n",
-        4,
-    ),
-    "of a class method": (
-        "class T:\n    def step(cls, a, fast):\n        "
-        + CALL.format("fast")
-        + "T.step(1, f())\n",
-        4,
-    ),
-    "by name alone": (
-        "def step(a, *, fast=None):\n    " + CALL.format("fast") + "step(1, 2)\n",
-        1,
-    ),
+    "what a caller gives second": ("def step(a, fast):\n    " + CALL.format("fast") + "step(0, f())\n", 3),
+    "of a method": ("class T:\n    def step(self, fast):\n        " + CALL.format("fast") + "t.step(f(), g())\n", 4),
+    "of a class method": ("class T:\n    def step(cls, a, fast):\n        " + CALL.format("fast") + "T.step(1, f())\n", 4),
+    "by name alone": ("def step(a, *, fast=None):\n    " + CALL.format("fast") + "step(1, 2)\n", 1),
     "a default": ("def step(a, fast=f()):\n    " + CALL.format("fast") + "step(1)\n", 1),
     "no default": ("def step(a, fast):\n    " + CALL.format("fast") + "step(1)\n", 1),
     "by position alone": ("def step(fast, /):\n    " + CALL.format("fast") + "step(f())\n", 3),
-    "a constructor": (
-        "class T:\n    def __init__(self, fast):\n        "
-        + CALL.format("fast")
-        + "T(f())\nS(g())\n",
-        4,
-    ),
-    "options twice": (
-        "p.add_argument('--fast')\np.add_argument('--fast')\n" + CALL.format("args.fast"),
-        None,
-    ),
+    "a constructor": ("class T:\n    def __init__(self, fast):\n        " + CALL.format("fast") + "T(f())\nS(g())\n", 4),
+    "options twice": ("p.add_argument('--fast')\np.add_argument('--fast')\n" + CALL.format("args.fast"), None),
     "another option": ("p.add_argument('--slow')\n" + CALL.format("args.fast"), None),
     "no option": ("p.add('--fast')\n" + CALL.format("args.fast"), None),
 }
+# fmt: on
 
 
 @pytest.mark.parametrize("name", FOLLOWED)

@@ -26,20 +26,8 @@ def made(text: str):
         ("x = torch.arange(n)\nx = x.view(1, -1)\nx = x.to(device)", [1], ("arange",), "", False),
         ("x = (torch.rand(4) * 2 - 1).to(device)", [1], ("rand",), "", True),
         ("x = torch.rand(4) < 0.5\ny = x.to(device)", [1], ("rand",), "", True),
-        (
-            "x = torch.cat([torch.ones(2), torch.zeros(2)])\ny = x.to(device)",
-            [1],
-            ("ones", "zeros"),
-            "",
-            False,
-        ),
-        (
-            "p = torch.randperm(n)\nfor i in r:\n    y = p[i : i + 4].to(device)",
-            [1],
-            ("randperm",),
-            "",
-            True,
-        ),
+        ("x = torch.cat([torch.ones(2), torch.zeros(2)])\ny = x.to(device)", [1], ("ones", "zeros"), "", False),
+        ("p = torch.randperm(n)\nfor i in r:\n    y = p[i : i + 4].to(device)", [1], ("randperm",), "", True),
         (
             "def noise(n):\n    return torch.randn(n, 8)\ndef step():\n    z = noise(4)\n    f(z.to(device))",
             [2],
@@ -59,7 +47,7 @@ def made(text: str):
         ),
         ("x = torch.ones(4)\ndevice = f()\ny = x.to(device)", [1], ("ones",), "", False),
     ],
-)
+)  # fmt: skip
 def test_lines_that_make_it(text, lines, names, patched, drawn):
     found = made(text)
     assert [site.line for site in found.sites] == lines

@@ -34,26 +34,14 @@ BACKWARD = 5
         ("except torch.cuda.OutOfMemoryError:\n        loss.backward()", True),
         ("except (ValueError, torch.OutOfMemoryError):\n        loss.backward()", True),
         ("except RuntimeError as e:\n        if 'out of memory' in str(e): loss.backward()", True),
-        (
-            "except RuntimeError as e:\n        if 'CUDA Out Of Memory' in str(e): loss.backward()",
-            True,
-        ),
-        (
-            "except RuntimeError:\n        print('maybe it ran out of memory there'), loss.backward()",
-            False,
-        ),
-        (
-            "except RuntimeError:\n        print('it ran out of memory (30)....'), loss.backward()",
-            True,
-        ),
-        (
-            "except RuntimeError:\n        print('it ran out of memory (30).....'), loss.backward()",
-            False,
-        ),
+        ("except RuntimeError as e:\n        if 'CUDA Out Of Memory' in str(e): loss.backward()", True),
+        ("except RuntimeError:\n        print('maybe it ran out of memory there'), loss.backward()", False),
+        ("except RuntimeError:\n        print('it ran out of memory (30)....'), loss.backward()", True),
+        ("except RuntimeError:\n        print('it ran out of memory (30).....'), loss.backward()", False),
         ("except ValueError:\n        loss.backward()", False),
         ("except:\n        loss.backward()", False),
     ],
-)
+)  # fmt: skip
 def test_which_handlers_are_meant(clause, caught):
     index = index_of(f"def step():\n    try:\n        loss.backward()\n    {clause}\n")
     assert bool(list(flaws_in(index, [3], {}))) is caught

@@ -29,45 +29,38 @@ TAKEN = {
     "at the top of a script": "n = 0\nfor x in l:\n    n += 0\n    n += loss.item()\nprint(n)\n",
 }
 
+# fmt: off
 LEFT = {
     "returned": LOOP.format("loss.item()") + "    return total / 5\n",
     "kept in a list": LOOP.format("loss.item()") + "    history.append(total)\n",
     "rounded": LOOP.format("loss.item()") + "    print(round(total, 2))\n",
     "formatted as an integer": LOOP.format("loss.item()") + "    print('%d right' % total)\n",
-    "its mean is kept": LOOP.format("loss.item()")
-    + "    mean = total / 5\n    history.append(mean)\n",
+    "its mean is kept": LOOP.format("loss.item()") + "    mean = total / 5\n    history.append(mean)\n",
     "shown on every step": LOOP.format("loss.item()") + "        print(total)\n",
     "shown by a bar": LOOP.format("loss.item()") + "        bar.set_postfix(loss=total)\n",
-    "compared on every step": LOOP.format("loss.item()")
-    + "        if total > best:\n            best = 1\n",
-    "shown on every step where somebody wants it": LOOP.format("loss.item()")
-    + "        if verbose:\n            print(f'{total:.3f}')\n",
-    "shown on every step of one rank": LOOP.format("loss.item()")
-    + "        if rank == 0:\n            print(f'{total:.3f}')\n",
-    "shown on all steps but a few": LOOP.format("loss.item()")
-    + "        if i % 100:\n            print(f'{total:.3f}')\n",
-    "shown otherwise": LOOP.format("loss.item()")
-    + "        if i % 100 == 0:\n            pass\n        else:\n            print(total)\n",
-    "shown every second step": LOOP.format("loss.item()")
-    + "        if i % 2 == 0:\n            print(total)\n",
-    "shown every N steps, which are few": "every = 1\n"
-    + LOOP.format("loss.item()")
-    + "        if i % every == 0:\n            print(total)\n",
-    "shown by a function of its own": LOOP.replace(
-        "    for", "    def show():\n        print(total)\n\n    for"
-    ).format("loss.item()")
-    + "        show()\n",
-    "shown by a function of the loop": LOOP.format("loss.item()")
-    + "        later(lambda: print(total))\n",
+    "compared on every step": LOOP.format("loss.item()") + "        if total > best:\n            best = 1\n",
+    "shown on every step where somebody wants it": (
+        LOOP.format("loss.item()") + "        if verbose:\n            print(f'{total:.3f}')\n"),
+    "shown on every step of one rank": (
+        LOOP.format("loss.item()") + "        if rank == 0:\n            print(f'{total:.3f}')\n"),
+    "shown on all steps but a few": LOOP.format("loss.item()") + "        if i % 100:\n            print(f'{total:.3f}')\n",
+    "shown otherwise": (
+        LOOP.format("loss.item()") + "        if i % 100 == 0:\n            pass\n        else:\n            print(total)\n"),
+    "shown every second step": LOOP.format("loss.item()") + "        if i % 2 == 0:\n            print(total)\n",
+    "shown every N steps, which are few": (
+        "every = 1\n" + LOOP.format("loss.item()") + "        if i % every == 0:\n            print(total)\n"),
+    "shown by a function of its own": (
+        LOOP.replace("    for", "    def show():\n        print(total)\n\n    for").format("loss.item()") + "        show()\n"),
+    "shown by a function of the loop": LOOP.format("loss.item()") + "        later(lambda: print(total))\n",
     "floored": LOOP.format("loss.item() // 2") + "    print(total)\n",
     "turned into something else first": LOOP.format("math.exp(loss.item())") + "    print(total)\n",
     "two reads": LOOP.format("a.item() + b.item()") + "    print(total)\n",
     "an attribute": "def f(self):\n    for x in l:\n        self.total += loss.item()\n\n\n",
-    "shared with others": "def f():\n    global total\n    for x in l:\n        "
-    "total += loss.item()\n",
+    "shared with others": "def f():\n    global total\n    for x in l:\n        total += loss.item()\n",
     "no loop": "def f(total):\n    pass\n    pass\n    total += loss.item()\n    print(total)\n",
     "subtracted": LOOP.replace("+=", "-=").format("loss.item()") + "    print(total)\n",
 }
+# fmt: on
 
 
 def read_of(text: str, *, within: bool = False):

@@ -32,91 +32,58 @@ def found(source: str) -> list[tuple[str, int]]:
     return [(each.code, each.line) for each in proofs(textwrap.dedent(source))]
 
 
+# fmt: off
 PROVEN = {
     "a deprecated class": ("import torch\ns = torch.cuda.amp.GradScaler()", ("AMP005", 2)),
-    "a deprecated class by its name": (
-        "from torch.cuda.amp import autocast as cast\nwith cast():\n    pass",
-        ("AMP005", 2),
-    ),
+    "a deprecated class by its name": ("from torch.cuda.amp import autocast as cast\nwith cast():\n    pass", ("AMP005", 2)),
     "the module of it": ("from torch.cuda import amp\namp.autocast()", ("AMP005", 2)),
     "anomaly mode": ("import torch\ntorch.autograd.set_detect_anomaly(True)", ("NUM009", 2)),
-    "anomaly mode by keyword": (
-        "from torch import autograd as a\na.set_detect_anomaly(mode=True)",
-        ("NUM009", 2),
-    ),
+    "anomaly mode by keyword": ("from torch import autograd as a\na.set_detect_anomaly(mode=True)", ("NUM009", 2)),
     "empty_cache": (LOOP.format(line="torch.cuda.empty_cache()", after="pass"), ("SYNC009", 9)),
     "empty_cache by another name": (LOOP.format(line="flush()", after="pass"), ("SYNC009", 9)),
     "compile": ("import torch\ndef f(m):\n    torch.compile(m)\n    m(1)", ("COMP004", 3)),
-    "softmax": (
-        "import torch.nn.functional as F\nF.cross_entropy(F.softmax(x, -1), y)",
-        ("TRAIN002", 2),
-    ),
+    "softmax": ("import torch.nn.functional as F\nF.cross_entropy(F.softmax(x, -1), y)", ("TRAIN002", 2)),
     "softmax by keyword": (
-        "from torch.nn.functional import cross_entropy as ce, softmax\nce(\ninput=softmax(x, 1), target=y)",
-        ("TRAIN002", 2),
-    ),
-    "sigmoid": (
-        "import torch\nfrom torch import nn\nnn.BCEWithLogitsLoss()(torch.sigmoid(x), y)",
-        ("TRAIN002", 3),
-    ),
-    "probabilities": (
-        "import torch\ntorch.nn.functional.nll_loss(torch.softmax(x, 1), y)",
-        ("TRAIN002", 2),
-    ),
+        "from torch.nn.functional import cross_entropy as ce, softmax\nce(\ninput=softmax(x, 1), target=y)", ("TRAIN002", 2)),
+    "sigmoid": ("import torch\nfrom torch import nn\nnn.BCEWithLogitsLoss()(torch.sigmoid(x), y)", ("TRAIN002", 3)),
+    "probabilities": ("import torch\ntorch.nn.functional.nll_loss(torch.softmax(x, 1), y)", ("TRAIN002", 2)),
 }
+# fmt: on
 
+# fmt: off
 SILENT = {
     "the class of today": "import torch\ntorch.amp.GradScaler('cuda')",
     "a class of another's": "from apex.amp import autocast\nautocast()",
     "a module of their own": "from .cuda.amp import autocast\nautocast()",
-    "a name that is given another value": (
-        "from torch.cuda.amp import autocast\nautocast = nullcontext\nautocast()"
-    ),
+    "a name that is given another value": "from torch.cuda.amp import autocast\nautocast = nullcontext\nautocast()",
     "a parameter of that name": "import torch\ndef f(torch):\n    torch.compile(1)",
     "two imports of one name": (
-        "try:\n    from torch.amp import autocast\nexcept ImportError:\n"
-        "    from torch.cuda.amp import autocast\nautocast()"
-    ),
+        "try:\n    from torch.amp import autocast\nexcept ImportError:\n    from torch.cuda.amp import autocast\nautocast()"),
     "anomaly mode off": "import torch\ntorch.autograd.set_detect_anomaly(False)",
     "anomaly mode by an option": "import torch\ntorch.autograd.set_detect_anomaly(args.debug)",
-    "anomaly mode where asked for": (
-        "import torch\nif DEBUG:\n    torch.autograd.set_detect_anomaly(True)"
-    ),
-    "anomaly mode in a function": (
-        "import torch\ndef debug():\n    torch.autograd.set_detect_anomaly(True)"
-    ),
+    "anomaly mode where asked for": "import torch\nif DEBUG:\n    torch.autograd.set_detect_anomaly(True)",
+    "anomaly mode in a function": "import torch\ndef debug():\n    torch.autograd.set_detect_anomaly(True)",
     "anomaly mode on and off": (
-        "import torch\ntorch.autograd.set_detect_anomaly(True)\nf()\n"
-        "torch.autograd.set_detect_anomaly(False)"
-    ),
+        "import torch\ntorch.autograd.set_detect_anomaly(True)\nf()\ntorch.autograd.set_detect_anomaly(False)"),
     "empty_cache after the loop": LOOP.format(line="pass", after="torch.cuda.empty_cache()"),
-    "empty_cache now and then": LOOP.format(
-        line="if step % 100 == 0: torch.cuda.empty_cache()", after="pass"
-    ),
-    "empty_cache after an error": LOOP.format(
-        line="try:\n            f()\n        except torch.OutOfMemoryError:\n"
-        "            torch.cuda.empty_cache()",
-        after="pass",
-    ),
+    "empty_cache now and then": LOOP.format(line="if step % 100 == 0: torch.cuda.empty_cache()", after="pass"),
+    "empty_cache after an error": (
+        LOOP.format(line="try:\n            f()\n        except torch.OutOfMemoryError:\n            torch.cuda.empty_cache()", after="pass")),
     "empty_cache in an epoch": (
-        "import torch\nfor epoch in range(3):\n    for x in loader:\n"
-        "        m(x).backward()\n        o.step()\n    torch.cuda.empty_cache()"
-    ),
-    "empty_cache in an evaluation": (
-        "import torch\nfor x in loader:\n    m(x)\n    torch.cuda.empty_cache()"
-    ),
+        "import torch\nfor epoch in range(3):\n    for x in loader:\n        m(x).backward()\n        o.step()\n"
+        "    torch.cuda.empty_cache()"),
+    "empty_cache in an evaluation": "import torch\nfor x in loader:\n    m(x)\n    torch.cuda.empty_cache()",
     "compile that is taken": "import torch\nm = torch.compile(m)",
     "compile in place": "import torch\nm.compile()",
     "compile as a decorator": "import torch\n@torch.compile\ndef f(x): return x",
     "logits": "import torch.nn.functional as F\nF.cross_entropy(model(x), y)",
-    "softmax of the target": (
-        "import torch.nn.functional as F\nF.cross_entropy(x, F.softmax(t, -1))"
-    ),
+    "softmax of the target": "import torch.nn.functional as F\nF.cross_entropy(x, F.softmax(t, -1))",
     "log_softmax": "import torch.nn.functional as F\nF.nll_loss(F.log_softmax(x, -1), y)",
     "a softmax of their own": "import torch.nn.functional as F\nF.cross_entropy(softmax(x), y)",
     "part of a sum": "import torch.nn.functional as F\nF.cross_entropy(2 * F.softmax(x, 1), y)",
     "a loss of their own": "import torch\ncross_entropy(torch.softmax(x, 1), y)",
 }
+# fmt: on
 
 
 @pytest.mark.parametrize("name", PROVEN)

@@ -248,29 +248,14 @@ def test_one_program_by_another_name_is_compared(tmp_path: Path, other: str) -> 
             "on cpu and on cuda",
             {"step_us", "peak_bytes.host", "peak_bytes.device", "syncs_per_step"},
         ),
-        (
-            {"device": "rehearse"},
-            {},
-            "a rehearsal gives no times",
-            {"step_us", "peak_bytes.host", "syncs_per_step"},
-        ),
-        (
-            {"world_size": 4},
-            {},
-            "in 1 and in 4 processes",
-            {"step_us", "peak_bytes.host", "syncs_per_step"},
-        ),
+        ({"device": "rehearse"}, {}, "a rehearsal gives no times", {"step_us", "peak_bytes.host", "syncs_per_step"}),
+        ({"world_size": 4}, {}, "in 1 and in 4 processes", {"step_us", "peak_bytes.host", "syncs_per_step"}),
         ({}, {"processor": "B"}, "on other processors: A and B", {"step_us"}),
         ({}, {"torch_threads": "8"}, "numbers of threads: 1 and 8", {"step_us"}),
         ({"steps": 20}, {}, "20 after 5 of warm-up", {"peak_bytes.host", "syncs_per_step"}),
-        (
-            {"outcome": "raised"},
-            {},
-            "one of the two ended early",
-            {"peak_bytes.host", "syncs_per_step"},
-        ),
+        ({"outcome": "raised"}, {}, "one of the two ended early", {"peak_bytes.host", "syncs_per_step"}),
     ],
-)
+)  # fmt: skip
 def test_a_row_that_cannot_be_compared_says_so_in_the_table(
     tmp_path: Path, run: dict[str, Any], environment: dict[str, str], reason: str, rows: set[str]
 ) -> None:

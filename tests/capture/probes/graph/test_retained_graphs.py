@@ -72,20 +72,6 @@ def the_leak(user, roots) -> dict:
 GROWING = list(range(1, STEPS + 1))
 
 LEAKS = {
-    "dictionary of an object": (
-        """
-        class Trainer:
-            def __init__(self):
-                self.hist = {}
-                self.i = 0
-            def step(self):
-                loss = train()
-                self.hist[self.i] = {'loss': loss}  # BAD
-                self.i += 1
-        step = Trainer().step
-        """,
-        {"name": "self.hist[*][*]", "function": "Trainer.step", "tensors": GROWING},
-    ),
     "set in another method": (
         """
         class Trainer:
@@ -99,26 +85,6 @@ LEAKS = {
         step = Trainer().step
         """,
         {"name": "self.losses[*]", "function": "Trainer.log", "tensors": GROWING},
-    ),
-    "closure": (
-        """
-        def make():
-            total = 0.
-            losses = [0]
-            def step():
-                nonlocal total
-                total = total + train()  # BAD
-            return step
-        step = make()
-        """,
-        {"name": "total", "function": "make.step", "tensors": [1] * STEPS},
-    ),
-    "default argument": (
-        """
-        def step(history=[]):
-            history.append(train())  # BAD
-        """,
-        {"name": "history[*]", "function": "step", "tensors": GROWING},
     ),
     "generator's local": (
         """
