@@ -148,6 +148,7 @@ def report(
     )
     found = {code for finding in findings for code in finding.codes}
     trained = _trained(evidence)
+    sites = [finding.site for finding in findings if finding.site is not None]
     first = tuple(caveats(trained, judgement.verdicts, broken))
     unread = tuple(f"{each}: what it held is not judged" for each in recording.damage())
     series = charts.drawn(
@@ -178,7 +179,7 @@ def report(
         method=_method(evidence, steps, quiet),
         series=series,
         operators=_operators(facts),
-        excerpts={str(f.site): excerpt(recording, f.site) for f in findings if f.site is not None},
+        excerpts={f"{at.file}:{at.line}": excerpt(recording, at) for at in sites},
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
         ranks=() if manifest.get("played") else ranks_of(evidence),  # these have times
         communication=communication_of(evidence),
