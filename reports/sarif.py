@@ -264,9 +264,9 @@ def _fixes(finding: Finding) -> Iterator[Object]:
         changes.setdefault(replacement.file, []).append(_replacement(replacement))
     if changes:
         promise = (
-            "cannot change what is trained"
+            "cannot change training results"
             if remedy.safe
-            else "may change what is trained: look at it first"
+            else "may change training results: review it first"
         )
         yield {
             "description": {

@@ -122,9 +122,7 @@ class History:
 
     @property
     def starts_late(self) -> bool:
-        """Whether blocks were live before the first event: then what came before is known by its
-        outcome only.
-        """
+        """Whether blocks were live before the first event."""
         return any(segment.live for segment in self.start)
 
 

@@ -84,9 +84,7 @@ def leave_at_once(finished: Callable[[], bool]) -> None:
 
 
 def prepare(trial: Trial) -> None:
-    """Seed Python's generator now, NumPy's and torch's (of the devices too) when they are
-    imported.
-    """
+    """Seed Python's generator now, NumPy's and torch's when they are imported."""
     random.seed(trial.seed)
     AfterImport("numpy", lambda: sys.modules["numpy"].random.seed(trial.seed)).install()
     AfterImport("torch", lambda: sys.modules["torch"].manual_seed(trial.seed)).install()
@@ -128,9 +126,7 @@ class ProgressPipe:
         self._write("! " + " ".join(sentence.split()))
 
     def done(self) -> None:
-        """Say that all is written: what the process does from now on is the target's own (threads,
-        atexit handlers).
-        """
+        """Say that all is written; what follows is the target's own."""
         self._write(".")
 
     def _write(self, line: str) -> None:

@@ -39,7 +39,7 @@ MODULE = flag("-m", "module", "TARGET is a module that runs as a program, as wit
 SELECT_PATCHES = option(
     "--select", "Only patches of these rules.", callback=parameter_types.codes, metavar="CODES"
 )
-UNSAFE = flag("--unsafe", "Also patches that may change what is trained.")
+UNSAFE = flag("--unsafe", "Also patches that may change training results.")
 TIMEOUT_OF_ALL = option(
     "--timeout", "End after S seconds, all runs together.", type=parameter_types.Seconds()
 )
@@ -64,8 +64,8 @@ def out_folder(text: str) -> Callable[[_F], _F]:
 
 ALLOW_BROKEN_RULES = flag(
     "--allow-broken-rules",
-    "Go on without rules that break and rule packs that cannot be "
-    "imported; else they are exit code 2.",
+    "Continue without rules that fail and rule packs that cannot be imported; otherwise exit "
+    "code 2.",
 )
 
 
@@ -94,7 +94,9 @@ def checkpoint(**options: Any) -> None:
     sys.exit(extension("checkpoints.command").checkpoint(**options))
 
 
-@click.command(cls=TargetCommand, short_help="Plant a fault, and say whether training survives it.")
+@click.command(
+    cls=TargetCommand, short_help="Plant a fault, and check whether training survives it."
+)
 @click.argument("target")
 @MODULE
 @option(
@@ -227,7 +229,7 @@ def plan(**options: Any) -> None:
 
 
 @click.command(
-    cls=PlainCommand, short_help="Open TensorBoard on a run, its report in the Audit tab."
+    cls=PlainCommand, short_help="Open a run in TensorBoard, its report in the Audit tab."
 )
 @click.argument("path", type=click.Path())
 @option(
@@ -253,7 +255,7 @@ def view(**options: Any) -> None:
 
 
 @click.command(
-    cls=PlainCommand, short_help="Say what can be looked at here, and what adds the rest."
+    cls=PlainCommand, short_help="Check what works on this machine, and what adds the rest."
 )
 @_format("terminal", "json")
 @DEBUG
@@ -268,7 +270,7 @@ def doctor(form: str) -> None:
     sys.exit(command.doctor(form=form))
 
 
-@click.command(cls=PlainCommand, short_help="Look at files without running them.")
+@click.command(cls=PlainCommand, short_help="Check files without running them.")
 @click.argument("files", nargs=-1, required=True, type=click.Path())
 @option("--select", "Only these rules.", callback=parameter_types.codes, metavar="CODES")
 @option("--ignore", "Not these rules.", callback=parameter_types.codes, metavar="CODES")
@@ -358,7 +360,7 @@ def explain(code: str, as_json: bool) -> None:
     console.say(f"audit explain {family[0].code} shows the manual page of one.")
 
 
-@click.command(cls=PlainCommand, short_help="Print what a coding agent should know of audit.")
+@click.command(cls=PlainCommand, short_help="Print what a coding agent should know about audit.")
 @flag("--skill", "As a SKILL.md, with its front matter.")
 def agents(*, skill: bool) -> None:
     """Print a section for a repository's AGENTS.md: how to audit, fix and check, and what to avoid.

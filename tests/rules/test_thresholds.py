@@ -645,7 +645,7 @@ def test_growth_of_the_host_that_comes_and_goes_or_jumps_is_silent(changes, foun
 def test_growth_names_the_holder_of_graphs():
     holdings = [holding(tensors=1 + step, nodes=100, held_bytes=1000 * step) for step in range(12)]
     (finding,) = mem003(host=[step * 4 * MIB for step in range(20)], held=(root(holdings),))
-    assert "losses[*] keeps graphs" in finding.message
+    assert "losses[*] retains graphs" in finding.message
     assert finding.follows == "GRAPH001"
 
 

@@ -89,9 +89,7 @@ def _usable_cpus() -> int:
 
 
 def host_memory(root: Path = Path("/")) -> int:
-    """Bytes of RAM that this process may use: the machine's, or less where a control group (a
-    container) sets a limit.
-    """
+    """Bytes of RAM this process may use: the machine's, or its control group's limit."""
     limits = [int(text) for file in _limit_files(root) if (text := _first_line(file)).isdecimal()]
     return min([int(psutil.virtual_memory().total), *(limit for limit in limits if limit > 0)])
 

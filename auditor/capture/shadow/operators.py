@@ -436,9 +436,7 @@ def _written_results(
 
 
 def resync(outer: ShadowTensor) -> None:
-    """Give the outer tensor the sizes, strides and storage that an in-place operator gave the inner
-    one.
-    """
+    """Give the outer tensor what an in-place operator gave the inner one."""
     fresh = wrap(outer._inner)
     _DATA.__set__(outer, fresh)
 

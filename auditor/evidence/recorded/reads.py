@@ -142,9 +142,7 @@ class Place(Line[ReadRow]):
 
     @property
     def held_us(self) -> float | None:
-        """How long the host was held in each step (loud pass), in us; None where there was no
-        device to wait for.
-        """
+        """Us per step (loud pass) in which the host was held; None without a device."""
         return self._held(self.reads) if self.on.timed and self.steps else None
 
     @property
@@ -159,9 +157,7 @@ class Place(Line[ReadRow]):
         return "" if "" in names else ", ".join(sorted(names))
 
     def waits(self, subject: str) -> str:
-        """What it does to the host and on which steps, said for the device of this run; ``subject``
-        is what does it.
-        """
+        """What ``subject`` does to the host, and on which steps."""
         makes = "makes" if self.on.timed else "would make"
         return f"{subject} {makes} the host wait for the GPU on {self.pattern}"
 
