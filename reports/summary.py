@@ -76,9 +76,7 @@ def rehearsed(report: Report) -> str:
     article = "an" if played.startswith("NVIDIA") else "a"
     null = " and on a null device (torch's own CUDA code)"
     also = null if report.environment.get("null device") else ""
-    return (
-        f"GPU path rehearsed on the CPU{also} as if on {article} {played}, without times"
-    )
+    return f"GPU path rehearsed on the CPU{also} as if on {article} {played}, without times"
 
 
 def asked(report: Report) -> str:
