@@ -30,16 +30,12 @@ _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def pass_named(name: str) -> str:
-    """What people read for a pass of a recording: ``timing pass`` for ``quiet``. A name that is not
-    known stays.
-    """
+    """A pass as people read it: ``timing pass`` for ``quiet``; an unknown name stays."""
     return _PASSES.get(name, name)
 
 
 def duration(us: float, micro: str = "us") -> str:
-    """``us`` microseconds as ``412 us``, ``12.4 ms`` or ``1.24 s``; ``micro`` is how the smallest
-    unit is spelt.
-    """
+    """``us`` as ``412 us``, ``12.4 ms`` or ``1.24 s``; ``micro`` spells the smallest unit."""
     unit, scale = _unit(us, micro)
     return f"{digits(us / scale)} {unit}"
 

@@ -402,7 +402,6 @@ class _Work:
         self._left.close()
 
     def planned(self, target: str, steps: int, warmup: int, device: Device) -> Audit:
-        """What is to be recorded for the rules."""
         return _planned(
             self.choice, self._folder, target, steps=steps, warmup=warmup, device=device
         )

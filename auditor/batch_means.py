@@ -117,14 +117,12 @@ def of_separate(durations: Sequence[float]) -> Estimate | None:
 
 
 def _batches(values: Sequence[float], of: Callable[[Sequence[float]], float]) -> list[float]:
-    """One number for each of the batches, which are as equal in length as can be."""
     number = max(FEWEST_BATCHES, min(MOST_BATCHES, len(values) // LENGTH))
     ends = [round(each * len(values) / number) for each in range(number + 1)]
     return [of(values[begin:end]) for begin, end in pairwise(ends)]
 
 
 def _error(values: Sequence[float]) -> float:
-    """Standard error of their mean."""
     return stdev(values) / math.sqrt(len(values))
 
 

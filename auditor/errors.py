@@ -36,9 +36,7 @@ WORDS_LIMIT = 20_000
 
 
 def plain(text: str, limit: int = WORDS_LIMIT) -> str:
-    """At most ``limit`` characters of a text as an exact ``str`` that can be encoded; lone
-    surrogates as their escapes.
-    """
+    """At most ``limit`` characters as an exact ``str``; lone surrogates escaped."""
     length = str.__len__(text)
     kept = str.__getitem__(text, slice(0, limit)).encode("utf-8", "backslashreplace").decode()
     return kept if length <= limit else f"{kept} ... ({length:,} characters)"

@@ -181,7 +181,6 @@ class _Known(pickle.Unpickler):
         self._known = {(each.__module__, each.__qualname__): each for each in classes}
 
     def find_class(self, module: str, name: str) -> Any:
-        """One of the named classes, or nothing."""
         if (module, name) not in self._known:
             raise ReaderDied("its reader gave no answer")
         return self._known[module, name]

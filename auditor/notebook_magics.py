@@ -50,7 +50,6 @@ CELLS = (
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Raised where a shell would be left."""
         raise AuditProblem(f"audit: {message}", USAGE.strip())
 
 

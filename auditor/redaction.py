@@ -269,9 +269,6 @@ def restored(recorded: bytes, live: bytes, suffix: str = ".py") -> bytes:
 
 
 def _all_alike(there: Sequence[bytes], masked: bytes) -> Iterator[bytes]:
-    """The one line that stands behind a masked one; itself where there are several, and not as many
-    as were recorded.
-    """
     return itertools.repeat(there[0] if len({*there}) == 1 else masked)
 
 

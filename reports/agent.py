@@ -128,9 +128,7 @@ def _tail(report: Report, folder: str) -> Iterator[str]:
 
 
 def _safe_families(report: Report) -> tuple[str, ...]:
-    """Families with a safe patch, that of the highest price first. They go into commands: what a
-    forged report names otherwise is none.
-    """
+    """That of the highest price first; a forged report may name other families."""
     safe = (each for each in report.findings if next_steps.patch_of(each) == next_steps.SAFE)
     named = (families.family_of(each.code) for each in safe)
     return tuple(dict.fromkeys(name for name in named if _FAMILY.fullmatch(name)))

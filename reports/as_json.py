@@ -112,7 +112,6 @@ def _encoded(value: Any) -> bytes:
 
 
 def _lines(name: str, items: list[Any]) -> bytes:
-    """A field of the report whose items stand on a line each."""
     inside = b",".join(b"\n    " + _encoded(item) for item in items)
     return b'  "%s": [%s]' % (name.encode(), inside + b"\n  " if items else b"")
 

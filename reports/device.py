@@ -67,7 +67,6 @@ def opening(report: Report) -> str:
 
 
 def _floor(share: float) -> str:
-    """A share that is not rounded up to all of it."""
     return f"{int(share * 1000) / 10:g}%" if share >= 0.995 else amounts.percent(share)
 
 

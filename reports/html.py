@@ -190,7 +190,6 @@ def _fixing(report: Report) -> dict[str, Any]:
 
 
 def _with_data(drawings: Iterable[Any]) -> tuple[tuple[Any, Any], ...]:
-    """Each chart with what plotly draws of it: it has both, or is not drawn."""
     return tuple((drawing, drawing.data()) for drawing in drawings)
 
 
@@ -289,9 +288,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _finalize(value: Any) -> Any:
-    """Every text that a template prints is made visible and bounded here; escaping comes after
-    it.
-    """
+    """Texts of a template are made visible and bounded here; escaping comes after it."""
     return text.shorten(text.visible(value), _VALUE_LIMIT) if type(value) is str else value
 
 
@@ -306,14 +303,11 @@ def _asset(name: str) -> str:
 
 
 def _plotly_installed() -> bool:
-    """Whether plotly can be put into the page."""
     return importlib.util.find_spec("plotly") is not None
 
 
 def _plotly() -> str:
-    """The bundle, from the installed package; imported here because only a page with charts needs
-    it.
-    """
+    """The installed package's bundle; only a page with charts imports it."""
     from plotly.offline import get_plotlyjs
 
     return str(get_plotlyjs())
@@ -321,9 +315,7 @@ def _plotly() -> str:
 
 @functools.cache
 def _plotly_packed() -> Markup:
-    """The bundle as base64 of gzip: 2.2 MB instead of 4.8, and inert until the script unpacks
-    it.
-    """
+    """The bundle as base64 of gzip: 2.2 MB instead of 4.8."""
     return Markup(base64.b64encode(_gzip(_plotly().encode())).decode("ascii"))  # noqa: S704 - base64
 
 

@@ -225,7 +225,8 @@ def _card(
     shown_in: tuple[Shown, ...],
 ) -> Card:
     place = str(finding.site) if finding.site else ""
-    excerpt = report.excerpts.get(place)
+    at = finding.site.place if finding.site else ("", 0)
+    excerpt = report.excerpts.get(f"{at[0]}:{at[1]}")
     return Card(
         id=name,
         finding=finding,

@@ -111,7 +111,6 @@ def _rule(report: Report, verdict: Verdict) -> Object:
 
 
 def _title(page: str) -> str:
-    """``GRAPH001: The autograd graph is kept`` without its code."""
     first = page.partition("\n")[0].lstrip("# ")
     return first.partition(": ")[2] or first
 
@@ -265,9 +264,9 @@ def _fixes(finding: Finding) -> Iterator[Object]:
         changes.setdefault(replacement.file, []).append(_replacement(replacement))
     if changes:
         promise = (
-            "cannot change what is trained"
+            "cannot change training results"
             if remedy.safe
-            else "may change what is trained: look at it first"
+            else "may change training results: review it first"
         )
         yield {
             "description": {

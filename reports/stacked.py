@@ -109,7 +109,6 @@ def _picture(name: str, chart: Layers, drawn: _Drawn) -> Picture:
 
 
 def _marked(marks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
-    """Every failure, and so many beginnings of steps as can be told apart."""
     steps = [mark for mark in marks if mark[1] != _OOM]
     return [*(mark for mark in marks if mark[1] == _OOM)][:MARKS] + list(evenly(steps, MARKS))
 

@@ -177,7 +177,6 @@ def _communication(report: Report, width: int) -> Iterator[Text]:
 def _columns(
     rows: tuple[tuple[str, ...], ...], aligned: Callable[[str, int], str]
 ) -> Iterator[Text]:
-    """The first row is that of the headings."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for number, cells in enumerate(rows):
         yield Text("  ".join(map(aligned, cells, widths)).rstrip(), "" if number else "dim")
@@ -225,7 +224,6 @@ def _what_if(report: Report, width: int) -> Iterator[Text]:
 
 
 def _cut(words: str, room: int) -> str:
-    """The words, cut where they do not fit: their beginning at least."""
     most = max(room, _LEAST)
     return words if len(words) <= most else f"{words[: most - 3].rstrip()}..."
 
@@ -242,7 +240,6 @@ def _cells(finding: Finding) -> tuple[str, ...]:
 
 
 def _level(finding: Finding) -> str:
-    """The severity, with what a baseline says of it."""
     words = (baselines.word(finding), summary.severity(finding).value)
     return " ".join(word for word in words if word)
 

@@ -124,7 +124,6 @@ def costliest_line(loader: Loader, loading: Loading) -> Slow | None:
 
 
 def _made(loader: Loader, site: Site) -> tuple[tuple[str, str], ...]:
-    """Where the loader is made, if that is another line: ``audit verify`` looks for it there."""
     if loader.made_at is None or str(loader.made_at) == str(site):
         return ()
     return (("loader", str(loader.made_at)),)

@@ -237,6 +237,5 @@ def _own_function(source: Source, site: Site) -> str:
 
 
 def _values(index: Index, place: Place) -> frozenset[str]:
-    """Names of the values that a place reads."""
     spans = {read.expression.span for read in place.reads}
     return frozenset[str]().union(*(values_at(index, span) for span in spans))

@@ -106,9 +106,7 @@ class CachingAllocator:
             self._complete(block, now, frames)
 
     def complete_free(self, address: int, now_us: int | None = None) -> None:
-        """The free that was pending at that address is over. Nothing happens where none was (see
-        :meth:`empty_cache`).
-        """
+        """Complete the free that is pending at that address, if any (see :meth:`empty_cache`)."""
         block = self._pending.get(address)
         if block is not None:
             self._complete_pending(block, _clock(now_us))
@@ -128,9 +126,7 @@ class CachingAllocator:
 
     @property
     def device_free(self) -> int:
-        """Bytes that the device could still give: the first number of
-        ``torch.cuda.mem_get_info``.
-        """
+        """Bytes the device could still give, as in ``torch.cuda.mem_get_info()[0]``."""
         return self._ledger.free
 
     def resize(self, total_bytes: int) -> int:

@@ -10,9 +10,7 @@ from auditor.allocator.settings import AllocatorSettings
 
 
 def room(block: Block) -> int:
-    """Bytes that a free block has, or could be grown to (``expandable_size`` in
-    ``get_free_block``).
-    """
+    """Bytes a free block has, or could be grown to (``expandable_size``, get_free_block)."""
     following = block.next
     return block.size + (following.size if following is not None and not following.mapped else 0)
 

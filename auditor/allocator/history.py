@@ -122,9 +122,7 @@ class History:
 
     @property
     def starts_late(self) -> bool:
-        """Whether blocks were live before the first event: then what came before is known by its
-        outcome only.
-        """
+        """Whether blocks were live before the first event."""
         return any(segment.live for segment in self.start)
 
 
@@ -318,9 +316,6 @@ def _placed(
 def _sized(
     block: BlockAtStart, end: int, settings: AllocatorSettings, *, small: bool
 ) -> BlockAtStart:
-    """With its size. In the large pool no free block is as small as SMALL_SIZE, so a gap like that
-    belongs to the block.
-    """
     size = min(settings.round_size(block.requested), end - block.address)
     gap = end - block.address - size
     return replace(block, size=size + (gap if not small and gap <= SMALL_SIZE else 0))

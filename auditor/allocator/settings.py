@@ -115,9 +115,7 @@ class AllocatorSettings:
         return _multiple(nbytes, MIN_BLOCK)
 
     def divisions(self, nbytes: int) -> int:
-        """Parts into which the power of two that holds ``nbytes`` is divided; 0 or 1 where sizes
-        are not rounded so.
-        """
+        """Parts of the power of two that holds ``nbytes``; 0 or 1 if sizes are not rounded so."""
         interval = nbytes.bit_length() - MIB.bit_length()
         return self.roundup_power2_divisions[min(max(interval, 0), INTERVALS - 1)]
 
@@ -147,9 +145,7 @@ class AllocatorSettings:
         return remaining > SMALL_SIZE and not self.is_oversize(rounded)
 
     def fits(self, block_size: int, rounded: int) -> bool:
-        """Whether the best-fitting free block may serve the request (the two rules for oversize in
-        ``get_free_block``).
-        """
+        """Whether the best-fitting block may serve the request (oversize, ``get_free_block``)."""
         if self.is_oversize(rounded):
             return block_size < rounded + self.max_non_split_rounding
         return not self.is_oversize(block_size)

@@ -131,7 +131,5 @@ class Here(Recorder):
         return f"{done} of {sum(each.steps for each in session.planned) or self.plan.steps}"
 
     def sealed(self) -> Recording:
-        """The recording, complete with its sources. Raises :class:`TargetProblem` where nothing
-        was recorded.
-        """
+        """The recording with its sources. Raises :class:`TargetProblem` if there is none."""
         return seal(self.plan, 0, StillRuns())

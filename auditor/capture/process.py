@@ -28,9 +28,7 @@ STACKS = "stacks.txt"
 
 
 def _die_with_parent() -> None:
-    """A parent that is killed cannot end its child: let the kernel do it (Linux; prctl(2),
-    PR_SET_PDEATHSIG).
-    """
+    """A killed parent cannot end its child; the kernel does (Linux; prctl(2), PR_SET_PDEATHSIG)."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None, use_errno=True).prctl(1, int(signal.SIGKILL))
@@ -86,9 +84,7 @@ def leave_at_once(finished: Callable[[], bool]) -> None:
 
 
 def prepare(trial: Trial) -> None:
-    """Seed Python's generator now, NumPy's and torch's (of the devices too) when they are
-    imported.
-    """
+    """Seed Python's generator now, NumPy's and torch's when they are imported."""
     random.seed(trial.seed)
     AfterImport("numpy", lambda: sys.modules["numpy"].random.seed(trial.seed)).install()
     AfterImport("torch", lambda: sys.modules["torch"].manual_seed(trial.seed)).install()
@@ -130,9 +126,7 @@ class ProgressPipe:
         self._write("! " + " ".join(sentence.split()))
 
     def done(self) -> None:
-        """Say that all is written: what the process does from now on is the target's own (threads,
-        atexit handlers).
-        """
+        """Say that all is written; what follows is the target's own."""
         self._write(".")
 
     def _write(self, line: str) -> None:

@@ -199,9 +199,7 @@ class Session:
 
     @property
     def _on_null(self) -> bool:
-        """True in a run on the null device: no time of it counts, so that the history of
-        allocations goes through all of it.
-        """
+        """No time counts on the null device, so the allocation history goes through all of the run."""
         return self._plan.device == "null"
 
     def _stop_pass(self, *, passes_follow: bool = False) -> None:
@@ -237,9 +235,7 @@ class Session:
 
     @property
     def _together(self) -> bool:
-        """Other ranks take the same steps: a rank that took fewer, or more, would leave them alone
-        in a collective. So passes keep to their plan.
-        """
+        """Ranks take the same steps: one that took fewer would leave the others in a collective."""
         return self._plan.world_size > 1
 
     def _replan(self) -> None:
@@ -297,9 +293,7 @@ class Session:
 
     @property
     def _bound(self) -> bool:
-        """Passes keep to their plan: of trials, which are compared, of ranks, and of targets with so
-        many steps and no more.
-        """
+        """Trials, ranks, and targets with so many steps and no more keep to their plan."""
         return self._trial or self._plan.fit is not None or self._together
 
     @property
@@ -308,15 +302,12 @@ class Session:
         return self._on_null or CourseRow.part in self._plan.parts
 
     def _is_long(self, steps: int) -> bool:
-        """Whether so many steps like those of the pass that is over take more than its share."""
         each_s = self._pass_s / max(1, self._pass.done)
         return not self._compared and steps * each_s > LEANER_SHARE * self._plan.overhead_s
 
     @property
     def _may_shorten(self) -> bool:
-        """Not of a run that another one must equal in its steps, nor where the times of the steps
-        show phases: it may be that nothing else does.
-        """
+        """Not if another run must take equal steps, nor if step times show phases."""
         passes = self._plan.purpose_as(Passes)
         kept = passes is None or passes.loud or self._bound or self._on_null
         return not kept and cycle_of(self._own_us["quiet"]) is None
@@ -405,7 +396,6 @@ class Session:
 
     @property
     def _pass_s(self) -> float:
-        """How long this pass has taken, without what its thread waited for a processor."""
         return self._run_queue.own_us(self._pass_mark) / 1e6
 
     def _end_beyond_share(self) -> None:

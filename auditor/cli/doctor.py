@@ -8,13 +8,11 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
-import os
 import platform
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -85,48 +83,6 @@ def doctor(*, form: str) -> int:
         if check.remedy:
             console.say(f"      -> {check.remedy}")
     return 0
-
-
-def _cache() -> Path | None:
-    """``$AUDIT_CACHE_DIR``, else ``torch-step-audit`` in the user's cache directory; None where
-    that is no absolute path.
-    """
-    if named := os.environ.get("AUDIT_CACHE_DIR"):
-        return Path(named).absolute()
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "torch-step-audit" if os.path.isabs(base) else None
-
-
-def clean() -> int:
-    """Remove what 0.2 kept outside ``--out``, and say what: the null device that it had built, and
-    columns of traces. Nothing else that lies there is touched.
-    """
-    cache = _cache()
-    kept = [] if cache is None else [cache / "nulldevice", *sorted(cache.glob("*.columns"))]
-    removed = 0
-    for path in kept:
-        if not os.path.lexists(path):
-            continue
-        size = _bytes_of(path)
-        try:
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
-        except OSError as error:
-            raise AuditProblem(f"{path} cannot be removed: {error.strerror}") from None
-        removed += size
-        console.say(f"removed {path} ({amounts.size(size)})")
-    if cache is not None:
-        with suppress(OSError):
-            cache.rmdir()  # only where nothing else lies in it
-    console.say(f"{amounts.size(removed)} removed" if removed else "nothing to remove")
-    return 0
-
-
-def _bytes_of(path: Path) -> int:
-    files = path.rglob("*") if path.is_dir() and not path.is_symlink() else [path]
-    return sum(each.lstat().st_size for each in files if each.is_symlink() or each.is_file())
 
 
 # -- torch, in a process of its own ----------------------------------------------------------------

@@ -111,13 +111,11 @@ class _Watch:
         self._name = ""
 
     def stage(self, name: str) -> None:
-        """Another run begins: that of a target which could not begin without CUDA is the first."""
         if name != "rehearsal" or self._name not in ("", "warmup"):
             self._then = None
         self._display.stage(name)
 
     def outline(self, passes: list[tuple[str, int]]) -> None:
-        """All passes of the run."""
         self._planned = [name for name, _ in passes]
         self._display.outline(passes)
 

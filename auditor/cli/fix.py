@@ -110,7 +110,6 @@ def _require_here(report: Path, root: Path, edits: Iterable[Edit]) -> None:
 
 
 def _way_there(report: Path, root: Path) -> str:
-    """The command that leads to where the audit ran; empty where that is here, or is not known."""
     recording = open_input.recording_of(report)
     there = recording.cwd if recording is not None else ""
     return f"cd {shlex.quote(there)}" if there and Path(there) != root else ""
@@ -271,9 +270,6 @@ def _edits(findings: Iterable[Finding], *, unsafe: bool) -> Iterable[Edit]:
 
 
 def _is_mine(file: str, root: Path) -> bool:
-    """True for a file below the directory, and for one beside it that this machine says is the
-    user's.
-    """
     return not Path(file).is_absolute() or patch.is_theirs(file, str(root))
 
 

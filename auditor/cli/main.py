@@ -92,7 +92,7 @@ def judging_options(command: Any) -> Any:
         ),
         more_commands.flag(
             "--interactive-figures",
-            "Put plotly into report.html (2 MB more), which redraws its figures.",
+            "Put plotly into report.html (2 MB more) to redraw its figures.",
         ),
         more_commands.ALLOW_BROKEN_RULES,
         more_commands.flag("--quiet", "Print only the path of the report."),
@@ -129,7 +129,7 @@ def judging_options(command: Any) -> Any:
 )
 @more_commands.option(
     "--gpu",
-    "The GPU that is played where there is none: H100, H200, B200, A100, L4, A10, RTX4090, T4 "
+    "The GPU to simulate if there is none: H100, H200, B200, A100, L4, A10, RTX4090, T4 "
     "...; a wrong name lists all.",
     metavar="NAME",
     default="",
@@ -137,14 +137,14 @@ def judging_options(command: Any) -> Any:
 )
 @more_commands.option(
     "--memory-limit",
-    "Device memory that the step may use, as in 8GiB; more raises the real out-of-memory error.",
+    "Device memory that the step may use, such as 8GiB; more raises the real out-of-memory error.",
     callback=parameter_types.size,
     metavar="SIZE",
 )
 @more_commands.option(
     "--overhead",
-    "Seconds that the passes after the timing pass may take together where steps are long, "
-    "and a rehearsal as much again: they then have fewer steps.",
+    "If steps are long: seconds for all passes after the timing pass, and as much again for a "
+    "rehearsal. They then have fewer steps.",
     type=parameter_types.Seconds(),
     default=60.0,
 )
@@ -253,7 +253,7 @@ def analyze(**options: Any) -> None:
 @click.argument("report", type=click.Path())
 @more_commands.flag("--apply", "Edit the files instead of printing the diff.")
 @more_commands.flag(
-    "--check", "List what is not applied yet, a line each; exit code 1 if there is any."
+    "--check", "List patches that are not applied yet, one per line; exit code 1 if there is any."
 )
 @more_commands.SELECT_PATCHES
 @more_commands.UNSAFE
@@ -268,7 +268,7 @@ def fix(**options: Any) -> None:
     sys.exit(command.fix(**options))
 
 
-@main.command(cls=PlainCommand, short_help="Run again with each patch, and measure what it buys.")
+@main.command(cls=PlainCommand, short_help="Run again with each patch, and measure what it saves.")
 @click.argument("report", type=click.Path())
 @more_commands.SELECT_PATCHES
 @more_commands.UNSAFE
@@ -282,7 +282,7 @@ def fix(**options: Any) -> None:
 @more_commands.flag("--quiet", "Print only the path of the report.")
 @more_commands.DEBUG
 def verify(**options: Any) -> None:
-    """Run the target of a REPORT again with each patch, and measure what it buys.
+    """Run the target of a REPORT again with each patch, and measure what it saves.
 
     Each run is a fresh process in a copy of the project, with and without the patch in turn, from
     the same seeds. The report then says the ratio of step times with its interval, peak memory, and

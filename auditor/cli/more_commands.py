@@ -39,7 +39,7 @@ MODULE = flag("-m", "module", "TARGET is a module that runs as a program, as wit
 SELECT_PATCHES = option(
     "--select", "Only patches of these rules.", callback=parameter_types.codes, metavar="CODES"
 )
-UNSAFE = flag("--unsafe", "Also patches that may change what is trained.")
+UNSAFE = flag("--unsafe", "Also patches that may change training results.")
 TIMEOUT_OF_ALL = option(
     "--timeout", "End after S seconds, all runs together.", type=parameter_types.Seconds()
 )
@@ -52,7 +52,6 @@ DEVICE = option(
 
 
 def _format(*names: str) -> Callable[[_F], _F]:
-    """The option for the format of the result; the first is the default."""
     return option(
         "--format", "form", "Format of the result.", type=click.Choice(names), default=names[0]
     )
@@ -65,8 +64,8 @@ def out_folder(text: str) -> Callable[[_F], _F]:
 
 ALLOW_BROKEN_RULES = flag(
     "--allow-broken-rules",
-    "Go on without rules that break and rule packs that cannot be "
-    "imported; else they are exit code 2.",
+    "Continue without rules that fail and rule packs that cannot be imported; otherwise exit "
+    "code 2.",
 )
 
 
@@ -95,7 +94,9 @@ def checkpoint(**options: Any) -> None:
     sys.exit(extension("checkpoints.command").checkpoint(**options))
 
 
-@click.command(cls=TargetCommand, short_help="Plant a fault, and say whether training survives it.")
+@click.command(
+    cls=TargetCommand, short_help="Plant a fault, and check whether training survives it."
+)
 @click.argument("target")
 @MODULE
 @option(
@@ -228,7 +229,7 @@ def plan(**options: Any) -> None:
 
 
 @click.command(
-    cls=PlainCommand, short_help="Open TensorBoard on a run, its report in the Audit tab."
+    cls=PlainCommand, short_help="Open a run in TensorBoard, its report in the Audit tab."
 )
 @click.argument("path", type=click.Path())
 @option(
@@ -254,15 +255,11 @@ def view(**options: Any) -> None:
 
 
 @click.command(
-    cls=PlainCommand, short_help="Say what can be looked at here, and what adds the rest."
+    cls=PlainCommand, short_help="Check what works on this machine, and what adds the rest."
 )
 @_format("terminal", "json")
-@flag(
-    "--clean",
-    "Remove what audits of 0.2 kept outside their --out: a null device, copies of traces.",
-)
 @DEBUG
-def doctor(form: str, clean: bool) -> None:
+def doctor(form: str) -> None:
     """Say what is installed, what can be looked at on this machine, and which command adds the
     rest.
 
@@ -270,10 +267,10 @@ def doctor(form: str, clean: bool) -> None:
     """
     from auditor.cli import doctor as command
 
-    sys.exit(command.clean() if clean else command.doctor(form=form))
+    sys.exit(command.doctor(form=form))
 
 
-@click.command(cls=PlainCommand, short_help="Look at files without running them.")
+@click.command(cls=PlainCommand, short_help="Check files without running them.")
 @click.argument("files", nargs=-1, required=True, type=click.Path())
 @option("--select", "Only these rules.", callback=parameter_types.codes, metavar="CODES")
 @option("--ignore", "Not these rules.", callback=parameter_types.codes, metavar="CODES")
@@ -363,7 +360,7 @@ def explain(code: str, as_json: bool) -> None:
     console.say(f"audit explain {family[0].code} shows the manual page of one.")
 
 
-@click.command(cls=PlainCommand, short_help="Print what a coding agent should know of audit.")
+@click.command(cls=PlainCommand, short_help="Print what a coding agent should know about audit.")
 @flag("--skill", "As a SKILL.md, with its front matter.")
 def agents(*, skill: bool) -> None:
     """Print a section for a repository's AGENTS.md: how to audit, fix and check, and what to avoid.

@@ -32,9 +32,7 @@ SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])?(i?)B?", re.IGNORECASE)
 
 
 def target(text: str, *, as_module: bool) -> str:
-    """TARGET as plans and reports have it: ``-m package.module`` where it is to run as ``python
-    -m`` runs it.
-    """
+    """TARGET as plans and reports have it: ``-m package.module`` for ``python -m``."""
     return f"-m {text}" if as_module else text
 
 
@@ -157,9 +155,7 @@ class Device(_DeviceType):
 
 
 def folder(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    """A folder for results that can be made. Raises :class:`AuditProblem` before anything has run
-    for it.
-    """
+    """A folder for results that can be made. Raises :class:`AuditProblem`."""
     if value is not None:
         require_place("--out", Path(value) / "report.json")
     return value

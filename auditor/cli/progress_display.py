@@ -99,7 +99,6 @@ class Shown:
         self._lock = threading.Lock()
 
     def _show(self, where: Where) -> None:
-        """Say where it stands, if it is time to."""
         raise NotImplementedError
 
     def stage(self, name: str) -> None:

@@ -146,9 +146,7 @@ def _write_patch(report: Report, recording: Recording, path: Path) -> None:
 
 
 def is_broken(finding: Finding) -> bool:
-    """True if a re-run showed that the finding's patch changes the training result, or that the
-    target fails with it.
-    """
+    """A re-run showed that the finding's patch changes results or makes the target fail."""
     return finding.verified is not None and finding.verified.status == "broken"
 
 
@@ -195,7 +193,6 @@ def deliver(
 
 
 def _say_next(report: Report, out: Path, *, err: bool) -> None:
-    """The commands for the report's patches, as they are typed here."""
     for command in catalogue.reports("next_steps").commands(report):
         console.say(f"{command.line(shlex.quote(str(out)))}  # {command.does}", err=err)
 

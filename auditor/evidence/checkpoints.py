@@ -78,9 +78,7 @@ class Checkpoint:
 
     @property
     def good(self) -> bool:
-        """True if torch loads it, and every number of its weights and optimizer state was looked
-        at and is finite.
-        """
+        """True if torch loads it, and all numbers of its weights and optimizer state are finite."""
         return self.verdict == "good"
 
     @property
@@ -98,9 +96,7 @@ class Checkpoint:
 
     @property
     def steps(self) -> int | None:
-        """How far its training was: its own counter of steps, else the optimizer's, else of epochs;
-        None if nothing says.
-        """
+        """Its own counter of steps, else the optimizer's, else of epochs; None if unknown."""
         counted = [n for name, n in self.scan.progress.items() if "epoch" not in name]
         own = [each.steps for each in self.scan.optimizers if each.steps is not None]
         return next((max(each) for each in (counted, own) if each), self.epochs)

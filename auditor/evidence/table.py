@@ -45,16 +45,12 @@ class Table:
 
     @classmethod
     def build(cls, evidence: Evidence) -> Self:
-        """Read the table; other tables come from :meth:`Evidence.get`. May raise
-        :class:`auditor.rule.NotLooked` with a reason.
-        """
+        """Read the table. May raise :class:`auditor.rule.NotLooked` with a reason."""
         raise NotImplementedError
 
     @classmethod
     def without_parts(cls, evidence: Evidence) -> Self | None:
-        """What is known although a part is missing, such as the line that a run died at; None if
-        that is nothing.
-        """
+        """What is known although a part is missing; None if that is nothing."""
         return None
 
 
@@ -248,9 +244,7 @@ class Others(Table):
 
 
 def rows_of(evidence: Evidence, kind: type[R]) -> list[R]:
-    """All rows of a type; raises :class:`NotLooked` when the probe that writes its part did not
-    run.
-    """
+    """All rows of a type; raises :class:`NotLooked` if their probe did not run."""
     if not evidence.has(kind.part):
         raise NotLooked(f"the recording holds no {kind.part}: that probe was not switched on")
     return evidence.rows(kind)

@@ -161,7 +161,6 @@ def _missing(report: Report, known: Known) -> tuple[Accepted, ...]:
 
 
 def _looked(report: Report) -> set[str]:
-    """Codes of the rules whose silence says something. A run that ended early says nothing."""
     if report.run.outcome != "completed":
         return set()
     return {each.code for each in report.verdicts if each.status in ("found", "clean")}
@@ -233,9 +232,6 @@ def _part(code: str, site: Site | None) -> Part:
 
 
 def _portable(file: str) -> str:
-    """A path that is the same on another machine: an installed file by its place among the
-    packages.
-    """
     return _INSTALLED.sub("", file)
 
 

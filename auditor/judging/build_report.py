@@ -8,12 +8,14 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import replace
 
+from msgspec import structs
+
 from auditor import __version__
 from auditor.evidence.checkpoints import saved
 from auditor.evidence.recorded.communication import communication_of
 from auditor.evidence.recorded.compiled_regions import compilation
 from auditor.evidence.recorded.null_run import null_run
-from auditor.evidence.recorded.step_series import step_series, traced_series
+from auditor.evidence.recorded.step_series import TIMED, step_series, traced_series
 from auditor.evidence.recorded.steps import (
     CpuContention,
     Step,
@@ -37,7 +39,6 @@ from auditor.judging.engine import Judgement
 from auditor.judging.manual import page
 from auditor.judging.method import method_of
 from auditor.judging.replayed import repriced
-from auditor.judging.step_rows import device_peak, host_peak, step_rows
 from auditor.model import (
     Finding,
     PeakBytes,
@@ -53,9 +54,37 @@ from auditor.model.charts import Layers, Parts
 from auditor.patch import another_librarys, diff_bytes, shows_line
 from auditor.patch import plan as plan_patches
 from auditor.recordings.folder import Recording, Row
-from auditor.recordings.schema.run import StepRow
+from auditor.recordings.schema.run import DeviceTimeRow, StepRow, known
 from auditor.rule import NotLooked, Rule
 from auditor.runs.plan import REHEARSAL
+
+
+def step_rows(evidence: Evidence) -> list[StepRow]:
+    """Rows of the ``steps`` part, with the device's times where there are any."""
+    device = {(row.pass_name, row.step): row.us for row in evidence.rows(DeviceTimeRow)}
+    return [
+        structs.replace(row, us=device.get((row.pass_name, row.step), row.us))
+        for row in evidence.rows(StepRow)
+    ]
+
+
+def device_peak(steps: list[StepRow], unknown: int | None) -> int | None:
+    """Most bytes that tensors on the device needed at once; ``unknown`` where no step counted
+    them.
+    """
+    return max(
+        (peak for row in steps if (peak := known(row.peak_allocated)) is not None), default=unknown
+    )
+
+
+def host_peak(steps: list[StepRow]) -> int | None:
+    """Of the passes without instruments, as in the chart; of all where there is none of those (a
+    rehearsal).
+    """
+    seen = [(row.pass_name, rss) for row in steps if (rss := known(row.rss)) is not None]
+    own = [rss for name, rss in seen if name in TIMED]
+    return max(own or (rss for _, rss in seen), default=None)
+
 
 TOP_OPERATORS = 15
 
@@ -119,6 +148,7 @@ def report(
     )
     found = {code for finding in findings for code in finding.codes}
     trained = _trained(evidence)
+    sites = [finding.site for finding in findings if finding.site is not None]
     first = tuple(caveats(trained, judgement.verdicts, broken))
     unread = tuple(f"{each}: what it held is not judged" for each in recording.damage())
     series = charts.drawn(
@@ -149,7 +179,7 @@ def report(
         method=_method(evidence, steps, quiet),
         series=series,
         operators=_operators(facts),
-        excerpts={str(f.site): excerpt(recording, f.site) for f in findings if f.site is not None},
+        excerpts={f"{at.file}:{at.line}": excerpt(recording, at) for at in sites},
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
         ranks=() if manifest.get("played") else ranks_of(evidence),  # these have times
         communication=communication_of(evidence),
@@ -162,7 +192,6 @@ def report(
 
 
 def _operators(facts: traces.TraceFacts | None) -> tuple[tuple[str, int, float], ...]:
-    """By their time, which a null device's trace does not have."""
     shown = facts.operators[:TOP_OPERATORS] if facts and not facts.null_device else ()
     return tuple((op.name, round(op.calls), op.self_us) for op in shown)
 
@@ -265,7 +294,6 @@ def _error(error: Row | None, recording: Recording) -> TargetError | None:
 
 
 def _quiet(evidence: Evidence) -> tuple[Step, ...]:
-    """Steps of the pass without instruments; none where no step was recorded."""
     return evidence.get(Steps).quiet if evidence.has("steps") else ()
 
 

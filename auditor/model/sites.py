@@ -4,6 +4,7 @@ Standard library only.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from auditor.model.what_if import Change
@@ -28,7 +29,9 @@ class Site:
         return self.file, self.line
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        """For people: of an installed package from its name on."""
+        file = re.sub("^.*/(site|dist)-packages/", "", self.file)
+        return f"{file}:{self.line}"
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,6 @@ def _applied(recorded: bytes, edits: Sequence[Edit]) -> bytes | None:
 
 
 def _distance(one: bytes, other: bytes) -> int:
-    """Lines that are not the same in both."""
     matcher = difflib.SequenceMatcher(None, one.splitlines(), other.splitlines(), autojunk=False)
     return sum(max(b - a, d - c) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal")
 

@@ -107,7 +107,6 @@ def _places(text: str, suffix: str, key: str, value: object) -> Iterator[Splice]
 
 
 def _written(value: object, *, like: str) -> str:
-    """A value as the file writes such values: ``true``, or ``True`` where it writes ``False``."""
     text = json.dumps(value)
     return text.capitalize() if isinstance(value, bool) and like in ("True", "False") else text
 
@@ -206,16 +205,12 @@ def _variable(text: str, edit: Edit) -> Splice:
 
 
 def _merged(old: str, new: str) -> str:
-    """Options of the allocator, ``name:value`` joined by commas: new ones replace those of the same
-    name, others stay.
-    """
+    """Options joined by commas: new ones replace those of the same name."""
     options = {item.partition(":")[0]: item for item in _options(old)}
     options.update((item.partition(":")[0], item) for item in _options(new))
     return ",".join(options.values())
 
 
 def _options(text: str) -> list[str]:
-    """Split at commas that stand in no brackets: ``roundup_power2_divisions:[256:1,512:2]`` is one
-    option.
-    """
+    """Split at commas outside brackets: ``roundup_power2_divisions:[256:1,512:2]`` is one."""
     return [item for item in re.split(r",(?![^\[]*\])", text) if item]

@@ -63,9 +63,6 @@ def another_librarys(
 
 @lru_cache(maxsize=4)
 def _parsed(raw: bytes) -> tuple[Module, Mapping[str, list[str]]]:
-    """A file, which has many findings, and the packages of each name that it imports; none of what
-    is the program's own. Raises :class:`Refused`.
-    """
     module = Module(SourceText.from_bytes(raw))
     return module, grouped(_homes(module.parents))
 

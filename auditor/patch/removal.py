@@ -61,7 +61,6 @@ def _drop_some(source: SourceText, block: Block, lost: set[ast.stmt]) -> Iterato
 
 
 def _start(source: SourceText, statement: ast.stmt) -> int:
-    """Where a statement starts, its decorators included."""
     decorators = getattr(statement, "decorator_list", [])
     return min(source.span(node)[0] for node in (statement, *decorators))
 
@@ -91,7 +90,6 @@ def _cut(source: SourceText, first: int, behind: int) -> Splice:
 
 
 def _nothing_done(source: SourceText, statements: list[ast.stmt]) -> Iterator[Splice]:
-    """``pass`` in the place of all statements of a block."""
     start, end = source.span(statements[0])[0], source.span(statements[-1])[1]
     behind = re.compile(r"[ \t\f]*;?[ \t\f]*(#[^\n]*)?$", re.MULTILINE).match(source.text, end)
     yield Splice(start, behind.end() if behind else end, "pass")

@@ -203,7 +203,6 @@ _encode = msgspec.json.Encoder().encode
 
 
 def _exact(value: Any) -> str:
-    """Text of a subclass as plain text. Raises ``NotImplementedError`` of what no row can hold."""
     if isinstance(value, str):
         return str.__str__(value)
     raise NotImplementedError(f"a row cannot hold a {type(value).__name__}")

@@ -132,9 +132,7 @@ class LaunchedRanks:
             self.meeting.mark(run, mark)
 
     def _patient(self, deadline: float | None) -> float:
-        """When a further run ends at the latest: it has no reason to take many times as long as the
-        first.
-        """
+        """When a further run ends at the latest."""
         now = time.monotonic()
         latest = now + AGAIN_S + AGAIN * (now - self._began)
         return latest if deadline is None else min(deadline, latest)

@@ -111,7 +111,6 @@ class ProjectCopy:
         )
 
         def moved(word: str) -> str:
-            """``/project/x`` and ``--out=/project/x``."""
             name, equals, value = word.rpartition("=")
             return f"{name}{equals}{where.moved(value)}"
 
@@ -303,16 +302,13 @@ def _printed_into() -> Iterator[tuple[int, int]]:
 
 
 def _is_of_an_audit(folder: str) -> bool:
-    """True for a folder of results: another audit of the same project writes there while this one
-    runs.
-    """
+    """A folder of results: another audit of the same project may write there."""
     return os.path.isfile(os.path.join(folder, *RECORDED))
 
 
 def _differing(
     before: Mapping[str, tuple[int, int]], after: Mapping[str, tuple[int, int]]
 ) -> tuple[str, ...]:
-    """Files that differ; where not all were looked at, only of those that were seen both times."""
     both = max(len(before), len(after)) < LOOK_LIMIT
     paths = before.keys() | after.keys() if both else before.keys() & after.keys()
     return tuple(sorted(path for path in paths if before.get(path) != after.get(path)))

@@ -132,12 +132,10 @@ class RankedRecording(Recording):
 
 
 def _trace(recording: Recording) -> Path:
-    """Where a rank's trace lies, if it has one."""
     return recording.trace or recording.folder / TRACE
 
 
 def _hung(recordings: Iterable[Recording]) -> list[Recording]:
-    """Those that the time limit ended."""
     return [each for each in recordings if each.outcome == "timeout"]
 
 
@@ -146,7 +144,6 @@ def _traceback(recording: Recording) -> str:
 
 
 def _ended(recording: Recording) -> str:
-    """``raised (RuntimeError)``."""
     kind = (recording.manifest.get("error") or {}).get("type")
     return f"{recording.manifest['outcome']}{f' ({kind})' if kind else ''}"
 
@@ -174,15 +171,11 @@ def _members(folder: Path) -> tuple[list[Recording], list[str]]:
 
 
 def _expected(found: list[Recording]) -> Sequence[int]:
-    """The ranks that were to record: of a world that is played, those that were rehearsed."""
     manifest = found[0].manifest if found else {}
     return manifest.get("played") or range(int(manifest.get("world_size") or 0))
 
 
 def _quiet(recording: Recording) -> list[float]:
-    """Times of the quiet steps in us, waiting for a processor taken off; the device's own where it
-    told them.
-    """
     return list(own_times(Evidence(recording).get(Steps).quiet)) if recording.has("steps") else []
 
 

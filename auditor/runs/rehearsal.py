@@ -216,7 +216,6 @@ def _apart(
 
 
 def _plain_us(recording: Recording, pass_name: str) -> list[float]:
-    """Host's time of a pass's steps in us, without what they waited for a processor."""
     rows = (row for row in recording.rows(StepRow) if row.pass_name == pass_name)
     return [row.us - row.queued_us for row in rows]
 
@@ -243,7 +242,6 @@ def _explained(rehearsed: Recording) -> bool:
 
 
 def _keep_only_snapshot(rehearsed: Recording) -> None:
-    """Leave nothing from which a rule would judge the steps: there are too few."""
     for part in rehearsed.folder.glob("*.jsonl"):
         if part.stem != SITES:
             part.unlink()

@@ -70,7 +70,6 @@ class Index:
 
     @cached_property
     def _on(self) -> Mapping[int, Sequence[ast.AST]]:
-        """What covers a line, by line: outer ones first."""
         placed = (node for node in self.nodes if hasattr(node, "lineno"))
         return grouped((line, node) for node in placed for line in lines_of(node))  # type: ignore[arg-type]
 
@@ -291,7 +290,6 @@ def run_in(body: Iterable[ast.AST], *unopened: type[ast.AST]) -> Iterator[ast.AS
 
 
 def _begins(node: Scope) -> int:
-    """The first line of a definition, with its decorators."""
     decorators = () if isinstance(node, ast.Lambda) else node.decorator_list
     return min([node.lineno, *(each.lineno for each in decorators)])
 

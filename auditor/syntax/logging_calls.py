@@ -65,7 +65,6 @@ def _printed(call: ast.Call) -> Kind:
 
 
 def _is_level(node: ast.expr) -> bool:
-    """``logging.INFO``, ``logging.DEBUG``, 20 or 10: not a warning."""
     if isinstance(node, ast.Constant):
         return type(node.value) is int and node.value <= 20
     return name_of(node) in ("INFO", "DEBUG")

@@ -61,7 +61,6 @@ def bound_before(value: ast.expr, given: ast.Assign, parents: Parents) -> bool:
 
 
 def _turn(node: ast.AST, parents: Parents) -> ast.AST | None:
-    """The loop of whose turn a statement is part."""
     return next(
         (each for each in above(node, parents) if isinstance(each, (*LOOPS, *_HOMES))), None
     )

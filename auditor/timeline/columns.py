@@ -262,7 +262,6 @@ def _codes(values: list[Any]) -> NDArray[np.int32]:
 
 
 def _stream(event: ev.Event) -> Any:
-    """The stream; where the arguments lack it, the thread's."""
     given = event.args.stream
     return ev.last_number(event.tid) if given == -1 else given
 

@@ -95,7 +95,6 @@ def composition(
 
 
 def _copying(trace: Trace, copies: Ints) -> tuple[Intervals, Intervals]:
-    """The time of these copies, and that of all other work."""
     work, mine = trace.work, np.zeros(len(trace.work.start), np.bool_)
     mine[copies] = True
     return _spans(work.start, work.end, mine), _spans(work.start, work.end, ~mine)

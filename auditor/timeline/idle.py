@@ -200,9 +200,6 @@ def _gap_of(gaps: Intervals, times: Ints) -> Ints:
 
 
 def _outside(busy: Intervals) -> Intervals:
-    """All the time in which the device did nothing, before its first and after its last work
-    too.
-    """
     low, high = np.iinfo(np.int64).min // 4, np.iinfo(np.int64).max // 4
     return Intervals(np.concatenate(([low], busy.end)), np.concatenate((busy.start, [high])))
 

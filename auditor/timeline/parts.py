@@ -85,7 +85,6 @@ def _picked(length: Floats) -> Iterator[tuple[str, Picker]]:
 
 
 def _slowest(length: Floats) -> int:
-    """The slowest step where it stands out, else -1."""
     slowest = int(length.argmax())
     return slowest if len(length) > 2 and length[slowest] > SLOW * float(np.median(length)) else -1
 

@@ -149,5 +149,4 @@ def _launches(trace: Trace, loops: list[IndexLoop]) -> list[int]:
 
 
 def _named(trace: Trace, names: frozenset[str]) -> Flags:
-    """For each code whether its name is one of these."""
     return np.fromiter((name in names for name in trace.names), np.bool_, len(trace.names))

@@ -305,6 +305,5 @@ def _shared(ranks: Sequence[Sequenced]) -> list[Ints]:
 
 
 def _by_name_and_turn(names: Sequence[str], common: set[str]) -> Ints:
-    """Rows of the common names, sorted by name and, within a name, by time."""
     rows = [row for row, name in enumerate(names) if name in common]
     return np.array(sorted(rows, key=lambda row: (names[row], row)), np.int64)

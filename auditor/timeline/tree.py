@@ -82,7 +82,6 @@ class CallTree:
         return CallTree(self.name, above, self.operators, self.by_stack, self.sources)._top(result)
 
     def _top(self, found: Ints) -> Ints:
-        """The root above each row, itself where it is one; -1 stays."""
         roots = self.parent < 0
         above = self.nearest(np.maximum(found, 0), roots)
         return np.where((found >= 0) & (above >= 0), above, found)

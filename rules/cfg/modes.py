@@ -116,7 +116,6 @@ def _wanted(function: ast.AST, block: ast.AST, line: int) -> bool:
 
 
 def _statement(block: ast.AST, line: int) -> ast.stmt | None:
-    """The innermost one on the line: of a compound one only what stands at its head."""
     statements = (node for node in nodes_in(block, ast.stmt) if node is not block)
     found = (node for node in statements if line in lines_of(node))
     return max(found, key=lambda node: node.lineno, default=None)

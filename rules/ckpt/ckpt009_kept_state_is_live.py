@@ -52,7 +52,6 @@ class KeptStateIsLive(Rule):
 
 
 def _back(state: KeptStateRow, source: Source) -> Site | None:
-    """Where it is brought back: in the run, or else by the source."""
     if state.loaded and state.loaded_at is not None:
         return state.site_of(state.loaded_at)
     return None if state.loaded_at_once else brought_back(source, state.site)

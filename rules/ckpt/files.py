@@ -177,7 +177,6 @@ class SaveBlocksStep(LineReport):
 
 
 def _price(line: Line[SaveRow]) -> Estimate | None:
-    """Us of each step that saves take, with the interval over the saves; None of too few of them."""
     each, often = of_separate([save.us for save in line.rows]), line.per_step
     return each and Estimate(often * each.value, often * each.low, often * each.high)
 

@@ -372,7 +372,6 @@ class _Place:
 
     @property
     def next(self) -> _Place:
-        """The same place, one name on."""
         return replace(self, depth=self.depth + 1)
 
 

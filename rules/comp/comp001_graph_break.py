@@ -178,7 +178,6 @@ def _entered(line: Timeline) -> dict[str, Entered]:
 
 
 def _looked_up(operators: Operators, frames: Mapping[int, str], before: int, row: int) -> float:
-    """Time of the lookup that led to a region, which is the span just before it on its thread."""
     if int(operators.name[before]) in frames or operators.thread[before] != operators.thread[row]:
         return 0.0
     return float(operators.end[before] - operators.start[before]) / 1e3

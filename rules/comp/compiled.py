@@ -84,7 +84,6 @@ def _remedy(argument: str, method: bool) -> Remedy:
 
 
 def _meant_for_training(region: Region, call: CompileCall | None) -> bool:
-    """Whether the compiled module is no second one beside the module that is trained."""
     if region.method:
         return True
     return call is not None and bool(call.target) and (call.replaces or not call.read)

@@ -122,7 +122,6 @@ def _number(copy: Copy) -> int:
 
 
 def _lines(places: Sequence[CopyLine]) -> str:
-    """`` at train.py:12``, and how many lines besides."""
     more = len(places) - 1
     return f" at {places[0].site}" + (f" and {more} more line{'s' * (more > 1)}" if more else "")
 

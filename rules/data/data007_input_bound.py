@@ -182,7 +182,6 @@ class StepWaitsForInput(Rule):
             )
 
     def _often(self, starts: Starts, batches: Batches) -> bool:
-        """Whether beginning takes its share of the clock's time, as it is in the median."""
         usual_us = median(starts.each_us) * starts.made if starts.each_us else 0.0
         return usual_us >= RESTARTED * sum(step.us for step in batches.quiet_steps) > 0
 
@@ -340,7 +339,4 @@ def _workers(loader: Loader, cpus: int) -> int:
 
 
 def _bursts(often: int, steps: int) -> str:
-    """That the waits come in bursts, as those of too few workers do; empty where they are on half
-    of the steps or more.
-    """
     return f", in bursts: on {often} of {steps} steps" if 2 * often < steps else ""

@@ -212,13 +212,11 @@ def _issued(recording: Recording) -> dict[str, list[Call]]:
 
 
 def _diagnosed(recording: Recording) -> int:
-    """Steps of the diagnostic pass that a rank completed."""
     rows = recording.typed_rows(StepRow.part)
     return sum(isinstance(row, StepRow) and row.pass_name == "loud" for row in rows)
 
 
 def _steps(recording: Recording) -> int:
-    """Steps that a rank completed in its first run, of all passes."""
     return sum(isinstance(row, StepRow) for row in recording.typed_rows(StepRow.part))
 
 

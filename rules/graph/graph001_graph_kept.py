@@ -117,7 +117,6 @@ def _kept_for(root: Root, backward: Backward) -> Site | None:
 
 
 def _retains(kept: Site | None) -> str:
-    """In words."""
     if kept is None:
         return ""
     return f"; that is what line {kept.line}, `{shorten(kept.text)}`, keeps its graph for"
@@ -180,6 +179,5 @@ def _levels(target: ast.expr) -> int:
 
 
 def _literals(value: ast.expr) -> int:
-    """How deep the literal is that is written around the one value in it."""
     inside = value.values if isinstance(value, ast.Dict) else getattr(value, "elts", None)
     return 0 if not inside else 1 + _literals(inside[0])

@@ -84,9 +84,7 @@ def _decorated(source: Source, place: EvalRow) -> Iterator[Edit]:
 
 
 def _is_cut(place: EvalRow) -> bool:
-    """The line itself lets go of the graph of a module that is trained: what it saved is freed at
-    once.
-    """
+    """The line itself lets go of the graph: what it saved is freed at once."""
     return place.mode == "trained" and ".detach()" in place.site.text
 
 

@@ -245,7 +245,6 @@ class LaunchBound(Rule):
 
 
 def _launches(optimizer: OptimizerCalls) -> Change:
-    """What a replay leaves out: where OPT001 has the optimizer's launches, the others."""
     return Change("other launches" if optimizer.one_by_one else "launches")
 
 

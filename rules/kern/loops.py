@@ -202,7 +202,6 @@ class IndexingLoops(Table):
 
 
 def _is_own(evidence: Evidence, row: PiecewiseRow) -> bool:
-    """The user's line has the loop: it calls the operator, or it cut the pieces for a module."""
     via = evidence.recording.site_row(row.at).via or ""
     return not via or via.startswith(FUNCTIONS) or row.cut is not None
 

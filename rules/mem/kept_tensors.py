@@ -178,7 +178,6 @@ def _has_a_limit(value: ast.expr | None) -> bool:
 
 
 def _last(node: ast.expr) -> str:
-    """The last name: ``history`` of ``self.history[name]``."""
     while isinstance(node, ast.Subscript):
         node = node.value
     return name_of(node)

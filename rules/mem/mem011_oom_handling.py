@@ -297,9 +297,6 @@ def _following(tried: ast.stmt, outer: ast.AST) -> tuple[ast.stmt, ...]:
 
 
 def _named(outer: Nodes, context: type[ast.expr_context] = ast.expr_context) -> set[str]:
-    """Variables, and attributes as they are written (``self.failed``); ``context``: those that are
-    read or given a value.
-    """
     named = nodes_in(outer, ast.Name, ast.Attribute)
     return {unparsed(node) for node in named if isinstance(node.ctx, context)}
 

@@ -88,7 +88,6 @@ def _unchanged(leaner: Rows[LeanerRow]) -> int:
 
 
 def _cleared(rows: Rows[ZeroGradRow]) -> Site | None:
-    """The only line that clears gradients."""
     sites = {row.site for row in rows}
     return sites.pop() if len(sites) == 1 else None
 

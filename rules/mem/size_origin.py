@@ -66,7 +66,6 @@ def _origin(source: Source, scope: Scope, moved: ast.expr, site: Site) -> ast.ex
 
 
 def _called(source: Source, file: str, value: ast.expr) -> Function | None:
-    """The file's own function that the expression calls."""
     name = name_of(value.func) if isinstance(value, ast.Call) else ""
     return next(iter(source.index(file).functions_named.get(name, ())), None)
 
@@ -161,7 +160,6 @@ def _parts(index: ast.expr) -> Iterable[ast.expr]:
 
 
 def _scope(source: Source, site: Site) -> Scope:
-    """The innermost function around the site's line, else its whole file."""
     scope = source.index(site.file).scope_at(site.line)
     assert scope is not None  # the line was recorded in it
     return scope

@@ -194,6 +194,5 @@ def _quoted(site: Site | None) -> str:
 
 
 def _places(path: Sequence[Site]) -> Iterator[FoundAt]:
-    """The way of the value, where it is more than one line."""
     sites = list(dict.fromkeys(path))
     return (FoundAt(site, shorten(site.text)) for site in sites if len(sites) > 1)

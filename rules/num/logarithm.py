@@ -77,7 +77,6 @@ def _stable(inner: ast.expr, *, cast: bool) -> str | None:
 
 
 def _is_module(node: ast.expr) -> bool:
-    """``torch``, ``F``, ``torch.nn.functional``: not a tensor."""
     return ast.unparse(node) in ("torch", "F", "nn.functional", "torch.nn.functional", "functional")
 
 

@@ -84,12 +84,10 @@ def _risen(rates: tuple[float, float], base: float) -> str:
 
 
 def _steps_at(made: Site | None, steps: Site | None) -> tuple[tuple[str, str], ...]:
-    """Where the optimizer steps, if another line is named."""
     return () if made is None or steps is None else (("the optimizer steps at", str(steps)),)
 
 
 def _tenfold(growth: Growth) -> float:
-    """Steps for one power of ten, at the pace of the second half."""
     return max(1.0, growth.late_steps / growth.late_decades)
 
 

@@ -54,7 +54,7 @@ class ScheduleInEpochs(Rule):
                     each.site,
                     f"{each.name} {what}",
                     steps=each.calls,
-                    per_step=each.calls / (each.steps + 1),
+                    per_step=1.0 if each.each_step else 1 / each.apart,
                     remedy=EACH_BATCH if each.each_step else None,
                 )
 

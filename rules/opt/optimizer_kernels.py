@@ -107,7 +107,6 @@ class OptimizerStepsOneByOne(Rule):
 
 
 def _maker(row: SingleTensorStepRow) -> tuple[str, str]:
-    """What the rows of one optimizer share: the line that made it, or the one that steps it."""
     return str(row.made or row.site), row.name
 
 

@@ -267,7 +267,6 @@ class DriverAllocationsInSteadyState(Rule):
 
 
 def _remedy(calls: list[DriverCalls]) -> Remedy:
-    """By what the driver was called for."""
     if calls[0].pins:
         return PINS
     return FREES if any("Free" in one.api or "Release" in one.api for one in calls) else GROWS

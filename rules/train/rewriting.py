@@ -96,5 +96,4 @@ def _is_number(node: ast.expr) -> bool:
 
 
 def _is_module(node: ast.expr) -> bool:
-    """``torch``, ``F``, ``torch.nn.functional``: not a tensor."""
     return ast.unparse(node) in ("torch", "F", "nn.functional", "torch.nn.functional", "functional")

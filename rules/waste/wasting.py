@@ -164,7 +164,6 @@ class ResultUnread(WasteRule):
             )
 
     def _is_several(self, each: ThrownRow, operators: float) -> bool:
-        """By the number of operators, none of which may be for later."""
         enough = max(self.several, self.operators * operators)
         return bool(operators) and each.operators >= enough and each.op not in WRITES
 

@@ -134,35 +134,3 @@ def test_a_check_that_fails_costs_only_itself(tmp_path, monkeypatch):
 
     said = "it could not be checked (KeyError: 'gone')"
     assert doctor._guarded("x", raises) == Check("x", "unknown", said)
-
-
-@pytest.fixture
-def left(tmp_path, monkeypatch):
-    """A cache as audits leave it, with a file of somebody else's."""
-    cache = tmp_path / "cache"
-    (cache / "nulldevice" / "built").mkdir(parents=True)
-    (cache / "nulldevice" / "built" / "libcuda.so").write_bytes(bytes(2000))
-    (cache / "1a.columns").write_bytes(bytes(3000))
-    (cache / "notes.txt").write_text("mine")
-    monkeypatch.setenv("AUDIT_CACHE_DIR", str(cache))
-    return cache
-
-
-def test_clean_removes_what_audits_keep_and_nothing_else(left, capsys):
-    cache = left
-    assert doctor.clean() == 0
-    assert [each.name for each in cache.iterdir()] == ["notes.txt"]
-    said = capsys.readouterr().out.splitlines()
-    assert len(said) == 3 and "nulldevice" in said[0] and said[-1] == "4.88 KiB removed"
-    (cache / "notes.txt").unlink()
-    assert doctor.clean() == 0 and not cache.exists()
-    assert capsys.readouterr().out == "nothing to remove\n"
-
-
-def test_clean_does_not_follow_a_link(left, tmp_path):
-    cache = left
-    (tmp_path / "theirs").mkdir()
-    (tmp_path / "theirs" / "file").touch()
-    (cache / "2b.columns").symlink_to(tmp_path / "theirs")
-    doctor.clean()
-    assert (tmp_path / "theirs" / "file").exists() and not os.path.lexists(cache / "2b.columns")

@@ -434,6 +434,15 @@ def test_opt007_wants_swings_or_a_rate_that_is_gone_or_an_epoch_that_was_said(mo
     assert len(scheduled(**more)) == found
 
 
+def test_opt007_counts_calls_in_a_step():
+    """Two calls that are 20 steps apart are one in 20 steps, not two in 21."""
+    row = SchedulerRow(
+        at=0, name="OneCycleLR", calls=2, steps=20, apart=20, epoch=2, in_pass=20, epoch_of=20
+    )
+    (found,) = ask(ScheduleInEpochs(), rows(row, sites=(SITE,)), fed())
+    assert found.per_step == 1 / 20
+
+
 def test_opt007_says_how_often_and_where_it_belongs():
     ((message, remedy),) = scheduled(period=10, epoch=20)
     assert "(T_max=5)" in message and "every 10 steps" in message and "once per epoch" in remedy

@@ -10,9 +10,8 @@ from auditor.rules.data.datasets import LoaderYieldsDeviceTensors
 from auditor.rules.graph.backward import Backward
 from auditor.rules.graph.graph001_graph_kept import GraphKeptAcrossSteps
 from auditor.rules.graph.kept import RetainedGraphNeverNeeded
-from auditor.rules.mem.growing_lines import GrowingLine, GrowingLines
 from auditor.rules.mem.kept_tensors import Keeper, KeptTensors
-from auditor.rules.mem.mem003_memory_grows import MemoryGrowsEveryStep
+from auditor.rules.mem.mem003_memory_grows import GrowingLine, GrowingLines, MemoryGrowsEveryStep
 from auditor.rules.mem.memory import DeviceMemory, HostMemory
 from auditor.rules.mem.segments import BlockPinsSegment, ReservedMemoryNeverNeeded
 from auditor.rules.num.num008_unstable_formula import UnstableFormula
@@ -636,7 +635,7 @@ def test_growth_of_the_host_that_comes_and_goes_or_jumps_is_silent(changes, foun
 def test_growth_names_the_holder_of_graphs():
     holdings = [holding(tensors=1 + step, nodes=100, held_bytes=1000 * step) for step in range(12)]
     (finding,) = mem003(host=[step * 4 * MIB for step in range(20)], held=(root(holdings),))
-    assert "losses[*] keeps graphs" in finding.message
+    assert "losses[*] retains graphs" in finding.message
     assert finding.follows == "GRAPH001"
 
 

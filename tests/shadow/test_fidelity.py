@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from auditor.capture.shadow import halves, shadow_cuda
+from auditor.capture.shadow import operators, shadow_cuda
 
 
 class CNN(nn.Module):
@@ -228,7 +228,7 @@ def test_a_bert_is_bit_identical_where_transformers_is_installed():
 def test_autocast_is_bit_identical_where_the_lists_of_cpu_and_cuda_agree(monkeypatch):
     """A weight that is used twice is cast once: its gradients are summed in bf16 on both."""
     monkeypatch.setattr(
-        halves, "_fast", lambda dtype: True
+        operators, "_fast", lambda dtype: True
     )  # else the shadow rounds where the CPU's own kernel does not
     wanted = train(Plain, "cpu", torch.bfloat16)
     with shadow_cuda():
@@ -268,7 +268,7 @@ def test_half_precision_products_are_float32s_rounded(dtype, fast, monkeypatch):
     """Where the CPU has no fast kernel for them; its float16 gradients of convolutions are slow on
     every CPU.
     """
-    monkeypatch.setattr(halves, "_fast", lambda dtype: fast)
+    monkeypatch.setattr(operators, "_fast", lambda dtype: fast)
     torch.manual_seed(0)
     image, kernel, bias = (
         torch.randn(*shape).to(dtype) for shape in ((2, 3, 6, 6), (4, 3, 3, 3), (4,))
@@ -323,7 +323,7 @@ def test_a_torch_that_does_not_tell_what_is_fast_counts_as_slow(dtype, monkeypat
 
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
     monkeypatch.setattr(torch.ops, "mkldnn", Told())
-    assert halves._fast.__wrapped__(dtype)
+    assert operators._fast.__wrapped__(dtype)
     assert asked == [f"_is_mkldnn_{'fp16' if dtype == torch.float16 else 'bf16'}_supported"]
     monkeypatch.setattr(torch.ops, "mkldnn", object())
-    assert not halves._fast.__wrapped__(dtype)
+    assert not operators._fast.__wrapped__(dtype)

@@ -86,7 +86,6 @@ class Found:
 
 
 def _file_of(owner: type | None) -> str | None:
-    """Where the class is defined whose attribute a place is."""
     module = None if owner is None else sys.modules.get(owner.__module__)
     return getattr(module, "__file__", None)
 
@@ -133,7 +132,6 @@ class Sources:
 
     @staticmethod
     def _best(stores: Iterable[tuple[str, Store]]) -> tuple[str, Store] | None:
-        """The likeliest store; of equal ones the first of its file, or that of the latest cell."""
         return min(stores, key=lambda each: each[1].rank, default=None)
 
     def _file(self, file: str) -> SourceFile:

@@ -311,9 +311,7 @@ class BackwardHooks:
             call.let_go()
 
     def _lose(self, watcher: Watcher, error: Exception) -> None:
-        """What ours raises must never become the user's. The patch stays until the watcher's own
-        ``remove``.
-        """
+        """What ours raises must never become the user's."""
         if watcher in self._watchers:
             self._watchers.remove(watcher)
             watcher.backward_lost(error)

@@ -114,9 +114,7 @@ class CompiledCode:
 
     @property
     def tells_of_calls(self) -> bool:
-        """Whether :attr:`ran` can be relied on: the compiler is imported, and says when it is
-        called.
-        """
+        """Whether :attr:`ran` can be relied on: the compiler says when it is called."""
         return self._tells_of_leaving
 
     def _waits(self) -> bool:

@@ -53,9 +53,7 @@ def leave_function(mode: Any) -> None:
 
 
 def _leave_stack(mode: Any, top: Any, pop: Any, push: Any, modes: Any) -> None:
-    """A stack that this torch does not show keeps our mode, which passes everything through by
-    now.
-    """
+    """A stack that this torch does not show keeps our mode, which passes everything on by now."""
     mode.live = False
     if None not in (top, pop, push, modes):
         leave(mode, top, pop, push, len(modes()))

@@ -89,9 +89,7 @@ def _usable_cpus() -> int:
 
 
 def host_memory(root: Path = Path("/")) -> int:
-    """Bytes of RAM that this process may use: the machine's, or less where a control group (a
-    container) sets a limit.
-    """
+    """Bytes of RAM this process may use: the machine's, or its control group's limit."""
     limits = [int(text) for file in _limit_files(root) if (text := _first_line(file)).isdecimal()]
     return min([int(psutil.virtual_memory().total), *(limit for limit in limits if limit > 0)])
 
@@ -118,7 +116,6 @@ def _first_line(file: Path) -> str:
 
 
 def _capability() -> str:
-    """``9.0``: NVIDIA's compute capability of the current device."""
     return ".".join(str(part) for part in torch.cuda.get_device_capability())
 
 

@@ -183,9 +183,7 @@ def frames_of(stack: Stack) -> list[Frame]:
 
 
 def told(folder: Path) -> Iterator[tuple[int, float, int, list[Frame]]]:
-    """What workers have written of their stacks, and remove it: loader, us, looks, and the
-    stack.
-    """
+    """What workers wrote of their stacks, which is removed: loader, us, looks, stack."""
     for loader, row in told_of(folder, STACKS):
         with contextlib.suppress(ValueError, KeyError, TypeError):
             yield loader, float(row["us"]), int(row["looks"]), stack_of(row)

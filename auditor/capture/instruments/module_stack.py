@@ -35,9 +35,7 @@ class Modules:
         return self._name(self._running[-1][0]) if self._running else ""
 
     def that_made(self, node: Any) -> str:
-        """Name of the innermost module in whose forward a node of the graph was made; empty if in
-        none that was seen.
-        """
+        """Name of the innermost module whose forward made a node; empty if none was seen."""
         number = number_of(node)
         around = [span for span in self._spans if span[0] <= number < span[1]]
         return min(around, key=lambda span: span[1] - span[0])[2] if around else ""

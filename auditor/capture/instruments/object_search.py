@@ -100,9 +100,7 @@ class ObjectSearch:
         self._found: dict[int, tuple[Trail, list[torch.Tensor]]] = {}
 
     def adopt(self) -> None:
-        """From now on look also into the objects of the user's classes that are alive, whoever
-        holds them.
-        """
+        """From now on also look into live objects of the user's classes."""
         self._instances = instances_of_user(self._user_modules())
 
     def tensors(self, target: Any, frame: FrameType | None) -> dict[Place, list[torch.Tensor]]:
@@ -178,7 +176,6 @@ class ObjectSearch:
         return modules
 
     def _is_users(self, module: ModuleType) -> bool:
-        """Its file is the user's; a session (a notebook's kernel) has none."""
         if module.__name__ == "__main__" and getattr(module, "__file__", None) is None:
             return True
         return self._frames.user_file(module) is not None

@@ -112,9 +112,7 @@ class Frames:
         """How often each was met since this was cleared."""
 
     def spelled(self, file: str) -> str:
-        """An absolute path as the recording writes it: of a program that runs in a copy, the
-        original's.
-        """
+        """An absolute path as the recording writes it: the original's of a copy."""
         path = source_path(file)
         return path if self._writer.spelled is None else self._writer.spelled(path)
 
@@ -226,9 +224,7 @@ class Frames:
         return found
 
     def here(self, depth: int = 1) -> int | None:
-        """Site number of the innermost user frame of the caller's stack; None if no user frame is
-        on it.
-        """
+        """Site number of the stack's innermost user frame; None if there is none."""
         frame, via = self.user_frame(depth + 1)
         return None if frame is None else self.number(frame, via)
 

@@ -144,12 +144,10 @@ def _matches(pattern: Any, text: str) -> bool:
 
 
 def _is_between(filename: str) -> bool:
-    """True of our own files, and of torch's that calls our modes: ``stacklevel`` counts both."""
     return filename in (SWAPPED, OVERRIDES) or filename.startswith(OWN)
 
 
 def _frame_of(frame: FrameType | None, filename: str) -> FrameType | None:
-    """The innermost frame of a file; None if there is none (a module that has ended)."""
     while frame is not None and frame.f_code.co_filename != filename:
         frame = frame.f_back
     return frame

@@ -121,9 +121,7 @@ class Context:
             self.rows[_lasting(row)] += 1
 
     def lapse(self, probe: str, parts: tuple[str, ...], error: Exception) -> None:
-        """Write down that a probe of ours missed something, so that *nothing found* in these parts
-        is not taken for clean.
-        """
+        """Write down that a probe missed something: these parts are not clean then."""
         self.add(LapseRow(probe=probe, parts=list(parts), error=fault(error)[:500]))
 
 
@@ -181,9 +179,7 @@ class Probe:
             self.context.warn(f"the probe {self.name!r} did not see everything ({fault(error)})")
 
     def guarded(self, hook: Callable[..., Any]) -> Callable[..., None]:
-        """A hook of this probe as the user's program may call it: what it raises is written down as
-        :meth:`missed`.
-        """
+        """A hook as the program may call it: what it raises goes to :meth:`missed`."""
         return guarded(hook, self.missed)
 
     def install(self) -> None:

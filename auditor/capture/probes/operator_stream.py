@@ -119,9 +119,7 @@ class Call:
 
     @property
     def own_site(self) -> int | None:
-        """The user's line if it calls the operator itself, not through a module or another
-        library.
-        """
+        """The user's line if it calls the operator itself."""
         if not self._context.in_step or not _direct(self._context, *self.frames):
             return None
         return self._context.frames.number(self.frames[0])  # type: ignore[arg-type]
@@ -144,9 +142,7 @@ _THIN = tuple(
 
 
 def site_of_operator(context: Context) -> int | None:
-    """Where the user's line is that runs now, past what torch wraps around operators; None outside
-    of a step.
-    """
+    """The user's line that runs now; None outside of a step."""
     return _site(context, *context.frames.user_frame()) if context.in_step else None
 
 

@@ -63,7 +63,6 @@ class RehearsalProbe(Probe, Listener):
         context.workspaces = self._held.workspaces
 
     def _address_of(self, tensor: torch.Tensor) -> int:
-        """Of a sparse tensor that of its values."""
         return next((self._held.address(key_of(storage)) for storage in storages(tensor)), 0)
 
     # -- the shadow --------------------------------------------------------------------------------

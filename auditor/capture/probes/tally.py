@@ -27,7 +27,7 @@ class Counted(Generic[R]):
 
     def of(self, **facts: Any) -> R:
         """The row to add to."""
-        key = tuple(facts.values())
+        key = tuple(facts.items())
         row = self._rows.get(key)
         if row is None:
             row = self._rows[key] = self._kind(n=0, **facts)

@@ -89,7 +89,6 @@ def _is_fused(given: list[Tensor], mask: Tensor | None, *, causal: bool) -> bool
 
 
 def _given(more: tuple[Any, ...]) -> tuple[float, bool]:
-    """Probability and whether it is causal, of the arguments that were given."""
     return (more[0] if more else 0.0), bool(more[1:] and more[1])
 
 

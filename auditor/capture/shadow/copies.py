@@ -44,7 +44,6 @@ def is_pinned(tensor: Tensor) -> bool:
 
 
 def _sent(source: Tensor, itemsize: int) -> int:
-    """Bytes of the copy: of a sparse tensor what it stores."""
     if source.layout == torch.strided:
         return source.numel() * itemsize
     return sum(part.nbytes for part in parts(source))

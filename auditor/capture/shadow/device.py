@@ -119,9 +119,7 @@ class ShadowDevice:
         _rebind(self._patches, before)
 
     def stop(self) -> None:
-        """Undo everything; twice does nothing. Tensors of the shadow stay usable, and report to
-        nobody.
-        """
+        """Undo everything; may be called twice. Shadow tensors stay usable."""
         self._patches.undo()
 
     def __enter__(self) -> Self:

@@ -41,7 +41,6 @@ def _dropout(inputs: Tensor, p: float, train: bool) -> Tensor:
 
 
 def _kept(inputs: Tensor, p: float) -> Tensor:
-    """1 for each element that stays, 0 for the others."""
     return torch.empty_like(inputs).bernoulli_(1 - p)
 
 

@@ -287,7 +287,6 @@ def _device_constructor(cls: type, *args: Any, **kwargs: Any) -> Any:
 
 
 def _plain_constructor() -> None:
-    """``torch.Tensor(...)`` is torch's own again."""
     if "__new__" in vars(torch.Tensor):
         del torch.Tensor.__new__
 

@@ -131,9 +131,7 @@ def _check_devices(func: Any, args: tuple[Any, ...]) -> None:
 
 
 def _is_plain(result: Any) -> bool:
-    """True for a host tensor. What torch.func's transforms wrap is of the plain class whatever
-    device lies below it.
-    """
+    """True for a host tensor; transforms of torch.func wrap any device in the plain class."""
     return type(result) is Tensor and not is_functorch_wrapped(result)
 
 
@@ -198,7 +196,6 @@ def _pin_memory(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 
 def _is_constant(index: Any) -> bool:
-    """True for an index written in Python: a list of numbers, alone or in a tuple."""
     parts = index if isinstance(index, tuple) else (index,)
     lists = [part for part in parts if isinstance(part, (list, range))]
     return bool(lists) and all(isinstance(one, (int, list)) for part in lists for one in part)
@@ -353,9 +350,7 @@ def _rms_norm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _covariance(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Correlation.cpp: whether there are enough observations is a 0-dim tensor, and asked by
-    equal().
-    """
+    """Correlation.cpp: the number of observations is a 0-dim tensor, asked by equal()."""
     tell("equal", f"aten::{func.__name__}", 1, "d2h")
     return through(func, args, kwargs)
 

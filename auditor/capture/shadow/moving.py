@@ -125,9 +125,7 @@ def moved(
 
 
 def _hides_its_device(tensor: Tensor) -> bool:
-    """Inside a transform of torch.func ``.device`` of what it wraps is the C++ one, the host:
-    nothing crosses for its sake.
-    """
+    """Inside a transform of torch.func ``.device`` is the C++ one, the host: nothing crosses."""
     return is_functorch_wrapped(tensor) or (
         isinstance(tensor, ShadowTensor) and functorch_level() is not None
     )

@@ -75,7 +75,5 @@ def _parse_to(original: Callable[..., Any]) -> Callable[..., Any]:
 def _annotated(
     device: type, original: Callable[..., Any], annotation: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    """TorchScript asks ``is torch.device`` of annotations, and most of them were read before we
-    came.
-    """
+    """TorchScript asks ``is torch.device`` of annotations, most of them read before we came."""
     return original(device if annotation is _Device else annotation, *args, **kwargs)

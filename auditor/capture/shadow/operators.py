@@ -8,6 +8,7 @@ each entry.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final
 
 import torch
@@ -20,10 +21,60 @@ from auditor.capture.instruments.torch_private.dispatch import (
 from auditor.capture.shadow import attention, dropout
 from auditor.capture.shadow.copies import copied
 from auditor.capture.shadow.current import CPU, HERE, PLAYING, caller, refuse, tell
-from auditor.capture.shadow.halves import in_float32, slow_dtype, through_float32
 from auditor.capture.shadow.streams import current_stream
 from auditor.capture.shadow.tensor import Rooms, ShadowTensor, wrap
 from auditor.capture.shadow.workspaces import PRODUCTS
+
+FORWARD: Final = frozenset({"convolution", "mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot"})
+BACKWARD: Final = frozenset({"convolution_backward"})
+HALVES: Final = (torch.float16, torch.bfloat16)
+
+
+def through_float32(name: str) -> bool:
+    """Whether the operator is one of those that may have to be computed in float32."""
+    return name in FORWARD or name in BACKWARD
+
+
+def slow_dtype(name: str, args: list[Any]) -> torch.dtype | None:
+    """The half dtype of the operator's first argument, if this CPU has no fast kernel for it."""
+    dtype = args[0].dtype
+    return (
+        dtype
+        if dtype in HALVES and not (_fast(dtype) and (name in FORWARD or dtype == torch.bfloat16))
+        else None
+    )
+
+
+def in_float32(
+    func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], dtype: torch.dtype
+) -> Any:
+    """The results of ``func``, computed in float32 and rounded to ``dtype``."""
+    result = func(*map(_wide, args), **kwargs)
+    return (
+        tuple(_rounded(one, dtype) for one in result)
+        if isinstance(result, tuple)
+        else _rounded(result, dtype)
+    )
+
+
+@cache
+def _fast(dtype: torch.dtype) -> bool:
+    """Whether oneDNN has kernels for this dtype on this CPU."""
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return False
+    name = "_is_mkldnn_fp16_supported" if dtype == torch.float16 else "_is_mkldnn_bf16_supported"
+    # a torch that does not tell counts as slow: float32 is always right
+    supported = getattr(torch.ops.mkldnn, name, None)
+    return supported is not None and bool(supported())
+
+
+def _wide(value: Any) -> Any:
+    return value.float() if isinstance(value, torch.Tensor) and value.dtype in HALVES else value
+
+
+def _rounded(value: Any, dtype: torch.dtype) -> Any:
+    return value.to(dtype) if isinstance(value, torch.Tensor) else value
+
 
 Tensor = torch.Tensor
 _DATA: Any = Tensor.data
@@ -144,9 +195,7 @@ def _masked_fill(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def _smoothed_loss(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """LossNLL.cpp: the mean of a smoothed loss divides by the weights of the targets that count,
-    which are selected.
-    """
+    """LossNLL.cpp: the mean of a smoothed loss divides by the selected targets' weights."""
     if weighted_and_smoothed(args) and args[3] == _MEAN:
         tell("masked_select", "aten::cross_entropy_loss", 8, "d2h")
 
@@ -387,9 +436,7 @@ def _written_results(
 
 
 def resync(outer: ShadowTensor) -> None:
-    """Give the outer tensor the sizes, strides and storage that an in-place operator gave the inner
-    one.
-    """
+    """Give the outer tensor what an in-place operator gave the inner one."""
     fresh = wrap(outer._inner)
     _DATA.__set__(outer, fresh)
 

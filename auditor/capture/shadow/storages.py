@@ -15,9 +15,7 @@ _COMPRESSED_COLUMNS = (torch.sparse_csc, torch.sparse_bsc)
 
 
 def storages(tensor: torch.Tensor) -> Iterator[torch.UntypedStorage]:
-    """The values' storage first, then those of indices; none for layouts that own no plain storage
-    (MKL-DNN).
-    """
+    """The values' storage, then those of indices; none without a plain storage."""
     for part in parts(tensor):
         yield part.untyped_storage()
 

@@ -37,9 +37,7 @@ class Stream:
         return True
 
     def ends_now(self) -> bool:
-        """Whether waiting for it would wait for all that was queued: it is the stream that work
-        goes to.
-        """
+        """Whether waiting for it waits for all queued work: work goes to this stream."""
         return self == current_stream()
 
     def wait_stream(self, stream: Any) -> None:
@@ -104,9 +102,7 @@ class Event:
         return True
 
     def ends_now(self) -> bool:
-        """Whether waiting for it would wait for all that was queued: no operator ran since it was
-        recorded.
-        """
+        """Whether waiting for it waits for all queued work: no operator ran since."""
         return self._operators == _operators()
 
     def wait(self, stream: Any = None) -> None:

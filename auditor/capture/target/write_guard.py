@@ -280,7 +280,6 @@ def _words(command: Any) -> Iterator[str]:
 
 
 def _database(name: Any) -> Any:
-    """The file that SQLite opens; its name may be a URI."""
     text = os.fsdecode(name) if isinstance(name, (str, bytes, os.PathLike)) else ""
     return unquote(urlsplit(text).path) if text.startswith("file:") else name
 

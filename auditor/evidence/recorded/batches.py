@@ -270,9 +270,7 @@ class Batches(Table):
         )
 
     def need_a_loader(self) -> None:
-        """Raises :class:`NotLooked` if no DataLoader gave a batch: other input pipelines are not
-        watched.
-        """
+        """Raises :class:`NotLooked` if no DataLoader gave a batch."""
         if not self.quiet and not self.loud:
             raise NotLooked("no torch DataLoader gave a batch inside the audited steps")
 

@@ -96,7 +96,6 @@ class Compiles(Table):
 
 
 def _lines(evidence: Evidence, wanted: Callable[[RegionRow], bool]) -> tuple[Site, ...]:
-    """Lines that give something to the compiler, each once."""
     at = (row.at for row in evidence.rows(RegionRow) if wanted(row))
     return tuple(dict.fromkeys(evidence.recording.site(each) for each in at if each is not None))
 
@@ -126,12 +125,10 @@ def _breaks(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Break]:
 
 
 def _is_lost(row: CompileRow, given: Collection[str]) -> bool:
-    """Whether a whole function that was given to the compiler is left to Python."""
     return row.lost and row.function in given
 
 
 def _break_at(row: CompileRow, at: int, given: Collection[str]) -> int:
-    """The line of the function that is lost, where a library's broke the graph."""
     own = row.own or not _is_lost(row, given)
     return at if own or row.resumed is None else row.resumed
 
@@ -170,6 +167,5 @@ def _since(rows: Sequence[CompileRow], frame: str) -> int | None:
 
 
 def _led_to(rows: Sequence[CompileRow], frame: str, group: Sequence[CompileRow]) -> bool:
-    """Whether one of these guards failed when the limit was reached."""
     reached = {row.attempt for row in rows if row.what == "limit" and row.frame == frame}
     return any(row.attempt in reached for row in group)

@@ -45,9 +45,7 @@ def spoiled(loads: Iterable[LoadRow], *, optimizer: bool) -> LoadRow | None:
 
 
 def default_rate(load: OptimizerLoadRow, source: Source) -> float | None:
-    """The rate of an optimizer of this class that is given none; None where the line that made it
-    gives one.
-    """
+    """The default rate of this optimizer class; None if the making line gives one."""
     made = load.site_of(load.made_at)
     return None if made is not None and _gives_rate(source, made, load.owner) else load.default
 

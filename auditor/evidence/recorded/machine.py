@@ -55,9 +55,7 @@ class Machine(Table):
 
     @property
     def cuda(self) -> bool:
-        """True if the step could use a CUDA device: only then do its times say anything about
-        one.
-        """
+        """True if the step could use a CUDA device."""
         return self.on.timed
 
     @property
@@ -73,9 +71,7 @@ class Machine(Table):
         return "estimated" if self.on.simulated else "measured"
 
     def nothing_seen_without_cuda(self, why: str) -> None:
-        """Having seen nothing means *clean* only where there was a CUDA device: raises
-        :class:`NotLooked` elsewhere.
-        """
+        """Raises :class:`NotLooked` without a CUDA device, where silence is not *clean*."""
         if not self.gpu_path:
             raise NotLooked(f"no CUDA device in this run: {why}")
 

@@ -142,9 +142,7 @@ class Place(Line[ReadRow]):
 
     @property
     def held_us(self) -> float | None:
-        """How long the host was held in each step (loud pass), in us; None where there was no
-        device to wait for.
-        """
+        """Us per step (loud pass) in which the host was held; None without a device."""
         return self._held(self.reads) if self.on.timed and self.steps else None
 
     @property
@@ -159,9 +157,7 @@ class Place(Line[ReadRow]):
         return "" if "" in names else ", ".join(sorted(names))
 
     def waits(self, subject: str) -> str:
-        """What it does to the host and on which steps, said for the device of this run; ``subject``
-        is what does it.
-        """
+        """What ``subject`` does to the host, and on which steps."""
         makes = "makes" if self.on.timed else "would make"
         return f"{subject} {makes} the host wait for the GPU on {self.pattern}"
 
@@ -279,7 +275,6 @@ class Reads(Table):
 
 
 def _leading(reads: list[Read]) -> Act:
-    """What a line is reported as."""
     # what the line itself does comes first
     own = [read for read in reads if not library_of(read.expression.via)]
     acts = {read.act for read in own or reads}
@@ -287,7 +282,6 @@ def _leading(reads: list[Read]) -> Act:
 
 
 def _written(reads: Iterable[Read]) -> str:
-    """The first reading expression as it is written, else its line; shortened."""
     found = tuple(reads)
     written = next((read.expression.text for read in found if read.expression.text), "")
     return shorten(written or KEYWORD.sub("", found[0].site.text).rstrip(":"))

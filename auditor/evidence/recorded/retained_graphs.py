@@ -37,9 +37,7 @@ class Root:
 
     @property
     def depth(self) -> int:
-        """How many items below the variable or attribute the tensors lie: 1 in
-        ``self.losses[*]``.
-        """
+        """Items below the variable at which tensors lie: 1 in ``self.losses[*]``."""
         return (len(self.name) - len(self.name.rstrip("[*]"))) // len("[*]")
 
     @cached_property

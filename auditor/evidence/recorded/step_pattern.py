@@ -77,9 +77,7 @@ class StepPattern:
         return f"; {digits(each)} times in each of those, {digits(per_step)} per step on average"
 
     def usual(self, share: float) -> bool:
-        """True if it was seen on at least ``share`` of enough steps, or comes in phases, and as
-        often.
-        """
+        """Seen on at least ``share`` of enough steps, or comes in phases, and as often."""
         return self.of >= FEWEST_STEPS and (self.share >= share or self.often)
 
     def weight(
@@ -105,9 +103,7 @@ class StepPattern:
 
 
 def step_pattern(seen: set[int], of: int) -> StepPattern:
-    """The pattern from the step numbers of one pass; numbers of steps that did not complete are left
-    out.
-    """
+    """The pattern from one pass's step numbers, without incomplete steps."""
     return StepPattern(tuple(sorted(step for step in seen if step < of)), of)
 
 

@@ -73,9 +73,7 @@ def compiled_caution(steps: Sequence[Step]) -> str:
 
 
 def queued_share(steps: Sequence[Step]) -> float:
-    """Share (0 to 1) of the host's time in these steps in which they waited for the processor; 0
-    where nothing says.
-    """
+    """Share (0 to 1) of host time that these steps waited for a CPU; 0 if unknown."""
     host = sum(step.host_us or step.us for step in steps)
     return min(1.0, max(0.0, sum(step.queued_us for step in steps) / host)) if host > 0.0 else 0.0
 
@@ -112,15 +110,11 @@ class Steps(Table):
 
     @property
     def typical(self) -> Estimate | None:
-        """Median time of a quiet step in us with its interval, without waiting for the processor;
-        None of too few steps.
-        """
+        """Median quiet step in us with its interval, without queueing; None of too few."""
         return median_of(own_times(self.quiet), busy=queued_share(self.quiet))
 
     def share_of_step(self, us: float) -> float:
-        """``us`` as a share of the mean quiet step, as the report has it; 0 where there is no time
-        to compare with.
-        """
+        """``us`` as a share of the mean quiet step; 0 if there is no time."""
         own = own_times(self.quiet)
         return us * len(own) / sum(own) if sum(own) else 0.0
 
@@ -151,9 +145,7 @@ class Steps(Table):
         )
 
     def slower_after(self, number: int) -> Estimate | None:
-        """How many us the quiet steps after this one are slower than those before it; None of too
-        few steps on a side.
-        """
+        """Us that quiet steps after this one are slower; None of too few on a side."""
         before = [step for step in self.quiet if step.number < number]
         return _saved([step for step in self.quiet if step.number > number], before)
 
@@ -238,9 +230,7 @@ class CpuContention:
 
     @property
     def busy(self) -> bool:
-        """True where other work had the processors for so long that all times of the run are less
-        certain than usual.
-        """
+        """Other work had the CPUs for so long that all times are less certain."""
         return self.queued >= QUEUED or (self.queued >= SOMEWHAT and self.uneven >= UNEVEN)
 
     @property
@@ -251,7 +241,7 @@ class CpuContention:
         if not self.busy:
             return ""
         return (
-            f"the machine was busy (steps waited {amounts.percent(self.queued)} of their time for "
-            "a processor, which is taken off every measured time): do not trust small differences, "
-            "and audit again with other programs ended or on processors of its own (taskset)"
+            f"the machine was busy (steps waited for a CPU {amounts.percent(self.queued)} of the "
+            "time, which measured times exclude): do not trust small differences, and audit again "
+            "on an idle machine or on CPUs of its own (taskset)"
         )

@@ -105,7 +105,6 @@ class Trend:
 
 
 def _median_slope(values: Sequence[float]) -> float:
-    """Theil-Sen; 0 for fewer than two values."""
     slopes = [(y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in combinations(enumerate(values), 2)]
     return median(slopes) if slopes else 0.0
 

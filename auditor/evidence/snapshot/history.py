@@ -108,9 +108,7 @@ class Course:
         )
 
     def fragmented(self, *, share: float, least_bytes: int, share_if_pressed: float) -> bool:
-        """True if much of the reserved memory was never needed; less is enough where the allocator
-        ran short.
-        """
+        """Much of the reserve was never needed; less is enough if the allocator ran short."""
         if self.retries or self.ooms:
             return self.unneeded_bytes > 0 and self.unneeded_share >= share_if_pressed
         return self.unneeded_bytes >= least_bytes and self.unneeded_share >= share

@@ -132,9 +132,7 @@ class Snapshot(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> Snapshot:
-        """From the recording's snapshot file. Raises :class:`NotLooked` if there is none, or if it
-        is not plain data.
-        """
+        """From the snapshot file. Raises :class:`NotLooked` without a plain one."""
         data = snapshot_of(evidence)
         return cls(_segments(data, evidence), data.at_oom)
 

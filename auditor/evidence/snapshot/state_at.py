@@ -120,7 +120,6 @@ def _take_out(held: dict[int, int], address: int, size: int) -> None:
 
 
 def _put_back(held: dict[int, int], address: int, size: int) -> None:
-    """Pages that were unmapped later, joined with the stretches of memory on both sides of them."""
     before = next((start for start, length in held.items() if start + length == address), address)
     size += (held.pop(before) if before != address else 0) + held.pop(address + size, 0)
     held[before] = size

@@ -85,9 +85,7 @@ class WhatIf(Table):
 
     @classmethod
     def build(cls, evidence: Evidence) -> WhatIf:
-        """From the recording's snapshot. Raises :class:`NotLooked` where a replay of its history
-        would say nothing.
-        """
+        """From the snapshot. Raises :class:`NotLooked` if a replay would say nothing."""
         return what_if(evidence, evidence.get(Allocations).devices[0])
 
     @cached_property
@@ -107,9 +105,7 @@ class WhatIf(Table):
 
     @property
     def may_save(self) -> int:
-        """Bytes that no setting can save more than: what was reserved at most without what tensors
-        needed at most.
-        """
+        """Bytes that settings can save at most: peak reserved less peak needed."""
         return self.recorded.peak_reserved - (0 if self.rounded else self.recorded.peak_allocated)
 
 
@@ -230,7 +226,6 @@ def replays_of(evidence: Evidence, course: Course) -> Replays:
 
 
 def _replays(evidence: Evidence) -> dict[int, Replays]:
-    """By device, made as they are asked for."""
     return {}
 
 

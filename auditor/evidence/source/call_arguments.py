@@ -313,7 +313,6 @@ def _configured(configs: Configs, key: str) -> Site | None:
 
 
 def _functions_around(source: Source, file: str, at: ast.AST) -> list[Function]:
-    """Innermost first."""
     line = getattr(at, "lineno", 0)
     around = [node for node in source.index(file).around(line) if line in lines_of(node)[1:]]
     return sorted(around, key=lambda node: node.lineno, reverse=True)

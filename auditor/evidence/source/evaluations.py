@@ -66,6 +66,5 @@ def turns_off(node: ast.AST) -> bool:
 
 
 def _any_off(asked: Iterable[ast.expr]) -> bool:
-    """``torch.no_grad()``, and ``torch.no_grad`` of a decorator."""
     names = (name_of(each.func if isinstance(each, ast.Call) else each) for each in asked)
     return any(name in OFF for name in names)

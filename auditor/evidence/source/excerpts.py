@@ -30,7 +30,6 @@ def excerpt(recording: Recording, site: Site) -> Excerpt:
 
 
 def _heads(text: str, line: int) -> list[int]:
-    """Lines of the ``class`` and ``def`` around a line, the outermost first."""
     return [first for first, last in _blocks(text) if first <= line <= last]
 
 

@@ -105,9 +105,7 @@ class Source(Table):
         return ""
 
     def argument(self, site: Site, call: str, keyword: str) -> ast.expr | None:
-        """What the one call of ``call`` on the site's line is given as ``keyword``; None if it is
-        not given it.
-        """
+        """What the only ``call`` on the site's line gets as ``keyword``, or None."""
         found = the_only(node for node in self.calls_at(site) if name_of(node.func) == call)
         given = found.keywords if found is not None else ()
         return next((item.value for item in given if item.arg == keyword), None)
@@ -185,9 +183,7 @@ class Source(Table):
         return "" if made is None else name_of(made.func)
 
     def keywords_of(self, name: str) -> Iterator[tuple[str, str]]:
-        """Keyword arguments of all calls of ``name`` in the recorded files, with the text of their
-        values.
-        """
+        """Keyword arguments of all calls of ``name``, with the text of their values."""
         for _, call in self.calls_of(name):
             yield from ((given.arg, unparsed(given.value)) for given in call.keywords if given.arg)
 

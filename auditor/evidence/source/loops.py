@@ -65,7 +65,6 @@ def _loops_around(source: Source, site: Site) -> list[ast.For | ast.AsyncFor | a
 
 
 def _goes_over(loop: ast.AST, line: int) -> bool:
-    """Whether a line is in the head of a ``for``."""
     if not isinstance(loop, (ast.For, ast.AsyncFor)):
         return False
     return loop.lineno <= line <= (loop.iter.end_lineno or loop.lineno)

@@ -42,7 +42,6 @@ def values_at(index: Index, span: Span | None) -> frozenset[str]:
 
 
 def _own(index: Index, name: str) -> str:
-    """The name of the value that a name is only another one for."""
     given = index.assigned.get(name, ())
     return (unchanged(given[0].value) or name) if len(given) == 1 else name
 

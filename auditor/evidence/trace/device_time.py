@@ -83,7 +83,6 @@ def _kernels_busy(line: Timeline) -> Intervals:
 
 
 def _inside(line: Timeline, rows: Ints) -> Ints:
-    """Those works that begin inside the windows."""
     assert line.idle is not None
     result: Ints = rows[line.idle.windows.holds(line.trace.work.start[rows])]
     return result

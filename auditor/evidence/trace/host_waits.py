@@ -261,7 +261,6 @@ def _place(line: Timeline, key: _Key, rows: list[int]) -> WaitPlace:
 
 
 def _copied(line: Timeline, rows: list[int]) -> int:
-    """Bytes that the calls of these waits copied."""
     work = line.launches.copy_of_call[line.waits.call[rows]]
     sizes = line.trace.work.bytes[work[work >= 0]]
     return int(sizes.sum()) if (sizes >= 0).all() else -1

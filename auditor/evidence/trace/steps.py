@@ -189,9 +189,7 @@ def _us(ns: NDArray[np.int64]) -> list[float]:
 
 
 def _loader(names: tuple[str, ...]) -> str:
-    """``enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__`` ->
-    ``_SingleProcessDataLoaderIter``.
-    """
+    """The class in ``enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__``."""
     return names[0].partition("#")[2].partition(".")[0] or names[0]
 
 

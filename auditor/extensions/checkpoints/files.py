@@ -163,7 +163,6 @@ def _is_plain(name: str) -> bool:
 
 
 def _named(index: Path) -> list[Path]:
-    """The files that an index names, but for those that lie elsewhere; none of another file."""
     if not index.name.endswith(INDEX):
         return []
     return [index.parent / name for name in sorted({*_listed(index).values()}) if _is_plain(name)]

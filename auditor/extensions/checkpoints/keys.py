@@ -46,7 +46,6 @@ _SEPARATOR = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[/ -]+")
 
 @lru_cache(4096)
 def _in_words(key: str) -> str:
-    """A key in small letters, its words between underscores."""
     return _SEPARATOR.sub("_", key[:200]).lower()
 
 
@@ -81,7 +80,6 @@ def is_mask(path: Path) -> bool:
 
 
 def _last(path: Path) -> str:
-    """The last part of the last key, in words."""
     last = next((key for key in reversed(path) if isinstance(key, str) and key), "")
     return _in_words(last.rpartition(".")[2])
 

@@ -244,7 +244,6 @@ def _several(names: list[str]) -> str:
 
 
 def _is_rng(path: Path) -> bool:
-    """True for a key of a random state, near the root."""
     key = path[-1] if 0 < len(path) <= 3 else 0
     return isinstance(key, str) and any(word in key.lower() for word in RNG_WORDS)
 

@@ -45,9 +45,7 @@ def _each(one: Callable[[str, float, int], object], values: Mapping[str, float],
 
 
 def _wandb(values: Mapping[str, float], step: int) -> None:
-    """With the program's next own line (``commit=False``), whose step is the program's: W&B takes
-    no step that is lower than one before.
-    """
+    """With the program's own next line (``commit=False``): W&B takes no lower step."""
     wandb = sys.modules.get("wandb")
     if getattr(wandb, "run", None) is not None:
         wandb.log({**values, "watch/step": step}, commit=False)  # type: ignore[union-attr]

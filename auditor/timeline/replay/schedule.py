@@ -382,7 +382,6 @@ class _Finder:
         self.last_copy: dict[int, int] = {}
 
     def _queued_at(self, rows: Ints) -> Ints:
-        """When the work of one stream was queued."""
         work = self.streams.work[rows]
         call = self.joined.call_of_work[work]
         return np.where(call >= 0, self.trace.calls.start[call], self.streams.start[rows])

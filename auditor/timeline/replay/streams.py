@@ -101,7 +101,6 @@ class _Queue:
 
     @cached_property
     def by_stream(self) -> list[tuple[int, Ints]]:
-        """Rows of each stream."""
         return groups(self.stream)
 
     @cached_property
@@ -114,7 +113,6 @@ class _Queue:
 
     @cached_property
     def ends(self) -> dict[int, Ints]:
-        """For each stream the latest end up to each of its work."""
         return {key: np.maximum.accumulate(self.end[rows]) for key, rows in self.by_stream}
 
     @cached_property
@@ -257,9 +255,6 @@ def _delays(queue: _Queue, rigid: Ints) -> tuple[Ints, Ints, Depends, int]:
 
 
 def _usual(taken: Ints, binding: Ints, slack: Ints) -> Ints:
-    """The delay of each where this is what held it, else the usual one and no more than its
-    slack.
-    """
     result: Ints = np.where(binding, taken, np.minimum(_middle(taken[binding]), slack))
     return result
 

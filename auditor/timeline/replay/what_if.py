@@ -146,9 +146,6 @@ class Replays:
         slow[made.work[mine]] = self._slow[mine]
 
     def _hide(self, hidden: Ints, copies: Flags) -> None:
-        """These copies beside other work, on a side stream; what pinned memory saves of them is
-        part of the price of their waits.
-        """
         made = self.costs.copies
         hidden[made.work[copies]] = (made.ns - self._slow)[copies]
 
@@ -164,7 +161,6 @@ class Replays:
         return np.where(known, made.ns - needed, 0).astype(np.int64)
 
     def _without_host_time(self, edits: Edits, spans: Intervals, events: Flags) -> None:
-        """The host's time inside these spans gone, as far as no call of the runtime took it."""
         plan = self.plan
         inside = spans.covered(plan.start - plan.gap, plan.start)
         edits.gap[events] -= inside[events]

@@ -18,7 +18,6 @@ from ..rows import DoubleBirthRow, DoubleParametersRow
 
 
 def _birth(at: int, how: str, op: str) -> DoubleBirthRow:
-    """One place where a float64 value came in; what was computed from it is counted there."""
     return DoubleBirthRow(
         at=at, how=how, op=op, n=0, elements=0, largest=0, products=0, graph=False, steps=0, all=0
     )
@@ -158,9 +157,6 @@ class Float64OpsWatch(Subscriber):
 
 
 def _work(made: list[torch.Tensor], given: list[torch.Tensor]) -> int:
-    """Elements that an operator goes through: those of its largest result, or of what it
-    reduces.
-    """
     return max((each.numel() for each in (*made, *given)), default=0)
 
 

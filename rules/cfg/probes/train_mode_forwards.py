@@ -215,7 +215,6 @@ class TrainModeForwardsProbe(OptimizerProbe):
         )
 
     def _counted(self, spot: _Spot) -> None:
-        """Once for all that is called between two steps."""
         spot.times += spot.after != self._steps
         spot.after = self._steps
 

@@ -41,12 +41,10 @@ class _State:
 
     @classmethod
     def of(cls, row: KeptStateRow, tensors: list[torch.Tensor]) -> _State:
-        """As it is now."""
         return cls(row, [weakref.ref(each) for each in tensors], _versions(tensors))
 
     @property
     def kept(self) -> list[torch.Tensor]:
-        """All of them; none if one is gone."""
         held = [tensor for each in self.tensors if (tensor := each()) is not None]
         return held if len(held) == len(self.tensors) else []
 

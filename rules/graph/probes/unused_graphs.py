@@ -291,9 +291,7 @@ def _around(module: torch.nn.Module) -> list[torch.nn.Module]:
 
 
 def _not_compiled() -> list[torch.nn.Module]:
-    """All modules but those that are compiled, or part of one: a hook there would compile it
-    anew.
-    """
+    """Without compiled modules, and their parts: a hook there would compile them again."""
     found = live_modules()
     compiled = {id(part) for module in found if is_compiled(module) for part in modules_of(module)}
     return [module for module in found if id(module) not in compiled]
@@ -341,9 +339,7 @@ def _untrained(module: torch.nn.Module, held: set[int]) -> bool:
 
 
 def _own_parameters(module: torch.nn.Module) -> bool:
-    """False while others stand in their place (``torch.func.functional_call``): those may be
-    trained.
-    """
+    """False while others stand in their place (``torch.func.functional_call``)."""
     return all(each.is_leaf for each in module.parameters())
 
 

@@ -191,7 +191,6 @@ class IndexingLoopsWatch(Subscriber):
         return Turn(GROUPS, over, by, (given[0].shape,), elements)
 
     def _begin_turns(self, at: int | None) -> None:
-        """A line that ran before the first turn runs again: the next turn may begin with it."""
         for turns in self._running:
             if turns.start <= turns.last and at in turns.heads:
                 turns.start, turns.away = self._seen, turns.heads[at]

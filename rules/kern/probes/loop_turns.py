@@ -136,7 +136,6 @@ def made_of(name: str, number: int, given: Iterable[Made], running: Iterable[Tur
 
 
 def _carried(made: Made, turns: Turns) -> Carried | None:
-    """How earlier turns went into it; None where none did."""
     if turns in made.carried:
         return made.carried[turns]
     return Carried() if turns.first <= made.number < turns.start else None
@@ -223,7 +222,6 @@ class ParametersNow:
 
 
 def _trained(tensor: torch.Tensor) -> bool:
-    """A leaf that wants a gradient; not the fake ones that torch.compile keeps."""
     return tensor.requires_grad and tensor.is_leaf and not hasattr(tensor, "fake_mode")
 
 

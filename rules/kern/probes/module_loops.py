@@ -228,7 +228,6 @@ def _seen(value: Any) -> Seen:
 
 
 def _alike(first: Seen, now: Seen) -> bool:
-    """The same thing again, or another piece of the same tensor, which nobody has written since."""
     if first[0] == "piece" == now[0]:
         return first[1] == now[1] and first[3:] == now[3:]
     return first == now
@@ -263,6 +262,5 @@ def state_of(module: nn.Module) -> list[Any]:
 
 
 def _items(value: Any) -> tuple[int, ...]:
-    """What a container holds."""
     held = value.values() if isinstance(value, dict) else value
     return tuple(map(id, islice(held, ITEMS))) if isinstance(value, (list, dict, tuple)) else ()

@@ -58,7 +58,6 @@ class _Followed:
     versions: tuple[int, ...] = ()
 
     def clear(self) -> None:
-        """They were."""
         self.passes.clear()
         self.batches.clear()
         self.versions = ()
@@ -147,7 +146,6 @@ class MicroBatchesProbe(OptimizerProbe):
 
 
 def _versions(parameters: list[ref[torch.Tensor]]) -> tuple[int, ...]:
-    """How often their gradients were written to; nothing of those that have none."""
     found = (getattr(alive(each), "grad", None) for each in parameters)
     return tuple(version_of(each) for each in found if each is not None)
 

@@ -182,7 +182,6 @@ def _milestones(scheduler: Any) -> Calls:
 
 
 def _decays(gamma: float) -> int | None:
-    """How often a rate is multiplied with ``gamma`` until it is gone."""
     if not 0 < gamma < 1:
         return None
     return math.ceil(math.log(GONE) / math.log(gamma) - 1e-9)

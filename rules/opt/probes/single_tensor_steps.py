@@ -98,8 +98,6 @@ def _one_by_one(optimizer: Optimizer) -> bool:
 
 
 def _is_alone(group: dict[str, Any]) -> bool:
-    """``foreach=False``; or only ``fused=False``, with which torch does not choose the lists of its
-    own accord either.
-    """
+    """``foreach=False``, or only ``fused=False``, which does not choose the lists either."""
     foreach, fused = group.get("foreach", True), group.get("fused")
     return not fused and (foreach is False or (foreach is None and fused is False))

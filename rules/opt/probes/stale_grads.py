@@ -48,7 +48,6 @@ class _Followed:
             self.cleared = True
 
     def look_again(self) -> None:
-        """After a backward: did that add to it?"""
         version = _version(alive(self.gradient))
         if not self.cleared and version != self.version:
             self.added_to, self.version = True, version
@@ -140,5 +139,4 @@ def _follow(parameter: torch.Tensor) -> _Followed:
 
 
 def _version(gradient: torch.Tensor | None) -> int:
-    """How often it was written to; -1 if it is gone."""
     return -1 if gradient is None else version_of(gradient)

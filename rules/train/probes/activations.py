@@ -93,9 +93,6 @@ def behind(tape: FunctionTape, call: Call, given: torch.Tensor) -> tuple[list[Ca
 
 
 def _part(tape: FunctionTape, joined: Call, given: torch.Tensor) -> tuple[list[Call], Call | None]:
-    """As :func:`behind`, of the one tensor among those that were joined whose numbers are all of
-    ``given``: a detector joins boxes, confidences and classes, and takes them apart for the loss.
-    """
     parts = [each for each, _ in joined.parents if torch.equal(each, given)]
     return behind(tape, joined, parts[0]) if len(parts) == 1 else ([], None)
 
@@ -115,7 +112,6 @@ def _is_distribution(given: torch.Tensor, axis: int) -> bool:
 
 
 def _given(made: Made) -> Change:
-    """The loss of what ``made`` makes of its input."""
     return lambda again: again.with_input(made)
 
 

@@ -57,9 +57,6 @@ def _spreads(one: torch.Tensor, two: torch.Tensor) -> bool:
 
 
 def _aligned(few: torch.Tensor, many: torch.Tensor) -> list[int] | None:
-    """The shape in which the sizes of ``few`` lie along the same sizes of ``many``, its first ones
-    before others; None where they do not.
-    """
     left = [size for size in few.shape if size != 1]
     shape = [left.pop(0) if left[:1] == [size] else 1 for size in many.shape]
     return None if left else shape

@@ -130,7 +130,6 @@ def _is_summed_up(tape: FunctionTape, shifted: Shifted) -> bool:
 
 
 def _behind(shifted: Shifted, result: torch.Tensor, axis: int, position: int) -> int:
-    """Tokens behind a position that the result there depends on."""
     reached = shifted.reached(result, axis, position) if result.requires_grad else None
     return 0 if reached is None else int(reached[position + 1 :].sum())
 
@@ -280,7 +279,6 @@ class _Segment:
 
     @property
     def culprit(self) -> Call:
-        """The first call that gives a new form, else the last one."""
         placed = [call for call in self.calls if call.at is not None]
         forms = [call for call in placed if call.name in FORMS]
         return next(iter((*forms, *placed[-1:])), self.calls[-1])

@@ -291,7 +291,6 @@ def _result(tape: FunctionTape, layer: Call, weight: torch.Tensor) -> torch.Tens
 
 
 def _others(tensor: torch.Tensor, axis: int) -> list[int]:
-    """All dimensions but that of columns or channels."""
     return [dim for dim in range(tensor.dim()) if dim != axis % tensor.dim()]
 
 

@@ -182,7 +182,6 @@ def _may_read(tape: FunctionTape, call: Call, tokens: Tokens) -> bool:
 
 
 def _is_embedded(tape: FunctionTape, call: Call, tokens: Tokens) -> bool:
-    """It is computed from an embedding of tokens of this shape."""
     shapes = (tokens.is_padding.shape, tokens.is_padding.T.shape)
     alike = (each for each in tape.embeddings if each.argument(0, "input").shape in shapes)
     return call.number in reached_from(tape, alike)

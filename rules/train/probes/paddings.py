@@ -180,7 +180,6 @@ def compared_padding(tail: Tail, call: Call) -> Padded | None:
 
 
 def _is_whole(call: Call, target: torch.Tensor) -> bool:
-    """The loss is a number, over all targets alike."""
     if call.result.dim() or call.argument(2, "weight") is not None:
         return False
     return not bool((target == ignored_by(call)).any())

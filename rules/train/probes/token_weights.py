@@ -216,7 +216,6 @@ def _grad(leaf: torch.Tensor | None) -> torch.Tensor | None:
 
 
 def _is_fed(leaf: torch.Tensor) -> bool:
-    """It has a gradient of an earlier step, which is not 0."""
     return leaf.grad is not None and bool(leaf.grad.any())
 
 

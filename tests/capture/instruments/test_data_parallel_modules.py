@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from torch.nn.parallel import DistributedDataParallel
 
-from auditor.capture.instruments import data_parallel_modules
-from auditor.capture.instruments.data_parallel_modules import DataParallelModules
 from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.probes.dist import data_parallel
+from auditor.capture.probes.dist.data_parallel import DataParallelModules
 from tests.capture.drive import Drive, line_of, load
 from tests.echo_group import ranks
 
@@ -63,7 +63,7 @@ def test_none_is_kept_alive_and_no_number_is_given_twice(followed):
 
 
 def test_no_more_than_so_many_are_followed(followed, monkeypatch):
-    monkeypatch.setattr(data_parallel_modules, "MOST", 1)
+    monkeypatch.setattr(data_parallel, "MOST", 1)
     user, modules, _ = followed
 
     kept = [user.wrap(), user.wrap()]

@@ -27,7 +27,7 @@ def test_busy_on_both_sides_of_each_border(queued, uneven, busy):
 
 
 def test_the_caution_says_how_long_the_steps_waited():
-    assert "steps waited 25% of their time" in CpuContention(0.25).caution
+    assert "steps waited for a CPU 25% of the" in CpuContention(0.25).caution
 
 
 def test_waiting_is_shared_over_all_steps_and_quartiles_need_ten():

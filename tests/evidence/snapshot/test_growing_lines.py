@@ -3,7 +3,7 @@
 import pickle
 
 import pytest
-from auditor.rules.mem.growing_lines import GrowingLines
+from auditor.rules.mem.mem003_memory_grows import GrowingLines
 
 from auditor.allocator import CachingAllocator
 from auditor.evidence.table import Evidence

@@ -363,7 +363,7 @@ def flushed(times, frames):
 def test_a_cache_that_is_emptied_again_and_again(bare, frames):
     (finding,) = engine.judge(bare(flushed(20, frames)), (AllocatorCallEveryStep,)).findings
     assert (finding.site.line if finding.site else None) == (9 if frames else None)
-    assert "gave the cache back to the device 10 times" in finding.message
+    assert "emptied the cache 10 times" in finding.message
     kept = dict(finding.facts).get(
         "with the cache kept (predicted)"
     )  # without frames nobody knows who emptied it

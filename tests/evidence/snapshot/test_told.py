@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from auditor.rules.mem.growing_lines import GrowingLines
+from auditor.rules.mem.mem003_memory_grows import GrowingLines
 from auditor.rules.mem.mem006_peak_by_line import PeakHolders
 from auditor.rules.mem.varying_sizes import VaryingSizes
 from auditor.rules.sync.driver_calls import SegmentRequests

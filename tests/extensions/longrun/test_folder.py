@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from auditor.errors import AuditProblem
-from auditor.extensions.longrun import folder as folders
-from auditor.extensions.longrun.folder import LOOKS, Folder
+from auditor.extensions.longrun import run as folders
+from auditor.extensions.longrun.run import LOOKS, Folder
 from auditor.extensions.longrun.trackers import sink
 
 

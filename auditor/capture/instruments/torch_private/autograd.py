@@ -112,7 +112,5 @@ def compiler_traces() -> bool:
 
 
 def has_dynamo() -> bool:
-    """Whether anybody imported the compiler. Without ``torch._dynamo``: no, and nothing can be
-    compiled.
-    """
+    """Whether the compiler was imported. Without ``torch._dynamo``: no."""
     return "torch._dynamo" in sys.modules

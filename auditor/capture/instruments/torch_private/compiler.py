@@ -184,9 +184,7 @@ def when_told(replace: Callable[[Any, str, Any], None], listener: Listener) -> b
 
 
 def is_compilation(name: str, data: dict[str, Any]) -> bool:
-    """Whether a message says that a frame, or the backward of one, was compiled. Without that name
-    of it: never.
-    """
+    """A message says that a frame or backward was compiled. Without that name: never."""
     if not name.endswith("compilation_metrics"):
         return False
     return data.get("co_name") is not None or (name.startswith("bwd") and not data.get("fail_type"))

@@ -43,9 +43,7 @@ class Absent:
 
 
 def private(path: str, otherwise: Any = None) -> Any:
-    """What torch calls ``path`` (``"torch._C._nn._parse_to"``); ``otherwise`` where this torch has
-    no such name.
-    """
+    """What torch calls ``path`` (``"torch._C._nn._parse_to"``), else ``otherwise``."""
     value = _find(path)
     FOUND[path] = value is not _NOTHING
     return otherwise if value is _NOTHING else value
@@ -85,9 +83,7 @@ def in_dict(path: str) -> Callable[[Any], Any]:
 
 
 def require(*paths: str) -> None:
-    """Raise :class:`Missing` if this torch lacks any of the names, all of which were looked up
-    before.
-    """
+    """Raise :class:`Missing` if this torch lacks any of the names."""
     lacking = [path for path in paths if not FOUND[path]]
     if lacking:
         raise Missing(*lacking)

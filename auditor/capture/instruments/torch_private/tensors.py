@@ -17,7 +17,6 @@ Tensor = torch.Tensor
 
 
 def _attribute(path: str, otherwise: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Reads an attribute that the class has, by C code."""
     return otherwise if private(path) is None else attrgetter(path.rpartition(".")[2])
 
 

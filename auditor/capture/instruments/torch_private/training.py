@@ -36,9 +36,7 @@ def _named(named: Callable[..., Iterator[tuple[str, Any]]], **how: bool) -> dict
 
 
 def own_parameters(module: torch.nn.Module) -> dict[str, Any]:
-    """Parameters of the module itself, None included. Without ``_parameters``: by
-    ``named_parameters``, which subclasses may define.
-    """
+    """Own parameters, None included. Without ``_parameters``: by ``named_parameters``."""
     held = _parameters(module)
     return held if held is not None else _named(module.named_parameters, recurse=False)
 
@@ -68,9 +66,7 @@ def modules_of(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
 
 
 def is_compiled(module: torch.nn.Module) -> bool:
-    """``torch.compile(module)``, or ``module.compile()`` was called. Without ``_orig_mod`` and
-    ``_compiled_call_impl``: False.
-    """
+    """``module`` was compiled. Without ``_orig_mod`` and ``_compiled_call_impl``: False."""
     held = vars(module)
     return HELD in held.get("_modules", ()) or held.get("_compiled_call_impl") is not None
 

@@ -86,7 +86,6 @@ def _named(saved: Any, deep: int = DEEP) -> Iterator[str]:
 
 
 def _path(file: Any) -> str | None:
-    """Where it goes to; None of a file that is open already, or a buffer."""
     return (
         os.path.abspath(os.fsdecode(file)) if isinstance(file, (str, bytes, os.PathLike)) else None
     )

@@ -294,7 +294,6 @@ def _alike(container: nn.Module) -> Iterator[tuple[type[nn.Module], list[nn.Modu
 
 
 def _is_container(module: nn.Module) -> bool:
-    """Whether it is torch's own list of modules, which others may be as well."""
     return type(module) in (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 
 

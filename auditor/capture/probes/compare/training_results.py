@@ -53,7 +53,6 @@ class TrainingResultsProbe(OptimizerProbe):
 
     @property
     def _last(self) -> str:
-        """The pass whose end is the end of what is compared; what comes later only counts syncs."""
         return "loud" if self.context.device.simulated else "quiet"
 
     def start(self) -> None:

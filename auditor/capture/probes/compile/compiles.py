@@ -151,17 +151,12 @@ class CompilesProbe(Probe):
                 row.resumed = self._at(file, mine[-1]["line"], name)
 
     def _named(self, data: dict[str, Any]) -> str:
-        """The function that was compiled; nothing where that is torch's own, which calls the
-        user's.
-        """
         file = str(data.get("co_filename") or "")
         return _resumed(str(data.get("co_name") or "")) if self.context.frames.is_user(file) else ""
 
 
 def _likeliest(reasons: list[str]) -> str:
-    """Why the entry fails that is nearest to what was asked for: entries of the other grad mode
-    serve other calls (a frozen module of the same class, evaluation). The newest comes first.
-    """
+    """Of the entry nearest to what was asked for: entries of the other grad mode serve other calls."""
     return next((each for each in reasons if OTHER_MODE not in each), reasons[0])
 
 

@@ -117,7 +117,6 @@ class RegionsProbe(Probe):
         return id(region.callback) in COMPILED_CODE.ran
 
     def _look(self) -> None:
-        """What ran since the last look, also between the steps."""
         for region in self._regions:
             region.called |= self._ran(region)
 
@@ -172,7 +171,6 @@ def _reference(value: Any) -> Callable[[], Any]:
 
 
 def _written(module: torch.nn.Module | None) -> int:
-    """How often the parameters were written to in place, all together."""
     if module is None:
         return 0
     return sum(version_hint(each) for each in module.parameters() if not each.is_inference())

@@ -133,7 +133,6 @@ def _length(loader: Any) -> int | None:
 
 
 def _samples(loader: Any) -> int | None:
-    """Samples of an epoch, where the loader has a length and cuts batches of one size."""
     return None if loader.batch_size is None or _length(loader) is None else len(loader.sampler)
 
 
@@ -184,7 +183,6 @@ def _labels(dataset: Any) -> torch.Tensor | None:
 
 
 def _seconds(pairs: Any) -> list[int] | None:
-    """The classes in a list of pairs: a sample and its class."""
     if type(pairs) is not list or not pairs or type(pairs[0]) is not tuple or len(pairs[0]) != 2:
         return None
     return [pair[1] for pair in pairs] if type(pairs[0][1]) is int else None

@@ -217,7 +217,6 @@ class LoadingStacks:
                 self._context.add(row)
 
     def _of_workers(self, kind: str) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """Rows of workers, with the one who started them."""
         for loader, row in () if self._folder is None else told_of(self._folder, kind):
             if loader < len(self._starting):
                 yield self._starting[loader], row
@@ -258,7 +257,6 @@ def _add_read(row: RereadRow, seen: Mapping[str, Any]) -> None:
 
 
 def _library(frame: Frame) -> str:
-    """``json/__init__.py:load``."""
     file, _, name = frame
     return f"{'/'.join(file.replace(chr(92), '/').split('/')[-2:])}:{name}"
 

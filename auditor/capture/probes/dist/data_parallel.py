@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch.nn.modules import module as module_hooks
@@ -11,13 +13,42 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.autograd_graph import Backward, Walk
-from auditor.capture.instruments.data_parallel_modules import DataParallelModules
 from auditor.capture.instruments.module_stack import keep_hooks
+from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.compiler import COMPILED_BACKWARD
 from auditor.capture.instruments.torch_private.training import is_compiled
+from auditor.capture.instruments.user_frames import Frames
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, tensors_of
 from auditor.recordings.schema.dist import DataParallelRow, GradientSyncRow
+
+MOST = 64
+"""Modules that are followed."""
+
+T = TypeVar("T")
+
+
+class DataParallelModules(Generic[T]):
+    """Follows them from :meth:`install` on, and keeps none alive.
+
+    ``note`` makes what a probe keeps of a module, from its number, in the order in which modules
+    were wrapped, and its line: a number in ``sites``, None where it is not known.
+    """
+
+    def __init__(self, frames: Frames, note: Callable[[int, int | None], T]) -> None:
+        self._frames = frames
+        self._note = note
+        self._count = 0
+        self.each: weakref.WeakKeyDictionary[Any, T] = weakref.WeakKeyDictionary()
+
+    def install(self, patches: Patches) -> None:
+        """Watch the constructor, until these are undone."""
+        patches.around(DistributedDataParallel, "__init__", after=self._made)
+
+    def _made(self, _: None, module: Any, *args: Any, **kwargs: Any) -> None:
+        if self._count < MOST:
+            self.each[module] = self._note(self._count, self._frames.here())
+            self._count += 1
 
 
 @dataclass
@@ -50,7 +81,6 @@ class _Wrapped:
     """Backward passes that reached its parameters though none of its forwards came before."""
 
     def clear(self) -> None:
-        """Its gradients are gone."""
         self.n = self.local = self.bypassed = 0
 
 
@@ -198,7 +228,6 @@ class DataParallelProbe(OptimizerProbe):
             one.clear()
 
     def _with(self, tensors: frozenset[int]) -> list[tuple[Any, _Wrapped]]:
-        """The modules with one of these parameters."""
         known = self._modules.each.items()
         return [pair for pair in known if not tensors.isdisjoint(pair[1].parameters)]
 

@@ -27,9 +27,7 @@ from auditor.recordings.schema.graph import BackwardRow, ReusedRow
 
 
 def keywords_given(frame: FrameType) -> tuple[str, ...]:
-    """Names of the keywords as written in the call that ``frame`` waits for; none of those in
-    ``**given``.
-    """
+    """Keywords as written in the call that ``frame`` waits for, without ``**given``."""
     return _keywords(frame.f_code, frame.f_lasti)
 
 

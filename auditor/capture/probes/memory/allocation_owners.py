@@ -40,9 +40,7 @@ class AllocationOwnersProbe(OptimizerProbe):
         self._watching = False
 
     def install(self) -> None:
-        """Notice steps, where this torch could have a device: which one there is, is asked
-        later.
-        """
+        """Notice steps if this torch could have a device."""
         if self.context.address_of is not None or torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]
             super().install()
 

@@ -139,18 +139,14 @@ def watch_oom(folder: Path, spelled: Spelled | None = None) -> Callable[[], None
 
 
 def limit_memory(limit: int | None) -> None:
-    """Let torch's allocator take at most ``limit`` bytes of the current device; above it raises its
-    own error.
-    """
+    """Let torch's allocator take at most ``limit`` bytes of the current device."""
     if limit is not None:
         total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
         torch.cuda.set_per_process_memory_fraction(min(1.0, limit / total))
 
 
 def is_oom(error: BaseException) -> bool:
-    """True for the allocator's error and for the host's: ``torch.OutOfMemoryError``,
-    ``MemoryError``.
-    """
+    """True for ``torch.OutOfMemoryError`` and ``MemoryError``."""
     known = isinstance(error, (MemoryError, torch.OutOfMemoryError))
     return known or any(words in words_of(error) for words in _OOM_WORDS)
 

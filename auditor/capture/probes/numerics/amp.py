@@ -69,20 +69,16 @@ class _Updates:
     """Lines that updated it, each with what it had stepped."""
 
     def stepped(self, optimizer: int, step: int) -> None:
-        """It is about to step or unscale an optimizer."""
         self.since.add(optimizer)
         self.step = step
 
     def updated(self, at: int, step: int) -> None:
-        """It was updated at this line."""
         of = self.step if self.since else step
         self.by_step.setdefault(of, []).append((at, self.since))
         self.since = set()
 
     def over(self, before: int) -> Iterator[tuple[int, int]]:
-        """Steps before this one whose updates are all known, each with the lines that were too
-        early.
-        """
+        """Steps before this one whose updates are all known, with the lines that were too early."""
         for step in [each for each in self.by_step if each < before]:
             for at in _early(self.by_step.pop(step)):
                 yield step, at
@@ -344,6 +340,5 @@ def _multiplied(tensor: torch.Tensor) -> bool:
 
 
 def _scale_of(scaler: Any) -> torch.Tensor | None:
-    """A copy of the scale; None of a disabled scaler, which has none."""
     scale = training.scale_of(scaler)
     return scale.detach().clone() if isinstance(scale, torch.Tensor) else None

@@ -58,9 +58,7 @@ class DebugModesProbe(Probe):
 
     @property
     def user_profiler_seen(self) -> bool:
-        """A profiler of the user's started in a step, or one is running now: ask before ours
-        starts.
-        """
+        """A profiler of the user's ran in a step, or runs now: ask before ours starts."""
         return self._profiler_in_step or bool(profiler_is_on())
 
     @contextlib.contextmanager

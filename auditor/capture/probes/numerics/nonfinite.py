@@ -183,7 +183,6 @@ class NonfiniteProbe(Probe):
         return self.context.pass_name in EACH_STEP
 
     def _looks(self) -> bool:
-        """Whether it looks in this pass at all."""
         return self._each_step or not self.context.device.native
 
     def _due(self) -> bool:
@@ -304,9 +303,7 @@ def _plain(tensor: torch.Tensor) -> bool:
 
 
 def values_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor itself, or the values that a sparse one stores; on the host where the device is a
-    shadow.
-    """
+    """The tensor, or a sparse one's values; on the host if the device is a shadow."""
     tensor = plain(tensor)
     return stored_values(tensor) if tensor.layout is torch.sparse_coo else tensor
 
@@ -317,9 +314,7 @@ def value_of(tensor: torch.Tensor) -> Literal["nan", "inf"]:
 
 
 def names_of(parameters: Iterable[torch.Tensor]) -> dict[int, str]:
-    """Qualified names by ``id``, as the outermost module that holds the parameter calls it. Slow:
-    asks all live objects.
-    """
+    """Qualified names by ``id``. Slow: asks all live objects."""
     return {number: name.partition(".")[2] for number, name in homes_of(parameters).items()}
 
 

@@ -119,9 +119,7 @@ class NonfiniteOriginLog:
             self._batches.drop(tensor)
 
     def finite(self, tensor: torch.Tensor) -> None:
-        """The tensor was found to be finite: forget its storage's birth if it covers the
-        storage.
-        """
+        """A tensor is finite: forget its storage's birth if it covers the storage."""
         if self.of(tensor) is not None and tensor.nbytes >= (storage_bytes(tensor) or 0):
             self._holding.drop(tensor)
 

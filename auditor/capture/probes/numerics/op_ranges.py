@@ -156,9 +156,7 @@ def _polar(call: Call) -> bool:
 
 
 def _widens(call: Call) -> bool:
-    """Whether a softmax reads half precision and works in float32 (``half_to_float``): so autocast
-    runs it on CUDA.
-    """
+    """A softmax that reads half precision and works in float32 (autocast runs it on CUDA)."""
     softmax = call.operator.name in ("log_softmax", "softmax")
     return softmax and len(call.args) > 2 and call.args[2] is True
 

@@ -93,7 +93,6 @@ class Entry:
 
 
 def _json(number: float | None) -> float | str | None:
-    """JSON has no NaN and no infinities."""
     return number if number is None or abs(number) < float("inf") else str(number)
 
 

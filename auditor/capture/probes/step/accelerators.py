@@ -95,7 +95,5 @@ ACCELERATORS: dict[str, Accelerator] = {"cuda": Cuda()}
 
 
 def accelerator_of(device: DeviceInfo) -> Accelerator | None:
-    """Whom to ask; None on the host, on the shadow device, and for a kind that nobody has written a
-    class for.
-    """
+    """The class to ask; None on the host, on the shadow, and for unknown kinds."""
     return ACCELERATORS.get(device.kind) if device.native else None

@@ -109,9 +109,7 @@ class Clock:
             )
 
     def abandon(self) -> None:
-        """An error is on its way: write the times that are there; the device may never answer for
-        the rest.
-        """
+        """An error is on its way: write the times that are there."""
         self._write_times(wait=False)
 
     def _write_times(self, *, wait: bool) -> bool:
@@ -218,9 +216,7 @@ class RunQueue:
         return us - queued_us
 
     def uncollected_us(self, mark: Mark) -> float:
-        """The same without what the collector took, which runs wherever the program happens to
-        be.
-        """
+        """As ``us`` without garbage collection, which runs wherever the program is."""
         return max(0.0, self.own_us(mark) - (COLLECTOR.ns - mark.gc_ns) / 1e3)
 
     def close(self) -> None:

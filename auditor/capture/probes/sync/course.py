@@ -90,7 +90,6 @@ class _Work:
     calls: set[str] = field(default_factory=set)
 
     def add(self, calls: Iterable[Blocking]) -> None:
-        """Calls that blocked, or may have."""
         for call in calls:
             self.waits += call.waits
             self.calls.add(call.call)
@@ -116,7 +115,6 @@ class CourseProbe(OperatorProbe):
 
     @functools.cached_property
     def _null(self) -> Any:
-        """What tells of the null device; its context is known when a pass begins."""
         return null_device.watching()
 
     # -- the watch ---------------------------------------------------------------------------------

@@ -234,7 +234,6 @@ def _expression(code: CodeType, lasti: int, line: int) -> Expression | None:
 
 
 def _plain(found: Expression) -> bool:
-    """Without positions (``python -X no_debug_ranges``): the kinds that :func:`of_numbers` knows."""
     return isinstance(found.node, ast.Subscript) or _data_of(found.node) is not None
 
 

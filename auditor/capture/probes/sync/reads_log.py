@@ -61,9 +61,7 @@ class ReadLog:
         self._process = os.getpid()
 
     def idle(self) -> bool:
-        """True if a read now would not be the step's doing, or is part of one that is being
-        counted.
-        """
+        """True if a read now is not the step's, or is part of one being counted."""
         return self.inside.reading or not self.context.in_step
 
     def concerns(self, tensor: torch.Tensor) -> bool:

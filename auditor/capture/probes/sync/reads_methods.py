@@ -116,7 +116,6 @@ def _cpu(log: ReadLog, original: Method) -> Method:
 def _arrived(
     log: ReadLog, kind: str, source: torch.Tensor, result: torch.Tensor, started: float
 ) -> None:
-    """A transfer to the host is done: count it, and remember the copy."""
     if log.context.in_step:
         log.note(kind, (source,), started)
     log.remember(result)

@@ -16,9 +16,7 @@ Position = tuple[int, int, int, int]
 
 
 def statement(file: str, line: int) -> tuple[int, int]:
-    """First and last line of the statement (or of a compound statement's head) that ``line``
-    belongs to.
-    """
+    """First and last line of the statement (or head) that ``line`` belongs to."""
     within = [extent for extent in _statements(file) if extent[0] <= line <= extent[1]]
     return min(within, key=lambda extent: extent[1] - extent[0], default=(line, line))
 
@@ -35,9 +33,7 @@ def _extent(node: ast.stmt) -> tuple[int, int]:
 
 
 def position(code: CodeType, lasti: int) -> Position | None:
-    """That of an instruction's expression; None where Python does not know it
-    (``python -X no_debug_ranges``).
-    """
+    """Position of an instruction's expression; None with ``-X no_debug_ranges``."""
     found = next(islice(code.co_positions(), lasti // 2, None), (None,) * 4)
     return None if None in found else cast("Position", found)
 

@@ -206,7 +206,6 @@ class Judging:
         return node.backward is not None and self._dead(node)
 
     def _idle_copy(self, node: Node) -> bool:
-        """A copy to the device that nobody read, also where it was stored."""
         reached = self._read if node.step < self._last else self._surely_read
         return bool(node.copied) and node not in reached.nodes
 
@@ -387,9 +386,7 @@ class Judging:
         )
 
     def _times(self, steps: int) -> int:
-        """By how many steps what was seen on ``steps`` is divided: by all that were judged, which
-        are whole periods where steps alternate. The last one is not, as far as it may be needed.
-        """
+        """By all judged steps but the last, which are whole periods where steps alternate."""
         return max(steps, self._last)
 
 

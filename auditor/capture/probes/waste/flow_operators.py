@@ -70,9 +70,7 @@ class FlowOperator:
         self.product = self._flops is not None
 
     def statistics(self, args: tuple[Any, ...]) -> list[torch.Tensor]:
-        """The running statistics that a batch norm in training updates: its schema does not say
-        so.
-        """
+        """Running statistics that a batch norm updates in training."""
         trains = self._norm and len(args) >= _NORM_INPUTS and args[5] is True
         return tensors(args[3:5]) if trains else []
 

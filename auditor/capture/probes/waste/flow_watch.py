@@ -374,9 +374,7 @@ class FlowWatch(Subscriber):
 
 
 def _upload() -> CodeType:
-    """What the shadow device runs to copy a tensor of the host's to itself: its operators work on
-    the host's.
-    """
+    """What the shadow device runs to copy a host tensor to itself."""
     from auditor.capture.shadow.copies import to_device
 
     return to_device.__code__
@@ -392,7 +390,6 @@ def _repeated(node: Node, known: dict[int, Node]) -> Node | None:
 
 
 def _whole(tensor: torch.Tensor) -> bool:
-    """It is all that there is in its storage."""
     size = storage_bytes(tensor)
     return size is not None and plain(tensor).nbytes >= size
 
