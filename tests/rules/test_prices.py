@@ -261,7 +261,7 @@ def test_what_a_busy_machine_is(queued: float, slow: float, busy: bool) -> None:
 
 def test_the_caution_says_how_much_and_what_to_do() -> None:
     said = _unrest(0.4).caution
-    assert "40% of their time" in said and "audit again" in said
+    assert "40% of the time" in said and "audit again" in said
     assert CpuContention.of(()).caution == ""
 
 

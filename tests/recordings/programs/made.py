@@ -4,6 +4,8 @@
 no code with ours, as those of the recorded ones are.
 """
 
+from __future__ import annotations
+
 import gzip
 import random
 import sys
