@@ -157,7 +157,7 @@ def test_the_line_that_empties_the_cache_is_named():
         line_of("torch.cuda.empty_cache()"),
     )
     assert (
-        "gave the cache back to the device 6 times in the second half of the history"
+        "emptied the cache 6 times in the second half of the history"
         in finding.message
     )
 

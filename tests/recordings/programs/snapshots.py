@@ -3,6 +3,8 @@
 ``python snapshots.py NAME OUT.pickle`` with a CUDA build of torch writes one of them.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 from collections.abc import Callable, Iterator

@@ -3,6 +3,8 @@
 SOURCES.md says which build of torch each needs.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 import time
