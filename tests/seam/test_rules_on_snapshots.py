@@ -170,4 +170,4 @@ def test_the_line_that_holds_what_filled_the_card_is_named():
     assert finding.site.line == line_of("return self.head(self.blocks(self.words(tokens)))")
     assert f"snapshots.py:{finding.site.line} forward" == told["site"]
     assert told["size"] == 500 * MIB and "500 MiB were requested" in finding.message
-    assert told["verdict"] == "exhaustion" and "real demand, no fragmentation" in finding.message
+    assert told["verdict"] == "exhaustion" and "real demand, not fragmentation" in finding.message
