@@ -76,9 +76,7 @@ def rehearsed(report: Report) -> str:
     article = "an" if played.startswith("NVIDIA") else "a"
     null = " and on a null device (torch's own CUDA code)"
     also = null if report.environment.get("null device") else ""
-    return (
-        f"GPU path rehearsed on the CPU{also} as if on {article} {played}: nothing of it is timed"
-    )
+    return f"GPU path rehearsed on the CPU{also} as if on {article} {played}, without times"
 
 
 def asked(report: Report) -> str:
@@ -350,9 +348,9 @@ def waits(report: Report) -> Iterator[str]:
     most = max(found, key=unpriced_waits)
     there = amounts.digits(unpriced_waits(most))
     where = f"{there} of them at {most.site}" if len(found) > 1 else f"at {most.site}"
-    what, cost = ("wait", "what it costs") if total == 1 else ("waits", "what they cost")
+    what, cost = ("wait", "its cost") if total == 1 else ("waits", "their cost")
     place = f", {where}" if most.site is not None else ""
-    yield f"{amounts.digits(total)} {what} for the GPU in each step{place}; {cost} needs a GPU"
+    yield f"{amounts.digits(total)} {what} for the GPU in each step{place}; measuring {cost} takes a GPU"
 
 
 def _is_loud(finding: Finding) -> bool:

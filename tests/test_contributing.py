@@ -1,7 +1,5 @@
 """The rules of CONTRIBUTING.md work as they stand there: some files, and nothing to register."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -152,7 +152,7 @@ class MemoryGrowsEveryStep(Rule):
         if not device.trend.values and not host.trend.values:
             raise NotLooked("the memory of no step was measured")
         names = ", ".join(sorted({root.name for root in held.roots if root.bytes_per_step()}))
-        cause = f"; {names} keeps graphs{see('GRAPH001')}" if names else ""
+        cause = f"; {names} retains graphs{see('GRAPH001')}" if names else ""
         for where, place in (
             ("device", self._on_device(device.trend, kept, growing, keepers)),
             ("host", self._on_host(host.trend, keepers, measured=not machine.simulated)),

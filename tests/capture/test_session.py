@@ -1,8 +1,9 @@
 """The session around its probes: one that fails is stopped and told, and the others go on."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.table import Evidence
 from auditor.judging.engine import judge
 from auditor.model import Finding, Severity
-from auditor.model.devices import CPU, SHADOW
+from auditor.model.devices import CPU, SHADOW, DeviceInfo
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 from auditor.rule import Rule
 from auditor.runs.plan import PRICED_STEPS, STEADY_STEPS, Passes, Plan
@@ -232,6 +233,33 @@ class AutocastUnused(Rule):
         return iter(())
 
 
+def passes_of(
+    folder: Path,
+    steps: int,
+    *probes: type[Probe],
+    warmup: int = 0,
+    device: DeviceInfo = CPU,
+    warn: Callable[[str], None] = lambda text: None,
+    known: Mapping[str, Any] = MappingProxyType({}),
+    **more: Any,
+) -> Counter[str]:
+    """Steps of each pass of a session; ``known`` is what its context knows from the start."""
+    word = "rehearse" if device is SHADOW else "cpu"
+    more = {"purpose": Passes(trace=0), **more}
+    plan = Plan("test:step", (), steps, warmup, word, str(folder), (), **more)
+    writer, passes = RecordingWriter(folder), Counter[str]()
+    context = Context(writer, Frames(writer), device=device, warn=warn)
+    for name, value in known.items():
+        setattr(context, name, value)
+    made = [probe(context) for probe in probes]
+    session = Session(plan, context, made, lambda name, done, total: None)
+    while not session.done:
+        session.begin()
+        passes[context.pass_name] += 1
+        session.end()
+    return passes
+
+
 @pytest.mark.parametrize(("per_step", "traced"), [(1, 3), (1000, 2), (3000, 1)])
 def test_a_trace_of_long_steps_ends_before_it_takes_too_much_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, per_step: int, traced: int
@@ -239,23 +267,8 @@ def test_a_trace_of_long_steps_ends_before_it_takes_too_much_memory(
     nodes = iter(range(0, 100 * per_step, per_step))
     monkeypatch.setattr(profiler_trace, "next_number", lambda: next(nodes))
     monkeypatch.setattr(freed_memory, "_peak", lambda: 0)
-    writer, warnings, passes = RecordingWriter(tmp_path), [], Counter[str]()
-    context = Context(writer, Frames(writer), device=CPU, warn=warnings.append)
-    plan = Plan(
-        "test:step",
-        (),
-        steps=2,
-        warmup=0,
-        device="cpu",
-        folder=str(tmp_path),
-        parts=(),
-        purpose=Passes(trace=3),
-    )
-    session = Session(plan, context, [], lambda name, done, total: None)
-    while not session.done:
-        session.begin()
-        passes[context.pass_name] += 1
-        session.end()
+    warnings: list[str] = []
+    passes = passes_of(tmp_path, 2, warn=warnings.append, purpose=Passes(trace=3))
     assert passes == {"quiet": 2, "trace": traced}
     assert (tmp_path / profiler_trace.TRACE).is_file()
     assert [warning.partition(" that ")[2] for warning in warnings] == [TOO_MUCH.format(traced)] * (
@@ -274,24 +287,8 @@ def test_a_trace_of_long_steps_ends_before_it_takes_too_much_memory(
 def test_a_rehearsal_ends_once_nothing_of_the_training_is_on_the_device(
     tmp_path: Path, operators: int, trained: bool, passes: dict[str, int]
 ) -> None:
-    writer = RecordingWriter(tmp_path)
-    context = Context(writer, Frames(writer), device=SHADOW)
-    context.operators, context.trained = lambda: operators, trained
-    plan = Plan(
-        "test:step",
-        (),
-        steps=4,
-        warmup=2,
-        device="rehearse",
-        folder=str(tmp_path),
-        parts=(),
-        purpose=Passes(trace=0),
-    )
-    session = Session(plan, context, [], lambda name, done, total: None)
-    while not session.done:
-        session.begin()
-        session.end()
-    assert {each.name: each.done for each in session.passes if each.done} == passes
+    known = {"operators": lambda: operators, "trained": trained}
+    assert passes_of(tmp_path, 4, warmup=2, device=SHADOW, known=known) == passes
 
 
 class Values(Watching):
@@ -314,18 +311,8 @@ def test_the_value_pass_of_a_rehearsal_ends_with_its_steps_or_its_time(
     expected: dict[str, int],
 ) -> None:
     monkeypatch.setattr(session_module, "VALUE_SECONDS", seconds)
-    writer, passes = RecordingWriter(tmp_path), Counter[str]()
-    context = Context(writer, Frames(writer), device=SHADOW)
-    plan = Plan(
-        "test:step", (), 2, 0, "rehearse", str(tmp_path), (), purpose=Passes(trace=0, values=5)
-    )
-    made = [probe(context) for probe in probes]
-    session = Session(plan, context, made, lambda name, done, total: None)
-    while not session.done:
-        session.begin()
-        passes[context.pass_name] += 1
-        session.end()
-    assert passes == expected
+    purpose = Passes(trace=0, values=5)
+    assert passes_of(tmp_path, 2, *probes, device=SHADOW, purpose=purpose) == expected
 
 
 class Causes(Watching):
@@ -351,16 +338,8 @@ def test_the_diagnostic_pass_goes_on_for_whole_cycles(
         return 9e3 if clock._context.step % cycle == 0 else 1e3
 
     monkeypatch.setattr(Clock, "own_us", property(own_us, lambda clock, us: None), raising=False)
-    writer, warnings, passes = RecordingWriter(tmp_path), [], Counter[str]()
-    context = Context(writer, Frames(writer), device=CPU, warn=warnings.append)
-    more = {"purpose": Passes(trace=0), **more}
-    plan = Plan("test:step", (), 31, 0, "cpu", str(tmp_path), (), **more)
-    session = Session(plan, context, [Causes(context)], lambda name, done, total: None)
-    while not session.done:
-        session.begin()
-        passes[context.pass_name] += 1
-        session.end()
-    assert passes["loud"] == loud
+    warnings: list[str] = []
+    assert passes_of(tmp_path, 31, Causes, warn=warnings.append, **more)["loud"] == loud
     assert warnings == ([prolonged(loud)] if loud > 20 else [])
 
 
@@ -378,33 +357,17 @@ class UnderAnomalyMode(DebugModesProbe):
 def test_the_price_of_anomaly_mode_needs_no_more_steps_than_its_interval(
     tmp_path: Path, steps: int
 ) -> None:
-    writer, passes = RecordingWriter(tmp_path), Counter[str]()
-    context = Context(writer, Frames(writer), device=CPU)
-    plan = Plan("test:step", (), steps, 0, "cpu", str(tmp_path), (), purpose=Passes(trace=0))
-    session = Session(plan, context, [UnderAnomalyMode(context)], lambda name, done, total: None)
-    while not session.done:
-        session.begin()
-        passes[context.pass_name] += 1
-        session.end()
+    passes = passes_of(tmp_path, steps, UnderAnomalyMode)
     assert (passes["quiet"], passes["anomaly_off"]) == (steps, min(steps, PRICED_STEPS))
 
 
 def test_where_steps_are_counted_one_more_pass_takes_half_of_the_diagnostic_ones(
     tmp_path: Path,
 ) -> None:
-    taken = []
-    for probe in (DebugModesProbe, UnderAnomalyMode):
-        writer, passes = RecordingWriter(tmp_path / probe.__name__), Counter[str]()
-        context = Context(writer, Frames(writer), device=CPU)
-        purpose = Passes(trace=0)
-        plan = Plan("x:y", (), 30, 0, "cpu", str(tmp_path), (), fit=40, purpose=purpose)
-        session = Session(plan, context, [probe(context)], lambda name, done, total: None)
-        while not session.done:
-            session.begin()
-            passes[context.pass_name] += 1
-            session.end()
-        taken.append(passes)
-    planned, shared = taken
+    planned, shared = (
+        passes_of(tmp_path / probe.__name__, 30, probe, fit=40)
+        for probe in (DebugModesProbe, UnderAnomalyMode)
+    )
     half = planned["loud"] // 2
     assert 0 < half < min(PRICED_STEPS, planned["quiet"])
     assert shared == {**planned, "loud": planned["loud"] - half, "anomaly_off": half}
@@ -422,14 +385,7 @@ def test_compiled_steps_are_timed_again_where_eager_ones_were_faster(
 
     monkeypatch.setattr(Clock, "own_us", property(own_us, lambda clock, us: None), raising=False)
     monkeypatch.setattr(HeldEager, "wanted", lambda held, seconds: True)
-    writer, passes = RecordingWriter(tmp_path), Counter[str]()
-    context = Context(writer, Frames(writer), device=CPU)
-    plan = Plan("test:step", (), 3, 0, "cpu", str(tmp_path), (), purpose=Passes(trace=0))
-    session = Session(plan, context, [Causes(context)], lambda name, done, total: None)
-    while not session.done:
-        session.begin()
-        passes[context.pass_name] += 1
-        session.end()
+    passes = passes_of(tmp_path, 3, Causes)
     assert (passes["quiet"], passes["eager_held"]) == (3, 3)
     assert passes["compiled_again"] == 3 * again
 
@@ -453,12 +409,4 @@ def test_the_precision_pass_goes_on_while_a_probe_wants_more(
     numbers: int,
 ) -> None:
     monkeypatch.setattr(session_module, "NUMBERS_SECONDS", seconds)
-    writer, passes = RecordingWriter(tmp_path), Counter[str]()
-    context = Context(writer, Frames(writer), device=CPU)
-    plan = Plan("test:step", (), 2, 0, "cpu", str(tmp_path), (), purpose=Passes(trace=0), **more)
-    session = Session(plan, context, [Wanting(context)], lambda name, done, total: None)
-    while not session.done:
-        session.begin()
-        passes[context.pass_name] += 1
-        session.end()
-    assert passes["numbers"] == numbers
+    assert passes_of(tmp_path, 2, Wanting, **more)["numbers"] == numbers

@@ -1,7 +1,5 @@
 """What nobody told counts as nothing: an empty table claims no time, no byte and no event."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import pkgutil

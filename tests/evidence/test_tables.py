@@ -2,8 +2,6 @@
 hostile file does not do.
 """
 
-from __future__ import annotations
-
 import gzip
 import os
 import pickle
@@ -145,11 +143,7 @@ def act(line, made, kind="item"):
         (7, expression(7, "loss > best", "POP_JUMP_FORWARD_IF_FALSE"), "branch"),
         (7, expression(7, "loss > best", "POP_JUMP_IF_FALSE"), "branch"),
         (7, expression(7, "loss > best", "TO_BOOL"), "branch"),
-        (
-            7,
-            expression(7, "loss > best", "COMPARE_OP"),
-            "branch",
-        ),  # Python 3.13 compares and asks in one
+        (7, expression(7, "loss > best", "COMPARE_OP"), "branch"),  # Python 3.13 compares and asks in one
         (7, expression(7, "loss > best", "JUMP_IF_FALSE_OR_POP"), "branch"),
         (7, expression(7, "loss.item()"), "scalar"),
         (8, expression(8, "bool(loss)"), "branch"),
@@ -157,14 +151,10 @@ def act(line, made, kind="item"):
         (9, Expression("CALL_METHOD"), "scalar"),
         (7, Expression("CALL_METHOD"), "scalar"),  # the line also branches, but it says .item()
         (8, Expression("FORMAT_VALUE"), "scalar"),
-        (
-            7,
-            Expression("POP_JUMP_IF_FALSE", via="torch/nn/utils/clip_grad.py:clip_grad_norm_"),
-            "scalar",
-        ),
+        (7, Expression("POP_JUMP_IF_FALSE", via="torch/nn/utils/clip_grad.py:clip_grad_norm_"), "scalar"),
         (7, Expression("CONTAINS_OP", via="torch/_tensor.py:__contains__"), "branch"),
     ],
-)
+)  # fmt: skip
 def test_what_a_scalar_read_is_for(line, made, expected):
     assert act(line, made) == expected
 

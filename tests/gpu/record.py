@@ -2,8 +2,6 @@
 tests.gpu.record FOLDER``.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

@@ -145,37 +145,22 @@ def test_a_pack_may_leave_its_remedy_a_dict(folder, pack):
     assert not {"hints", "changes"} & set(found)
 
 
+# fmt: off
 BROKEN_PACKS = {
-    "a module that is missing": (
-        "import nothing_of_this_name",
-        "acme_rules:RULES",
-        "ModuleNotFoundError: No module named",
-    ),
+    "a module that is missing": ("import nothing_of_this_name", "acme_rules:RULES", "ModuleNotFoundError: No module named"),
     "a name that is missing": ("", "acme_rules:RULES", "AttributeError"),
     "an error of its own": ("1 / 0", "acme_rules:RULES", "ZeroDivisionError: division by zero"),
     "a program that leaves": ("raise SystemExit(0)", "acme_rules:RULES", "SystemExit: 0"),
     "no sequence": ("RULES = 3", "acme_rules:RULES", "TypeError"),
-    "something else than rules": (
-        "RULES = (int,)",
-        "acme_rules:RULES",
-        "<class 'int'> is not a class of rules",
-    ),
+    "something else than rules": ("RULES = (int,)", "acme_rules:RULES", "<class 'int'> is not a class of rules"),
     "a code that is taken": (
-        PACK.format(rules="(Acme,)", **CLEAN).replace("ACME001", "SYNC001"),
-        "acme_rules:RULES",
-        "second rule",
-    ),
+        PACK.format(rules="(Acme,)", **CLEAN).replace("ACME001", "SYNC001"), "acme_rules:RULES", "second rule"),
     "a code that is none": (
-        PACK.format(rules="(Acme,)", **CLEAN).replace("ACME001", "A1"),
-        "acme_rules:RULES",
-        "has the code 'A1'",
-    ),
+        PACK.format(rules="(Acme,)", **CLEAN).replace("ACME001", "A1"), "acme_rules:RULES", "has the code 'A1'"),
     "a rule without detect": (
-        PACK.format(rules="(Acme,)", **CLEAN).replace("detect(", "look("),
-        "acme_rules:RULES",
-        "has no detect",
-    ),
+        PACK.format(rules="(Acme,)", **CLEAN).replace("detect(", "look("), "acme_rules:RULES", "has no detect"),
 }
+# fmt: on
 
 
 @pytest.mark.parametrize("how", BROKEN_PACKS)

@@ -1,7 +1,5 @@
 """A recording that is damaged is judged as far as it could be read, and that is said on top."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 them needed.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

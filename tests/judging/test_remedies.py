@@ -2,8 +2,6 @@
 or no patch.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

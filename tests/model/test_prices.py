@@ -227,13 +227,13 @@ def test_waits_without_a_price_stand_by_how_many_they_are():
     assert lines[-1][0] == "SYNC006"
     said = summary.headline(report)
     assert said[0] == (
-        "70 waits for the GPU in each step, 31 of them at sync006.py:3; what they cost needs a GPU"
+        "70 waits for the GPU in each step, 31 of them at sync006.py:3; measuring their cost takes a GPU"
     )
     assert len(said) == 2
     assert "70 waits" in Terminal(width=200).render(report)
     page = re.sub(r"<[^>]+>", "", str(Html().render(report)))
     assert "70 waits per step" in page
-    assert "for the GPU, 31 of them at sync006.py:3; what they cost needs a GPU" in page
+    assert "for the GPU, 31 of them at sync006.py:3; measuring their cost takes a GPU" in page
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Source before and after a patch, as one text."""
 
-from __future__ import annotations
-
 import re
 
 GONE, NEW = re.compile(r"\[-(.*?)-\]", re.DOTALL), re.compile(r"\{\+(.*?)\+\}", re.DOTALL)

@@ -1,7 +1,5 @@
 """What each edit makes of hard source lines; every result goes through git."""
 
-from __future__ import annotations
-
 import ast
 from dataclasses import replace
 

@@ -2,8 +2,6 @@
 write.
 """
 
-from __future__ import annotations
-
 import ast
 
 import pytest

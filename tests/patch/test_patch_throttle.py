@@ -1,7 +1,5 @@
 """Logs put under a step counter: what is made, and every near miss that must be left alone."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.patch import Refused, apply_edits, diff_bytes

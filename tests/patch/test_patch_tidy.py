@@ -2,8 +2,6 @@
 and import.
 """
 
-from __future__ import annotations
-
 import ast
 
 import pytest

@@ -1,7 +1,5 @@
 """Reports that hold one thing each, for ``test_frozen.py``: what users read of it, in every format."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -2,8 +2,6 @@
 stranger.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

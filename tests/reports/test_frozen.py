@@ -3,8 +3,6 @@
 ``python -m tests.reports.test_frozen`` writes ``frozen/`` anew; read its diff before committing it.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from dataclasses import replace

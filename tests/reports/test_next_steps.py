@@ -1,7 +1,5 @@
 """What the page and the terminal say to do next."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The head of the page where memory ran out, and where checkpoints were scanned."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -2,8 +2,6 @@
 to it.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

@@ -2,8 +2,6 @@
 stranger. No time is in it.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

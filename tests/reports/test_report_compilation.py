@@ -1,7 +1,5 @@
 """The section about torch.compile: in words, in the page and the terminal, and from a stranger."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -2,8 +2,6 @@
 its place in them.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 import xml.etree.ElementTree as ET

@@ -2,8 +2,6 @@
 order is kept.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

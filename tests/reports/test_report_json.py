@@ -2,8 +2,6 @@
 one sentence.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import fields, replace

@@ -2,8 +2,6 @@
 the same on every page.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -5,8 +5,6 @@ survive moved lines.
 sarif-2.1/schema).
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

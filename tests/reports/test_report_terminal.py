@@ -2,8 +2,6 @@
 everything said that was not looked at.
 """
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 

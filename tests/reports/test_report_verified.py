@@ -2,8 +2,6 @@
 floor, what was left out.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

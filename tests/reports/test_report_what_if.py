@@ -1,7 +1,5 @@
 """What each fix buys: the table and the sentences in the page, the terminal and report.json."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from auditor.reports import summary, what_ifs

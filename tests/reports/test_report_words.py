@@ -1,7 +1,5 @@
 """Words and numbers that every renderer shares: how often, of how many, by how much, on what."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

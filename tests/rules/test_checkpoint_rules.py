@@ -1,7 +1,5 @@
 """The rules about checkpoints, on scans made by hand: what each says, and where it is silent."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The rules about torch.compile at the edges of what they tell, on tables made by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """CKPT008 in a run, on tables made by hand."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.ckpt.ckpt008_compiled_names import CompiledPrefix
 from msgspec.structs import replace

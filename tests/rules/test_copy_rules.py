@@ -1,7 +1,5 @@
 """The rules about copies to the device, on tables made by hand, at both sides of each border."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The rules about data parallel training at both sides of their thresholds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

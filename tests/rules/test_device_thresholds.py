@@ -2,8 +2,6 @@
 no numpy.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

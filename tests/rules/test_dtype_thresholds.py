@@ -2,8 +2,6 @@
 tables made by hand.
 """
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.amp.amp006_scaler_misused import GradScalerMisused
 from auditor.rules.amp.half import LossInHalf

@@ -1,7 +1,5 @@
 """GRAPH001 on a holder that an epoch empties."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.graph.backward import Backward
 from auditor.rules.graph.graph001_graph_kept import GraphKeptAcrossSteps

@@ -2,8 +2,6 @@
 tables made by hand.
 """
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.amp.half import OldMixedPrecisionApi
 from auditor.rules.ckpt.ckpt006_stale_rate import CheckpointOverridesRate

@@ -1,7 +1,5 @@
 """What all rules about lines share: which lines they report, and what the report has of one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What rules about memory, time and norms say, on tables made by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -2,8 +2,6 @@
 by hand.
 """
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import pytest

@@ -1,7 +1,5 @@
 """Operators where their derivative is infinite: what is said, and the one edit."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.num.poles import (
     LOGARITHM,

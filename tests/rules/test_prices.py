@@ -2,8 +2,6 @@
 them, and too little proves nothing.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from statistics import median

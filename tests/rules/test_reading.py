@@ -1,7 +1,5 @@
 """Lines that read tensors: which patch fits what the line does with the value."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -2,8 +2,6 @@
 takes the same steps with it and without it, from one seed, to the bit.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import random

@@ -1,7 +1,5 @@
 """Rules that tell of several lines: one behind an innocent one is told, and so are two."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from auditor.rules.data.datasets import LoaderYieldsDeviceTensors

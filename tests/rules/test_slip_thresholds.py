@@ -1,7 +1,5 @@
 """Rules about slips of the trainer at the edges of their thresholds, on tables made by hand."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.cfg.modes import EvaluatedInTrainMode, TrainedInEvalMode
 from auditor.rules.cfg.rows import SwitchedRow, TrainModeForwardRow

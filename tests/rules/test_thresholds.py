@@ -1,7 +1,5 @@
 """Each rule at the edges of its thresholds, on tables made by hand: no torch, no recording."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -234,21 +232,13 @@ def input_bound(waits, us=10_000.0, loader=LOADER, machine=CPU):
         ([999.0] * 20, 2000.0, []),  # half of the step, but below 1 ms
         ([1000.0] * 20, 2000.0, [Severity.ERROR]),
         ([8000.0] * 10 + [0.0] * 10, 10_000.0, [Severity.ERROR]),  # half of the steps
-        (
-            [9000.0] * 9 + [0.0] * 11,
-            10_000.0,
-            [Severity.ERROR],
-        ),  # on fewer than half, and 40 % of the whole
+        ([9000.0] * 9 + [0.0] * 11, 10_000.0, [Severity.ERROR]),  # on fewer than half, and 40 % of the whole
         ([9900.0, 0.0, 0.0, 0.0] * 5, 10_000.0, [None]),  # bursts: a quarter of the whole
         ([9900.0, 0.0, 0.0, 0.0, 0.0, 0.0] * 4, 10_000.0, []),  # bursts: a sixth
         ([90_000.0] + [0.0] * 3, 100_000.0, []),  # one slow start
-        (
-            [90_000.0, 0.0, 0.0, 90_000.0],
-            100_000.0,
-            [Severity.ERROR],
-        ),  # two of them are no longer one stall
+        ([90_000.0, 0.0, 0.0, 90_000.0], 100_000.0, [Severity.ERROR]),  # two of them are no longer one stall
     ],
-)
+)  # fmt: skip
 def test_waiting_for_input(waits, us, expected):
     assert [finding.severity for finding in input_bound(waits, us)] == expected
 
@@ -645,7 +635,7 @@ def test_growth_of_the_host_that_comes_and_goes_or_jumps_is_silent(changes, foun
 def test_growth_names_the_holder_of_graphs():
     holdings = [holding(tensors=1 + step, nodes=100, held_bytes=1000 * step) for step in range(12)]
     (finding,) = mem003(host=[step * 4 * MIB for step in range(20)], held=(root(holdings),))
-    assert "losses[*] keeps graphs" in finding.message
+    assert "losses[*] retains graphs" in finding.message
     assert finding.follows == "GRAPH001"
 
 

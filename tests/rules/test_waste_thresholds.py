@@ -1,7 +1,5 @@
 """The rules about work that is thrown away, at both sides of each threshold."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

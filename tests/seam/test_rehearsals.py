@@ -2,8 +2,6 @@
 what cannot be is said.
 """
 
-from __future__ import annotations
-
 import json
 import textwrap
 

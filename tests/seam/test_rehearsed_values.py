@@ -1,7 +1,5 @@
 """What becomes of values on the GPU's path is seen in a rehearsal, and its replay names the line."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 

@@ -2,8 +2,6 @@
 repaired twin is silent.
 """
 
-from __future__ import annotations
-
 import json
 import textwrap
 import time

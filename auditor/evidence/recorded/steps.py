@@ -241,7 +241,7 @@ class CpuContention:
         if not self.busy:
             return ""
         return (
-            f"the machine was busy (steps waited {amounts.percent(self.queued)} of their time for "
-            "a processor, which is taken off every measured time): do not trust small differences, "
-            "and audit again with other programs ended or on processors of its own (taskset)"
+            f"the machine was busy (steps waited for a CPU {amounts.percent(self.queued)} of the "
+            "time, which measured times exclude): do not trust small differences, and audit again "
+            "on an idle machine or on CPUs of its own (taskset)"
         )

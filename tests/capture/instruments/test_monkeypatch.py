@@ -2,8 +2,6 @@
 back.
 """
 
-from __future__ import annotations
-
 import inspect
 import types
 from typing import Any

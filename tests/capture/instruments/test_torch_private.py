@@ -1,7 +1,5 @@
 """Every accessor of a private name, on the installed torch and on one that lacks the name."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect

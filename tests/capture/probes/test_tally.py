@@ -1,7 +1,5 @@
 """What all probes share that count calls: which count, and that everything is put back."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A recording made of a few rows, for tests of the tables that are built from them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any

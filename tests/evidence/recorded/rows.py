@@ -1,7 +1,5 @@
 """Rows of steps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

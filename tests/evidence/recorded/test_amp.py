@@ -1,7 +1,5 @@
 """Mixed precision as it ran: events by place, scale updates, which dtypes."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.recorded.amp import Amp

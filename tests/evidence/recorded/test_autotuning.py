@@ -1,7 +1,5 @@
 """New sizes of convolutions, step by step."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.cfg.autotuning import Autotuning
 

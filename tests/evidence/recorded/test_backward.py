@@ -1,7 +1,5 @@
 """Backward calls that kept their graph, and which of them nobody walked again."""
 
-from __future__ import annotations
-
 from auditor.rules.graph.backward import Backward
 
 from tests.evidence.recorded.rows import loud, steps

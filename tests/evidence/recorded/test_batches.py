@@ -1,7 +1,5 @@
 """Loaders and batches: how long the steps waited, and who put a batch on the device."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.recorded.batches import (

@@ -1,7 +1,5 @@
 """Where the ranks part, of recordings made by hand."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What ranks hold and exchange, of recordings made by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

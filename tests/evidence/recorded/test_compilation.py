@@ -1,7 +1,5 @@
 """What the report says of torch.compile, from the rows of a recording."""
 
-from __future__ import annotations
-
 from auditor.evidence.recorded.compiled_regions import PARTS, compilation
 from tests.evidence.recorded.test_compiled_regions import ran, region, steps
 from tests.evidence.recorded.test_compiles import compiled, row

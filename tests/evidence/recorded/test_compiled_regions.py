@@ -1,7 +1,5 @@
 """What was given to torch.compile, put together from the rows of all passes."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.recorded.compiled_regions import CompiledRegions

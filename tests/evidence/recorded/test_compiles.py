@@ -1,7 +1,5 @@
 """What was compiled: which breaks are still there, which guard failed how often."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.recorded.compiles import Compiles

@@ -1,7 +1,5 @@
 """Copies from the host to the device: what was copied, by whom, from which memory."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.recorded.copies import FEW, Copies, CopyLine

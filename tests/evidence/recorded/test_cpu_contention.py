@@ -1,7 +1,5 @@
 """When a machine counts as busy: by waiting alone, or by some of it and uneven steps."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.recorded.steps import ENOUGH, QUEUED, CpuContention, Step
@@ -29,7 +27,7 @@ def test_busy_on_both_sides_of_each_border(queued, uneven, busy):
 
 
 def test_the_caution_says_how_long_the_steps_waited():
-    assert "steps waited 25% of their time" in CpuContention(0.25).caution
+    assert "steps waited for a CPU 25% of the" in CpuContention(0.25).caution
 
 
 def test_waiting_is_shared_over_all_steps_and_quartiles_need_ten():

@@ -1,7 +1,5 @@
 """Modules trained data parallel, and epochs that began alike."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.recorded.data_parallel import DataParallel, RankBatches, SamplerEpochs

@@ -1,7 +1,5 @@
 """Anomaly mode: in which pass and on which steps, who switched it on, how many checks it makes."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.num.num009_anomaly_mode import ENGINE, DebugModes
 

@@ -1,7 +1,5 @@
 """Gradient norms: which points count, and growth by fifths."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Variables that hold more tensors after each step."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.mem.kept_tensors import Keeper, KeptTensors
 

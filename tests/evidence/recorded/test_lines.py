@@ -1,7 +1,5 @@
 """Lines: which rows are judged, and what is said of a line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """States loaded before the first step: what was not finite, and rates that came back."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.recorded.load_state_dict import default_rate, spoiled

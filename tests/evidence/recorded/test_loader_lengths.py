@@ -1,7 +1,5 @@
 """Loaders of several ranks, and how many batches an epoch of each has."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.dist.rank_batches import LoaderLengths
 

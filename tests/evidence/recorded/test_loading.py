@@ -1,7 +1,5 @@
 """The line that a loader takes its time in, from stacks that were seen inside it."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.recorded.batches import Batches, Starts

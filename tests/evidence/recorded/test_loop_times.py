@@ -1,7 +1,5 @@
 """Loops that were timed: the median of the steps that time them, never more than a step."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.kern.loops import IndexingLoops, LoopTimes, ModuleLoops
 

@@ -1,7 +1,5 @@
 """What the step ran on, by the manifest alone."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.recorded.machine import Machine

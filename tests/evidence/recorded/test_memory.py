@@ -1,7 +1,5 @@
 """Memory step by step: host and device, and from which shares on it counts as fragmented."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.mem.memory import DeviceMemory, HostMemory
 

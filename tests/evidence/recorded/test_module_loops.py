@@ -1,7 +1,5 @@
 """Loops that call a module piece by piece: which loop, and how much of the step."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.kern.loops import ModuleLoops
 

@@ -1,7 +1,5 @@
 """What stopped being finite: the row, the replay's birth of it, and what is said of the cause."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.num.nonfinite import KINDS, BadTensor, Birth, InputRange, Nonfinite
 

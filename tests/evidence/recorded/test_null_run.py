@@ -1,7 +1,5 @@
 """The run on the null device against the rehearsal: ways, partings, what lines asked."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Handlers of out-of-memory errors around the step's backward: one flaw for each harm."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.mem.mem011_oom_handling import OomHandlers
 

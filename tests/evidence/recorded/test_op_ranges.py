@@ -1,7 +1,5 @@
 """Delicate operators: what their rows mean, and when an epsilon vanishes."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

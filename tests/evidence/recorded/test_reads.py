@@ -1,7 +1,5 @@
 """Reads of tensors: which count, which belong together, how long they held the host."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.recorded.reads import Reads

@@ -1,7 +1,5 @@
 """Batches of ranks that were rehearsed are compared, though most ranks of the world recorded nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Holders of graphs: lasting, growing, keeping what is old."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.recorded.retained_graphs import (

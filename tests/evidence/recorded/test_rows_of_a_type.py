@@ -1,7 +1,5 @@
 """Rows that a rule reads as their probe wrote them."""
 
-from __future__ import annotations
-
 import pytest
 from auditor.rules.mem.rows import DifferencesRow
 from auditor.rules.num.rows import UpdateRow

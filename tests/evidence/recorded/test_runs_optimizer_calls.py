@@ -1,7 +1,5 @@
 """Calls of optimizers in a trace: a rehearsal has none."""
 
-from __future__ import annotations
-
 from auditor.rules.opt.optimizer_kernels import RunsOptimizerCalls
 
 

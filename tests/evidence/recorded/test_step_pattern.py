@@ -1,7 +1,5 @@
 """Rhythms: their words, shares, intervals, and from which share on they are usual."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Steps by pass: whose clock, what is taken off, and what a share is of."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.recorded.steps import Step, Steps, compiled_caution, own_times, queued_share

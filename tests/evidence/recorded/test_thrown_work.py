@@ -1,7 +1,5 @@
 """Work that nobody needed: one of each line, and what a training function hands on."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.recorded.thrown_work import ThrownWork, handed_on

@@ -1,7 +1,5 @@
 """Whether anything was trained: each state, and the sentence that it gives."""
 
-from __future__ import annotations
-
 import pytest
 
 from auditor.evidence.recorded.training import Trained

@@ -1,7 +1,5 @@
 """Trends: Sen's slope against its definition, and shares of a growth."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from statistics import median
 

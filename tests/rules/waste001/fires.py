@@ -1,25 +1,14 @@
-"""WASTE001 must report exactly the marked lines."""
-
 import itertools
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-
-def _gan():
-    g = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 128))
-    d = nn.Sequential(nn.Linear(128, 64), nn.LeakyReLU(0.2), nn.Linear(64, 1))
-    return (
-        g,
-        d,
-        torch.optim.Adam(g.parameters(), lr=1e-3),
-        torch.optim.Adam(d.parameters(), lr=1e-3),
-    )
+from tests.rules.programs import gan
 
 
 def gan_generator_fills_discriminator():
-    g, d, g_opt, d_opt = _gan()
+    g, d, g_opt, d_opt = gan()
     bce = nn.BCEWithLogitsLoss()
 
     def step():
@@ -38,7 +27,7 @@ def gan_generator_fills_discriminator():
 
 
 def gan_fake_not_detached():
-    g, d, g_opt, d_opt = _gan()
+    g, d, g_opt, d_opt = gan()
     bce = nn.BCEWithLogitsLoss()
 
     def step():
@@ -63,7 +52,7 @@ def gan_fake_not_detached():
 
 
 def gan_of_sigmoids_and_logarithms():
-    g, d, g_opt, d_opt = _gan()
+    g, d, g_opt, d_opt = gan()
 
     def step():
         d_opt.zero_grad()
@@ -153,7 +142,7 @@ def discriminator_of_convolutions_cleared_before_its_own_backward():
 
 
 def generator_in_every_second_step_fills_discriminator():
-    g, d, g_opt, d_opt = _gan()
+    g, d, g_opt, d_opt = gan()
     bce, done = nn.BCEWithLogitsLoss(), itertools.count()
 
     def step():

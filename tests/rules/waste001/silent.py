@@ -1,5 +1,3 @@
-"""Near misses: WASTE001 must stay silent on all of these."""
-
 import itertools
 
 import torch
@@ -7,15 +5,11 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-
-def _gan():
-    g = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 128))
-    d = nn.Sequential(nn.Linear(128, 64), nn.LeakyReLU(0.2), nn.Linear(64, 1))
-    return g, d, torch.optim.Adam(g.parameters(), lr=1e-3), torch.optim.Adam(d.parameters(), lr=1e-3)
+from tests.rules.programs import gan
 
 
 def gan_frozen_and_detached():
-    g, d, g_opt, d_opt = _gan()
+    g, d, g_opt, d_opt = gan()
     bce = nn.BCEWithLogitsLoss()
 
     def step():
@@ -34,7 +28,7 @@ def gan_frozen_and_detached():
 
 
 def gan_backward_with_inputs():
-    g, d, g_opt, d_opt = _gan()
+    g, d, g_opt, d_opt = gan()
     bce = nn.BCEWithLogitsLoss()
 
     def step():
@@ -51,7 +45,7 @@ def gan_backward_with_inputs():
 
 
 def gradients_read_by_a_log():
-    g, d, g_opt, d_opt = _gan()
+    g, d, g_opt, d_opt = gan()
     log = []
 
     def step():
@@ -122,7 +116,7 @@ def checkpointed_blocks():
 
 
 def generator_in_every_second_step_whose_critic_takes_both():
-    g, d, g_opt, d_opt = _gan()
+    g, d, g_opt, d_opt = gan()
     done = itertools.count()
 
     def step():
@@ -139,7 +133,7 @@ def generator_in_every_second_step_whose_critic_takes_both():
 
 
 def generator_in_every_second_step_with_a_frozen_critic():
-    g, d, g_opt, d_opt = _gan()
+    g, d, g_opt, d_opt = gan()
     done = itertools.count()
 
     def step():
@@ -158,7 +152,7 @@ def generator_in_every_second_step_with_a_frozen_critic():
 
 
 def gradients_of_every_second_step_used_in_the_fourth():
-    g, d, g_opt, d_opt = _gan()
+    g, d, g_opt, d_opt = gan()
     done = itertools.count()
 
     def step():
@@ -178,7 +172,7 @@ def gradients_of_every_second_step_used_in_the_fourth():
 
 def gradients_of_three_steps_used_in_the_fourth_of_some_parameters():
     """Steps of three kinds, and gradients that go on over the end of the pass."""
-    g, d, g_opt, d_opt = _gan()
+    g, d, g_opt, d_opt = gan()
     done = itertools.count()
 
     def step():

@@ -2,8 +2,6 @@
 the copy.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

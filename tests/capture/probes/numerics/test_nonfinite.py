@@ -362,11 +362,9 @@ def step():
     )
 
 
-def test_a_recomputed_forward_names_its_line(tmp_path):
-    rows, program = births(
-        tmp_path,
-        HEAD
-        + """
+PLACES = {
+    "a recomputed forward": (
+        """
 from torch.utils.checkpoint import checkpoint
 model = nn.Linear(2, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=1)
@@ -379,16 +377,10 @@ def step():
     (p / p.sum()).square().sum().backward()
     optimizer.step()
 """,
-    )
-    assert {row["at_line"] for row in rows} == {line_of(program, "here")}
-    assert rows[0]["op"] == "exp"
-
-
-def test_a_cast_that_overflows_half_precision(tmp_path):
-    rows, program = births(
-        tmp_path,
-        HEAD
-        + """
+        ("exp", "float32"),
+    ),
+    "a cast that overflows half precision": (
+        """
 model = nn.Linear(2, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=1)
 
@@ -398,16 +390,10 @@ def step():
     (half.float() - half.float().mean()).square().sum().backward()
     optimizer.step()
 """,
-    )
-    assert (rows[0]["op"], rows[0]["dtype"]) == ("to_copy", "float16")
-    assert rows[0]["at_line"] == line_of(program, "here")
-
-
-def test_memory_that_was_never_written_is_nobodys_fault(tmp_path):
-    rows, program = births(
-        tmp_path,
-        HEAD
-        + """
+        ("to_copy", "float16"),
+    ),
+    "memory that was never written": (
+        """
 weight = nn.Parameter(torch.zeros(3))
 optimizer = torch.optim.SGD([weight], lr=1)
 torch.use_deterministic_algorithms(True)  # fills fresh memory with NaN
@@ -427,9 +413,31 @@ def step():
     optimizer.step()
     torch.use_deterministic_algorithms(False)
 """,
-    )
+        ("div", "float32"),
+    ),
+    "a value that was overwritten": (
+        """
+weight = nn.Parameter(torch.zeros(3))
+optimizer = torch.optim.SGD([weight], lr=1)
+
+def step():
+    scores = torch.ones(3) / torch.zeros(3)
+    scores.fill_(2.0)
+    scores.div_(weight.detach())  # here
+    (weight * scores).sum().backward()
+    optimizer.step()
+""",
+        ("div", "float32"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_value_is_born_where_it_first_was_not_finite(tmp_path, name):
+    source, born = PLACES[name]
+    rows, program = births(tmp_path, HEAD + source)
     assert {row["at_line"] for row in rows} == {line_of(program, "here")}
-    assert rows[0]["op"] == "div"
+    assert (rows[0]["op"], rows[0]["dtype"]) == born
 
 
 def test_memory_that_is_read_before_it_is_written_is_where_it_was_taken(tmp_path):
@@ -466,25 +474,6 @@ def step():
     assert (rows[0]["op"], rows[0]["fill"], rows[0]["constants"]) == ("mul", False, ["inf"])
     rows, _ = births(tmp_path, HEAD + source.replace("DATA", "torch.full((3,), float('nan'))"))
     assert (rows[0]["op"], rows[0]["fill"], rows[0]["constants"]) == ("full", True, ["nan"])
-
-
-def test_a_value_that_was_overwritten_is_forgotten(tmp_path):
-    rows, program = births(
-        tmp_path,
-        HEAD
-        + """
-weight = nn.Parameter(torch.zeros(3))
-optimizer = torch.optim.SGD([weight], lr=1)
-
-def step():
-    scores = torch.ones(3) / torch.zeros(3)
-    scores.fill_(2.0)
-    scores.div_(weight.detach())  # here
-    (weight * scores).sum().backward()
-    optimizer.step()
-""",
-    )
-    assert {row["at_line"] for row in rows} == {line_of(program, "here")}
 
 
 def test_everything_is_put_back_when_the_watched_step_raises(tmp_path):

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 from auditor.capture.probes.optim.zero_grad import ZeroGradProbe

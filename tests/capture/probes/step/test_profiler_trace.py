@@ -1,7 +1,5 @@
 """Kineto prints nothing into a process that is not ours, and its settings stay as they were."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The probe of calls that wait for storage: times and stacks, and everything put back."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """The second gradient of a loss: what is computed again, and that nothing of it stays."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 
