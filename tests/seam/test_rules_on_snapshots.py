@@ -156,10 +156,7 @@ def test_the_line_that_empties_the_cache_is_named():
         "snapshots.py",
         line_of("torch.cuda.empty_cache()"),
     )
-    assert (
-        "emptied the cache 6 times in the second half of the history"
-        in finding.message
-    )
+    assert "emptied the cache 6 times in the second half of the history" in finding.message
 
 
 def test_the_line_that_holds_what_filled_the_card_is_named():
