@@ -145,16 +145,26 @@ def _positions_axis(result: torch.Tensor, shifted: Shifted) -> int | None:
 
 def attention_of(tape: FunctionTape, call: Call) -> Call:
     """Of a product with shares of attention: the softmax that made these, where the mask belongs."""
-    maker = tape.maker_before(call, call.parents[0][0]) if call.name in PRODUCTS else None
+    return (call.name in PRODUCTS and softmax_behind(tape, call, call.parents[0][0])) or call
+
+
+def softmax_behind(tape: FunctionTape, call: Call, shares: torch.Tensor) -> Call | None:
+    """The softmax that made the shares of attention that a call was given."""
+    maker = tape.maker_before(call, shares)
     while maker is not None and maker.name in BETWEEN:
         if maker.name == "softmax" and maker.at is not None:
             return maker
         maker = tape.maker_before(maker, maker.parents[0][0])  # dropout may give it back
-    return call
+    return None
 
 
 PRODUCTS = frozenset({"matmul", "bmm", "baddbmm", "einsum"})
-BETWEEN = frozenset("softmax dropout to type_as masked_fill view reshape flatten".split())
+BETWEEN = frozenset(
+    """
+    softmax dropout to type_as masked_fill view reshape flatten squeeze unsqueeze getitem transpose
+    permute mT contiguous expand
+    """.split()
+)
 """Functions that shares of attention go through on their way to the product."""
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import chain, product
+from itertools import chain, islice, product
 
 import torch
 
@@ -15,10 +14,17 @@ from .paddings import Beside, is_real
 SEGMENTS = 3
 """Kinds of segments that tokens may belong to."""
 
+INPUTS = 8
+"""Sequences of numbers that are looked at."""
+
 REPEATED = 4
 """Times that a row must end in the same token for it to be padding where no mask says so: a text
 may end in two full stops.
 """
+
+
+MOST_ROWS = 8
+"""Rows of a batch that are looked at: a mask of another text leaves out the padding of some."""
 
 
 @dataclass(frozen=True)
@@ -28,38 +34,51 @@ class Tokens:
     is_padding: torch.Tensor
     """(rows, positions), bool."""
     by: str
+    readers: tuple[Call, ...] = ()
+    """The calls that are given them."""
     reached: frozenset[int] | None = None
     """Numbers of the calls that come of these tokens and no others; None: of any."""
+
+    @property
+    def rows(self) -> Iterator[Row]:
+        """Those with padding, the one in the middle by how much first."""
+        pads = self.is_padding.sum(1)
+        padded = pads.nonzero().flatten()
+        order = padded[pads[padded].argsort()].tolist()
+        yield Row(self, order.pop(len(order) // 2))
+        few = order[:: max(1, -(-len(order) // (MOST_ROWS - 1)))]
+        yield from (Row(self, number) for number in few)
 
     def is_alike(self, others: Iterable[Tokens]) -> bool:
         """One of the others is padded at the same positions."""
         return any(torch.equal(self.is_padding, each.is_padding) for each in others)
 
-    @cached_property
-    def row(self) -> int:
-        """One in the middle of those with padding, by how much: attention is looked at there."""
-        pads = self.is_padding.sum(1)
-        padded = pads.nonzero().flatten()
-        return int(padded[pads[padded].argsort()[len(padded) // 2]])
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a batch."""
+
+    tokens: Tokens
+    number: int
 
     @property
     def pads(self) -> torch.Tensor:
         """(positions,): which of this row are padding."""
-        return self.is_padding[self.row]
+        return self.tokens.is_padding[self.number]
 
-    def of_row(self, tensor: torch.Tensor, *, positions_first: bool = False) -> torch.Tensor:
+    def of(self, tensor: torch.Tensor, *, positions_first: bool = False) -> torch.Tensor:
         """The row of a tensor, its dimension kept with size 1 (or the row's heads); a tensor that has
         no rows as it is.
         """
-        rows, sizes = len(self.is_padding), tensor.shape
+        rows, sizes = len(self.tokens.is_padding), tensor.shape
         if isinstance(tensor, torch.nn.Parameter) or not sizes:
             return tensor
         if sizes[0] == rows and not (positions_first and tensor.dim() > 2):
-            return tensor[self.row, None]
+            return tensor[self.number, None]
         if tensor.dim() > 1 and sizes[1] == rows:
-            return tensor[:, self.row, None]
+            return tensor[:, self.number, None]
         if tensor.dim() == 3 and sizes[0] % rows == 0:
-            return tensor.reshape(rows, -1, *sizes[1:])[self.row]
+            return tensor.reshape(rows, -1, *sizes[1:])[self.number]
         return tensor
 
     def positions_axis(self, tensor: torch.Tensor) -> int | None:
@@ -69,8 +88,9 @@ class Tokens:
 
 
 def padded_texts(tape: FunctionTape) -> Iterator[Tokens]:
-    """Tokens that an embedding was given, where one value stands for padding. Of a shape that two
-    texts have, what comes of each of them alone.
+    """Tokens that an embedding was given, where one value stands for padding, and sequences of
+    numbers that the program loaded. Of a shape that two texts have, what comes of each of them
+    alone.
     """
     noted = [each for call in tape.calls.values() for each in call.beside or ()]
     texts: dict[torch.Size, list[Call]] = {}
@@ -90,7 +110,22 @@ def padded_texts(tape: FunctionTape) -> Iterator[Tokens]:
                 ]
                 reached = (reached_from(tape, [each]) for each in others)
                 only = reached_from(tape, [call]).difference(*reached) if others else None
-                yield replace(padded, reached=only)
+                yield replace(padded, readers=(call,), reached=only)
+    yield from _padded_inputs(tape, noted)
+
+
+def _padded_inputs(tape: FunctionTape, noted: Sequence[Beside]) -> Iterator[Tokens]:
+    """Sequences of numbers from outside of the tape: (rows, positions, size)."""
+    inputs: dict[int, tuple[torch.Tensor, list[Call]]] = {}
+    for call in tape.calls.values():
+        for tensor, number in call.parents:
+            outside = number is None and not tensor.requires_grad and tensor.is_floating_point()
+            if outside and tensor.dim() == 3:
+                inputs.setdefault(id(tensor), (tensor, []))[1].append(call)
+    for tensor, calls in islice(inputs.values(), INPUTS):
+        padded = _padded_by(noted, tensor)
+        if padded is not None:
+            yield replace(padded, readers=tuple(calls), reached=reached_from(tape, calls))
 
 
 def _padded(call: Call, noted: Sequence[Beside]) -> Iterator[Tokens]:
@@ -124,11 +159,13 @@ def padded_sequence(call: Call, tensor: torch.Tensor) -> Tokens | None:
     of it is the same. ``tensor`` is (rows, positions, size), (positions, rows, size) or (rows, heads,
     positions, size).
     """
-    if tensor.dim() not in (3, 4):
-        return None
-    four = tensor.dim() == 4
-    forms = (tensor.transpose(1, 2).flatten(2),) if four else (tensor, tensor.transpose(0, 1))
-    for form, each in product(forms, call.beside or ()):
+    form = tensor.transpose(1, 2).flatten(2) if tensor.dim() == 4 else tensor
+    padded = _padded_by(call.beside or (), form) if form.dim() == 3 else None
+    return None if padded is None else replace(padded, readers=(call,))
+
+
+def _padded_by(noted: Iterable[Beside], tensor: torch.Tensor) -> Tokens | None:
+    for form, each in product((tensor, tensor.transpose(0, 1)), noted):
         real = is_real(each, form[..., 0])
         apart = None if real is None else ~real.view(form.shape[:2])
         if apart is not None and _is_padding(form, apart):

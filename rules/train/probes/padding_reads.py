@@ -16,9 +16,9 @@ import torch
 
 from auditor.capture.instruments.plain_tensor import tensors
 
-from .dependence import attention_of
+from .dependence import attention_of, softmax_behind
 from .function_tape import Call, FunctionTape, version
-from .padded_texts import Tokens, padded_sequence, padded_texts, reached_from
+from .padded_texts import Row, Tokens, padded_sequence, padded_texts, reached_from
 from .second_gradient import Again, computed_again, nothing_left_behind
 
 RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
@@ -96,11 +96,20 @@ def _reader(tape: FunctionTape, call: Call) -> Call | None:
         reader = attention_of(tape, call)
         return reader if reader.name == "softmax" else None
     if call.name == "sum":
-        product = tape.maker(call.argument(0, "input"))
-        factors = product.parents if product is not None and product.name == "mul" else ()
-        makers = [tape.maker(each) for each, _ in factors]
-        return next((each for each in makers if each and each.name == "softmax"), call)
+        _, softmax = _shares_summed(tape, call)
+        return softmax or call
     return call if call.at is not None else None
+
+
+def _shares_summed(tape: FunctionTape, call: Call) -> tuple[torch.Tensor | None, Call | None]:
+    """Of ``(shares * x).sum(1)``: the shares, and the softmax that made them."""
+    product = tape.maker_before(call, call.argument(0, "input")) if call.name == "sum" else None
+    if product is not None and product.name == "mul":
+        for factor, _ in product.parents:
+            softmax = softmax_behind(tape, product, factor)
+            if softmax is not None:
+                return factor, softmax
+    return None, None
 
 
 def _value(call: Call) -> Any:
@@ -121,9 +130,23 @@ def _is_written_over(call: Call) -> bool:
 
 
 def _share(tape: FunctionTape, call: Call, tokens: Tokens) -> float | None:
-    """The part of the gradient at the call's values that is on padding; None where it reads no
-    sequences of this form.
+    """The part of the gradient at the call's values that is on padding, of the first row where there
+    is any; None where it reads no sequences of this form.
     """
+    share = None
+    for row in tokens.rows:
+        if not _may_read(tape, call, row):
+            return None
+        share = _share_of_row(tape, call, row)
+        if share != 0.0:
+            break
+    return share
+
+
+def _share_of_row(tape: FunctionTape, call: Call, row: Row) -> float | None:
+    shares, _ = _shares_summed(tape, call)
+    if shares is not None:
+        return _on_padding(row.of(shares.detach()), row)
     leaf = torch.empty(0)
 
     def own_leaf(value: torch.Tensor) -> torch.Tensor:
@@ -134,41 +157,46 @@ def _share(tape: FunctionTape, call: Call, tokens: Tokens) -> float | None:
     def change(again: Again) -> Any:
         return again.with_argument(*VALUES[call.name], own_leaf)
 
-    if not _may_read(tape, call, tokens):
-        return None
-    made = list(tensors((computed_again(call, change, partial(_row, call, tokens)),)))
+    made = list(tensors((computed_again(call, change, partial(_of_row, call, row)),)))
     if call.name in RECURRENT:
         chosen = _states_used(tape, call, made)
     else:
-        axis = tokens.positions_axis(made[0])
-        chosen = [made[0] if axis is None else made[0].movedim(axis, 0)[~tokens.pads]]
+        axis = row.positions_axis(made[0])
+        chosen = [made[0] if axis is None else made[0].movedim(axis, 0)[~row.pads]]
     if not chosen:
         return None
     total = torch.stack([each.sum() for each in chosen]).sum()
     (gradient,) = torch.autograd.grad(total, leaf)
-    axis = tokens.positions_axis(leaf)
-    if axis is None or not bool(gradient.isfinite().all()):
+    return _on_padding(gradient, row)
+
+
+def _on_padding(tensor: torch.Tensor, row: Row) -> float | None:
+    axis = row.positions_axis(tensor)
+    if axis is None or not bool(tensor.isfinite().all()):
         return None
-    positions = gradient.abs().movedim(axis, 0).flatten(1).double().sum(1)
-    return float(positions[tokens.pads].sum() / positions.sum())
+    positions = tensor.abs().movedim(axis, 0).flatten(1).double().sum(1)
+    whole = float(positions.sum())
+    return float(positions[row.pads].sum()) / whole if whole else None
 
 
-def _row(call: Call, tokens: Tokens, tensor: torch.Tensor) -> torch.Tensor:
-    return tokens.of_row(tensor, positions_first=call.name == "multi_head_attention_forward")
+def _of_row(call: Call, row: Row, tensor: torch.Tensor) -> torch.Tensor:
+    return row.of(tensor, positions_first=call.name == "multi_head_attention_forward")
 
 
-def _may_read(tape: FunctionTape, call: Call, tokens: Tokens) -> bool:
+def _may_read(tape: FunctionTape, call: Call, row: Row) -> bool:
     """The call's values are a sequence as long as the tokens, and it is one that may not read all of
     them.
     """
-    value, pads = _row(call, tokens, _value(call)), tokens.pads
-    axis, rows = tokens.positions_axis(value), len(tokens.is_padding)
+    value, pads = _of_row(call, row, _value(call)), row.pads
+    axis, rows = row.positions_axis(value), len(row.tokens.is_padding)
     if axis is None or rows == len(pads):
         return False
     if call.name in POOLING:
-        pooled = tokens.positions_axis(tokens.of_row(call.result)) is None
+        pooled = row.positions_axis(row.of(call.result)) is None
+        weighed = _shares_summed(tape, call)[0] is not None
         is_set = bool(value.movedim(axis, 0)[pads].any())  # zeros add nothing to a sum
-        return value.dim() == 3 and pooled and is_set and _is_embedded(tape, call, tokens)
+        comes = call.number in reached_from(tape, row.tokens.readers)
+        return value.dim() == 3 and pooled and (is_set or weighed) and comes
     if call.name == "getitem":
         return call.result.dim() == value.dim() - 1
     if call.name in RECURRENT:
@@ -176,15 +204,9 @@ def _may_read(tape: FunctionTape, call: Call, tokens: Tokens) -> bool:
         return ends and axis == int(bool(call.argument(8, "batch_first")))
     if call.name == "multi_head_attention_forward" and axis:
         return False
-    queries = _row(call, tokens, call.parents[0][0])
+    queries = _of_row(call, row, call.parents[0][0])
     heads = call.argument(4, "num_heads") if call.name == "multi_head_attention_forward" else 1
     return queries[..., 0].numel() * heads * len(pads) <= WEIGHTS
-
-
-def _is_embedded(tape: FunctionTape, call: Call, tokens: Tokens) -> bool:
-    shapes = (tokens.is_padding.shape, tokens.is_padding.T.shape)
-    alike = (each for each in tape.embeddings if each.argument(0, "input").shape in shapes)
-    return call.number in reached_from(tape, alike)
 
 
 def _states_used(
