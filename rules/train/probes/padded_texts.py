@@ -9,7 +9,7 @@ from itertools import chain, islice, product
 import torch
 
 from .function_tape import Call, FunctionTape, version
-from .paddings import Beside, is_real
+from .paddings import COMPARING, NAMES, Beside, is_real
 
 SEGMENTS = 3
 """Kinds of segments that tokens may belong to."""
@@ -115,12 +115,12 @@ def padded_texts(tape: FunctionTape) -> Iterator[Tokens]:
 
 
 def _padded_inputs(tape: FunctionTape, noted: Sequence[Beside]) -> Iterator[Tokens]:
-    """Sequences of numbers from outside of the tape: (rows, positions, size)."""
+    """Sequences of numbers that a model was given: (rows, positions, size)."""
     inputs: dict[int, tuple[torch.Tensor, list[Call]]] = {}
     for call in tape.calls.values():
-        for tensor, number in call.parents:
-            outside = number is None and not tensor.requires_grad and tensor.is_floating_point()
-            if outside and tensor.dim() == 3:
+        compares = call.name in COMPARING | NAMES  # with a target
+        for tensor, _ in call.parents if call.gives_gradient and not compares else ():
+            if tensor.dim() == 3 and tensor.is_floating_point() and not tensor.requires_grad:
                 inputs.setdefault(id(tensor), (tensor, []))[1].append(call)
     for tensor, calls in islice(inputs.values(), INPUTS):
         padded = _padded_by(noted, tensor)

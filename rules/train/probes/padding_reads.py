@@ -192,7 +192,7 @@ def _may_read(tape: FunctionTape, call: Call, row: Row) -> bool:
     if axis is None or rows == len(pads):
         return False
     if call.name in POOLING:
-        pooled = row.positions_axis(row.of(call.result)) is None
+        pooled = call.result.dim() > 1 and row.positions_axis(row.of(call.result)) is None
         weighed = _shares_summed(tape, call)[0] is not None
         is_set = bool(value.movedim(axis, 0)[pads].any())  # zeros add nothing to a sum
         comes = call.number in reached_from(tape, row.tokens.readers)

@@ -534,3 +534,62 @@ def attention_by_einsum():
         return torch.einsum("bqk,bkd->bqd", weights, x)
 
     return _classified(attend)
+
+
+def attention_that_pools_by_a_product():
+    score, mix = nn.Linear(8, 1), nn.Linear(8, 8)
+
+    def encode(x, lengths):
+        x = mix(x)
+        weights = torch.softmax(score(x).squeeze(-1), dim=1)  # TRAIN004
+        return torch.bmm(weights.unsqueeze(1), x).squeeze(1)
+
+    return _recurrent(encode)
+
+
+def attention_that_pools_what_is_zero_at_padding():
+    """The weights are shared out over padding, too."""
+    score = nn.Linear(8, 1)
+
+    def encode(x, lengths):
+        weights = torch.softmax(score(x)[..., 0], dim=1)  # TRAIN004
+        return (weights[..., None] * x).sum(1)
+
+    return _recurrent(encode)
+
+
+def frames_behind_a_mask_of_the_wrong_sign():
+    torch.manual_seed(0)
+    embed, out = nn.Linear(3, 8), nn.Linear(8, 1)
+
+    def forward(frames, valid):
+        x = embed(frames)
+        scores = (x @ x.transpose(1, 2)).masked_fill(valid[:, None], -1e4)
+        weights = scores.softmax(-1)  # TRAIN004
+        return out(weights @ x).squeeze(-1) * valid
+
+    def step():
+        lengths = torch.tensor((7, 3, 6, 2))
+        valid = torch.arange(12) < lengths[:, None]
+        F.mse_loss(forward(_frames(lengths), valid), torch.randn(4, 12) * valid).backward()
+
+    return step
+
+
+def the_mask_of_the_other_text():
+    """Of most rows it leaves out the padding of this one as well."""
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 1)
+    layer = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def text(lengths):
+        tokens = torch.randint(1, 8, (6, 12))
+        return tokens.masked_fill(torch.arange(12) >= torch.tensor(lengths)[:, None], PAD)
+
+    def step():
+        query, product = text((3, 4, 5, 3, 12, 4)), text((9, 8, 6, 7, 8, 10))
+        x, y = embed(query), embed(product) + 1
+        x, _ = layer(x, y, y, key_padding_mask=query == PAD)  # TRAIN004
+        F.mse_loss(out(x[:, 0])[:, 0], torch.rand(6)).backward()
+
+    return step

@@ -688,3 +688,41 @@ def sorted_frames_with_positions_before_rows():
         F.cross_entropy(scores, torch.tensor([0, 1, 2, 0])).backward()
 
     return step
+
+
+def attention_that_pools_by_a_product_with_a_mask():
+    score, mix = nn.Linear(8, 1), nn.Linear(8, 8)
+
+    def encode(x, lengths):
+        x, keep = mix(x), torch.arange(12) < lengths[:, None]
+        weights = score(x).squeeze(-1).masked_fill(~keep, -1e9).softmax(1)
+        return torch.bmm(weights.unsqueeze(1), x).squeeze(1)
+
+    return _recurrent(encode)
+
+
+def frames_behind_a_mask():
+    torch.manual_seed(0)
+    embed, out = nn.Linear(3, 8), nn.Linear(8, 1)
+
+    def forward(frames, valid):
+        x = embed(frames)
+        weights = (x @ x.transpose(1, 2)).masked_fill(~valid[:, None], -1e4).softmax(-1)
+        return out(weights @ x).squeeze(-1) * valid
+
+    def step():
+        lengths = torch.tensor((7, 3, 6, 2))
+        valid = torch.arange(12) < lengths[:, None]
+        F.mse_loss(forward(_frames(lengths), valid), torch.randn(4, 12) * valid).backward()
+
+    return step
+
+
+def dropout_that_is_off_in_front_of_the_last_output():
+    """It gives back what it is given."""
+    layer, drop = nn.GRU(8, 8, batch_first=True), nn.Dropout(0.5).eval()
+
+    def encode(x, lengths):
+        return drop(layer(x)[0])[torch.arange(4), lengths - 1]
+
+    return _recurrent(encode)
