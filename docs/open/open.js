@@ -131,7 +131,7 @@
       stats.length ? pairs("stats", stats) : null);
   };
 
-  const STATUSES = [["failed", "Failed", "broke while looking"], ["skipped", "Skipped", "could not look"], ["clean", "Clean", "looked and found nothing"]];
+  const STATUSES = [["failed", "Failed", "failed to run"], ["skipped", "Not checked", "could not be checked"], ["clean", "Passed", "passed"]];
   const verdicts = (report) => STATUSES.map(([status, words, said]) => {
     const these = list(report.verdicts).filter((each) => each.status === status);
     return these.length ? titled(status, words, `${count(these.length, "rule")} ${said}`, make("details", {}, make("summary", {}, "Show them"),

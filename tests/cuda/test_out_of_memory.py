@@ -42,7 +42,7 @@ def test_the_lines_that_hold_the_memory_are_named(reports, name, line):
     (error,) = [each for each in seen.findings("error") if each["code"] == "MEM015"]
     text = (seen.folder.parent / "trainer.py").read_text().splitlines()
     number = 1 + text.index(f"    {line}")
-    assert f"most is held by tensors made at trainer.py:{number}" in error["message"]
+    assert f"most is held by tensors created at trainer.py:{number}" in error["message"]
 
 
 def test_an_error_in_the_first_step_has_the_programs_own_line(reports):
