@@ -19,7 +19,7 @@ from .rows import KeptStateRow
 
 @dataclass(frozen=True)
 class KeptStateIsLive(Rule):
-    """A kept ``state_dict()`` is not a copy: it follows the training."""
+    """A kept state_dict() is not a copy: it follows the training."""
 
     code = "CKPT009"
     severity = Severity.WARNING

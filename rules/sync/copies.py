@@ -218,7 +218,7 @@ class BlockingCopyEveryStep(CopyRule):
 
 @dataclass(frozen=True)
 class AsyncCopyFromPageableMemory(CopyRule):
-    """``non_blocking=True`` copies from memory that is not pinned."""
+    """non_blocking=True copies from memory that is not pinned."""
 
     code = "SYNC007"
     severity = Severity.WARNING
