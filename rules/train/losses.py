@@ -14,7 +14,7 @@ from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
 from .rewriting import of_logarithm, reshaped, rewritten, without_activation
-from .rows import LayerRow, PaddingReadRow, RepairRow, SeedRow, TokenWeightsRow
+from .rows import RECURRENT, LayerRow, PaddingReadRow, RepairRow, SeedRow, TokenWeightsRow
 
 GradientsRow = RepairRow | TokenWeightsRow
 R = TypeVar("R", RepairRow, TokenWeightsRow)
@@ -251,7 +251,6 @@ class MicroBatchesWeighedAlike(GradientRule):
             )
 
 
-RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 MASKED = {
     "mean": "Average only real positions: (x * mask).sum(1) / mask.sum(1).",
     "sum": "Sum only real positions: (x * mask).sum(1).",

@@ -11,6 +11,9 @@ ANGLE = doc("between the step's gradient and the repaired one, in degrees")
 RATIO = doc("norm of the step's gradient over that of the repaired one")
 OVER = doc("what the gradients are of: `parameters`, or `outputs` (the model's outputs)")
 
+RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
+"""Functions of recurrent layers, as rows name them."""
+
 
 class RepairRow(PassRow, kw_only=True):
     """A loss of the step that was computed a second time with one thing changed."""

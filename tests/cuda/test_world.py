@@ -184,6 +184,6 @@ def test_a_rank_that_calls_one_collective_more_is_a_deadlock_with_both_lines(tmp
     assert lines[finding["site"]["line"] - 1].strip() == "dist.all_reduce(count)  # only here"
     other = next(number for number, line in enumerate(lines, 1) if "# meanwhile" in line)
     assert (
-        f"rank 0 calls all_reduce here, and rank 63 calls barrier at train.py:{other}"
+        f"rank 0 calls all_reduce here, but rank 63 calls barrier at train.py:{other}"
         in (finding["message"])
     )

@@ -50,6 +50,28 @@ def endless(loader):
         yield from loader
 
 
+LENGTHS, PAD = (12, 3, 6, 2), 8
+
+
+def padded_texts(first=1):
+    tokens = torch.randint(first, 8, (4, 12))
+    for row, length in enumerate(LENGTHS):
+        tokens[row, length:] = PAD
+    return tokens
+
+
+def classed_by(encode):
+    """A class of each text, by what ``encode`` makes of the embedded tokens and their lengths."""
+    torch.manual_seed(0)
+    embed, out = nn.Embedding(9, 8, padding_idx=PAD), nn.LazyLinear(3)
+
+    def step():
+        x = encode(embed(padded_texts()), torch.tensor(LENGTHS))
+        functional.cross_entropy(out(x), torch.tensor([0, 1, 2, 0])).backward()
+
+    return step
+
+
 def ranked(*sizes):
     ranks()
     layers = [torch.nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)]

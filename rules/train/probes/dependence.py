@@ -17,8 +17,9 @@ from torch.utils.data import DataLoader
 from auditor.capture.instruments.live_objects import live_instances
 from auditor.capture.instruments.plain_tensor import tensors
 
+from ..rows import RECURRENT
 from . import paddings
-from .function_tape import Call, FunctionTape, version
+from .function_tape import Call, FunctionTape, only_axis, version
 from .second_gradient import Tail, computed_again, nothing_left_behind
 from .shifts import Shifted
 
@@ -30,7 +31,7 @@ MIXING = frozenset(
 )
 """Functions that can mix samples where they take the batch's dimension for another one."""
 
-SEQUENCES = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu", "multi_head_attention_forward"})
+SEQUENCES = RECURRENT | {"multi_head_attention_forward"}
 
 FORMS = frozenset({"view", "reshape", "unflatten"})
 """Functions that give a tensor another form: wrong where its dimensions had to be exchanged."""
@@ -139,8 +140,7 @@ def _positions_axis(result: torch.Tensor, shifted: Shifted) -> int | None:
     positions = shifted.output.shape[shifted.axis]
     if not result.is_floating_point() or result.dim() < 3:
         return None
-    axes = [axis for axis, size in enumerate(result.shape) if size == positions]
-    return axes[0] if len(axes) == 1 else None
+    return only_axis(result, positions)
 
 
 def attention_of(tape: FunctionTape, call: Call) -> Call:

@@ -213,6 +213,12 @@ def version(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else version_of(tensor)
 
 
+def only_axis(tensor: torch.Tensor, size: int) -> int | None:
+    """The only dimension of this size; None where there is none, or several."""
+    axes = [axis for axis, each in enumerate(tensor.shape) if each == size]
+    return axes[0] if len(axes) == 1 else None
+
+
 def replaced(value: Any, by: Callable[[torch.Tensor], Any], depth: int = 4) -> Any:
     """The same value with other tensors in it."""
     if isinstance(value, torch.Tensor):

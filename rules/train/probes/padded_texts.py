@@ -8,7 +8,7 @@ from itertools import chain, islice, product
 
 import torch
 
-from .function_tape import Call, FunctionTape, version
+from .function_tape import Call, FunctionTape, only_axis, version
 from .paddings import COMPARING, NAMES, Beside, is_real
 
 SEGMENTS = 3
@@ -83,8 +83,7 @@ class Row:
 
     def positions_axis(self, tensor: torch.Tensor) -> int | None:
         """The only dimension with a place for each position; None of scores, which have two."""
-        axes = [axis for axis, size in enumerate(tensor.shape) if size == len(self.pads)]
-        return axes[0] if len(axes) == 1 else None
+        return only_axis(tensor, len(self.pads))
 
 
 def padded_texts(tape: FunctionTape) -> Iterator[Tokens]:

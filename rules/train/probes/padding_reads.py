@@ -16,12 +16,12 @@ import torch
 
 from auditor.capture.instruments.plain_tensor import tensors
 
+from ..rows import RECURRENT
 from .dependence import attention_of, softmax_behind
 from .function_tape import Call, FunctionTape, version
 from .padded_texts import Row, Tokens, padded_sequence, padded_texts, reached_from
 from .second_gradient import Again, computed_again, nothing_left_behind
 
-RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 POOLING = frozenset({"mean", "sum"})
 
 VALUES = {
@@ -67,9 +67,11 @@ def padding_reads(tape: FunctionTape) -> Iterator[PaddingRead]:
             readers[reader.at, call.name] = call, reader
     texts = list(padded_texts(tape)) if readers else []
     for call, reader in readers.values():
+        if _is_written_over(call):
+            continue
         own = padded_sequence(reader, _value(reader)) if reader.name in SEQUENCES else None
         for tokens in texts if own is None else (*texts, own):
-            if not _comes_of(call, tokens) or _is_written_over(call):
+            if not _comes_of(tape, call, tokens):
                 continue
             try:
                 with nothing_left_behind():
@@ -117,7 +119,9 @@ def _value(call: Call) -> Any:
     return call.argument(index, name)
 
 
-def _comes_of(call: Call, tokens: Tokens) -> bool:
+def _comes_of(tape: FunctionTape, call: Call, tokens: Tokens) -> bool:
+    if call.name in POOLING and call.number not in reached_from(tape, tokens.readers):
+        return False
     value = _value(call)
     source = next((number for each, number in call.parents if each is value), None)
     return tokens.reached is None or source in tokens.reached
@@ -134,19 +138,20 @@ def _share(tape: FunctionTape, call: Call, tokens: Tokens) -> float | None:
     is any; None where it reads no sequences of this form.
     """
     share = None
+    shares, _ = _shares_summed(tape, call)
     for row in tokens.rows:
-        if not _may_read(tape, call, row):
+        if not _may_read(call, row, weighed=shares is not None):
             return None
-        share = _share_of_row(tape, call, row)
+        if shares is None:
+            share = _share_of_row(tape, call, row)
+        else:
+            share = _on_padding(row.of(shares.detach()), row)
         if share != 0.0:
             break
     return share
 
 
 def _share_of_row(tape: FunctionTape, call: Call, row: Row) -> float | None:
-    shares, _ = _shares_summed(tape, call)
-    if shares is not None:
-        return _on_padding(row.of(shares.detach()), row)
     leaf = torch.empty(0)
 
     def own_leaf(value: torch.Tensor) -> torch.Tensor:
@@ -183,9 +188,9 @@ def _of_row(call: Call, row: Row, tensor: torch.Tensor) -> torch.Tensor:
     return row.of(tensor, positions_first=call.name == "multi_head_attention_forward")
 
 
-def _may_read(tape: FunctionTape, call: Call, row: Row) -> bool:
+def _may_read(call: Call, row: Row, *, weighed: bool) -> bool:
     """The call's values are a sequence as long as the tokens, and it is one that may not read all of
-    them.
+    them. ``weighed``: it sums them with shares of attention.
     """
     value, pads = _of_row(call, row, _value(call)), row.pads
     axis, rows = row.positions_axis(value), len(row.tokens.is_padding)
@@ -193,10 +198,8 @@ def _may_read(tape: FunctionTape, call: Call, row: Row) -> bool:
         return False
     if call.name in POOLING:
         pooled = call.result.dim() > 1 and row.positions_axis(row.of(call.result)) is None
-        weighed = _shares_summed(tape, call)[0] is not None
         is_set = bool(value.movedim(axis, 0)[pads].any())  # zeros add nothing to a sum
-        comes = call.number in reached_from(tape, row.tokens.readers)
-        return value.dim() == 3 and pooled and (is_set or weighed) and comes
+        return value.dim() == 3 and pooled and (is_set or weighed)
     if call.name == "getitem":
         return call.result.dim() == value.dim() - 1
     if call.name in RECURRENT:

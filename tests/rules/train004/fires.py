@@ -5,15 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-LENGTHS = (12, 3, 6, 2)
-PAD = 8
+from tests.rules.programs import LENGTHS, PAD, classed_by, padded_texts
 
-
-def _batch(first=1):
-    tokens = torch.randint(first, 8, (4, 12))
-    for row, length in enumerate(LENGTHS):
-        tokens[row, length:] = PAD
-    return tokens
 
 
 def _model():
@@ -21,11 +14,11 @@ def _model():
     return nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 9))
 
 
-def mask_in_the_batch():
+def mask_in_thepadded_texts():
     model = _model()
 
     def step():
-        tokens = _batch()
+        tokens = padded_texts()
         batch = {"input_ids": tokens, "attention_mask": (tokens != PAD).long()}
         out = model(batch["input_ids"])
         labels = batch["input_ids"][:, 1:]
@@ -40,7 +33,7 @@ def lengths_beside():
     model, criterion = _model(), nn.CrossEntropyLoss()
 
     def step():
-        tokens, lengths = _batch(), torch.tensor(LENGTHS)
+        tokens, lengths = padded_texts(), torch.tensor(LENGTHS)
         model.zero_grad()
         criterion(model(tokens).transpose(1, 2), tokens).backward()  # TRAIN004
         return lengths
@@ -52,7 +45,7 @@ def log_probabilities():
     model = _model()
 
     def step():
-        tokens = _batch()
+        tokens = padded_texts()
         pad_mask = tokens == PAD
         logarithms = model(tokens).log_softmax(-1)
         model.zero_grad()
@@ -71,7 +64,7 @@ def padding_index_of_the_embedding():
     model = _padded_model()
 
     def step():
-        tokens = _batch()
+        tokens = padded_texts()
         out = model(tokens[:, :-1])
         model.zero_grad()
         F.cross_entropy(out.flatten(0, 1), tokens[:, 1:].reshape(-1)).backward()  # TRAIN004
@@ -138,7 +131,7 @@ def _classified(attend, dim=8):
     embed, out = nn.Embedding(9, dim), nn.Linear(dim, 9)
 
     def step():
-        tokens = _batch()
+        tokens = padded_texts()
         attention_mask = (tokens != PAD).long()
         logits = out(attend(embed(tokens), attention_mask))
         labels = tokens.masked_fill(attention_mask == 0, -100)
@@ -195,7 +188,7 @@ def padding_in_front_of_a_causal_model():
     embed, out = nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 9)
 
     def step():
-        tokens = _batch().flip(1)
+        tokens = padded_texts().flip(1)
         x = embed(tokens)[:, None]
         x = F.scaled_dot_product_attention(x, x, x, is_causal=True)[:, 0]  # TRAIN004
         labels = tokens.masked_fill(tokens == PAD, -100)
@@ -209,7 +202,7 @@ def a_class_of_each_text():
     embed, out = nn.Embedding(9, 8), nn.Linear(8, 1)
 
     def step():
-        tokens, lengths = _batch(), torch.tensor(LENGTHS)
+        tokens, lengths = padded_texts(), torch.tensor(LENGTHS)
         x = embed(tokens)[:, None]
         x = F.scaled_dot_product_attention(x, x, x)[:, 0, 0]  # TRAIN004
         F.binary_cross_entropy_with_logits(out(x)[:, 0], torch.rand(4)).backward()
@@ -225,7 +218,7 @@ def positions_and_segments_beside_the_text():
     out = nn.Linear(8, 9)
 
     def step():
-        tokens = _batch()
+        tokens = padded_texts()
         attention_mask = (tokens != PAD).long()
         places = torch.arange(12).repeat(4, 1)
         x = (embed(tokens) + place(places) + segment(tokens % 2))[:, None]
@@ -247,7 +240,7 @@ def only_the_forward_holds_the_mask():
         return out((x * kept).sum(1) / kept.sum(1))
 
     def score():
-        tokens = _batch()
+        tokens = padded_texts()
         return forward(tokens, tokens != PAD)
 
     def step():
@@ -261,7 +254,7 @@ class _Texts(NamedTuple):
     pad_mask: torch.Tensor
 
 
-def a_named_tuple_of_the_batch():
+def a_named_tuple_of_thepadded_texts():
     torch.manual_seed(0)
     embed, out = nn.Embedding(9, 8), nn.Linear(8, 3)
     layer = nn.MultiheadAttention(8, 2, batch_first=True)
@@ -272,7 +265,7 @@ def a_named_tuple_of_the_batch():
         return out(x[:, 0])
 
     def score():
-        tokens = _batch()
+        tokens = padded_texts()
         return forward(_Texts(tokens, tokens == PAD))
 
     def step():
@@ -287,7 +280,7 @@ class _Molecules:
     node_mask: torch.Tensor
 
 
-def a_dataclass_of_the_batch():
+def a_dataclass_of_thepadded_texts():
     torch.manual_seed(0)
     embed, out = nn.Embedding(9, 8), nn.Linear(8, 3)
 
@@ -297,7 +290,7 @@ def a_dataclass_of_the_batch():
         return out(x[:, 0])
 
     def score():
-        atoms = _batch()
+        atoms = padded_texts()
         return forward(_Molecules(atoms, atoms != PAD))
 
     def step():
@@ -317,7 +310,7 @@ def padding_whose_number_is_a_words_too():
         return out((x * kept).sum(1) / kept.sum(1))
 
     def score():
-        atoms = _batch()
+        atoms = padded_texts()
         node_mask = atoms != PAD
         return forward(atoms.masked_fill(~node_mask, 3), node_mask)
 
@@ -338,7 +331,7 @@ def a_mean_over_all_positions():
         return out(pooled)
 
     def step():
-        F.cross_entropy(score(_batch()), torch.tensor([0, 1, 2, 0])).backward()
+        F.cross_entropy(score(padded_texts()), torch.tensor([0, 1, 2, 0])).backward()
 
     return step
 
@@ -354,7 +347,7 @@ def a_bool_of_any_name():
         return out((x * kept).sum(1) / kept.sum(1))
 
     def step():
-        tokens = _batch()
+        tokens = padded_texts()
         F.cross_entropy(forward(tokens, tokens == PAD), torch.tensor([0, 1, 2, 0])).backward()
 
     return step
@@ -401,7 +394,7 @@ def a_mean_of_the_second_of_two_texts_of_one_length():
         return x.mean(dim=1)  # TRAIN004
 
     def step():
-        one, two = _batch(), _batch().roll(1, 0)
+        one, two = padded_texts(), padded_texts().roll(1, 0)
         scores = encoded(one, one != PAD) @ encoded(two, two != PAD).T
         F.cross_entropy(scores, torch.arange(4)).backward()
 
@@ -435,22 +428,10 @@ def positions_that_are_padded_as_the_words_are():
     layer, out = nn.MultiheadAttention(8, 2, batch_first=True), nn.Linear(8, 3)
 
     def step():
-        tokens = _batch()
+        tokens = padded_texts()
         x = words(tokens) + places(torch.arange(1, tokens.shape[1] + 1) * (tokens != PAD))
         x, _ = layer(x, x, x)  # TRAIN004
         F.cross_entropy(out(x[:, 0]), torch.tensor([0, 1, 2, 0])).backward()
-
-    return step
-
-
-def _recurrent(encode):
-    """A class of each text, by what ``encode`` makes of the embedded tokens and their lengths."""
-    torch.manual_seed(0)
-    embed, out = nn.Embedding(9, 8, padding_idx=PAD), nn.LazyLinear(3)
-
-    def step():
-        x = encode(embed(_batch()), torch.tensor(LENGTHS))
-        F.cross_entropy(out(x), torch.tensor([0, 1, 2, 0])).backward()
 
     return step
 
@@ -462,7 +443,7 @@ def last_output_of_a_recurrent_layer():
         outputs, _ = layer(x)  # TRAIN004
         return outputs[:, -1]
 
-    return _recurrent(encode)
+    return classed_by(encode)
 
 
 def last_state_of_a_recurrent_layer():
@@ -472,7 +453,7 @@ def last_state_of_a_recurrent_layer():
         _, (hidden, _) = layer(x)  # TRAIN004
         return torch.cat([hidden[-2], hidden[-1]], 1)
 
-    return _recurrent(encode)
+    return classed_by(encode)
 
 
 def positions_before_rows():
@@ -482,7 +463,7 @@ def positions_before_rows():
         outputs, _ = layer(x.transpose(0, 1))  # TRAIN004
         return drop(outputs)[-1]
 
-    return _recurrent(encode)
+    return classed_by(encode)
 
 
 def ids_with_positions_before_rows():
@@ -491,7 +472,7 @@ def ids_with_positions_before_rows():
     out = nn.Linear(8, 3)
 
     def step():
-        _, state = layer(embed(_batch().T))  # TRAIN004
+        _, state = layer(embed(padded_texts().T))  # TRAIN004
         F.cross_entropy(out(state[-1]), torch.tensor([0, 1, 2, 0])).backward()
 
     return step
@@ -514,7 +495,7 @@ def frames_of_many_lengths_in_a_recurrent_layer():
 
 def a_sum_over_all_positions():
     mix = nn.Linear(8, 8)
-    return _recurrent(lambda x, lengths: mix(x).relu().sum(1))  # TRAIN004
+    return classed_by(lambda x, lengths: mix(x).relu().sum(1))  # TRAIN004
 
 
 def attention_that_pools():
@@ -525,7 +506,7 @@ def attention_that_pools():
         weights = torch.softmax(score(x), dim=1)  # TRAIN004
         return (weights * x).sum(1)
 
-    return _recurrent(encode)
+    return classed_by(encode)
 
 
 def attention_by_einsum():
@@ -544,7 +525,7 @@ def attention_that_pools_by_a_product():
         weights = torch.softmax(score(x).squeeze(-1), dim=1)  # TRAIN004
         return torch.bmm(weights.unsqueeze(1), x).squeeze(1)
 
-    return _recurrent(encode)
+    return classed_by(encode)
 
 
 def attention_that_pools_what_is_zero_at_padding():
@@ -555,7 +536,7 @@ def attention_that_pools_what_is_zero_at_padding():
         weights = torch.softmax(score(x)[..., 0], dim=1)  # TRAIN004
         return (weights[..., None] * x).sum(1)
 
-    return _recurrent(encode)
+    return classed_by(encode)
 
 
 def frames_behind_a_mask_of_the_wrong_sign():

@@ -2,15 +2,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-LENGTHS = (12, 3, 6, 2)
-PAD = 8
+from tests.rules.programs import LENGTHS, PAD, classed_by, padded_texts
 
-
-def _batch():
-    tokens = torch.randint(1, 8, (4, 12))
-    for row, length in enumerate(LENGTHS):
-        tokens[row, length:] = PAD
-    return tokens
 
 
 def _model():
@@ -22,7 +15,7 @@ def padding_named_as_ignored():
     model = _model()
 
     def step():
-        tokens = _batch()
+        tokens = padded_texts()
         attention_mask = (tokens != PAD).long()
         F.cross_entropy(model(tokens).transpose(1, 2), tokens, ignore_index=PAD).backward()
         return attention_mask
@@ -34,7 +27,7 @@ def padding_set_to_minus_100():
     model = _model()
 
     def step():
-        tokens = _batch()
+        tokens = padded_texts()
         attention_mask = tokens != PAD
         labels = tokens.masked_fill(~attention_mask, -100)
         F.cross_entropy(model(tokens).transpose(1, 2), labels).backward()
@@ -46,7 +39,7 @@ def masked_afterwards():
     model = _model()
 
     def step():
-        tokens = _batch()
+        tokens = padded_texts()
         mask = (tokens != PAD).float()
         each = F.cross_entropy(model(tokens).transpose(1, 2), tokens, reduction="none")
         ((each * mask).sum() / mask.sum()).backward()
@@ -58,7 +51,7 @@ def picked_before():
     model = _model()
 
     def step():
-        tokens = _batch()
+        tokens = padded_texts()
         mask = tokens != PAD
         F.cross_entropy(model(tokens)[mask], tokens[mask]).backward()
 
@@ -134,7 +127,7 @@ def padding_index_that_is_ignored_too():
     model = _padded_model()
 
     def step():
-        tokens = _batch()
+        tokens = padded_texts()
         out = model(tokens[:, :-1]).transpose(1, 2)
         F.cross_entropy(out, tokens[:, 1:], ignore_index=PAD).backward()
 
@@ -158,7 +151,7 @@ def padding_of_another_sequence():
     model = _padded_model()
 
     def step():
-        F.cross_entropy(model(_batch()).transpose(1, 2), torch.randint(0, 9, (4, 12))).backward()
+        F.cross_entropy(model(padded_texts()).transpose(1, 2), torch.randint(0, 9, (4, 12))).backward()
 
     return step
 
@@ -226,7 +219,7 @@ def _classified(attend):
     embed, out = nn.Embedding(9, 8), nn.Linear(8, 9)
 
     def step():
-        tokens = _batch()
+        tokens = padded_texts()
         attention_mask = (tokens != PAD).long()
         logits = out(attend(embed(tokens), attention_mask))
         labels = ((tokens + 3) % 9).masked_fill(attention_mask == 0, -100)
@@ -286,7 +279,7 @@ def probabilities_that_weigh_nothing():
     embed, out = nn.Embedding(12, 8), nn.Linear(8, 12)
 
     def step():
-        tokens = _batch()
+        tokens = padded_texts()
         attention_mask = (tokens != PAD).long()
         probabilities = out(embed(tokens)).softmax(-1)
         labels = tokens.masked_fill(attention_mask == 0, -100)
@@ -301,7 +294,7 @@ def two_texts_of_one_length():
     embed, out = nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 9)
 
     def step():
-        source, target = _batch(), _batch().roll(1, 0)
+        source, target = padded_texts(), padded_texts().roll(1, 0)
         x = embed(target)[:, None]
         hidden = (target == PAD)[:, None, None]
         x = F.scaled_dot_product_attention(x, x, x, ~hidden)[:, 0] + embed(source).mean(1)[:, None]
@@ -397,7 +390,7 @@ def _pooled(pool):
     embed, mix, out = nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 8), nn.Linear(8, 3)
 
     def step():
-        tokens = _batch()
+        tokens = padded_texts()
         x = embed(tokens)
         F.cross_entropy(out(pool(x, mix, tokens != PAD)), torch.tensor([0, 1, 2, 0])).backward()
 
@@ -426,7 +419,7 @@ def a_mean_of_what_comes_of_no_text():
     embed, table, out = nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 12 * 8), nn.Linear(8, 3)
 
     def step():
-        first = embed(_batch())[:, 0]
+        first = embed(padded_texts())[:, 0]
         x = table(torch.rand(4, 8)).view(4, 12, 8)
         F.cross_entropy(out(x.mean(1) + first), torch.tensor([0, 1, 2, 0])).backward()
 
@@ -495,7 +488,7 @@ def a_text_without_padding_beside_one_of_its_shape():
     embed, out = nn.Embedding(9, 8, padding_idx=PAD), nn.Linear(8, 9)
 
     def step():
-        source, target = _batch(), torch.randint(0, 8, (4, 12))
+        source, target = padded_texts(), torch.randint(0, 8, (4, 12))
         x = embed(target)[:, None]
         x = F.scaled_dot_product_attention(x, x, x)[:, 0]
         labels = target + 0 * source
@@ -567,21 +560,9 @@ def a_mask_of_something_else_over_texts_that_end_in_one_token():
     return step
 
 
-def _recurrent(encode):
-    """A class of each text, by what ``encode`` makes of the embedded tokens and their lengths."""
-    torch.manual_seed(0)
-    embed, out = nn.Embedding(9, 8, padding_idx=PAD), nn.LazyLinear(3)
-
-    def step():
-        x = encode(embed(_batch()), torch.tensor(LENGTHS))
-        F.cross_entropy(out(x), torch.tensor([0, 1, 2, 0])).backward()
-
-    return step
-
-
 def output_at_the_length_of_each_row():
     layer = nn.GRU(8, 8, batch_first=True)
-    return _recurrent(lambda x, lengths: layer(x)[0][torch.arange(4), lengths - 1])
+    return classed_by(lambda x, lengths: layer(x)[0][torch.arange(4), lengths - 1])
 
 
 def gathered_at_the_length_of_each_row():
@@ -591,7 +572,7 @@ def gathered_at_the_length_of_each_row():
         index = (lengths - 1)[:, None, None].expand(4, 1, 16)
         return layer(x)[0].gather(1, index)[:, 0]
 
-    return _recurrent(encode)
+    return classed_by(encode)
 
 
 def packed_sequences():
@@ -601,7 +582,7 @@ def packed_sequences():
         packed = nn.utils.rnn.pack_padded_sequence(x, lengths, True, enforce_sorted=False)
         return layer(packed)[1][-1]
 
-    return _recurrent(encode)
+    return classed_by(encode)
 
 
 def masked_mean_of_a_recurrent_layer():
@@ -611,7 +592,7 @@ def masked_mean_of_a_recurrent_layer():
         keep = (torch.arange(12) < lengths[:, None])[..., None]
         return (layer(x)[0] * keep).sum(1) / lengths[:, None]
 
-    return _recurrent(encode)
+    return classed_by(encode)
 
 
 def padding_in_front_of_a_recurrent_layer():
@@ -621,7 +602,7 @@ def padding_in_front_of_a_recurrent_layer():
     out = nn.Linear(8, 3)
 
     def step():
-        outputs, _ = layer(embed(_batch().flip(1)))
+        outputs, _ = layer(embed(padded_texts().flip(1)))
         F.cross_entropy(out(outputs[:, -1]), torch.tensor([0, 1, 2, 0])).backward()
 
     return step
@@ -646,7 +627,7 @@ def a_state_that_goes_into_the_next_step():
 
 def a_bag_of_words():
     """The embedding of padding is zero."""
-    return _recurrent(lambda x, lengths: x.sum(1))
+    return classed_by(lambda x, lengths: x.sum(1))
 
 
 def attention_that_pools_with_a_mask():
@@ -657,7 +638,7 @@ def attention_that_pools_with_a_mask():
         weights = score(x).masked_fill(~keep, -torch.inf).softmax(dim=1)
         return (weights * x).sum(1)
 
-    return _recurrent(encode)
+    return classed_by(encode)
 
 
 def attention_by_einsum_with_a_mask():
@@ -671,7 +652,7 @@ def attention_by_einsum_with_a_mask():
 def a_maximum_over_positions():
     """Padding is one of many values, seldom the largest."""
     mix = nn.Conv1d(8, 8, 3, padding=1)
-    return _recurrent(lambda x, lengths: mix(x.transpose(1, 2)).relu().amax(2))
+    return classed_by(lambda x, lengths: mix(x.transpose(1, 2)).relu().amax(2))
 
 
 def sorted_frames_with_positions_before_rows():
@@ -698,7 +679,7 @@ def attention_that_pools_by_a_product_with_a_mask():
         weights = score(x).squeeze(-1).masked_fill(~keep, -1e9).softmax(1)
         return torch.bmm(weights.unsqueeze(1), x).squeeze(1)
 
-    return _recurrent(encode)
+    return classed_by(encode)
 
 
 def frames_behind_a_mask():
@@ -725,4 +706,4 @@ def dropout_that_is_off_in_front_of_the_last_output():
     def encode(x, lengths):
         return drop(layer(x)[0])[torch.arange(4), lengths - 1]
 
-    return _recurrent(encode)
+    return classed_by(encode)

@@ -88,9 +88,9 @@ class Trace:
         if profiler is None:
             return
         accelerator = accelerator_of(self._context.device)
-        if accelerator is not None:
-            accelerator.synchronize()
         try:
+            if accelerator is not None:
+                accelerator.synchronize()
             profiler.stop()
         finally:
             self._loud()

@@ -3,8 +3,14 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
+
+from auditor.capture.probes.step import profiler_trace
+from auditor.capture.probes.step.profiler_trace import Trace
+from auditor.model.devices import DeviceInfo
 
 PROGRAM = """
 import os, torch
@@ -60,3 +66,13 @@ def test_torch_tells_ours_of_no_blocks_that_are_older(ours, tmp_path):
         check=True,
     )
     assert ("CPUAllocator" in done.stderr) is not ours
+
+
+def test_torch_tells_all_again_where_the_device_fails(monkeypatch, tmp_path):
+    trace = Trace(SimpleNamespace(device=DeviceInfo("cpu"), step=0), tmp_path)
+    trace._profile, trace._loud = object(), Mock()
+    device = Mock(**{"synchronize.side_effect": RuntimeError("device-side assert")})
+    monkeypatch.setattr(profiler_trace, "accelerator_of", lambda info: device)
+    with pytest.raises(RuntimeError, match="device-side assert"):
+        trace.stop()
+    trace._loud.assert_called_once()
