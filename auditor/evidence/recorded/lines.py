@@ -89,7 +89,7 @@ class Lines(Rows[R]):
         self,
         rows: Iterable[R] = (),
         steps: int = 0,
-        pass_name: str = "quiet",  # noqa: S107  # nosec B107 - no password
+        pass_name: str = "quiet",  # noqa: S107  # nosec B107
         step_us: float = 0.0,
     ) -> None:
         super().__init__(row for row in rows if row.step < steps)
