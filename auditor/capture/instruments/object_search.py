@@ -74,9 +74,10 @@ _SNAPSHOT_READERS = frozenset({"locals", "vars", "dir", "eval", "exec", "stack"}
 not an attribute's (``model.eval()``, ``torch.stack(...)``)."""
 _SNAPSHOT_METHODS = frozenset({"_getframe", "currentframe", "save_hyperparameters"})
 """The same as attributes of a module or object."""
-_ITERATORS = frozenset(
+_ITERATORS: frozenset[type] = frozenset(
     (enumerate, filter, map, zip, itertools.cycle, itertools.chain, itertools.islice)
-) | {type(iter(each)) for each in ([], (), {}, {}.values(), {}.items())}
+    + (type(iter([])), type(iter(())), type(iter({})), type(iter({}.values())))
+)
 """They hold others; ``cycle`` keeps all that it gave in a list, which only the collector names."""
 _READER_MODULES = frozenset({"inspect", "builtins"})
 """Modules whose attributes they are."""
