@@ -27,7 +27,7 @@ GENERATED = {"docs/report-json.md", "docs/recording.md"}
 MAPS = [page for page in PAGES if page.parent == ROOT or ROOT / "docs" in page.parents]
 """Pages that speak of the repository itself: the examples' speak of their own folders."""
 
-OTHERS_PROGRAMS = {"docs/public-programs.md"}
+OTHERS_PROGRAMS = {"docs/log/public-programs.md"}
 PLACEHOLDERS = {
     "path/to/script.py",
     "sync042_what_is_wrong.py",
