@@ -61,7 +61,7 @@ def record(
         "test:step",
         (),
         steps,
-        warmup,
+        0 if device == "rehearse" else warmup,
         device,
         str(folder),
         parts,

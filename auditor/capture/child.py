@@ -28,6 +28,7 @@ from auditor.runs import target as targets
 from auditor.runs.left_without_cuda import ON_CPU, left_without_cuda
 from auditor.runs.plan import Change, Drill, Plan, UntilOom
 from auditor.runs.repeat import Repeat
+from auditor.runs.schedule import ALIKE, LONG_STEPS
 
 if TYPE_CHECKING:
     from auditor.capture.instruments.user_frames import Frames
@@ -95,18 +96,7 @@ class Recorder:
                 "rank": self.plan.rank,
                 "played": list(self.plan.played),
                 "device": self.context.device.word if self.context is not None else CPU.word,
-                "passes": [{"name": p.name, "steps": p.done} for p in session.passes]
-                if session is not None
-                else [],
-                "planned": [{"name": p.name, "steps": p.steps} for p in session.planned]
-                if session is not None
-                else [],
-                "spared": {p.name: p.spared for p in session.passes if p.spared}
-                if session is not None
-                else {},
-                "cut": {p.name: p.cut for p in session.passes if p.cut}
-                if session is not None
-                else {},
+                **self._course(),
                 "parts": list(self.plan.parts),
                 "probes": session.failed if session is not None else {},
                 "outcome": self.outcome,
@@ -122,6 +112,19 @@ class Recorder:
         )
         if self.writer.lost and not self.writer.forked:
             self.pipe.lost(self.writer.lost)
+
+    def _course(self) -> dict[str, Any]:
+        if self.session is None:
+            return {"passes": [], "planned": [], "spared": {}, "cut": {}}
+        passes, planned = self.session.passes, self.session.schedule.planned
+        fewer = {each.name: each.usual - each.done for each in passes if each.done < each.usual}
+        why = {each.name: each.why for each in passes}
+        return {
+            "passes": [{"name": each.name, "steps": each.done} for each in passes],
+            "planned": [{"name": each.name, "steps": each.steps} for each in planned],
+            "spared": {name: n for name, n in fewer.items() if why[name] == ALIKE},
+            "cut": {name: n for name, n in fewer.items() if why[name] == LONG_STEPS},
+        }
 
     def _steps_end(self) -> dict[str, str]:
         ends = self._finder.ends if self._finder is not None else ""

@@ -128,7 +128,9 @@ class Here(Recorder):
         if session is None or session.done:
             return ""
         done = sum(each.done for each in session.passes)
-        return f"{done} of {sum(each.steps for each in session.planned) or self.plan.steps}"
+        return (
+            f"{done} of {sum(each.steps for each in session.schedule.planned) or self.plan.steps}"
+        )
 
     def sealed(self) -> Recording:
         """The recording with its sources. Raises :class:`TargetProblem` if there is none."""

@@ -1,5 +1,5 @@
-"""The passes: which probes run when, step after step, and everything put back at the end, whatever
-happens.
+"""The session: which probes run when, step after step, and everything put back at the end, whatever
+happens. How long passes are is :mod:`auditor.runs.schedule`'s.
 """
 
 from __future__ import annotations
@@ -7,41 +7,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from statistics import median
-from time import monotonic
 from typing import Any
+
+import torch
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.instruments.live_objects import one_look
 from auditor.capture.instruments.monkeypatch import LOOKING
-from auditor.capture.passes import (
-    LEANER_SHARE,
-    LONG_STEPS,
-    HeldEager,
-    Pass,
-    SteadySteps,
-    WarmUp,
-    passes_of,
-)
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.memory.snapshot import MemoryHistory, in_use
 from auditor.capture.probes.numerics.debug_modes import DebugModesProbe
 from auditor.capture.probes.step.clock import Clock, RunQueue
 from auditor.capture.probes.step.profiler_trace import Trace
 from auditor.capture.target.signal_handlers import ChildSignal
-from auditor.cycles import cycle_of, prolonged, whole_cycles
 from auditor.errors import fault
-from auditor.recordings.schema.course import CourseRow
-from auditor.runs.plan import (
-    LOOP_STEPS,
-    NUMBERS_SECONDS,
-    PRICED_STEPS,
-    VALUE_SECONDS,
-    Passes,
-    Plan,
-    Trial,
-)
+from auditor.runs.plan import Plan
 from auditor.runs.progress import Progress
+from auditor.runs.schedule import Pass, Schedule, Stats, passes_of, unprofiled
 
 
 class Session:
@@ -59,18 +41,22 @@ class Session:
         self._probes = probes
         self._progress = progress
         self._clock = Clock(context)
-        self._warm_up = WarmUp(context.warn)
-        self._steady = SteadySteps(context)
-        self._held = HeldEager(context)
+        self._run_queue = RunQueue()
+        self._pass_mark = self._run_queue.mark()
         self._trace: Trace | None = None
         self._history: MemoryHistory | None = None
         self._modes = next((probe for probe in probes if isinstance(probe, DebugModesProbe)), None)
-        self._queue: list[Pass] = []
-        self._pass_began, self._run_queue = 0.0, RunQueue()
-        self._pass_mark = self._run_queue.mark()
-        self._untraced = False
-        self._own_us: dict[str, list[float]] = {"quiet": [], "eager_held": []}
-        self.passes: list[Pass] = []
+        self._calls = self._compiles = 0
+        self._seen: object = None
+        self._told: list[tuple[str, int]] = []
+        self._stats = Stats(
+            plan.overhead_s,
+            context.warn,
+            bursts=context.bursts,
+            asked_on=self._asked_on,
+            half_full=self._half_full,
+        )
+        self.schedule = Schedule(plan, self._stats)
         self.failures: dict[str, str] = dict(plan.without)
         self._running: list[Probe] = []
         self._child_signal = ChildSignal()
@@ -88,21 +74,31 @@ class Session:
     def uninstall(self) -> None:
         """Put everything back. May be called twice."""
         self._child_signal.stop()
-        self._stop_pass()
+        self._stop()
         self._clock.uninstall()
         self._run_queue.close()
         for probe in reversed(self._probes):
             self._guard(probe.name, probe.uninstall)
         self._guard("compiled code", COMPILED_CODE.uninstall)
 
+    def plan_passes(self) -> None:
+        """Decide which passes there are: when the first step is about to begin, and it is known
+        what it can run on.
+        """
+        if not self.schedule.queue:
+            watched = frozenset[str]().union(*(probe.passes for probe in self._probes))
+            self.schedule.queue = passes_of(self._plan, self._context.device, watched)
+            self._tell_outline()
+
     @property
     def done(self) -> bool:
         """True when all passes are complete."""
-        return bool(self.passes) and self._pass.done >= self._pass.steps and not self._queue
+        return self.schedule.done
 
     @property
-    def _pass(self) -> Pass:
-        return self.passes[-1]
+    def passes(self) -> list[Pass]:
+        """The passes that have begun."""
+        return self._stats.passes
 
     @property
     def under(self) -> list[str]:
@@ -119,18 +115,16 @@ class Session:
         if not self.passes:
             self.plan_passes()
         context = self._context
-        if not self.passes or self._pass.done >= self._pass.steps:
-            self._stop_pass(passes_follow=bool(self._queue))
         with one_look():
-            if not self.passes or self._pass.done >= self._pass.steps:
-                self._next_pass()
-            context.step = self._pass.done
+            if self.schedule.between and self.schedule.queue:
+                self._start()
+            context.step = self._stats.now.done
             context.global_step = sum(each.done for each in self.passes)
             self._each(lambda probe: probe.step_begin())
         if self._trace is not None:
             self._trace.step_begin()
         context.in_step = True
-        self._warm_up.begin()
+        self._compiles = COMPILED_CODE.compiles
         self._clock.begin()
 
     def gave(self, returned: Any) -> None:
@@ -149,60 +143,92 @@ class Session:
         if self._trace is not None:
             self._trace.step_end()
         self._each(lambda probe: probe.step_end())
-        self._pass.done += 1
-        self._steady.step_ends()
-        if self._pass.name in self._own_us:
-            self._own_us[self._pass.name].append(self._clock.own_us)
+        self._look()
         self._context.writer.flush()
-        self._end_full_trace()
-        self._end_long_pass()
-        self._warm_on()
-        self._watch_on()
-        self._progress(self._pass.name, self._pass.done, self._pass.steps)
-        if self._pass.done >= self._pass.steps and self._pass.name != "warmup":
-            self._stop_pass(passes_follow=bool(self._queue))
-            self._replan()
+        self.schedule.step_done()
+        at = self._stats.now
+        self._progress(at.name, at.done, at.steps)
+        self._tell_outline()
+        if at.over:
+            self._stop(passes_follow=bool(self.schedule.queue))
 
     def broken(self) -> None:
         """The target raised inside a step: keep what is known and stop the instruments."""
         self._context.in_step = False
         self._clock.abandon()
-        self._stop_pass()
+        self._stop()
         self._context.writer.flush()
 
-    # -- passes ------------------------------------------------------------------------------------
+    def _look(self) -> None:
+        """What the step has shown."""
+        context, stats, at = self._context, self._stats, self._stats.now
+        seen = (dict(context.rows), dict(context.frames.met))
+        context.rows.clear()
+        context.frames.met.clear()
+        stats.alike = stats.alike + 1 if seen == self._seen else 1
+        self._seen = seen
+        at.us.append(self._clock.own_us)
+        at.seconds = self._run_queue.own_us(self._pass_mark) / 1e6
+        at.compiled = COMPILED_CODE.calls != self._calls
+        stats.compiles = COMPILED_CODE.compiles
+        stats.calm = stats.calm + 1 if stats.compiles == self._compiles else 0
+        stats.unused, stats.loops = context.unused, bool(context.loops)
+        if self._trace is not None and self._trace.full and at.done + 1 < at.most:
+            context.warn(
+                f"the steps are so long that the trace holds {at.done + 1} of {at.most}: more "
+                "would take too much memory"
+            )
+            self._stop_trace()
+            stats.full = True
+        if self._modes is not None and "modes" not in self.failures:
+            stats.anomaly, stats.profiled = self._modes.anomaly_seen, self._modes.user_profiler_seen
 
-    def _next_pass(self) -> None:
-        if not self._queue:
-            return
-        self.passes.append(self._queue.pop(0))
-        self._pass_began, self._pass_mark = monotonic(), self._run_queue.mark()
-        self._context.pass_name = self._pass.name
-        self._steady.begins()
-        self._held.begins()
+    def _asked_on(self) -> bool:
+        wanted: list[bool] = []
+        self._each(lambda probe: wanted.append(probe.wants_more()))
+        return any(wanted)
+
+    def _half_full(self) -> bool:
+        return self._context.device.native and any(
+            2 * torch.cuda.max_memory_reserved(each)
+            > torch.cuda.get_device_properties(each).total_memory
+            for each in range(torch.cuda.device_count())
+        )
+
+    def _tell_outline(self) -> None:
+        outline = [(each.name, each.steps) for each in self.schedule.planned]
+        tell = getattr(self._progress, "outline", None)
+        if outline != self._told and tell is not None:
+            tell(outline)
+        self._told = outline
+
+    # -- one pass ----------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        at = self.schedule.next()
+        self._pass_mark, self._calls = self._run_queue.mark(), COMPILED_CODE.calls
+        self._context.pass_name, self._seen = at.name, None
+        self._context.rows.clear()
+        self._context.frames.met.clear()
+        self._context.bursts.clear()
         self._running = [
-            p for p in self._probes if self._pass.name in p.passes and p.name not in self.failures
+            p for p in self._probes if at.name in p.passes and p.name not in self.failures
         ]
-        self._start_history()
-        self._each(lambda probe: probe.start())
-        if self._pass.name == "trace" and not self._untraced:
-            self._start_trace()
-        self._progress(self._pass.name, 0, self._pass.steps)
-
-    def _start_history(self) -> None:
-        if self._history is not None:
-            return
-        if self._pass.name == "memory" or (self._on_null and in_use()):
+        if self._history is None and (at.name == "memory" or (self._on_null and in_use())):
             self._history = MemoryHistory(self._context, Path(self._plan.folder))
             self._context.history = True
             self._guard("snapshot", self._history.start)
+        self._each(lambda probe: probe.start())
+        if at.name == "trace" and unprofiled(self._stats):
+            self._start_trace()
+        self._progress(at.name, 0, at.steps)
 
     @property
     def _on_null(self) -> bool:
         """No time counts on the null device, so the allocation history goes through all of the run."""
         return self._plan.device == "null"
 
-    def _stop_pass(self, *, passes_follow: bool = False) -> None:
+    def _stop(self, *, passes_follow: bool = False) -> None:
         if (
             self._context.writer.forked
         ):  # files and the profiler are those of the process that was copied
@@ -219,143 +245,7 @@ class Session:
         self._guard("clock", self._clock.settle)
         self._context.writer.flush()
 
-    def plan_passes(self) -> None:
-        """Decide which passes there are: when the first step is about to begin, and it is known
-        what it can run on.
-        """
-        if not self._queue:
-            watched = frozenset[str]().union(*(probe.passes for probe in self._probes))
-            self._queue = passes_of(self._plan, self._context.device, watched)
-            self._tell_outline()
-
-    @property
-    def planned(self) -> list[Pass]:
-        """All passes, done and to come, as far as they are known by now."""
-        return [*self.passes, *self._queue]
-
-    @property
-    def _together(self) -> bool:
-        """Ranks take the same steps: one that took fewer would leave the others in a collective."""
-        return self._plan.world_size > 1
-
-    def _replan(self) -> None:
-        """What a pass has shown of the step may change what comes after it."""
-        if self._on_null:
-            return
-        if self._together:
-            self._untraced = not self._may_trace()
-            return
-        known = len(self._queue)
-        if self._pass.name == "quiet" and not self._trial:
-            if self._held.wanted(monotonic() - self._pass_began):
-                self._insert("eager_held", self._pass.done)
-        elif self._pass.name == "eager_held":
-            compiled_us, eager_us = map(median, self._own_us.values())
-            if eager_us < compiled_us:  # which may be the machine's doing as well
-                self._insert("compiled_again", self._pass.done)
-        modes = None if "modes" in self.failures else self._modes
-        if self._pass.name == "quiet" and modes is not None and modes.anomaly_seen:
-            self._insert("anomaly_off", min(PRICED_STEPS, self._pass.done))
-        longer = self._pass.name == "quiet" and self._prolong()
-        if self._pass.name == "numbers" and self._may_time_loops():
-            self._queue[:0] = [Pass("loops", LOOP_STEPS)]
-        if self._queue and self._queue[0].name == "trace" and not self._may_trace():
-            del self._queue[0]
-        if self._queue and self._queue[0].name == "leaner" and self._is_long(self._queue[0].steps):
-            self._context.warn(LONG_STEPS)
-            del self._queue[0]
-        if longer or len(self._queue) != known:
-            self._tell_outline()
-
-    def _may_time_loops(self) -> bool:
-        """Loops were found, on a host whose time they are; code that torch compiles is left alone."""
-        on_host = not (self._context.device.accelerator or self._context.device.simulated)
-        return bool(self._context.loops) and on_host and not (self._bound or COMPILED_CODE.compiles)
-
-    def _prolong(self) -> bool:
-        """Give the diagnostic pass whole cycles where the step has phases that come once in many;
-        True if it is longer now.
-        """
-        plan = self._plan
-        loud = next((each for each in self._queue if each.name == "loud"), None)
-        passes = plan.purpose_as(Passes)
-        if loud is None or passes is None or passes.loud or self._bound:
-            return False
-        planned = loud.steps
-        loud.steps = whole_cycles(self._own_us["quiet"], planned, plan.steps)
-        if loud.steps > planned:
-            self._context.warn(prolonged(loud.steps))
-        return loud.steps > planned
-
-    @property
-    def _trial(self) -> bool:
-        return self._plan.purpose_as(Trial) is not None
-
-    @property
-    def _bound(self) -> bool:
-        """Trials, ranks, and targets with so many steps and no more keep to their plan."""
-        return self._trial or self._plan.fit is not None or self._together
-
-    @property
-    def _compared(self) -> bool:
-        """Another run takes the same steps, and is laid beside this one."""
-        return self._on_null or CourseRow.part in self._plan.parts
-
-    def _is_long(self, steps: int) -> bool:
-        each_s = self._pass_s / max(1, self._pass.done)
-        return not self._compared and steps * each_s > LEANER_SHARE * self._plan.overhead_s
-
-    @property
-    def _may_shorten(self) -> bool:
-        """Not if another run must take equal steps, nor if step times show phases."""
-        passes = self._plan.purpose_as(Passes)
-        kept = passes is None or passes.loud or self._bound or self._on_null
-        return not kept and cycle_of(self._own_us["quiet"]) is None
-
-    def _watch_on(self) -> None:
-        """One more step of the precision pass where its steps alternate."""
-        done, seconds = self._pass.done, monotonic() - self._pass_began
-        over = self._pass.name == "numbers" and done >= self._pass.steps
-        if not over or self._bound or seconds / done * (done + 1) > NUMBERS_SECONDS:
-            return
-        wanted: list[bool] = []
-        self._each(lambda probe: wanted.append(probe.wants_more()))
-        if any(wanted):
-            self._pass.steps += 1
-            self._tell_outline()
-
-    def _warm_on(self) -> None:
-        """One more step of warm-up where the program still compiles."""
-        if self._pass.name != "warmup" or self._bound or self._context.device.simulated:
-            return
-        if self._warm_up.needs_more(self._pass.done, self._pass.steps):
-            self._pass.steps += 1
-            self._tell_outline()
-
-    def _insert(self, name: str, steps: int) -> None:
-        """Let one more pass follow, where steps are counted of up to half of the diagnostic ones."""
-        if self._plan.fit is not None:
-            loud = next((each for each in self._queue if each.name == "loud"), Pass("loud", 0))
-            steps = min(steps, loud.steps // 2)
-            loud.steps -= steps
-        if steps:
-            self._queue.insert(0, Pass(name, steps))
-
-    def _tell_outline(self) -> None:
-        outline = getattr(self._progress, "outline", None)
-        if outline is not None:
-            outline([(each.name, each.steps) for each in self.planned])
-
     # -- the trace ---------------------------------------------------------------------------------
-
-    def _may_trace(self) -> bool:
-        if self._modes is not None and self._modes.user_profiler_seen:
-            self._context.warn(
-                "the step runs torch.profiler itself: our own trace was left out (two profilers "
-                "cannot run at once), and the step times include the cost of yours"
-            )
-            return False
-        return True
 
     def _start_trace(self) -> None:
         self._trace = Trace(self._context, Path(self._plan.folder))
@@ -367,46 +257,6 @@ class Session:
         trace, self._trace = self._trace, None
         if trace is not None:
             self._guard("trace", self._in_own_profiler(trace.stop))
-
-    def _end_full_trace(self) -> None:
-        done, steps = self._pass.done, self._pass.steps
-        if self._trace is not None and done < steps and self._trace.full:
-            self._context.warn(
-                f"the steps are so long that the trace holds {done} of {steps}: more would take "
-                "too much memory"
-            )
-            if self._together:
-                self._stop_trace()
-            else:
-                self._pass.steps = done
-
-    def _end_long_pass(self) -> None:
-        """A pass whose steps may be long has had its time."""
-        name, seconds = self._pass.name, monotonic() - self._pass_began
-        if (name == "values" and seconds > VALUE_SECONDS) or (
-            name == "eager_held" and self._held.enough(self._pass.done, seconds)
-        ):
-            self._pass.steps = self._pass.done
-        if name == "loud" and self._may_shorten and self._steady.enough:
-            self._pass.shorten()
-        if self._context.unused and name in ("warmup", "loud"):  # one step of each says so
-            self._pass.steps = self._pass.done
-            self._queue = [Pass("loud", 1)] if name == "warmup" else []
-        self._end_beyond_share()
-
-    @property
-    def _pass_s(self) -> float:
-        return self._run_queue.own_us(self._pass_mark) / 1e6
-
-    def _end_beyond_share(self) -> None:
-        """Steps are so long that all of the pass would take more than is given to it."""
-        at, overhead_s, seconds = self._pass, self._plan.overhead_s, self._pass_s
-        judged = self._plan.purpose_as(Passes) is not None
-        if self._bound or not judged or self._compared or at.done >= at.steps:
-            return
-        if at.goes_beyond(seconds, overhead_s, shadow=self._plan.rehearses):
-            self._context.warn(LONG_STEPS)
-            at.cut, at.steps = at.cut + at.steps - at.done, at.done
 
     def _yield_to_user_profiler(self) -> None:
         if self._trace is not None:

@@ -10,7 +10,7 @@ from auditor import amounts
 from auditor.model.devices import DeviceInfo, Input, device_named, input_named
 from auditor.recordings.folder import Row
 from auditor.recordings.schema.run import StepRow
-from auditor.runs.plan import STEADY_STEPS
+from auditor.runs.schedule import STEADY_STEPS
 
 TOLD = 0.02
 """Share of the quiet pass from which it is said that waiting for a processor was taken off."""

@@ -78,8 +78,9 @@ def beside(course: Course) -> None:
 
 
 def _plan(course: Course, rehearsal: Made, variables: Mapping[str, str]) -> Plan:
-    native, answers = course.audit.native, str(rehearsal.recording.folder)
-    return rehearsal.plan.on_null(native, answers, variables)
+    native, recording = course.audit.native, rehearsal.recording
+    steps = sum(row.pass_name == "loud" for row in recording.rows(StepRow))
+    return rehearsal.plan.on_null(native, str(recording.folder), variables, steps)
 
 
 def _run(course: Course, rehearsal: Made) -> Recording:

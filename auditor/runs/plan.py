@@ -19,51 +19,10 @@ TRACE_STEPS = 5
 before compression.
 """
 
-DIAGNOSED_STEPS = 20
-"""Most steps of the loud pass: enough to see twice what happens in every tenth step. Its rows are
-counts for each step, and do not get surer with more of them; a step costs 1.2 times a plain one.
-"""
-
-STEADY_STEPS = 12
-"""Steps in a row that look alike after which that pass ends: as many as a rehearsal has. What comes
-again after more than these is rate-limited, and named by no rule (from every 10th step on); of a
-growth a slope is known from 8.
-"""
-
-PRICED_STEPS = 20
-"""Most steps of the timing pass without anomaly mode, whose price is a difference of medians with an
-interval over batches (at least 5 steps): anomaly mode makes a step much slower.
-"""
-
-NUMBERS_STEPS = 3
-"""Steps of the numbers pass: it runs a Python dispatch mode, several times slower than the step
-itself.
-"""
-
-GRADIENT_STEPS = 2
-"""Steps of the gradients pass: what is said of a loss must be so in both, and the second gradient
-of a loss takes another step and a half.
-"""
-
-NUMBERS_SECONDS = 10.0
-"""How long that pass goes on where steps alternate, until it has seen each kind of them twice."""
-
 OVERHEAD_S = 60.0
 """What the passes after the timing pass may take together, and a rehearsal as much again, as far as
 fewer of their steps still tell something.
 """
-
-LOOP_STEPS = 5
-"""Steps of the pass that times the Python loops which the one before it found."""
-
-MEMORY_STEPS = 12
-"""Steps of the memory pass on a GPU, allocation history with stacks: as many as a rehearsal has. Rules
-about growth need 8 (Sen's interval), those about sizes that vary 6; a step costs 1.2 times a plain
-one, and the history keeps its last 200,000 events.
-"""
-
-NULL_MEMORY_STEPS = 3
-"""The same on the null device, where the history goes through the passes before it as well."""
 
 REPLAY = "replay"
 """Folder of a replay's own recording, inside the one that it explains."""
@@ -87,20 +46,12 @@ REHEARSED_STEPS = 12
 takes several times as long.
 """
 
-REHEARSED_WARMUP = 2
-"""Steps before them: optimizer states and lazily built modules are made in the first."""
-
 REHEARSED_SLOWER = 6.0
 """Times that a step takes in a rehearsal, at most as a rule."""
 
 LEANER_STEPS = ("", "gradients", "", "foreach", "largest")
 """What is changed in the steps at a rehearsal's end that look for a lower peak of memory: nothing,
 or one thing.
-"""
-
-VALUE_SECONDS = 60.0
-"""How long the pass at a rehearsal's end goes on that only looks at values: a step on the shadow
-device takes up to six times as long, and a large model's is not worth minutes.
 """
 
 LEAST_REHEARSED = 6
@@ -126,9 +77,6 @@ about ten times as long.
 
 
 Device = Literal["auto", "cuda", "cpu", "rehearse", "null"]
-
-SYNC_STEPS = 3
-"""Loud steps of a trial on a GPU."""
 
 
 class Trial(msgspec.Struct, frozen=True, tag=True):
@@ -169,66 +117,6 @@ class Copied:
         top = self.original.rstrip("/")
         below = path == self.original or path.startswith(f"{top}/")
         return self.folder + path[len(top) :] if below else path
-
-
-TIMED_SHARE, TRACED_SHARE = 0.5, 0.1
-"""Of the steps that a short target takes, the timing pass has half of what the diagnostic pass
-leaves, the trace and the memory pass a tenth each.
-"""
-
-LEAST_MEMORY = 3
-"""Steps of the memory pass that a short target has all the same: they name the lines at the peak."""
-
-AT_LEAST = {"loud": 3, "quiet": 1, "numbers": 1, "memory": 1, "trace": 1}
-"""Steps that a pass gets before the ones named after it get any; below three diagnosed steps rules
-say nothing of a pattern.
-"""
-
-LEAST_TIMED = 3
-"""Steps of the timing pass that come before the gradient pass: a median of fewer is one step."""
-
-FIXED = ("numbers", "memory", "trace")
-"""Passes of a few steps, which more of them would tell no more."""
-
-TELLING = 8
-"""Steps of the diagnostic pass from which more of them tell less than whole other passes: some
-rules ask for so many.
-"""
-
-
-def share_out(total: int, warmup: int, wanted: Mapping[str, int]) -> dict[str, int]:
-    """Steps of each pass, of the ``wanted`` ones, that fit; never more than ``total`` together,
-    with the warm-up.
-
-    Every pass gets a few steps first, in the order of :data:`AT_LEAST`; then the ones with a
-    fixed number are filled, and the diagnostic and the timing pass share the rest. A pass that
-    must be whole (``leaner``) is so or is left out.
-    """
-    warmup = min(warmup, max(1, total // 10))
-    most = {name: wanted.get(name, 0) for name in (*AT_LEAST, "gradients", "leaner", "values")}
-    part = round(TRACED_SHARE * total)
-    most["trace"] = min(most["trace"], part)
-    most["memory"] = min(most["memory"], max(LEAST_MEMORY, part))
-    given, left = dict.fromkeys(most, 0), total - warmup
-
-    def give(name: str, steps: int) -> None:
-        nonlocal left
-        more = max(0, min(steps, most[name] - given[name], left))
-        given[name], left = given[name] + more, left - more
-
-    for name, steps in AT_LEAST.items():
-        give(name, steps)
-    give("loud", TELLING - given["loud"])
-    for name in FIXED:
-        give(name, most[name])
-    give("quiet", LEAST_TIMED - given["quiet"])
-    give("gradients", most["gradients"])
-    if left >= most["leaner"] + most["loud"] - given["loud"]:
-        give("leaner", most["leaner"])
-    give("quiet", max(round(TIMED_SHARE * left), left - (most["loud"] - given["loud"])))
-    give("loud", left)
-    give("values", left)
-    return {"warmup": warmup, **{name: given[name] for name in wanted if given[name]}}
 
 
 class Change(msgspec.Struct, frozen=True, tag=True):
@@ -365,16 +253,19 @@ class Plan:
 
     def on_shadow(self, steps: int) -> Plan:
         """The same plan with the shadow device: one pass for causes, no times, no trace."""
-        warmup = min(self.warmup, REHEARSED_WARMUP)
         purpose = self.purpose_as(Trial) or Passes(trace=0)
-        return replace(self, device="rehearse", steps=steps, warmup=warmup, purpose=purpose)
+        return replace(self, device="rehearse", steps=steps, warmup=0, purpose=purpose)
 
-    def on_null(self, parts: tuple[str, ...], answers: str, variables: Mapping[str, str]) -> Plan:
-        """Of a rehearsal's plan, that of the same steps on the null device, beside it."""
+    def on_null(
+        self, parts: tuple[str, ...], answers: str, variables: Mapping[str, str], steps: int
+    ) -> Plan:
+        """Of a rehearsal's plan, that of its judged ``steps`` on the null device, beside it."""
         return replace(
             self,
             folder=f"{self.folder.removesuffix(f'/{REHEARSAL}')}/{NULL_RUN}",
             device="null",
+            steps=steps,
+            fit=None,
             parts=parts,
             answers=answers,
             variables=dict(variables),

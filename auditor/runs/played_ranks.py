@@ -16,7 +16,6 @@ from auditor.runs.null_run import DEFAULT_GPU
 from auditor.runs.plan import (
     RANK_FOLDER,
     REHEARSED_STEPS,
-    REHEARSED_WARMUP,
     Audit,
     Passes,
     Plan,
@@ -73,7 +72,7 @@ def planned(audit: Audit) -> Audit:
             run,
             device="null",
             steps=min(run.steps, REHEARSED_STEPS),
-            warmup=min(run.warmup, REHEARSED_WARMUP),
+            warmup=0,
             purpose=Passes(trace=0),
         )
     )

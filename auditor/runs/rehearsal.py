@@ -8,7 +8,6 @@ import itertools
 import re
 import shutil
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 
 from auditor.cycles import prolonged, whole_cycles
@@ -19,7 +18,7 @@ from auditor.recordings.schema.run import StepRow
 from auditor.recordings.schema.sync import DeviceUseRow, LimitRow
 from auditor.runs import child_process
 from auditor.runs.child_process import add_warning, counted
-from auditor.runs.course import Course, Made, interrupt, quiet, seconds_to
+from auditor.runs.course import Course, Made, quiet
 from auditor.runs.finalize import keep_sources, raised
 from auditor.runs.null_run import COMPARED
 from auditor.runs.plan import (
@@ -103,9 +102,9 @@ def _planned(course: Course) -> Plan | None:
     if recording.rows(NonfiniteRow):  # the replay on the CPU tells of it, once
         parts = tuple(part for part in parts if part != NonfiniteRow.part)
     if outcome == "completed":
-        steps = whole_cycles(
-            _plain_us(recording, "quiet"), REHEARSED_STEPS, plan.steps, REHEARSED_SLOWER
-        )
+        rows = (row for row in recording.rows(StepRow) if row.pass_name == "quiet")
+        us = [row.us - row.queued_us for row in rows]
+        steps = whole_cycles(us, REHEARSED_STEPS, plan.steps, REHEARSED_SLOWER)
         if steps > REHEARSED_STEPS and prolonged(steps) not in recording.manifest["warnings"]:
             add_warning(recording, prolonged(steps))
         return plan.rehearsal(parts, steps)
@@ -125,14 +124,13 @@ def rehearse_alone(course: Course) -> Made:
         parts=tuple(dict.fromkeys((*run.parts, *compared))),
         purpose=Passes(trace=0, values=max(0, run.steps - REHEARSED_STEPS)),
     )
-    first = checked(_apart(played, course, on_shadow, course.echo))
-    made = _of_whole_cycles(run.steps, Made(played, first), course)
+    recording = checked(_apart(played, course, on_shadow, course.echo))
     add_warning(
-        made.recording,
+        recording,
         "the target cannot run without CUDA, and there is none: only its rehearsal was audited, "
         "without times",
     )
-    return made
+    return Made(played, recording)
 
 
 def on_shadow(
@@ -165,35 +163,6 @@ def checked(recording: Recording) -> Recording:
     return recording
 
 
-def _of_whole_cycles(most: int, made: Made, course: Course) -> Made:
-    """The rehearsal once more, of ``most`` steps at most, where the times of its last pass show
-    phases that it did not see twice; the first one where this one does not complete.
-    """
-    played, first = made
-    steps = whole_cycles(_plain_us(first, "values"), played.steps, most)
-    if (
-        steps == played.steps
-        or made.outcome != "completed"
-        or course.left_s < 2 * seconds_to(first)
-    ):
-        return made
-    purpose = Passes(trace=0, loud=steps, values=max(0, most - steps))
-    longer = replace(played, steps=steps, purpose=purpose)
-    aside = first.folder.rename(f"{first.folder}.first")
-    again: Recording | None = None
-    with suppress(TargetProblem):
-        again = checked(_apart(longer, course, on_shadow))
-    if again is None or again.manifest["outcome"] != "completed":
-        shutil.rmtree(first.folder, ignore_errors=True)
-        aside.rename(first.folder)
-        if again is not None and again.manifest["outcome"] == "interrupted":
-            interrupt(first, "longer rehearsal", again)
-        return made
-    shutil.rmtree(aside)
-    add_warning(again, prolonged(steps))
-    return Made(longer, again)
-
-
 def _apart(
     plan: Plan,
     course: Course,
@@ -213,11 +182,6 @@ def _apart(
 
 
 # -- what was rehearsed ------------------------------------------------------------------------------
-
-
-def _plain_us(recording: Recording, pass_name: str) -> list[float]:
-    rows = (row for row in recording.rows(StepRow) if row.pass_name == pass_name)
-    return [row.us - row.queued_us for row in rows]
 
 
 def _frames_in_worker(rehearsed: Recording) -> list[dict[str, str | int]] | None:

@@ -1,13 +1,14 @@
 """Judges the same recordings and audits the same programs with two commits, and prints each finding
 that differs: the gate for a change that must not change what users see.
 
-    python -m benchmarks.same BASE [--head COMMIT] [--only traces|frozen|live] [--record] [--shared FOLDER]
+    python -m benchmarks.same BASE [--head COMMIT] [--only traces|frozen|live] [--record] [--live N]
+                             [--shared FOLDER]
 
 BASE is judged in a work tree of its own; without ``--head`` the other side is this one as it is.
 Frozen are the traces and snapshots below ``--shared`` (left out where there is none) and recordings
 of programs: the examples, those of benchmarks/real_defects, and those beside this file (compiled,
 two ranks, out of memory). They are made once, by BASE, and kept in build/same (``--record`` makes
-them anew); ``--only traces`` leaves these out. Live are ten programs, audited by both. Findings are
+them anew); ``--only traces`` leaves these out. Live are N programs (ten), audited by both. Findings are
 compared by rule, line and severity; prices must be equal in what is frozen, and their intervals must
 meet in what is live. Exit code 1 where anything differs.
 """
@@ -101,8 +102,8 @@ def reported(out: Path) -> dict[str, Any]:
 def differences(before: dict[str, Any], after: dict[str, Any], *, exact: bool) -> Iterator[str]:
     """What two reports on one thing do not agree on."""
     if not before or not after:
-        if bool(before) != bool(after):
-            yield f"no report {'before' if not before else 'after'}"
+        sides = (("before", before), ("after", after))
+        yield f"no report {' and '.join(side for side, report in sides if not report)}"
         return
     first, second = _by_key(before["findings"]), _by_key(after["findings"])
     yield from (f"gone  {_said(key)}" for key in first if key not in second)
@@ -209,6 +210,7 @@ def main() -> int:
     parser.add_argument("--head")
     parser.add_argument("--only", choices=("traces", "frozen", "live"))
     parser.add_argument("--record", action="store_true")
+    parser.add_argument("--live", type=int, default=LIVE, metavar="N")
     parser.add_argument("--shared", type=Path, default=SHARED)
     given = parser.parse_args()
     base, head = tree_of(given.base), ROOT if given.head is None else tree_of(given.head)
@@ -227,7 +229,7 @@ def main() -> int:
         if given.only in (None, "live"):
             jobs.extend(
                 pool.submit(_audited, program, (base, head), out / program.name)
-                for program in _alive()
+                for program in _alive(given.live)
             )
         differing = 0
         for number, job in enumerate(jobs, 1):
@@ -240,10 +242,10 @@ def main() -> int:
     return int(differing > 0)
 
 
-def _alive() -> list[Program]:
-    """Ten programs over all that there are."""
+def _alive(number: int) -> list[Program]:
+    """So many programs, spread over all that there are."""
     every = list(programs())
-    return every[:: max(1, len(every) // LIVE)][:LIVE]
+    return every[:: max(1, len(every) // number)][:number]
 
 
 def _judged(name: str, path: Path, trees: tuple[Path, Path], out: Path) -> tuple[str, list[str]]:

@@ -55,6 +55,10 @@ KINDS = {
         "Do it for the whole tensor at once: broadcasting, a mask, index_select, scatter or "
         "torch.vmap.",
     ),
+    "reads": Kind(
+        "reads {n} elements of a tensor one by one",
+        "Read the whole tensor at once: tensor.tolist().",
+    ),
     "masks": Kind(
         "compares a tensor with {n} values one by one",
         "Do it for all values at once: index_add or scatter_reduce sums rows by label, "
@@ -223,7 +227,7 @@ def _loop(evidence: Evidence, rows: list[PiecewiseRow]) -> IndexingLoop:
         None if theirs else evidence.get(LoopTimes).us_of(rows[0].at, rows[0].cut),
         rows[0].op,
         sum(row.operators for row in rows) / steps,
-        rows[0].kind,
+        "reads" if rows[0].op == "local_scalar_dense" else rows[0].kind,
     )
 
 

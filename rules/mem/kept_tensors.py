@@ -28,6 +28,9 @@ CUTS = frozenset(
 JOINS = frozenset("cat concat concatenate stack hstack vstack dstack pad".split())
 """Functions of torch whose result holds all that they were given."""
 
+UNLIMITED = frozenset("list dict set defaultdict OrderedDict Counter cycle".split())
+"""Their results have no limit."""
+
 ONCE = frozenset(("main", "__init__", "__post_init__", "setup", "build"))
 """Functions that run once, whoever calls them."""
 
@@ -168,8 +171,10 @@ def _longer(target: ast.expr, value: ast.expr) -> bool:
 def _has_a_limit(value: ast.expr | None) -> bool:
     """``deque(maxlen=100)``, ``LRUCache(100)``: nothing but the plain containers has none."""
     if isinstance(value, ast.Call):
+        if _last(value.func) in ("zip", "enumerate"):
+            return all(map(_has_a_limit, value.args))
         return not (
-            _last(value.func) in ("list", "dict", "set", "defaultdict", "OrderedDict", "Counter")
+            _last(value.func) in UNLIMITED
             or (_last(value.func) == "deque" and len(value.args) < 2 and not value.keywords)
         )
     return not isinstance(
@@ -206,6 +211,11 @@ class Keeper:
     def larger(self) -> bool:
         """It holds no more tensors, but larger ones."""
         return self.tensors[-1] <= self.tensors[0]
+
+    @property
+    def cycled(self) -> bool:
+        """``itertools.cycle`` keeps what it gave, and gives the same again."""
+        return self.site is not None and re.search(r"\bcycle\(", self.site.text) is not None
 
     @property
     def trend(self) -> Trend:

@@ -107,12 +107,18 @@ class _Place:
     allocated: Site | None = None
 
     @property
+    def ends(self) -> bool:
+        """After the first epoch."""
+        return self.keeper is not None and self.keeper.cycled
+
+    @property
     def may_end(self) -> bool:
         """A line cuts the variable, or a list in host memory may be meant to end with the run."""
         each = self.keeper
         if each is None:
             return False
-        return each.bounded or not (each.larger or each.keys or {"cpu"} != set(each.devices))
+        grows = each.larger or bool(each.keys) or each.cycled or {"cpu"} != set(each.devices)
+        return each.bounded or not grows
 
 
 @dataclass(frozen=True)
@@ -163,7 +169,7 @@ class MemoryGrowsEveryStep(Rule):
             yield Finding(
                 place.site,
                 f"{where} memory grows by {amounts.size(place.rate)} per step{place.said}{cause}"
-                + (_full(host, place.rate) if where == "host" else ""),
+                + (_full(host, place.rate) if where == "host" and not place.ends else ""),
                 steps=len(place.trend.values),
                 per_step=1.0,
                 lost_bytes=round(place.rate),
@@ -250,8 +256,11 @@ def _kept_by(
     each: Keeper, rate: float | None, trend: Trend, site: Site | None, made: Site | None = None
 ) -> _Place:
     more = "a larger tensor" if each.larger else "more tensors"
-    said = f": on each step this line stores {more} in {each.name}"
-    said += "" if each.bounded else ", which nothing ever shrinks"
+    if each.cycled:
+        said = ": itertools.cycle keeps every batch of the first epoch and repeats them after it"
+    else:
+        said = f": on each step this line stores {more} in {each.name}"
+        said += "" if each.bounded else ", which nothing ever shrinks"
     if each.keys:
         said += "; no key is used twice"
     slope = each.trend.slope
@@ -263,6 +272,11 @@ def _kept_by(
 def _remedy(where: str, keeper: Keeper | None) -> Remedy:
     if keeper is None:
         return Remedy(REMEDIES[where])
+    if keeper.cycled:
+        return Remedy(
+            "Start the loader again for each epoch, which also shuffles it again: a generator with "
+            "`while True: yield from loader` keeps nothing."
+        )
     if keeper.larger:
         return Remedy(
             f"Limit {keeper.name}: allocate it once and write each step's part into the next rows "

@@ -326,6 +326,12 @@ class PaddingTrained(GradientRule):
                 f"the last state of {worst} has read the padding after the sequence: in one row of the "
                 f"batch {row.share:.0%} of its gradient lies on padding, as {said}"
             )
+        elif row.zero:
+            message = (
+                f"mean divides by all positions, although padding is zero there: one row of the batch "
+                f"is scaled by {1 - row.share:.0%}, so that its result depends on how long the "
+                f"others are, as {said}"
+            )
         else:
             what = "what it sums" if worst in MASKED else "what the text attends to"
             message = (
@@ -337,6 +343,7 @@ class PaddingTrained(GradientRule):
             message,
             steps=steps,
             per_step=per_step,
+            severity=Severity.NOTE if row.zero else None,
             facts=(
                 ("share on padding", f"{row.share:.0%}"),
                 ("share of padding", f"{row.padded / row.tokens:.0%}"),

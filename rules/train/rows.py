@@ -68,6 +68,9 @@ class PaddingReadRow(PassRow, kw_only=True):
     padded: Annotated[int, doc("positions of the batch that are padding")]
     tokens: Annotated[int, doc("all positions of the batch")]
     by: Annotated[str, doc("the variable that says which they are, or `padding_idx`")]
+    zero: Annotated[bool, doc("a mean whose input is zero at padding: it counts padding alone")] = (
+        False
+    )
 
 
 class DependenceRow(PassRow, kw_only=True):

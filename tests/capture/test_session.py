@@ -9,19 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from auditor.capture import session as session_module
 from auditor.capture.instruments import freed_memory
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.user_frames import Frames
-from auditor.capture.passes import HeldEager
 from auditor.capture.probes.base import Context, Probe
-from auditor.capture.probes.numerics.debug_modes import DebugModesProbe
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
 from auditor.capture.probes.step import profiler_trace
-from auditor.capture.probes.step.clock import Clock
 from auditor.capture.session import Session
-from auditor.cycles import prolonged
 from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.table import Evidence
 from auditor.judging.engine import judge
@@ -29,7 +24,7 @@ from auditor.model import Finding, Severity
 from auditor.model.devices import CPU, SHADOW, DeviceInfo
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 from auditor.rule import Rule
-from auditor.runs.plan import PRICED_STEPS, STEADY_STEPS, Passes, Plan
+from auditor.runs.plan import Passes, Plan
 
 TOO_MUCH = "the trace holds {} of 3: more would take too much memory"
 
@@ -279,9 +274,9 @@ def test_a_trace_of_long_steps_ends_before_it_takes_too_much_memory(
 @pytest.mark.parametrize(
     ("operators", "trained", "passes"),
     [
-        (0, True, {"warmup": 1, "loud": 1}),
-        (0, False, {"warmup": 2, "loud": 4}),  # it may still collect what it will train on
-        (3, True, {"warmup": 2, "loud": 4}),
+        (0, True, {"loud": 1}),
+        (0, False, {"loud": 4}),  # it may still collect what it will train on
+        (3, True, {"loud": 4}),
     ],
 )
 def test_a_rehearsal_ends_once_nothing_of_the_training_is_on_the_device(
@@ -289,124 +284,3 @@ def test_a_rehearsal_ends_once_nothing_of_the_training_is_on_the_device(
 ) -> None:
     known = {"operators": lambda: operators, "trained": trained}
     assert passes_of(tmp_path, 4, warmup=2, device=SHADOW, known=known) == passes
-
-
-class Values(Watching):
-    passes = frozenset({"loud", "values"})
-
-
-@pytest.mark.parametrize(
-    ("probes", "seconds", "expected"),
-    [
-        ((Values,), 1e9, {"loud": 2, "values": 5}),
-        ((Values,), -1.0, {"loud": 2, "values": 1}),  # the first step took longer than that
-        ((), 1e9, {"loud": 2}),  # nobody looks at values
-    ],
-)
-def test_the_value_pass_of_a_rehearsal_ends_with_its_steps_or_its_time(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    probes: tuple[type[Probe], ...],
-    seconds: float,
-    expected: dict[str, int],
-) -> None:
-    monkeypatch.setattr(session_module, "VALUE_SECONDS", seconds)
-    purpose = Passes(trace=0, values=5)
-    assert passes_of(tmp_path, 2, *probes, device=SHADOW, purpose=purpose) == expected
-
-
-class Causes(Watching):
-    passes = frozenset({"loud"})
-
-
-@pytest.mark.parametrize(
-    ("more", "cycle", "loud"),
-    [
-        ({}, 12, 24),
-        ({}, 10, 20),  # twenty steps hold two of these
-        ({}, 16, 20),  # two are more than --steps
-        ({}, 1, STEADY_STEPS),
-        ({"purpose": Passes(trace=0, loud=4)}, 12, 4),
-        ({"fit": 60}, 12, 20),
-        ({"world_size": 2}, 12, 20),
-    ],
-)
-def test_the_diagnostic_pass_goes_on_for_whole_cycles(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], cycle: int, loud: int
-) -> None:
-    def own_us(clock: Clock) -> float:
-        return 9e3 if clock._context.step % cycle == 0 else 1e3
-
-    monkeypatch.setattr(Clock, "own_us", property(own_us, lambda clock, us: None), raising=False)
-    warnings: list[str] = []
-    assert passes_of(tmp_path, 31, Causes, warn=warnings.append, **more)["loud"] == loud
-    assert warnings == ([prolonged(loud)] if loud > 20 else [])
-
-
-class UnderAnomalyMode(DebugModesProbe):
-    @property
-    def anomaly_seen(self) -> bool:  # type: ignore[override]
-        return True
-
-    @anomaly_seen.setter
-    def anomaly_seen(self, seen: bool) -> None:
-        pass
-
-
-@pytest.mark.parametrize("steps", [PRICED_STEPS - 1, PRICED_STEPS, PRICED_STEPS + 1])
-def test_the_price_of_anomaly_mode_needs_no_more_steps_than_its_interval(
-    tmp_path: Path, steps: int
-) -> None:
-    passes = passes_of(tmp_path, steps, UnderAnomalyMode)
-    assert (passes["quiet"], passes["anomaly_off"]) == (steps, min(steps, PRICED_STEPS))
-
-
-def test_where_steps_are_counted_one_more_pass_takes_half_of_the_diagnostic_ones(
-    tmp_path: Path,
-) -> None:
-    planned, shared = (
-        passes_of(tmp_path / probe.__name__, 30, probe, fit=40)
-        for probe in (DebugModesProbe, UnderAnomalyMode)
-    )
-    half = planned["loud"] // 2
-    assert 0 < half < min(PRICED_STEPS, planned["quiet"])
-    assert shared == {**planned, "loud": planned["loud"] - half, "anomaly_off": half}
-
-
-@pytest.mark.parametrize(("eager_us", "again"), [(999.0, True), (1000.0, False), (1001.0, False)])
-def test_compiled_steps_are_timed_again_where_eager_ones_were_faster(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eager_us: float, again: bool
-) -> None:
-    """By the medians: one step of each pass is slow."""
-
-    def own_us(clock: Clock) -> float:
-        usual = eager_us if clock._context.pass_name == "eager_held" else 1000.0
-        return 9000.0 if clock._context.step == 1 else usual
-
-    monkeypatch.setattr(Clock, "own_us", property(own_us, lambda clock, us: None), raising=False)
-    monkeypatch.setattr(HeldEager, "wanted", lambda held, seconds: True)
-    passes = passes_of(tmp_path, 3, Causes)
-    assert (passes["quiet"], passes["eager_held"]) == (3, 3)
-    assert passes["compiled_again"] == 3 * again
-
-
-class Wanting(Watching):
-    passes = frozenset({"numbers"})
-
-    def wants_more(self) -> bool:
-        return len(self.asked) < 2 * 7
-
-
-@pytest.mark.parametrize(
-    ("more", "seconds", "numbers"),
-    [({}, 1e9, 7), ({}, 0.0, 3), ({"fit": 60}, 1e9, 3), ({"world_size": 2}, 1e9, 3)],
-)
-def test_the_precision_pass_goes_on_while_a_probe_wants_more(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    more: dict[str, Any],
-    seconds: float,
-    numbers: int,
-) -> None:
-    monkeypatch.setattr(session_module, "NUMBERS_SECONDS", seconds)
-    assert passes_of(tmp_path, 2, Wanting, **more)["numbers"] == numbers

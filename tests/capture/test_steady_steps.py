@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from auditor.rules.num.rows import NormRow
@@ -17,7 +16,8 @@ from auditor.model.devices import CPU
 from auditor.recordings.folder import RecordingWriter
 from auditor.recordings.schema.data import BatchRow
 from auditor.recordings.schema.sync import CallRow
-from auditor.runs.plan import DIAGNOSED_STEPS, STEADY_STEPS, Device, Passes, Plan
+from auditor.runs.plan import Passes, Plan
+from auditor.runs.schedule import ALIKE, DIAGNOSED_STEPS, STEADY_STEPS
 
 Write = Callable[[Context, int], object]
 
@@ -40,14 +40,13 @@ class Writing(Probe):
         self.write(self.context, self.context.step)
 
 
-def session_of(tmp_path: Path, write: Write, kind: Device = "cpu", **more: Any) -> Session:
+def session_of(tmp_path: Path, write: Write) -> Session:
     """A session whose passes are all done."""
     writer = RecordingWriter(tmp_path)
     context = Context(writer, Frames(writer), device=CPU)
     probe = Writing(context)
     probe.write = write
-    more = {"purpose": Passes(trace=0), **more}
-    plan = Plan("test:step", (), 40, 0, kind, str(tmp_path), (), **more)
+    plan = Plan("test:step", (), 40, 0, "cpu", str(tmp_path), (), Passes(trace=0))
     session = Session(plan, context, [probe], lambda name, done, total: None)
     while not session.done:
         session.begin()
@@ -55,8 +54,8 @@ def session_of(tmp_path: Path, write: Write, kind: Device = "cpu", **more: Any) 
     return session
 
 
-def diagnosed(tmp_path: Path, write: Write, **more: Any) -> int:
-    passes = session_of(tmp_path, write, **more).passes
+def diagnosed(tmp_path: Path, write: Write) -> int:
+    passes = session_of(tmp_path, write).passes
     return Counter({each.name: each.done for each in passes})["loud"]
 
 
@@ -121,24 +120,9 @@ def test_a_line_that_is_met_on_some_steps_is_one(tmp_path: Path) -> None:
     assert diagnosed(tmp_path, met) == DIAGNOSED_STEPS
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"fit": 80},
-        {"world_size": 2},
-        {"purpose": Passes(trace=0, loud=DIAGNOSED_STEPS)},
-        {"kind": "null"},
-    ],
-)
-def test_steps_that_another_run_takes_as_well_are_all_taken(
-    tmp_path: Path, more: dict[str, Any]
-) -> None:
-    assert diagnosed(tmp_path, lambda context, step: called(context), **more) > STEADY_STEPS
-
-
 def test_the_report_says_how_many_were_spared(tmp_path: Path) -> None:
     session = session_of(tmp_path, lambda context, step: called(context))
-    spared = {each.name: each.spared for each in session.passes if each.spared}
+    spared = {each.name: each.usual - each.done for each in session.passes if each.why == ALIKE}
     assert spared == {"loud": DIAGNOSED_STEPS - STEADY_STEPS}
     passes = [{"name": each.name, "steps": each.done} for each in session.passes]
     said = list(method_of({"passes": passes, "spared": spared}, [], 0.0))

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from auditor.capture.passes import CALM, MOST_MORE
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import Recording
+from auditor.runs.schedule import MORE_STEPS
 from tests.capture.test_compiled import fresh
 from tests.inprocess import record
 
@@ -55,11 +55,11 @@ def compiling_until(last: int) -> Callable[[int], Callable[[Any], Any]]:
 
 def test_it_ends_after_three_steps_that_compiled_nothing(tmp_path):
     recording = recorded(tmp_path, compiling_until(4))
-    assert steps_of(recording, "warmup") == 4 + CALM
+    assert steps_of(recording, "warmup") == 4 + 3
     compiled = [
         row.get("compiles", 0) for row in recording.rows("steps") if row["pass"] == "warmup"
     ]
-    assert compiled == [1] * 4 + [0] * CALM
+    assert compiled == [1] * 4 + [0] * 3
     assert recording.manifest["warnings"] == [
         "the warm-up took 7 steps, 5 more than planned: torch.compile was still compiling"
     ]
@@ -67,7 +67,7 @@ def test_it_ends_after_three_steps_that_compiled_nothing(tmp_path):
 
 def test_it_has_an_end_where_each_step_compiles(tmp_path):
     recording = recorded(tmp_path, compiling_until(1000))
-    assert steps_of(recording, "warmup") == 2 + MOST_MORE
+    assert steps_of(recording, "warmup") == 2 + MORE_STEPS
     assert recording.manifest["warnings"] == [
         "torch.compile still compiled after 22 warm-up steps: the program does not get warm"
     ]
@@ -77,5 +77,5 @@ def test_it_has_an_end_where_each_step_compiles(tmp_path):
 def test_a_timed_step_that_compiled_is_marked(tmp_path):
     forward = compiling_until(2)
     recording = recorded(tmp_path, lambda number: forward(1 if number < 6 else 2))
-    assert steps_of(recording, "warmup") == 1 + CALM
+    assert steps_of(recording, "warmup") == 1 + 3
     assert [step.compiles for step in Evidence(recording).get(Steps).quiet] == [0, 1, 0]

@@ -13,7 +13,7 @@ from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.runs import null_run
 from auditor.runs.child_process import _surroundings
 from auditor.runs.course import Course, Made, quiet
-from auditor.runs.plan import REHEARSED_STEPS, Audit, Plan
+from auditor.runs.plan import Audit, Plan
 
 PLAN = Plan("t:step", (), 5, 1, "auto", "/r", ("steps",))
 AUDIT = Audit(PLAN, rehearsed=("reads",), native=("owners",))
@@ -52,9 +52,9 @@ def test_the_model_that_is_asked_for_is_played_with_both(monkeypatch: pytest.Mon
 
 
 def test_the_plan_lies_beside_the_rehearsal_and_knows_its_values() -> None:
-    plan = PLAN.rehearsal(("reads",)).on_null(("owners",), "/r/rehearsal", {"A": "b"})
+    plan = PLAN.rehearsal(("reads",)).on_null(("owners",), "/r/rehearsal", {"A": "b"}, 14)
     assert (plan.folder, plan.device, plan.parts) == ("/r/null", "null", ("owners",))
-    assert (plan.answers, plan.steps) == ("/r/rehearsal", REHEARSED_STEPS)
+    assert (plan.answers, plan.steps) == ("/r/rehearsal", 14)
     assert Plan.from_json(plan.to_json()) == plan
     assert (_surroundings(plan) or {})["A"] == "b"
 

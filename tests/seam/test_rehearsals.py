@@ -361,8 +361,9 @@ ROLLOUT = """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("device", [PORTABLE, 'device = "cuda"'])
-def test_a_rollout_in_every_fourteenth_step_is_rehearsed_twice(audit, tmp_path, device):
+@pytest.mark.parametrize(("device", "steps"), [(PORTABLE, 28), ('device = "cuda"', 15)])
+def test_a_rollout_in_every_fourteenth_step_is_rehearsed_twice(audit, tmp_path, device, steps):
+    """By the times of the timing pass, or, where there are none, until it has come again."""
     (tmp_path / "ppo.py").write_text(textwrap.dedent(ROLLOUT.format(device=device)))
     more = ("--steps", "40", "--select", "SYNC001,NUM002", "--out", "out")
     done = audit("run", "ppo.py:step", *more, cwd=tmp_path, timeout=400)
@@ -370,8 +371,9 @@ def test_a_rollout_in_every_fourteenth_step_is_rehearsed_twice(audit, tmp_path, 
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     said = [warning for warning in report["warnings"] if warning.startswith("every 14th step")]
     (finding,) = report["findings"]
-    assert "on 2 of 28 steps; 256 times in each of those, 18.3 per step" in finding["message"]
-    assert len(said) == 1 and "goes on for 28 steps" in said[0]
+    often = f"on 2 of {steps} steps; 256 times in each of those, 18.3 per step"
+    assert often in finding["message"]
+    assert ["goes on for 28 steps" in each for each in said] == [True] * (steps == 28)
 
 
 @pytest.mark.full

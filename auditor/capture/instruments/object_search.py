@@ -7,14 +7,15 @@ from __future__ import annotations
 import contextlib
 import dis
 import functools
+import gc
 import inspect
+import itertools
 import sys
 import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import islice
 from types import CodeType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 
@@ -73,6 +74,11 @@ _SNAPSHOT_READERS = frozenset({"locals", "vars", "dir", "eval", "exec", "stack"}
 not an attribute's (``model.eval()``, ``torch.stack(...)``)."""
 _SNAPSHOT_METHODS = frozenset({"_getframe", "currentframe", "save_hyperparameters"})
 """The same as attributes of a module or object."""
+_ITERATORS: frozenset[type] = frozenset(
+    (enumerate, filter, map, zip, itertools.cycle, itertools.chain, itertools.islice)
+    + (type(iter([])), type(iter(())), type(iter({})), type(iter({}.values())))
+)
+"""They hold others; ``cycle`` keeps all that it gave in a list, which only the collector names."""
 _READER_MODULES = frozenset({"inspect", "builtins"})
 """Modules whose attributes they are."""
 
@@ -233,6 +239,9 @@ class ObjectSearch:
                 self._look(part, trail, depth + 1)
         elif issubclass(kind, GeneratorType):
             self._generator(value, depth)
+        elif kind in _ITERATORS:
+            for part in gc.get_referents(value):
+                self._look(part, trail, depth)
         elif issubclass(kind, torch.nn.Module):
             self._module(value, kind, trail, depth)
         elif not kind.__module__.startswith("auditor."):
@@ -315,9 +324,9 @@ def qualified_name(code: CodeType) -> str:
 _NEWEST: dict[type, Callable[[Any], list[Any]]] = {
     list: lambda value: list.__getitem__(value, slice(-LAST_ITEMS, None)),
     tuple: lambda value: list(tuple.__getitem__(value, slice(-LAST_ITEMS, None))),
-    dict: lambda value: list(islice(reversed(dict.values(value)), LAST_ITEMS)),
-    deque: lambda value: list(islice(deque.__reversed__(value), LAST_ITEMS)),
-    set: lambda value: list(islice(set.__iter__(value), LAST_ITEMS)),
+    dict: lambda value: list(itertools.islice(reversed(dict.values(value)), LAST_ITEMS)),
+    deque: lambda value: list(itertools.islice(deque.__reversed__(value), LAST_ITEMS)),
+    set: lambda value: list(itertools.islice(set.__iter__(value), LAST_ITEMS)),
 }
 """The newest items of a built-in container, read by the built-in's own methods: a subclass may do
 anything in its.

@@ -19,6 +19,7 @@ from auditor.model.devices import DeviceInfo
 from auditor.recordings.folder import RecordingWriter
 from auditor.recordings.row import PassRow
 from auditor.recordings.schema.run import Counters, LapseRow, StepRow
+from auditor.recordings.schema.sync import BURST, ReadRow
 from auditor.runs.plan import Change, Drill
 from auditor.runs.repeat import Repeat
 
@@ -105,6 +106,8 @@ class Context:
 
     rows: Counter[tuple[object, ...]] = field(default_factory=Counter)
     """The rows of this step, as they are compared with those of the next one."""
+    bursts: dict[object, set[int]] = field(default_factory=dict)
+    """Lines that read many values in a step of this pass, with these steps."""
 
     @property
     def unused(self) -> bool:
@@ -119,6 +122,8 @@ class Context:
         self.writer.add(row)
         if row.part != StepRow.part:  # what every step has: its times, and the memory of the host
             self.rows[_lasting(row)] += 1
+        if isinstance(row, ReadRow) and row.n >= BURST:
+            self.bursts.setdefault((row.at, row.kind), set()).add(row.step)
 
     def lapse(self, probe: str, parts: tuple[str, ...], error: Exception) -> None:
         """Write down that a probe missed something: these parts are not clean then."""

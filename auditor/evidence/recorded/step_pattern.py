@@ -10,14 +10,10 @@ from itertools import pairwise
 from typing import Literal
 
 from auditor.amounts import digits
+from auditor.recordings.schema.sync import BURST
 
 FEWEST_STEPS = 3
 """Below this many audited steps nothing is claimed about a pattern."""
-
-BURST = 10
-"""Times in one step from which it may be a phase: a rollout or an evaluation goes through batches
-or states, a log has a few numbers.
-"""
 
 
 @dataclass(frozen=True)
@@ -68,8 +64,18 @@ class StepPattern:
         return self.mean(zip(self.seen, self.times, strict=False)) >= 1.0 and bool(self.cycles)
 
     @property
+    def burst(self) -> bool:
+        """True if it was seen on one step alone, and then at least as often as if it came once in
+        each step: after how many steps it comes again is not known.
+        """
+        return len(self.seen) == 1 and max(self.times, default=0) >= max(BURST, self.of)
+
+    @property
     def phases(self) -> str:
         """How often it comes where it comes in phases, to follow a sentence; else empty."""
+        if self.burst:
+            first = " (the first of them: it may be set-up)" if self.seen == (0,) else ""
+            return f"; {self.times[0]} times in that step{first}"
         if not self.often:
             return ""
         each = sum(self.times) / len(self.times)
@@ -87,13 +93,13 @@ class StepPattern:
         unclear.
 
         ``usual``: on at least this share of the steps, or in phases and as often. ``sometimes``: on at least ``rare`` of them,
-        or every 2nd to ``interval - 1``-th step. With fewer than ``enough`` steps only *on every
+        or every 2nd to ``interval - 1``-th step, or in one burst. With fewer than ``enough`` steps only *on every
         step* can be told.
         """
         if self.of < enough:
             return "usual" if self.of >= FEWEST_STEPS and self.share == 1.0 else None
-        if self.often:
-            return "usual"
+        if self.often or self.burst:
+            return "usual" if self.often else "sometimes"
         gap = self.interval
         if self.share < rare or len(self.seen) == 1:
             return None

@@ -17,7 +17,7 @@ class CourseRow(PassRow, kw_only=True):
     """
 
     part = "course"
-    when = "a rehearsal with a null device beside it: warmup and loud; null device: all"
+    when = "a rehearsal with a null device beside it: loud; null device: all"
 
     global_step: Annotated[int, doc("of the run, warm-up included")]
     places: Annotated[

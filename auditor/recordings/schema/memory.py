@@ -15,7 +15,7 @@ class OwnerRow(PassRow, kw_only=True):
     """
 
     part = "owners"
-    when = "a rehearsal: warmup and loud; CUDA: memory"
+    when = "a rehearsal: loud; CUDA: memory"
 
     what: Annotated[
         str, doc("`parameter`, `gradient`, `optimizer state`, `workspace` (cuBLAS), or `step`")

@@ -6,6 +6,11 @@ from typing import Annotated
 
 from auditor.recordings.row import LineRow, MaybeAt, PassRow, Row, doc, older
 
+BURST = 10
+"""Times in one step from which it may be a phase: a rollout or an evaluation goes through batches
+or states, a log has a few numbers.
+"""
+
 
 class ReadRow(LineRow, kw_only=True):
     """Reads of a tensor's value on the host: one row per step, place and kind."""

@@ -197,6 +197,7 @@ class LossRepairsProbe(OptimizerProbe):
                 padded=int(padding.sum()),
                 tokens=padding.numel(),
                 by=found.tokens.by,
+                zero=found.zero,
             )
             self.context.add(row)
 

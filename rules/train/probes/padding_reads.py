@@ -54,6 +54,8 @@ class PaddingRead:
     share: float
     """Of what its result at real positions takes from one row, 0 to 1: the part that is on padding."""
     tokens: Tokens
+    zero: bool
+    """A mean that only counts padding: it is zero there."""
 
 
 def padding_reads(tape: FunctionTape) -> Iterator[PaddingRead]:
@@ -79,8 +81,24 @@ def padding_reads(tape: FunctionTape) -> Iterator[PaddingRead]:
             except (RuntimeError, ValueError, TypeError, IndexError, KeyError):
                 continue  # of another form
             if share is not None:
-                yield PaddingRead(reader, share, tokens)
+                zero = call.name == "mean" and not _is_set(call, tokens)
+                if not (zero and _is_rescaled(tape, call)):
+                    yield PaddingRead(reader, share, tokens, zero)
                 break
+
+
+def _is_set(call: Call, tokens: Tokens) -> bool:
+    """Some padding of what a mean was given is not zero."""
+    value, pads = _value(call), tokens.is_padding
+    return bool((value if value.shape[:2] == pads.shape else value.transpose(0, 1))[pads].any())
+
+
+def _is_rescaled(tape: FunctionTape, call: Call) -> bool:
+    """The program multiplies or divides the result next, as by the share of what is real."""
+    return any(
+        each.name in ("div", "mul") and any(number == call.number for _, number in each.parents)
+        for each in tape.calls.values()
+    )
 
 
 def _reader(tape: FunctionTape, call: Call) -> Call | None:
@@ -198,8 +216,8 @@ def _may_read(call: Call, row: Row, *, weighed: bool) -> bool:
         return False
     if call.name in POOLING:
         pooled = call.result.dim() > 1 and row.positions_axis(row.of(call.result)) is None
-        is_set = bool(value.movedim(axis, 0)[pads].any())  # zeros add nothing to a sum
-        return value.dim() == 3 and pooled and (is_set or weighed)
+        adds = call.name == "mean" or bool(value.movedim(axis, 0)[pads].any())
+        return value.dim() == 3 and pooled and (adds or weighed)  # zeros add nothing to a sum
     if call.name == "getitem":
         return call.result.dim() == value.dim() - 1
     if call.name in RECURRENT:

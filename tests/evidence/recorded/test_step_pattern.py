@@ -97,7 +97,7 @@ def test_phases_weigh_by_the_steps_of_whole_cycles(pattern, per_step):
     "pattern",
     [
         bursts(10, 26, n=15),  # less than once in each step
-        bursts(10, n=512),  # once: nothing says that it comes again
+        bursts(10, n=31),  # once, and less than once in each step
         bursts(10, 12, n=512),  # it has ended, or had not begun
         bursts(0, 1, n=512),
         bursts(20, 26, n=512),
@@ -108,6 +108,16 @@ def test_phases_weigh_by_the_steps_of_whole_cycles(pattern, per_step):
 def test_what_is_no_phase_is_weighed_as_before(pattern):
     assert not pattern.often and not pattern.usual(0.5) and not pattern.phases
     assert pattern.weight(**WEIGHT) is None
+
+
+@pytest.mark.parametrize(
+    ("step", "said"), [(0, " (the first of them: it may be set-up)"), (1, ""), (16, "")]
+)
+def test_a_burst_that_was_seen_once_is_told_with_its_number(step, said):
+    pattern = bursts(step, n=200, of=17)
+    assert (pattern.weight(**WEIGHT), str(pattern)) == ("sometimes", "1 of 17 steps")
+    assert pattern.phases == f"; 200 times in that step{said}"
+    assert not pattern.usual(0.5)
 
 
 def test_what_is_seen_otherwise_is_an_average_of_all_steps():

@@ -320,3 +320,14 @@ def ten_groups_summed():
         torch.stack(sums).square().mean().backward()
 
     return step
+
+
+def elements_read_to_pick_samples():
+    samples, weight = [torch.full((4,), float(n)) for n in range(64)], torch.zeros(4)
+    weight.requires_grad_()
+
+    def step():
+        chosen = [samples[int(number)] for number in torch.randint(0, 64, (32,))]  # KERN006
+        (torch.stack(chosen) @ weight).sum().backward()
+
+    return step

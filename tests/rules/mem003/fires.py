@@ -1,5 +1,8 @@
+import itertools
+
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 
 def batches_kept_on_the_host():
@@ -194,5 +197,35 @@ def outputs_copied_to_the_host__rehearsal():
         out = model(torch.ones(64, 64, device="cuda"))
         out.mean().backward()
         log.see(out)
+
+    return step
+
+
+def batches_of_a_cycled_loader():
+    class Data:
+        def __init__(self):
+            labelled = DataLoader(TensorDataset(torch.rand(400, 16, 1000)), batch_size=4)
+            self.batches = itertools.cycle(labelled)  # MEM003
+
+    data, model = Data(), nn.Linear(1000, 1)
+
+    def step():
+        model(next(data.batches)[0]).mean().backward()
+
+    return step
+
+
+def batches_of_a_loader_cycled_beside_another():
+    class Data:
+        def __init__(self):
+            labelled = DataLoader(TensorDataset(torch.rand(400, 16, 1000)), batch_size=4)
+            others = DataLoader(TensorDataset(torch.rand(8000, 1)), batch_size=4)
+            self.pairs = zip(itertools.cycle(labelled), others, strict=False)  # MEM003
+
+    data, model = Data(), nn.Linear(1000, 1)
+
+    def step():
+        (batch,), (weight,) = next(data.pairs)
+        (model(batch).mean() * weight.mean()).backward()
 
     return step

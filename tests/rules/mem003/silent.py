@@ -1,5 +1,8 @@
+import itertools
+
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 
 def large_temporaries_freed_each_step():
@@ -402,3 +405,38 @@ def a_list_that_ends_with_the_step__no_note():
         return torch.stack(several)
 
     return _replayed(push)
+
+
+def _fed(batches):
+    model = nn.Linear(1000, 1)
+
+    def step():
+        model(next(batches)[0]).mean().backward()
+
+    return step
+
+
+def a_loader_begun_again__no_note():
+    loader = DataLoader(TensorDataset(torch.rand(40, 16, 1000)), batch_size=4, shuffle=True)
+
+    def endless():
+        while True:
+            yield from loader
+
+    return _fed(endless())
+
+
+def batches_that_were_there_cycled__no_note():
+    return _fed(itertools.cycle([(torch.rand(4, 16, 1000),) for _ in range(40)]))
+
+
+def views_cycled__no_note():
+    return _fed(itertools.cycle(TensorDataset(torch.rand(400, 16, 1000))))
+
+
+def a_short_loader_cycled_before__no_note():
+    loader = DataLoader(TensorDataset(torch.rand(12, 16, 1000)), batch_size=4)
+    batches = itertools.cycle(loader)
+    for _ in range(4):
+        next(batches)
+    return _fed(batches)

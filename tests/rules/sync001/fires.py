@@ -82,6 +82,19 @@ def loss_read_on_each_step_of_a_trace__trace():
     return text(training(3))
 
 
+def rollout_in_every_sixteenth_step__rehearsal():
+    policy, done, states = nn.Linear(8, 4, device="cuda"), itertools.count(), torch.ones(64, 8, device="cuda")
+
+    def step():
+        if next(done) % 16 == 0:
+            with torch.no_grad():
+                for state in states:
+                    policy(state).argmax().item()  # SYNC001
+        policy(states[0]).square().mean().backward()
+
+    return step
+
+
 def evaluation_in_every_fifth_step__rehearsal():
     model, done = nn.Linear(8, 1, device="cuda"), itertools.count()
     batches = [torch.ones(64, 8, device="cuda") for _ in range(16)]

@@ -397,12 +397,14 @@ def _pooled(pool):
     return step
 
 
-def a_mean_of_what_is_zero_at_padding():
-    return _pooled(lambda x, mix, keep: x.mean(dim=1))
+def a_mean_over_the_share_that_is_real__no_note():
+    return _pooled(
+        lambda x, mix, keep: (x + mix(x)).mul(keep[..., None]).mean(1) / keep.float().mean(1)[:, None]
+    )
 
 
-def a_mean_behind_a_mask():
-    return _pooled(lambda x, mix, keep: ((x + mix(x)) * keep[..., None]).mean(1))
+def a_sum_of_what_is_zero_at_padding__no_note():
+    return _pooled(lambda x, mix, keep: x.sum(dim=1))
 
 
 def a_mean_over_features():

@@ -1,0 +1,283 @@
+"""What the schedule promises, as a value: which passes a run takes, how many steps each has, and why
+it ends.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from auditor.cycles import prolonged
+from auditor.model.devices import CPU, CUDA, NULL, SHADOW, DeviceInfo
+from auditor.runs.plan import Change, Device, Drill, Passes, Plan, Replay, Trial, UntilOom
+from auditor.runs.repeat import Repeat
+from auditor.runs.schedule import LONG_STEPS, Pass, Schedule, Stats, passes_of, share_out
+
+GPU = CUDA
+WATCHED = frozenset({"loud", "leaner", "numbers", "gradients", "values", "loops"})
+REHEARSED = Passes(trace=0, loud=12)
+MEASURED = {"warmup": 5, "quiet": 50, "trace": 5, "loud": 20, "numbers": 3, "gradients": 2}
+Shows = Callable[[Stats], object]
+
+
+def course(
+    device: DeviceInfo = CPU,
+    shows: Shows = lambda stats: None,
+    *,
+    word: Device = "auto",
+    watched: frozenset[str] = WATCHED,
+    us: Callable[[Pass], float] = lambda at: 1e3,
+    step_s: float = 0.001,
+    steps: int = 50,
+    warmup: int = 5,
+    **more: Any,
+) -> tuple[dict[str, int], list[str]]:
+    """Steps of each pass, and what was said; after each step the run has shown what ``shows`` says."""
+    said: list[str] = []
+    plan = Plan("t:step", (), steps, warmup, word, "folder", (), **more)
+    stats = Stats(plan.overhead_s, said.append)
+    schedule = Schedule(plan, stats)
+    schedule.queue = passes_of(plan, device, watched)
+    told = [(each.name, each.steps) for each in schedule.planned]
+    while not schedule.done:
+        at = schedule.next() if schedule.between else stats.now
+        at.seconds += step_s
+        at.us.append(us(at))
+        shows(stats)
+        schedule.step_done()
+    taken = {each.name: each.done for each in stats.passes}
+    assert not told or all(n > 0 for _, n in told)
+    return taken, said
+
+
+def shown(**fields: Any) -> Shows:
+    return lambda stats: [setattr(stats, name, value) for name, value in fields.items()]
+
+
+def alike(most: int) -> Shows:
+    return lambda stats: setattr(stats, "alike", min(most, stats.now.done + 1))
+
+
+def compiled(stats: Stats) -> None:
+    stats.now.compiled = True
+
+
+def bursts(*steps: int) -> Shows:
+    return lambda stats: stats.bursts.update(
+        {"line": {step for step in steps if step <= stats.now.done}}
+    )
+
+
+def without(*names: str, **more: int) -> dict[str, int]:
+    return {name: n for name, n in {**MEASURED, **more}.items() if name not in names}
+
+
+OTHER_RUNS: list[tuple[DeviceInfo, dict[str, Any], dict[str, int]]] = [
+    (CPU, {"purpose": Replay(7, 5)}, {"replay": 8}),
+    (CPU, {"purpose": Drill()}, {"drill": 50}),
+    (CPU, {"purpose": Repeat()}, {"reproduce": 50}),
+    (GPU, {"purpose": UntilOom(4)}, {"memory": 4}),
+    (SHADOW, {"purpose": Change()}, {"warmup": 5, "loud": 50}),
+    (CPU, {"purpose": Trial(1)}, {"warmup": 5, "quiet": 50}),
+    (GPU, {"purpose": Trial(1)}, {"warmup": 5, "quiet": 50, "loud": 3}),
+    (SHADOW, {"purpose": Trial(1), "steps": 12}, {"loud": 12}),
+    (NULL, {"word": "null", "steps": 12, "warmup": 0}, {"loud": 9, "memory": 3}),
+]
+
+
+@pytest.mark.parametrize(("device", "more", "passes"), OTHER_RUNS)
+def test_what_each_other_run_is_for_decides_its_passes(
+    device: DeviceInfo, more: dict[str, Any], passes: dict[str, int]
+) -> None:
+    same = shown(alike=99, anomaly=True, loops=True, asked_on=lambda: True)
+    assert course(device, same, step_s=60.0, **more) == (passes, [])
+
+
+RUNS: list[tuple[str, DeviceInfo, Shows, dict[str, Any], dict[str, int]]] = [
+    ("as a rule", CPU, shown(), {}, MEASURED),
+    ("on a GPU", GPU, shown(), {}, without(memory=12)),
+    ("without a trace", CPU, shown(), {"purpose": Passes(trace=0)}, without("trace")),
+    (
+        "nobody asks",
+        CPU,
+        shown(),
+        {"watched": frozenset()},
+        without("loud", "numbers", "gradients"),
+    ),
+    ("no warm-up", CPU, shown(), {"warmup": 0}, without("warmup")),
+    ("steps alike", CPU, alike(12), {}, without(loud=12)),
+    ("almost alike", CPU, alike(11), {}, MEASURED),
+    ("few steps", CPU, shown(), {"steps": 7}, without(quiet=7, loud=7)),
+    ("own profiler", CPU, shown(profiled=True), {}, without("trace")),
+    ("trace full", CPU, lambda s: setattr(s, "full", s.now.done == 1), {}, without(trace=2)),
+    ("loops", CPU, shown(loops=True), {}, without(loops=5)),
+    ("loops, compiled", CPU, shown(loops=True, compiles=1, calm=3), {}, MEASURED),
+    ("loops on a GPU", GPU, shown(loops=True), {}, without(memory=12)),
+    ("anomaly mode", CPU, shown(anomaly=True), {}, without(anomaly_off=20)),
+    (
+        "anomaly, few",
+        CPU,
+        shown(anomaly=True),
+        {"steps": 7},
+        without(quiet=7, anomaly_off=7, loud=7),
+    ),
+    ("compiled", CPU, compiled, {}, without(eager_held=50)),
+    (
+        "eager is slow",
+        CPU,
+        compiled,
+        {
+            "us": lambda at: (
+                at.__setattr__("seconds", at.done * (10.0 if at.name == "eager_held" else 1.0))
+                or 1e3
+            ),
+            "overhead_s": 1e9,
+        },
+        without(eager_held=16),
+    ),
+    (
+        "eager was faster",
+        CPU,
+        compiled,
+        {"us": lambda at: 9.0 if at.name == "eager_held" else 10.0},
+        without(eager_held=50, compiled_again=50),
+    ),
+    (
+        "probes ask on",
+        CPU,
+        lambda s: setattr(s, "asked_on", lambda: s.now.done < 7),
+        {},
+        without(numbers=7),
+    ),
+    (
+        "ranks",
+        CPU,
+        shown(alike=99, anomaly=True, profiled=True),
+        {"world_size": 2, "step_s": 60.0},
+        MEASURED,
+    ),
+    (
+        "cycle",
+        CPU,
+        alike(99),
+        {"us": lambda at: 1e3 if at.done % 12 else 9e3},
+        without(loud=24),
+    ),
+    (
+        "cycle in sight",
+        CPU,
+        alike(99),
+        {"us": lambda at: 1e3 if at.done % 10 else 9e3},
+        MEASURED,
+    ),
+    (
+        "long cycle",
+        CPU,
+        shown(),
+        {"us": lambda at: 1e3 if at.done % 16 else 9e3, "steps": 31},
+        without(quiet=31),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("device", "shows", "more", "passes"), [row[1:] for row in RUNS], ids=[row[0] for row in RUNS]
+)
+def test_a_run_that_is_measured(
+    device: DeviceInfo, shows: Shows, more: dict[str, Any], passes: dict[str, int]
+) -> None:
+    assert course(device, shows, **more)[0] == passes
+
+
+REHEARSALS: list[tuple[str, Shows, dict[str, Any], dict[str, int]]] = [
+    ("as a rule", alike(99), {}, {"loud": 12, "leaner": 5, "numbers": 3}),
+    ("nobody asks", shown(), {"watched": frozenset()}, {"loud": 12}),
+    (
+        "alone",
+        shown(),
+        {"purpose": Passes(values=38), "steps": 12},
+        {"loud": 12, "leaner": 5, "numbers": 3, "values": 38},
+    ),
+    ("unused", shown(unused=True), {"purpose": Passes(values=38)}, {"loud": 1}),
+    ("burst again", bursts(0, 16), {}, {"loud": 17, "leaner": 5, "numbers": 3}),
+    ("burst in time", bursts(2, 5), {}, {"loud": 12, "leaner": 5, "numbers": 3}),
+    ("one burst", bursts(0), {}, {"loud": 32, "leaner": 5, "numbers": 3}),
+]
+
+
+@pytest.mark.parametrize(
+    ("shows", "more", "passes"), [row[1:] for row in REHEARSALS], ids=[row[0] for row in REHEARSALS]
+)
+def test_a_rehearsal_is_watched_from_its_first_step_on(
+    shows: Shows, more: dict[str, Any], passes: dict[str, int]
+) -> None:
+    more = {"purpose": REHEARSED, **more}
+    assert course(SHADOW, shows, word="rehearse", **more) == (passes, [])
+
+
+@pytest.mark.parametrize(
+    ("device", "step_s", "more", "passes"),
+    [
+        (CPU, 0.74, {}, {}),  # 20 steps of 0.75 s are 15 s, a quarter of a minute
+        (CPU, 0.8, {}, {"loud": 18}),
+        (CPU, 1.4, {}, {"trace": 4, "loud": 10}),
+        (CPU, 5.5, {}, {"trace": 1, "loud": 8, "numbers": 2}),
+        (GPU, 30.0, {}, {"trace": 1, "loud": 8, "numbers": 1, "memory": 3}),
+        (CPU, 2.5, {"overhead_s": 205.0}, {}),
+        (SHADOW, 0.5, {}, {}),
+        (SHADOW, 2.4, {}, {"loud": 7}),
+        (SHADOW, 2.5, {}, {"loud": 7, "leaner": 0}),
+        (SHADOW, 9.0, {}, {"loud": 6, "leaner": 0, "numbers": 1, "values": 6}),
+    ],
+)
+def test_passes_of_long_steps_end_with_their_share_of_the_time(
+    device: DeviceInfo, step_s: float, more: dict[str, Any], passes: dict[str, int]
+) -> None:
+    whole = without(**{"memory": 12} if device is GPU else {})
+    if device is SHADOW:
+        whole = {"loud": 12, "leaner": 5, "numbers": 3, "values": 24}
+        more = {"purpose": Passes(loud=12, values=24)}
+    taken, said = course(device, step_s=step_s, **more)
+    assert taken == {name: n for name, n in {**whole, **passes}.items() if n}
+    assert set(said) == ({LONG_STEPS} if taken != whole else set())
+
+
+def test_what_the_reader_must_know_is_said() -> None:
+    assert course(shows=alike(99), us=lambda at: 1e3 if at.done % 12 else 9e3)[1] == [prolonged(24)]
+    assert "runs torch.profiler itself" in course(shows=shown(profiled=True))[1][0]
+    full = shown(half_full=lambda: True)
+    passes, (text,) = course(shows=lambda stats: (compiled(stats), full(stats)))
+    assert "more memory" in text and "eager_held" not in passes
+
+
+@pytest.mark.parametrize(
+    ("device", "fit", "passes"),
+    [
+        (CPU, 6, {"warmup": 1, "quiet": 1, "loud": 3, "numbers": 1}),
+        (CPU, 22, {"warmup": 2, "quiet": 3, "trace": 1, "loud": 11, "numbers": 3, "gradients": 2}),
+        (CPU, 40, {"warmup": 4, "quiet": 14, "trace": 5, "loud": 12, "numbers": 3, "gradients": 2}),
+        (GPU, 85, {**MEASURED, "memory": 12, "quiet": 38, "loud": 20}),
+        (CPU, 85, MEASURED),
+        (SHADOW, 12, {"loud": 9, "numbers": 3}),
+        (SHADOW, 20, {"loud": 12, "leaner": 5, "numbers": 3}),
+        (SHADOW, 19, {"loud": 12, "numbers": 3, "values": 4}),
+        (SHADOW, 58, {"loud": 12, "leaner": 5, "numbers": 3, "values": 38}),
+    ],
+)
+def test_a_target_that_ends_takes_causes_before_long_timing(
+    device: DeviceInfo, fit: int, passes: dict[str, int]
+) -> None:
+    more: dict[str, Any] = {"purpose": Passes(loud=12, values=38)} if device is SHADOW else {}
+    assert course(device, bursts(0), fit=fit, **more)[0] == passes
+
+
+def test_where_steps_are_counted_one_more_pass_takes_half_of_the_diagnostic_ones() -> None:
+    passes, _ = course(shows=shown(anomaly=True), fit=40)
+    assert (passes["anomaly_off"], passes["loud"], sum(passes.values())) == (6, 6, 40)
+
+
+def test_no_target_is_asked_for_more_steps_than_it_has() -> None:
+    for total in range(1, 150):
+        passes = passes_of(Plan("t", (), 50, 5, "auto", "", ()), GPU, WATCHED)
+        share_out(total, passes)
+        assert sum(each.most for each in passes if each.usual) <= total
