@@ -48,7 +48,7 @@ lint: .venv/ready-dev
 types: .venv/ready-dev
 	$(BIN)/mypy
 
-# Mutants of all that audit reads of strangers (docs/fuzzing.md); failures are kept in fuzz/corpus.
+# Mutants of all that audit reads of strangers (docs/log/fuzzing.md); failures are kept in fuzz/corpus.
 N ?= 50000
 fuzz: .venv/ready-dev
 	$(BIN)/python -m fuzz --number $(N)
@@ -58,7 +58,7 @@ BASE ?= HEAD
 same: .venv/ready-dev
 	$(BIN)/python -m benchmarks.same $(BASE)
 
-# A sample of mutants of rules/ and auditor/evidence/ against the tests that execute them (docs/mutants.md): by hand. SEED=fresh draws one.
+# A sample of mutants of rules/ and auditor/evidence/ against the tests that execute them (docs/log/mutants.md): by hand. SEED=fresh draws one.
 SEED ?= 1
 mutants: N = 200
 mutants: .venv/ready-dev

@@ -29,12 +29,12 @@ LEAST_SEPARATE = 3
 RUN_TO_RUN = 0.025
 """How much the median step of one program differs from process to process on a quiet machine
 (standard deviation of its logarithm): another place in memory, another clock rate. One run cannot
-show it. docs/compare.md has the runs behind this."""
+show it. docs/log/compare.md has the runs behind this."""
 
 BUSY = 0.25
 """What a median may be off for each share of the time that others had the processor (standard
 deviation, as a share of it): they also take caches and the other half of the core while the step
-runs. Medians of 90 runs of three programs rose by 0.3 times that share (docs/compare.md)."""
+runs. Medians of 90 runs of three programs rose by 0.3 times that share (docs/log/compare.md)."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """How often does ``audit compare`` call two runs of the same program a regression?
 
     OMP_NUM_THREADS=1 python benchmarks/compare_noise.py record FOLDER [rounds]    # 40 rounds of 3
-    trainers: 10 minutes idle python benchmarks/compare_noise.py judge FOLDER > docs/compare.md
+    trainers: 10 minutes idle python benchmarks/compare_noise.py judge FOLDER > docs/log/compare.md
 
 Each round records one run of each of three unchanged trainers, in a fresh process: its timing pass
 of 50 steps, as `audit run` takes it. Then 200 pairs of different runs of one trainer are drawn (a

@@ -3,7 +3,7 @@ process of its own.
 
     python benchmarks/trace_peers.py FOLDER --hta PYTHON_WITH_HTA > peers.json python -m
     tests.timeline.against_truth FOLDER peers.json      # sets them beside the truth in
-    docs/traces.md
+    docs/log/traces.md
 
 Neither decides anything here: HTA gives numbers (idle time by kind), torch-tb-profiler
 recommendations in prose.

@@ -1,5 +1,5 @@
 """Audit every broken example, verify all its safe patches, apply them, audit again; writes
-docs/verified.md.
+docs/log/verified.md.
 
     OMP_NUM_THREADS=1 python benchmarks/verified_examples.py [budget in seconds, default 240]
     [example ...]
@@ -24,7 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 
 BY_HAND = "# Verified patches of programs that were not written for this project"
-"""What stands from here on in docs/verified.md was measured by hand, and is kept."""
+"""What stands from here on in docs/log/verified.md was measured by hand, and is kept."""
 
 
 HEAD = """# Verified patches of the broken examples
@@ -115,7 +115,7 @@ def row(name: str, verified: dict[str, Any], silent: str) -> str:
 
 def main() -> None:
     budget, asked = (sys.argv[1] if len(sys.argv) > 1 else "240"), sys.argv[2:]
-    page_file = ROOT / "docs" / "verified.md"
+    page_file = ROOT / "docs/log/verified.md"
     generated, mark, by_hand = page_file.read_text().partition(BY_HAND)
     told = {
         part.partition("\n")[0]: part.partition("\n")[2].strip()

@@ -1,4 +1,4 @@
-"""The table of docs/versions.md: what passes with a Python and a torch.
+"""The table of docs/log/versions.md: what passes with a Python and a torch.
 
     uv venv --python 3.12 /tmp/tried && uv pip install --python /tmp/tried torch==2.8.0 -e . pytest hypothesis
     OMP_NUM_THREADS=1 python -m benchmarks.versions /tmp/tried/bin/python ...
@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "versions.md"
+PAGE = ROOT / "docs/log/versions.md"
 DEMO = ("tests/test_examples.py", "-k", "energy_flow and broken")
 CHOSEN = (
     *("tests/test_private_names.py", "tests/timeline/test_torch.py"),

@@ -3,7 +3,10 @@ of prose is long.
 """
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+
+import yaml
 
 from tests.gathered import for_each
 
@@ -27,7 +30,7 @@ GENERATED = {"docs/report-json.md", "docs/recording.md"}
 MAPS = [page for page in PAGES if page.parent == ROOT or ROOT / "docs" in page.parents]
 """Pages that speak of the repository itself: the examples' speak of their own folders."""
 
-OTHERS_PROGRAMS = {"docs/public-programs.md"}
+OTHERS_PROGRAMS = {"docs/log/public-programs.md"}
 PLACEHOLDERS = {
     "path/to/script.py",
     "sync042_what_is_wrong.py",
@@ -174,3 +177,56 @@ def test_every_decision_stands_in_the_index() -> None:
     )
     assert [name for _, name in listed] == sorted(path.name for path in folder.glob("[0-9]*.md"))
     assert [int(number) for number, _ in listed] == list(range(1, len(listed) + 1))
+
+
+# -- words -----------------------------------------------------------------------------------------
+
+LONGEST_MANUAL = 60
+"""Lines of a manual page."""
+STYLES = {
+    style.name: [yaml.safe_load(rule.read_text("utf-8")) for rule in sorted(style.glob("*.yml"))]
+    for style in (ROOT / ".vale" / "styles").iterdir()
+}
+WORDED = [
+    page
+    for page in PAGES
+    if name_of(page) not in {*GENERATED, "CHANGELOG.md", "CODE_OF_CONDUCT.md"}
+    and page.parent in {ROOT, ROOT / "docs", *ROOT.glob("rules"), *ROOT.glob("rules/*/manual")}
+]
+
+
+def parts(page: Path) -> Iterator[str]:
+    """Paragraphs, items of lists, headings and rows of tables, without code."""
+    text = re.sub(r"<!-- vale off -->.*?<!-- vale on -->", "", prose(page), flags=re.DOTALL)
+    text = re.sub(r"`[^`]*`", "x", re.sub(r"\]\([^)]*\)", "]", text))
+    text = re.sub(r"^(#.*)$", r"\1\n", text, flags=re.MULTILINE)
+    for part in re.split(r"\n\s*\n|\n(?=\s*(?:- |\d+\. |\||#))", text):
+        yield " ".join(part.split())
+
+
+def against(rule: dict, part: str) -> list[str]:
+    """What a rule of Vale's says against a part of a page."""
+    if rule["extends"] == "occurrence":
+        whole = part.startswith("|") or rule["scope"] == "paragraph"
+        pieces = [part] if whole else re.split(r"(?<=[.;:?!]) ", part)
+        long = [] if part.startswith("|") else pieces
+        return [piece[:60] for piece in long if len(re.findall(rule["token"], piece)) > rule["max"]]
+    patterns = "|".join(rule.get("tokens") or rule["swap"])
+    edges = r"{}" if rule.get("nonword") else r"\b(?:{})\b"
+    flags = re.IGNORECASE if rule.get("ignorecase") else 0
+    return re.findall(edges.format(patterns), part, flags)
+
+
+@for_each(WORDED, name_of)
+def test_words_are_those_of_the_style_sheet(page: Path) -> None:
+    """CONTRIBUTING.md, "Words"; the rules are Vale's files."""
+    manual = page.parent.name == "manual"
+    rules = STYLES["Audit"] + STYLES["Manual" if manual else "Pages"]
+    said = [
+        (rule["message"], part[:50])
+        for part in parts(page)
+        for rule in rules
+        if against(rule, part)
+    ]
+    assert not said
+    assert not manual or page.read_text("utf-8").count("\n") <= LONGEST_MANUAL

@@ -3,7 +3,7 @@ torch.
 
 The order of the steps is that of ``DeviceCachingAllocator::malloc`` and ``free_block`` in
 c10/cuda/CUDACachingAllocator.cpp (2.9), and held event by event to what 2.14.1 does
-(docs/gpu-facts.md, "Memory"); private pools of CUDA graphs are left out.
+(docs/log/gpu-facts.md, "Memory"); private pools of CUDA graphs are left out.
 """
 
 from __future__ import annotations

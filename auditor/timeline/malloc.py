@@ -26,7 +26,7 @@ def keep_freed_memory() -> bool:
 
     numpy's temporaries of a trace are larger than glibc's threshold (128 KiB at first), so each is
     mapped, faulted in page by page and unmapped again: a tenth of the time to read a trace and
-    compute its tables (docs/trace-reading.md), for nothing. Only for processes that are ours: a
+    compute its tables (docs/log/trace-reading.md), for nothing. Only for processes that are ours: a
     user's program keeps its own settings. Other C libraries have no ``mallopt``.
     """
     try:

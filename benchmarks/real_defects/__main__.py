@@ -1,5 +1,5 @@
 """Audits small programs with defects that public threads found and fixed, and their repaired twins;
-writes docs/real-defects.md.
+writes docs/log/real-defects.md.
 
     python -m benchmarks.real_defects [--jobs N] [--keep FOLDER] [--kept FOLDER] [--gains] [name ...]
 
@@ -28,7 +28,7 @@ from benchmarks.real_defects.pairs import Pair, Side, kept
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROGRAMS = Path(__file__).with_name("programs")
-PAGE = ROOT / "docs" / "real-defects.md"
+PAGE = ROOT / "docs/log/real-defects.md"
 STEPS = 20
 
 NOTHING, SILENT, WAITING = "**nothing**", "silent", "not audited yet"

@@ -1,4 +1,4 @@
-"""The second table of docs/real-defects.md: gains that threads published beside what we say.
+"""The second table of docs/log/real-defects.md: gains that threads published beside what we say.
 
 ``published`` in a program's ``truth.json`` holds what the thread says: ``before`` and ``after`` in
 ``unit`` (with ``rate`` more is better), of what (``of``), on what (``on``), and where it counts the

@@ -91,7 +91,7 @@ class Drive:
         self.probes = [cls(self.context) for cls in classes]
 
     def _warned(self, warning: str) -> None:
-        if HAS_KERNELS or NO_KERNELS not in warning:  # else each run says it (docs/versions.md)
+        if HAS_KERNELS or NO_KERNELS not in warning:  # else each run says it (docs/log/versions.md)
             self.warnings.append(warning)
 
     def __enter__(self):

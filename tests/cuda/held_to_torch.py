@@ -1,4 +1,4 @@
-"""A rehearsal's waits beside torch's own word: the tables of docs/gpu-facts.md.
+"""A rehearsal's waits beside torch's own word: the tables of docs/log/gpu-facts.md.
 
 ``.venv-cuda/bin/python -m tests.cuda.held_to_torch`` writes them (about two minutes): the snippets
 of waits_seen.py, this repository's examples, and the corpus in ``../shared`` where it is. Torch's
@@ -275,7 +275,7 @@ def _told(one: Compared) -> int:
 @functools.cache
 def documented() -> list[str]:
     """The lines of the page that shows these tables."""
-    return (ROOT / "docs" / "gpu-facts.md").read_text("utf-8").splitlines()
+    return (ROOT / "docs/log/gpu-facts.md").read_text("utf-8").splitlines()
 
 
 def main() -> None:

@@ -62,7 +62,7 @@ def test_no_warning_without_a_call_that_blocked(found):
     assert [row for one in found for row in one.rows if row.warnings > row.waits] == []
 
 
-@pytest.mark.skipif(TORCH != (2, 14), reason="docs/gpu-facts.md has the table of torch 2.14")
+@pytest.mark.skipif(TORCH != (2, 14), reason="docs/log/gpu-facts.md has the table of torch 2.14")
 def test_the_page_has_the_table(found):
     page = documented()
     assert [row for row in construct_rows(found) if row not in page] == []

@@ -2,5 +2,5 @@
 
 ``changes`` makes the mutants (operators of cosmic-ray), ``touched`` knows which test executes which
 line, ``forks`` runs tests against a mutant, ``__main__`` draws the sample and prints what came of
-it. docs/mutants.md says what the figure means.
+it. docs/log/mutants.md says what the figure means.
 """

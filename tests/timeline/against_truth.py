@@ -1,5 +1,5 @@
 """What the rules say of recorded traces, beside an independent ground truth: the words that join
-the two, and docs/traces.md.
+the two, and docs/log/traces.md.
 
 ``python -m tests.timeline.against_truth FOLDER`` writes the table again; FOLDER holds
 ``truth.json`` and ``data/``.
@@ -260,14 +260,14 @@ to rules yet, or are decoys:
 
 
 def main() -> None:
-    """Write docs/traces.md."""
+    """Write docs/log/traces.md."""
     folder = Path(sys.argv[1])
     found = sorted(collected(folder).items())
     all_judged = [judged(name, one) for name, one in found if one.truth.get("kind") == "trace"]
     page = HEAD.format(decoys=", ".join(DECOYS)) + table(all_judged)
     if len(sys.argv) > 2:
         page += beside_peers(all_judged, json.loads(Path(sys.argv[2]).read_text()))
-    (Path(__file__).resolve().parents[2] / "docs" / "traces.md").write_text(page)
+    (Path(__file__).resolve().parents[2] / "docs/log/traces.md").write_text(page)
 
 
 if __name__ == "__main__":

@@ -468,7 +468,7 @@ def recordings():
 
 
 def test_recordings_are_replayed_as_they_were(recordings):
-    """docs/replay.md has the figures; ``benchmarks/replay.py`` prints them."""
+    """docs/log/replay.md has the figures; ``benchmarks/replay.py`` prints them."""
     errors = np.abs([line.replays.error for line in recordings.values()])
     assert np.median(errors) <= 0.03
     assert (errors <= 0.25).mean() >= 0.8

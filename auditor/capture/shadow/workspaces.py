@@ -3,7 +3,7 @@
 aten/src/ATen/cuda/CublasHandlePool.cpp: a thread that multiplies matrices gets a cuBLAS handle, and
 each handle on each stream a workspace out of the caching allocator, which torch keeps. Gradients
 are computed in a thread of autograd's own, so that most trainings have two. All sizes in bytes;
-measured on the null device under torch 2.6.0, 2.8.0 and 2.14.1 (docs/gpu-facts.md). What cuDNN,
+measured on the null device under torch 2.6.0, 2.8.0 and 2.14.1 (docs/log/gpu-facts.md). What cuDNN,
 cuSOLVER and a kernel for itself take is not known here.
 """
 

@@ -164,7 +164,7 @@ def quiet_run(evidence: Evidence) -> Run:
     Where the host's clock timed them, the time that the step's thread was ready and something else
     had the processor (``queued_us``) is taken off, and its share is how busy the machine was: on a
     shared machine that wait multiplied the median of single runs of the same program by up to four
-    (docs/compare.md). Device events are not held up by it.
+    (docs/log/compare.md). Device events are not held up by it.
     """
     if evidence.recording.device.simulated or not evidence.has("steps"):
         return Run(())
