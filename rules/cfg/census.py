@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from auditor import amounts
 from auditor.evidence.source.files import Function, Source, name_of
 from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity, Site
@@ -82,6 +81,6 @@ class FrozenNormMoves(CensusSays):
 
     def said(self, row: CensusRow) -> str:
         return (
-            f"{amounts.count(row.n, f'frozen {row.name}')} in train mode normalizes by the batch, "
-            "and running statistics move: the weights are frozen, the layer is not"
+            f"frozen {row.name} ({row.n}) runs in train mode: the weights stay, but it normalizes by "
+            "the batch, and its running statistics move"
         )
