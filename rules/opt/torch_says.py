@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from auditor import amounts
 from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.files import Source, name_of
 from auditor.evidence.table import Rows
-from auditor.model import Finding, Severity
+from auditor.model import Finding, Remedy, Severity
 from auditor.recordings.schema.run import TorchWarningRow
 
 from ..torch_says import TorchSays
+from .rows import SchedulerRow
 
 
 class SchedulerBeforeOptimizer(TorchSays):
@@ -26,13 +29,33 @@ class SchedulerBeforeOptimizer(TorchSays):
     advice = "Call scheduler.step() after optimizer.step()."
 
     def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
-        self, warnings: Rows[TorchWarningRow], steps: Steps, amp: Amp
+        self,
+        warnings: Rows[TorchWarningRow],
+        steps: Steps,
+        amp: Amp,
+        schedulers: Rows[SchedulerRow],
     ) -> Iterator[Finding]:
         """Silent under a GradScaler, which leaves the optimizer's first steps out: torch warns then,
         whatever the order.
         """
-        if not any(event.what == "scale" for event in amp.events):
-            yield from self.at_lines(warnings, steps)
+        if any(event.what == "scale" for event in amp.events):
+            return
+        often = {row.site: row for row in schedulers if row.calls > 2 * row.steps > 0}
+        for finding in self.at_lines(warnings, steps):
+            row = often.get(finding.site) if finding.site is not None else None
+            yield (
+                finding
+                if row is None
+                else replace(
+                    finding,
+                    message=f"the scheduler steps {row.calls:,} times in "
+                    f"{amounts.count(row.steps, 'optimizer step')}: a schedule made for optimizer "
+                    "steps is over early",
+                    remedy=Remedy(
+                        "Call scheduler.step() where the optimizer steps, or create it for the number of micro-batches."
+                    ),
+                )
+            )
 
 
 class ClippingOfAnEmptyGenerator(TorchSays):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from auditor.evidence import grouping
 from auditor.evidence.source.files import Source
@@ -57,6 +57,25 @@ class GradientRule(Rule):
         far = _most(rows, lambda row: row.angle > self.angle or off(row.ratio) > self.factor)
         return Severity.ERROR if far else None
 
+    def judged(self, lines: Iterable[tuple[Site, list[R]]]) -> Iterator[tuple[list[R], R, Finding]]:
+        """Rows of each line whose gradients differ, the one whose numbers are said, and a finding
+        that says nothing yet.
+        """
+        for site, rows in lines:
+            if self.differs(rows):
+                steps, per_step = _steps(rows)
+                severity = self.weighed(rows)
+                finding = Finding(site, "", steps=steps, per_step=per_step, severity=severity)
+                yield rows, shown(rows), finding
+
+
+def told(
+    finding: Finding, row: GradientsRow, said: str, *facts: tuple[str, str], **more: Any
+) -> Finding:
+    """The finding with a sentence, and how the gradient of the row lies."""
+    message = f"{said}; {gradient_said(row)}"
+    return replace(finding, message=message, facts=(*gradient_facts(row), *facts), **more)
+
 
 def off(ratio: float) -> float:
     """2 of a half and of the double."""
@@ -92,17 +111,16 @@ def gradient_said(row: GradientsRow) -> str:
 
 
 def gradient_facts(row: GradientsRow) -> tuple[tuple[str, str], ...]:
-    """The same as facts."""
-    return (
+    """The same as facts, and the loss as it is and repaired."""
+    of = "parameters" if row.over == "parameters" else "the model's outputs"
+    facts = (
         ("angle to the repaired gradient", _degrees(row.angle)),
         ("norm relative to the repaired gradient", f"{row.ratio:.3g}"),
-        ("gradients of", "parameters" if row.over == "parameters" else "the model's outputs"),
+        ("gradients of", of),
     )
-
-
-def loss_facts(row: RepairRow) -> tuple[tuple[str, str], ...]:
-    """The loss as it is and repaired."""
-    return (("loss", f"{row.loss:.4g}"), ("loss, repaired", f"{row.repaired:.4g}"))
+    if isinstance(row, TokenWeightsRow):
+        return facts
+    return (*facts, ("loss", f"{row.loss:.4g}"), ("loss, repaired", f"{row.repaired:.4g}"))
 
 
 def _degrees(angle: float) -> str:
@@ -127,21 +145,13 @@ class SilentBroadcast(GradientRule):
     since = "0.2"
 
     def detect(self, repairs: Rows[RepairRow], source: Source) -> Iterator[Finding]:
-        for site, rows in with_defect(repairs, "broadcast"):
-            if not self.differs(rows):
-                continue
-            row = shown(rows)
-            steps, per_step = _steps(rows)
-            edit = _column_edit(source, site, row)
-            yield Finding(
-                site,
+        for _, row, finding in self.judged(with_defect(repairs, "broadcast")):
+            edit = _column_edit(source, row.site, row)
+            yield told(
+                finding,
+                row,
                 f"{row.function} broadcasts {_sizes(row.given)} from the model against "
-                f"{_sizes(row.other)}, so that every prediction is compared with every target; "
-                f"{gradient_said(row)}",
-                steps=steps,
-                per_step=per_step,
-                severity=self.weighed(rows),
-                facts=(*gradient_facts(row), *loss_facts(row)),
+                f"{_sizes(row.other)}, so that every prediction is compared with every target",
                 remedy=Remedy(
                     f"Give both the shape {_sizes(row.given)} of the model's output.",
                     () if edit is None else (edit,),
@@ -169,20 +179,8 @@ class ActivationAppliedTwice(GradientRule):
     since = "0.2"
 
     def detect(self, repairs: Rows[RepairRow], source: Source) -> Iterator[Finding]:
-        for site, rows in with_defect(repairs, "activation"):
-            if not self.differs(rows):
-                continue
-            row = shown(rows)
-            steps, per_step = _steps(rows)
-            yield Finding(
-                site,
-                f"{_fed(row)}; {gradient_said(row)}",
-                steps=steps,
-                per_step=per_step,
-                severity=self.weighed(rows),
-                facts=(*gradient_facts(row), *loss_facts(row)),
-                remedy=_once(source, site, row),
-            )
+        for _, row, finding in self.judged(with_defect(repairs, "activation")):
+            yield told(finding, row, _fed(row), remedy=_once(source, row.site, row))
 
 
 def _once(source: Source, site: Site, row: RepairRow) -> Remedy:
@@ -229,26 +227,17 @@ class MicroBatchesWeighedAlike(GradientRule):
     )
 
     def detect(self, weights: Rows[TokenWeightsRow]) -> Iterator[Finding]:
-        for site, rows in by_line(weights):
-            if not self.differs(rows):
-                continue
-            row = shown(rows)
-            steps, per_step = _steps(rows)
+        for _, row, finding in self.judged(by_line(weights)):
             slight = row.angle < self.note_below and abs(row.ratio - 1.0) < 0.1
-            yield Finding(
-                site,
+            found = told(
+                finding,
+                row,
                 f"{len(row.tokens)} micro-batches of {min(row.tokens)} to {max(row.tokens)} tokens "
                 "weigh the same in the gradient, so that one token counts up to "
-                f"{max(row.tokens) / min(row.tokens):.2g} times as much as another; "
-                f"{gradient_said(row)}",
-                steps=steps,
-                per_step=per_step,
-                severity=Severity.NOTE if slight else self.weighed(rows),
-                facts=(
-                    *gradient_facts(row),
-                    ("tokens of the micro-batches", ", ".join(map(str, row.tokens[:16]))),
-                ),
+                f"{max(row.tokens) / min(row.tokens):.2g} times as much as another",
+                ("tokens of the micro-batches", ", ".join(map(str, row.tokens[:16]))),
             )
+            yield replace(found, severity=Severity.NOTE) if slight else found
 
 
 MASKED = {
@@ -291,26 +280,16 @@ class PaddingTrained(GradientRule):
         self, repairs: Rows[RepairRow], padding_reads: Rows[PaddingReadRow]
     ) -> Iterator[Finding]:
         for site, calls in by_line(padding_reads):
-            if finding := self._read(site, calls):
-                yield finding
-        for site, rows in with_defect(repairs, "padding"):
-            if not self.differs(rows):
-                continue
-            row = shown(rows)
-            steps, per_step = _steps(rows)
-            yield Finding(
-                site,
+            if read := self._read(site, calls):
+                yield read
+        for rows, row, finding in self.judged(with_defect(repairs, "padding")):
+            yield told(
+                finding,
+                row,
                 f"{row.padded} of {row.targets} targets of {row.function} are padding, according to "
-                f"{row.by}, and count like the others; {gradient_said(row)}",
-                steps=steps,
-                per_step=per_step,
-                severity=self.weighed(rows),
-                facts=(
-                    *gradient_facts(row),
-                    *loss_facts(row),
-                    ("share of padding", f"{row.padded / row.targets:.0%}"),
-                ),
-                remedy=_ignored(site, row.function, _the_same(each.value for each in rows)),
+                f"{row.by}, and count like the others",
+                ("share of padding", f"{row.padded / row.targets:.0%}"),
+                remedy=_ignored(row.site, row.function, _the_same(each.value for each in rows)),
             )
 
     def _read(self, site: Site, rows: list[PaddingReadRow]) -> Finding | None:
@@ -380,27 +359,17 @@ class TargetsNotShifted(GradientRule):
     since = "0.2"
 
     def detect(self, repairs: Rows[RepairRow]) -> Iterator[Finding]:
-        for site, rows in with_defect(repairs, "shift"):
-            if not self.differs(rows):
-                continue
-            row = shown(rows)
-            steps, per_step = _steps(rows)
+        for _, row, finding in self.judged(with_defect(repairs, "shift")):
             asked = (
                 "shifted twice: each position is trained on the token after the next"
                 if row.distance
                 else "not shifted: each position is trained on the token it was given"
             )
-            yield Finding(
-                site,
-                f"the targets of {row.function} are {asked}; {gradient_said(row)}",
-                steps=steps,
-                per_step=per_step,
-                severity=self.weighed(rows),
-                facts=(
-                    *gradient_facts(row),
-                    *loss_facts(row),
-                    ("targets compared with the inputs", str(row.targets)),
-                ),
+            yield told(
+                finding,
+                row,
+                f"the targets of {row.function} are {asked}",
+                ("targets compared with the inputs", str(row.targets)),
                 remedy=Remedy(
                     "Shift once: in the batch or in the loss, not in both."
                     if row.distance

@@ -2,6 +2,7 @@
 torch as installed says, and what a line, a filter or another library changes.
 """
 
+import re
 import textwrap
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from auditor.rules.torch_says import TorchSays
 
 from auditor.judging import catalogue
+from auditor.model import Finding
 from auditor.model.torch_warnings import TEXTS, name_of
 from tests.inprocess import judge
 from tests.rules.test_rules import load, unload
@@ -40,8 +42,8 @@ def backward():
 """
 
 
-def lines(tmp_path: Path, code: str, program: str, **more: object) -> list[tuple[int, float]]:
-    """Line and count per step of each finding of a rule in a program."""
+def found(tmp_path: Path, code: str, program: str, **more: object) -> list[Finding]:
+    """Findings of a rule in a program."""
     path = tmp_path / "program.py"
     path.write_text(HEAD + textwrap.dedent(program))
 
@@ -50,9 +52,14 @@ def lines(tmp_path: Path, code: str, program: str, **more: object) -> list[tuple
         return load(path).step
 
     try:
-        findings, _ = judge(tmp_path / "recording", make, (RULES[code],), roots=[path], **more)
+        return judge(tmp_path / "recording", make, (RULES[code],), roots=[path], **more)[0]
     finally:
         unload(path)
+
+
+def lines(tmp_path: Path, code: str, program: str, **more: object) -> list[tuple[int, float]]:
+    """Line and count per step of each."""
+    findings = found(tmp_path, code, program, **more)
     return [(finding.site.line, finding.per_step) for finding in findings]
 
 
@@ -119,6 +126,23 @@ def test_a_scaler_that_leaves_steps_out_is_no_wrong_order(tmp_path: Path) -> Non
         scheduler.step()
     """
     assert lines(tmp_path, "OPT009", program) == []
+
+
+def test_a_schedule_that_counts_micro_batches_is_told_so(tmp_path: Path) -> None:
+    program = """
+    count = 0
+    def step():
+        global count
+        count += 1
+        (model(torch.ones(4, 8)).square().mean() / 4).backward()
+        if count % 4 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+        scheduler.step()
+    """
+    findings = found(tmp_path, "OPT009", program)
+    assert [each.site.line for each in findings] == [FIRST + 10]
+    assert re.search(r"steps \d+ times in \d optimizer steps", findings[0].message)
 
 
 def test_a_schedule_of_schedules_gives_the_epoch_itself(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from auditor.recordings.row import LineRow, doc, older
+from auditor.recordings.row import LineRow, MaybeAt, PassRow, doc, older
 
 
 class ZeroGradRow(LineRow, kw_only=True, tag_field="call", tag="zero_grad"):
@@ -25,3 +25,31 @@ class ZeroGradRow(LineRow, kw_only=True, tag_field="call", tag="zero_grad"):
             "next backward adds to"
         ),
     ] = older("Optimizer")
+
+
+class CensusRow(PassRow, kw_only=True):
+    """State of modules and optimizers that is lost, or that changes although it should not, or does
+    not although it should: one row for each line, once that is known.
+    """
+
+    part = "census"
+    when = "all"
+
+    at: MaybeAt
+    kind: Annotated[
+        str,
+        doc(
+            "`remade` (an optimizer over what an equal one had stepped), `unread` (a loaded state "
+            "that no step reads), `untied` (two weights that were one), `norm` (a frozen batch norm "
+            "whose statistics move), `dropout` (in an evaluation in eval mode), `alias` (a network "
+            "that is the trained one)"
+        ),
+    ]
+    name: Annotated[str, doc("the class, function or name of what it is of")]
+    other: Annotated[str, doc("`untied`: the other weight; `alias`: the trained name")] = older("")
+    n: Annotated[int, doc("how often, or how many tensors")] = older(0)
+    steps: Annotated[int, doc("on how many steps")] = older(0)
+    other_at: Annotated[
+        int | None, doc("`untied`: where they were tied; `unread`: where it was loaded")
+    ] = older(None)
+    meant: Annotated[bool, doc("it may be on purpose")] = older(value=False)

@@ -7,7 +7,7 @@ import sys
 import weakref
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -35,31 +35,19 @@ DROPOUTS = (
     nn.FeatureAlphaDropout,
 )
 
-Counts = dict[int, int]
-"""Steps of each optimizer so far, by its number."""
-
-
-@dataclass
-class _Taken:
-    """Steps of one optimizer."""
-
-    number: int
-    steps: int = 0
-
 
 @dataclass
 class _Switch:
     """A call of ``eval()`` on a module in train mode. ``parts``: what of it then behaves in another
-    way; ``before``: steps that were taken in train mode.
+    way; ``own``: its parameters.
     """
 
-    at: int
     owner: weakref.ref[nn.Module]
     parts: list[weakref.ref[nn.Module]]
-    before: Counts
+    own: frozenset[int]
+    before: dict[int, int]
+    """Steps of each optimizer since the parts were put into train mode, by its number."""
     row: SwitchedRow
-    holds: dict[int, bool] = field(default_factory=dict)
-    """By optimizer: whether it steps parameters of the module."""
 
 
 class EvalModeStepsProbe(OptimizerProbe):
@@ -78,8 +66,11 @@ class EvalModeStepsProbe(OptimizerProbe):
         super().__init__(context)
         self._changing = False
         self._looked = 0
-        self._taken = PerOptimizer[_Taken](OPTIMIZERS)
-        self._since: weakref.WeakKeyDictionary[nn.Module, Counts] = weakref.WeakKeyDictionary()
+        self._taken = PerOptimizer[list[int]](OPTIMIZERS)
+        """Of each optimizer its number, and its steps so far."""
+        self._since: weakref.WeakKeyDictionary[nn.Module, dict[int, int]] = (
+            weakref.WeakKeyDictionary()
+        )
         self._pending: list[_Switch] = []
         self._rows: dict[int, SwitchedRow] = {}
 
@@ -121,39 +112,28 @@ class EvalModeStepsProbe(OptimizerProbe):
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """Is one of those that were put into eval mode still there?"""
-        taken = self._taken.of(optimizer, lambda: _Taken(len(list(self._taken))))
+        taken = self._taken.of(optimizer, lambda: [len(list(self._taken)), 0])
         if taken is None:
             return
-        taken.steps += 1
+        taken[1] += 1
         for switch in tuple(self._pending):
+            before = switch.before.get(taken[0], 0)
             if _has_gone_back(switch):
                 self._pending.remove(switch)
-            elif switch.before.get(taken.number) and self._held(switch, taken.number, optimizer):
+            elif before and any(
+                each.grad is not None and id(each) in switch.own for each in tensors_of(optimizer)
+            ):
+                switch.row.before = max(switch.row.before, before)
                 switch.row.steps += 1
 
-    def _held(self, switch: _Switch, number: int, optimizer: Optimizer) -> bool:
-        known = switch.holds.get(number)
-        if known is None:
-            owner = switch.owner()
-            own = {id(each) for each in parameters_of(owner)} if owner is not None else set()
-            known = switch.holds[number] = any(
-                id(each) in own and each.grad is not None for each in tensors_of(optimizer)
-            )
-            switch.row.before = max(switch.row.before, switch.before[number] if known else 0)
-        return known
-
-    def _counts(self) -> Counts:
-        return {each.number: each.steps for each in self._taken}
-
     def _trained(self, module: nn.Module, parts: list[nn.Module]) -> None:
-        counts = self._counts()
-        for part in parts:
-            self._since[part] = counts
+        taken = {number: steps for number, steps in self._taken}  # noqa: C416 - of lists
+        self._since.update((part, taken) for part in parts)
 
     def _evaluated(self, module: nn.Module, parts: list[nn.Module]) -> None:
         before = {
             number: steps - max(self._since.get(part, {}).get(number, 0) for part in parts)
-            for number, steps in self._counts().items()
+            for number, steps in self._taken
         }
         if not any(before.values()) or any(part is module for part in parts):
             return  # nothing was trained yet, or one layer was frozen
@@ -171,8 +151,9 @@ class EvalModeStepsProbe(OptimizerProbe):
                 steps=0,
                 grads=torch.is_grad_enabled(),
             )
+        own = frozenset(map(id, parameters_of(module)))
         references = [weakref.ref(part) for part in parts]
-        self._pending.append(_Switch(at, weakref.ref(module), references, before, row))
+        self._pending.append(_Switch(weakref.ref(module), references, own, before, row))
 
     def _place(self) -> int | None:
         """The line that asked: not one in a ``train`` or ``eval`` of the user's own modules."""

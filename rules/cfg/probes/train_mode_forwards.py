@@ -1,4 +1,6 @@
-"""Modules that are trained, and called in train mode while the program has gradients off."""
+"""Modules that are trained, and called while the program has gradients off: in train mode, in eval
+mode with dropout all the same, or under the name of another network.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn import functional
 from torch.nn.modules import module as module_hooks
 from torch.optim.optimizer import Optimizer
 
@@ -23,6 +26,7 @@ from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.training import modules_of
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer, tensors_of
+from auditor.recordings.schema.optim import CensusRow
 
 from ..rows import TrainModeForwardRow
 from .eval_mode_steps import differs, parameters_of
@@ -39,6 +43,22 @@ OPTIMIZERS = 64
 
 _CALL = nn.Module.__call__.__code__
 """What runs once for each call of a module."""
+
+TAKE_P: dict[str, tuple[str, int, float]] = {
+    **dict.fromkeys(
+        (
+            "dropout",
+            "dropout1d",
+            "dropout2d",
+            "dropout3d",
+            "alpha_dropout",
+            "feature_alpha_dropout",
+        ),
+        ("p", 1, 0.5),
+    ),
+    "scaled_dot_product_attention": ("dropout_p", 4, 0.0),
+}
+"""Functions of ``torch.nn.functional`` that drop: name, position and default of the share."""
 
 Place = tuple[Any, int]
 """A code object and an instruction in it."""
@@ -63,6 +83,8 @@ class _Spot:
     after: int = -1
     row: TrainModeForwardRow | None = None
     trainers: tuple[_Taken, ...] = ()
+    named: bool = False
+    """It was looked whether a trained module has two names there."""
 
 
 @dataclass
@@ -78,14 +100,14 @@ class _Block:
 
 class TrainModeForwardsProbe(OptimizerProbe):
     """Writes ``train_mode_forwards``: a row for each place at which the program's own code turns
-    gradients off, and which then calls a trained module in train mode.
+    gradients off, and which then calls a trained module in train mode; and two kinds of ``census``.
 
     Nothing is hooked but inside such a block, and there until the first such call. Programs that
     compile are left alone.
     """
 
     name = "train_mode_forwards"
-    parts = ("train_mode_forwards",)
+    parts = ("train_mode_forwards", "census")
     passes = frozenset({"loud"})
 
     def __init__(self, context: Context) -> None:
@@ -95,10 +117,12 @@ class TrainModeForwardsProbe(OptimizerProbe):
         self._steps = 0
         self._spots: dict[Place, _Spot] = {}
         self._block: _Block | None = None
+        self._dropping: set[int | None] = set()
 
     def install(self) -> None:
         """Notice where gradients are turned off, and steps."""
         super().install()
+        self.context.writer.touch("census")
         self._thread = threading.get_ident()
         for manager in (torch.no_grad, torch.inference_mode, torch.set_grad_enabled):
             for name, hook in (("__enter__", self._entered), ("__exit__", self._exited)):
@@ -162,6 +186,9 @@ class TrainModeForwardsProbe(OptimizerProbe):
         self._block = _Block(manager, frame, spot, hooks)
         before = self.guarded(self._called)
         keep_hooks(hooks, module_hooks.register_module_forward_pre_hook(before))
+        for name in TAKE_P:
+            drops = self.guarded(functools.partial(self._drops, name))
+            hooks.around(functional, name, before=drops)
 
     def _exited(self, manager: Any, frame: FrameType) -> None:
         if self._block is not None and self._block.manager is manager:
@@ -193,11 +220,20 @@ class TrainModeForwardsProbe(OptimizerProbe):
             block.hooks.undo()
             return
         frames = _frames_up_to(block.frame)
-        if frames is None or not module.training or torch.is_grad_enabled():
+        if (
+            frames is None
+            or torch.is_grad_enabled()
+            or not (module.training or not block.spot.named)
+        ):
             return
         user = [each for each in frames if self.context.frames.is_user(each.f_code.co_filename)]
         trainers = self._trainers(module) if user else ()
         if not trainers:
+            return
+        if not block.spot.named:
+            block.spot.named = True
+            self._look_for_names(module, user[0])
+        if not module.training:
             return
         parts = [each for each in modules_of(module) if each.training and differs(each)]
         if not parts:
@@ -213,6 +249,49 @@ class TrainModeForwardsProbe(OptimizerProbe):
             times=0,
             steps=0,
         )
+
+    def _look_for_names(self, module: nn.Module, frame: FrameType) -> None:
+        """Whether the line that calls it has another name for the same parameters."""
+        own = [id(each) for each in parameters_of(module)]
+        owner = frame.f_locals.get("self")
+        held = {} if owner is None else {**vars(owner), **(vars(owner).get("_modules") or {})}
+        known = {f"self.{name}": each for name, each in held.items()}
+        known = {**frame.f_globals, **frame.f_locals, **known}
+        names = [
+            name
+            for name, each in known.items()
+            if isinstance(each, nn.Module) and [id(one) for one in parameters_of(each)] == own
+        ]
+        if len(names) > 1:
+            self.context.add(
+                CensusRow(
+                    kind="alias",
+                    at=self.context.frames.number(frame),
+                    name=type(module).__name__,
+                    other=" ".join(names),
+                )
+            )
+
+    def _drops(self, name: str, *args: Any, **named: Any) -> None:
+        block, (key, position, default) = self._block, TAKE_P[name]
+        share = named.get(key, args[position] if len(args) > position else default)
+        training = named.get("training", args[2] if len(args) > 2 and key == "p" else True)
+        if block is None or torch.is_grad_enabled() or not (training and share):
+            return
+        at, running = self.context.frames.here(), []
+        frame: FrameType | None = sys._getframe(1) if at not in self._dropping else None
+        while frame is not None and frame is not block.frame:
+            if frame.f_code is _CALL:
+                running.append(frame.f_locals.get("self"))
+            frame = frame.f_back
+        model = next((each for each in reversed(running) if self._trainers(each)), None)
+        if model is None or any(each.training and differs(each) for each in modules_of(model)):
+            return
+        if not model.training:
+            self._dropping.add(at)
+            given = running[0] if type(running[0]).__module__.startswith("torch.nn.") else None
+            name = type(given).__name__ if given is not None else name
+            self.context.add(CensusRow(kind="dropout", at=at, name=name))
 
     def _counted(self, spot: _Spot) -> None:
         spot.times += spot.after != self._steps

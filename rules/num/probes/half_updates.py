@@ -5,6 +5,7 @@ their resolution is lost.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch.optim.optimizer import Optimizer
@@ -36,7 +37,7 @@ PROPORTIONAL = frozenset({"SGD", "ASGD", "LBFGS"})
 FLOAT32 = 2.0**-24
 """An update of this share of a weight is half a unit in the last place of float32."""
 
-_HALF = (torch.float16, torch.bfloat16)
+HALF = (torch.float16, torch.bfloat16)
 
 
 @dataclass
@@ -126,7 +127,7 @@ class HalfUpdatesProbe(OptimizerProbe):
             rate = group.get("lr")
             if isinstance(rate, (int, float)) and rate != 0:
                 watched.rate = max(watched.rate, abs(float(rate)))
-                values, gradient = _sample(parameter).clone(), _sample(parameter.grad).float().abs()
+                values, gradient = sample(parameter).clone(), sample(parameter.grad).float().abs()
                 update = abs(float(rate)) * (gradient if proportional else 1.0)
                 asked = (gradient > SMALL) & (update > values.float().abs() * FLOAT32)
                 watched.before.append((parameter, values, asked))
@@ -151,16 +152,17 @@ class HalfUpdatesProbe(OptimizerProbe):
         with torch.no_grad():
             for parameter, before, asked in counted:
                 watched.asked.append(asked.sum())
-                watched.kept.append((asked & (_sample(parameter) == before)).sum())
+                watched.kept.append((asked & (sample(parameter) == before)).sum())
 
 
 def _half(parameter: torch.Tensor) -> bool:
     return (
-        parameter.dtype in _HALF
+        parameter.dtype in HALF
         and parameter.grad is not None
         and parameter.grad.layout is torch.strided
     )
 
 
-def _sample(tensor: torch.Tensor) -> torch.Tensor:
+def sample(tensor: Any) -> Any:
+    """Its first elements."""
     return plain(tensor.detach()).reshape(-1)[:ELEMENTS]

@@ -58,8 +58,7 @@ class _Followed:
 class SchedulerStepsProbe(OptimizerProbe):
     """Writes ``schedulers``, at the end of the loud pass: of all steps so far.
 
-    Only the classes of ``torch.optim.lr_scheduler`` that say in whole steps what they were made for
-    are followed, also inside a ``SequentialLR`` or ``ChainedScheduler``.
+    Only the classes of ``torch.optim.lr_scheduler`` that count whole steps are followed, also inside a ``SequentialLR`` or ``ChainedScheduler``.
     """
 
     name = "schedulers"
@@ -190,6 +189,9 @@ def _decays(gamma: float) -> int | None:
 MADE_FOR: dict[type, Callable[[Any], Calls]] = {
     lr_scheduler.CosineAnnealingLR: _cosine,
     lr_scheduler.OneCycleLR: lambda _: (None, None),
+    lr_scheduler.LambdaLR: lambda _: (None, None),
+    lr_scheduler.LinearLR: lambda _: (None, None),
+    lr_scheduler.PolynomialLR: lambda _: (None, None),
     lr_scheduler.ExponentialLR: _exponential,
     lr_scheduler.StepLR: _steps,
     lr_scheduler.MultiStepLR: _milestones,

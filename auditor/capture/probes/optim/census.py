@@ -1,0 +1,312 @@
+"""A census of optimizers, tied weights and batch norms: state that is thrown away, ties that part,
+statistics that move although the layer is frozen.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.optimizer import Optimizer
+from torch.utils.data import DataLoader
+
+from auditor.capture.instruments.plain_tensor import plain
+from auditor.capture.instruments.torch_private.tensors import version_hint
+from auditor.capture.instruments.torch_private.training import BatchNorm, own_parameters
+from auditor.capture.instruments.weakrefs import alive
+from auditor.capture.probes.base import Context
+from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, groups_of, tensors_of
+from auditor.recordings.schema.optim import CensusRow
+
+SOME = 4
+"""Parameters of an optimizer by which it is known, those of its first that are plain."""
+
+MOST = 64
+"""Ties, and batch norms, that are followed."""
+
+OWNERS = 100_000
+"""Parameters whose owner is remembered until the first step."""
+
+Weak = list["weakref.ref[torch.Tensor]"]
+Place = tuple["weakref.ref[nn.Module]", str]
+"""A module, and the name that it has for a parameter."""
+
+
+@dataclass
+class _Life:
+    """An optimizer: by what it was made, and how far it came. It holds nothing of the program's."""
+
+    at: int | None
+    name: str
+    settings: str
+    ids: frozenset[int] = frozenset()
+    some: Weak = field(default_factory=list)
+    steps: int = 0
+    epochs: int = 0
+    left: list[int] = field(default_factory=list)
+    values: torch.Tensor | None = None
+    moments: bool = False
+    again: int = 0
+    loaded_at: int | None = None
+
+    def take(self, optimizer: Optimizer) -> None:
+        """What it steps now."""
+        tensors = list(tensors_of(optimizer))
+        self.ids = frozenset(map(id, tensors))
+        plain_ones = (each for each in tensors if type(each) in (nn.Parameter, torch.Tensor))
+        self.some = [weakref.ref(each) for _, each in zip(range(SOME), plain_ones, strict=False)]
+
+    def tensors(self) -> list[torch.Tensor]:
+        """Those by which it is known; none if one of them is gone."""
+        found = [each for each in map(alive, self.some) if each is not None]
+        return found if len(found) == len(self.some) else []
+
+    def leave(self, epochs: int) -> None:
+        """It has stepped: how it leaves its parameters."""
+        tensors = self.tensors()
+        self.steps += 1
+        self.epochs = self.epochs or epochs
+        self.left = [*map(version_hint, tensors), epochs - self.epochs]
+        self.values = _first(tensors[0]).clone() if self.again and tensors else None
+
+    def untouched(self) -> bool:
+        """Nothing has written to its parameters since its last step, and one epoch made it."""
+        tensors = self.tensors()
+        same = self.values is None or torch.equal(self.values, _first(tensors[0]))
+        return bool(tensors) and self.left == [*map(version_hint, tensors), 0] and same
+
+
+@dataclass
+class _Tie:
+    """Two places that had one parameter. ``parted_at``: the line that put another one into one of
+    them last.
+    """
+
+    one: Place
+    two: Place
+    at: int | None
+    parted_at: int | None = None
+    loaded: bool = False
+
+
+@dataclass
+class _Norm:
+    """A frozen batch norm that ran in train mode, and what it held before."""
+
+    module: weakref.ref[nn.Module]
+    weight: torch.Tensor
+    mean: torch.Tensor
+    behind: bool
+    """Something before it is trained."""
+
+
+class CensusProbe(OptimizerProbe):
+    """Writes ``census``. Optimizers and ties are followed from the start of the program, batch norms
+    in the diagnostic pass.
+    """
+
+    name = "census"
+    parts = ("census",)
+    passes = frozenset({"loud"})
+    in_rehearsals = True
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._lives: weakref.WeakKeyDictionary[Optimizer, _Life] = weakref.WeakKeyDictionary()
+        self._lines: dict[int, _Life] = {}
+        """The last optimizer that stepped of those that a line made."""
+        self._unread: list[_Life] = []
+        self._owners: dict[int, Place] = {}
+        self._ties: list[_Tie] = []
+        self._epochs = 1
+        self._norms: dict[int, list[_Norm]] = {}
+        self._written: set[tuple[str, int | None]] = set()
+
+    def install(self) -> None:
+        """Notice what is made, loaded and tied, and steps."""
+        super().install()
+        self.context.writer.touch("census")
+        self._always.around(Optimizer, "__init__", after=self._made)
+        self._always.around(Optimizer, "load_state_dict", after=self._loaded)
+        self._always.around(nn.Module, "register_parameter", after=self._registered)
+        self._always.around(DataLoader, "__iter__", before=self._epoch_begins)
+
+    def start(self) -> None:
+        super().start()
+        if BatchNorm is not None:
+            self._patches.around(BatchNorm, "forward", before=self._norm_runs)
+
+    def stop(self) -> None:
+        super().stop()
+        norms, self._norms = self._norms, {}
+        trained = {id(each) for optimizer in [*self._lives] for each in tensors_of(optimizer)}
+        for at, each in norms.items():
+            moved = [norm for norm in each if _moved(norm, trained)]
+            if moved:
+                name = type(moved[0].module()).__name__
+                meant = all(norm.behind for norm in moved)
+                self._tell("norm", at, name, n=len(moved), meant=meant)
+
+    def uninstall(self) -> None:
+        super().uninstall()
+        self._lines.clear()
+        self._owners.clear()
+        self._ties.clear()
+
+    def _tell(self, kind: str, at: int | None, name: str, **more: Any) -> None:
+        if (kind, at) not in self._written:
+            self._written.add((kind, at))
+            self.context.add(CensusRow(kind=kind, at=at, name=name, **more))
+
+    # -- optimizers --------------------------------------------------------------------------------
+
+    def _epoch_begins(self, *_: Any) -> None:
+        self._epochs += 1
+
+    def _made(self, _: None, optimizer: Optimizer, *__: Any, **___: Any) -> None:
+        groups = [{**group, "params": len(group["params"])} for group in groups_of(optimizer)]
+        life = _Life(self.context.frames.here(), type(optimizer).__name__, repr(groups))
+        self._lives[optimizer] = life
+
+    def _loaded(self, _: None, optimizer: Optimizer, *__: Any, **___: Any) -> None:
+        life = self._lives.get(optimizer)
+        if life is not None and not life.steps and _moments(optimizer):
+            life.take(optimizer)
+            life.loaded_at = self.context.frames.here()
+            self._unread = [*[each for each in self._unread if each is not life][-MOST:], life]
+
+    def before_optimizer(self, optimizer: Optimizer) -> None:
+        """The first step says what was lost on the way here."""
+        life = self._lives.get(optimizer)
+        if life is None:
+            return
+        if not life.steps:
+            self._owners.clear()
+            life.take(optimizer)
+            self._unread = [each for each in self._unread if each is not life]
+            if not _moments(optimizer):
+                self._begins_anew(life)
+        for tie in [*self._ties]:
+            self._look_at(tie, life.ids)
+
+    def _begins_anew(self, life: _Life) -> None:
+        for each in self._unread:
+            if each.ids == life.ids and each.name == life.name and each.tensors():
+                self._unread.remove(each)
+                self._tell("unread", life.at, life.name, other_at=each.loaded_at)
+                return
+        last = None if life.at is None else self._lines.get(life.at)
+        if (
+            last is not None
+            and (last.ids, last.name, last.settings) == (life.ids, life.name, life.settings)
+            and last.moments
+            and last.untouched()
+        ):
+            life.again = last.again + 1
+            if life.again > 1:
+                self._tell("remade", life.at, life.name, n=len(life.ids), steps=last.steps)
+
+    def after_optimizer(self, optimizer: Optimizer) -> None:
+        """How it leaves its parameters."""
+        life = self._lives.get(optimizer)
+        if life is None:
+            return
+        life.moments = life.moments or _moments(optimizer)
+        life.leave(self._epochs)
+        if life.at is not None:
+            self._lines[life.at] = life
+
+    # -- ties --------------------------------------------------------------------------------------
+
+    def _registered(self, _: None, module: nn.Module, name: str, param: Any = None) -> None:
+        if param is None:
+            return
+        for tie in self._ties:
+            if any(owner() is module and name == own for owner, own in (tie.one, tie.two)):
+                tie.parted_at, tie.loaded = self.context.frames.here(), _loads()
+        owner = self._owners.get(id(param))
+        place = weakref.ref(module), name
+        if owner is None or _held(owner) is not param:
+            if len(self._owners) < OWNERS:
+                self._owners[id(param)] = place
+        elif (owner[0](), owner[1]) != (module, name) and len(self._ties) < MOST:
+            self._ties.append(_Tie(owner, place, self.context.frames.here()))
+
+    def _look_at(self, tie: _Tie, stepped: frozenset[int]) -> None:
+        """Whether an optimizer steps as two what was one weight."""
+        one, two = _held(tie.one), _held(tie.two)
+        if one is None or two is None or one is two:
+            return
+        copied = tie.parted_at is not None and not tie.loaded and torch.equal(one, two)
+        if one.shape != two.shape or copied:  # another layer, or a copy to be trained by itself
+            self._ties.remove(tie)
+        elif not (one.grad is None or two.grad is None) and stepped & {id(one), id(two)}:
+            self._ties.remove(tie)
+            names = [f"{type(owner()).__name__}.{name}" for owner, name in (tie.one, tie.two)]
+            at = tie.at if tie.parted_at is None else tie.parted_at
+            self._tell("untied", at, names[0], other=names[1], other_at=tie.at)
+
+    # -- batch norms -------------------------------------------------------------------------------
+
+    def _norm_runs(self, module: Any, *given: Any, **named: Any) -> None:
+        own = [each for each in own_parameters(module).values() if each is not None]
+        frozen = own and not any(each.requires_grad for each in own)
+        if not (frozen and self.in_step and module.training and torch.is_grad_enabled()):
+            return
+        mean, at = getattr(module, "running_mean", None), self.context.frames.here()
+        if mean is None or at is None:
+            return
+        known = self._norms.setdefault(at, [])
+        if len(known) < MOST and not any(each.module() is module for each in known):
+            copies = _copy(own[0]), _copy(mean)
+            behind = any(each.requires_grad for each in (*given, *named.values()))
+            known.append(_Norm(weakref.ref(module), *copies, behind))
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    return plain(tensor.detach()).clone()
+
+
+def _first(tensor: torch.Tensor) -> torch.Tensor:
+    return plain(tensor.detach()).reshape(-1)[:8]
+
+
+def _moments(optimizer: Optimizer) -> bool:
+    """It keeps something of a parameter's shape of the first parameter that it has stepped."""
+    state: dict[str, Any] = next(
+        (own for each in tensors_of(optimizer) if (own := optimizer.state.get(each))), {}
+    )
+    return any(isinstance(each, torch.Tensor) and each.dim() > 0 for each in state.values())
+
+
+def _held(place: Place) -> Any:
+    module = place[0]()
+    return None if module is None else own_parameters(module).get(place[1])
+
+
+def _loads() -> bool:
+    """Whether ``load_state_dict`` of a module runs."""
+    return any(each == "load_state_dict" for each in _callers())
+
+
+def _callers() -> Iterator[str]:
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        frame = frame.f_back
+        yield frame.f_code.co_name
+
+
+def _moved(norm: _Norm, trained: set[int]) -> bool:
+    """It is frozen to this moment, nothing trains it, and its mean is another."""
+    module = norm.module()
+    own = [each for each in own_parameters(module).values() if each is not None] if module else []
+    if not own or any(each.requires_grad or id(each) in trained for each in own):
+        return False
+    mean = getattr(module, "running_mean", None)
+    kept = torch.equal(norm.weight, plain(own[0].detach()))
+    return kept and mean is not None and not torch.equal(norm.mean, plain(mean))

@@ -1,0 +1,38 @@
+"""What the rules have in common about state that should change, or should not: a row of the census
+is a finding. A rule is a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from auditor.evidence.table import Rows
+from auditor.model import Finding, Severity
+from auditor.recordings.schema.optim import CensusRow
+from auditor.rule import Rule
+
+
+@dataclass(frozen=True)
+class CensusSays(Rule):
+    """A subclass gives :attr:`kind`, :meth:`said`, ``advice`` and a manual page."""
+
+    severity = Severity.WARNING
+    since = "0.3"
+    rehearsed = True
+    everywhere = True
+
+    kind: ClassVar[str]
+    """That of its rows."""
+
+    def said(self, row: CensusRow) -> str:
+        """What is wrong at the line, and what follows from it."""
+        raise NotImplementedError
+
+    def detect(self, census: Rows[CensusRow]) -> Iterator[Finding]:
+        """One finding for each row: a note where it may be meant."""
+        for row in census:
+            if row.kind == self.kind:
+                severity = Severity.NOTE if row.meant else None
+                yield Finding(row.site, self.said(row), steps=row.steps, severity=severity)

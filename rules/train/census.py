@@ -1,0 +1,80 @@
+"""TRAIN019 and 20: weights that are no longer one, and networks that are one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from auditor.evidence.source.files import Source, the_only, unparsed
+from auditor.evidence.table import Rows
+from auditor.model import Finding, Site
+from auditor.recordings.schema.optim import CensusRow
+
+from ..census import CensusSays
+from ..cfg.modes import words
+
+APART = frozenset(
+    """
+    target targ tgt teacher ema momentum average averaged avg slow old frozen ref reference shadow
+    """.split()
+)
+"""Words in names of networks that follow the trained one, or stay behind it."""
+
+
+class TieIsLost(CensusSays):
+    """Two weights were one, and are trained apart."""
+
+    code = "TRAIN019"
+    kind = "untied"
+    advice = (
+        "Tie them again after the line that replaces one of them and before the optimizer is "
+        "created: head.weight = embedding.weight."
+    )
+
+    def said(self, row: CensusRow) -> str:
+        tied = f", tied at {row.site_of(row.other_at)}," if row.other_at is not None else ""
+        return (
+            f"{row.name} and {row.other}{tied} are two parameters by now, and the optimizer "
+            "trains them apart"
+        )
+
+
+class TargetIsTheTrainedOne(CensusSays):
+    """A target network is the network that is trained."""
+
+    code = "TRAIN020"
+    kind = "alias"
+    advice = (
+        "Create it once by copy.deepcopy(), with requires_grad_(False), and update it by "
+        "target.load_state_dict(online.state_dict())."
+    )
+
+    def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
+        self, census: Rows[CensusRow], source: Source
+    ) -> Iterator[Finding]:
+        """Where the line calls one name, says that it is another network, and another name is
+        trained.
+        """
+        for row in census:
+            site, names = row.site, row.other.split()
+            if row.kind != self.kind or site is None:
+                continue
+            called = {unparsed(call.func) for call in source.calls_at(site)} & set(names)
+            behind = next((name for name in sorted(called) if words(name) & APART), None)
+            trained = next((name for name in names if not words(name) & APART), None)
+            if behind is not None and trained is not None:
+                yield Finding(
+                    _aliased(source, site, behind, names) or site,
+                    f"{behind} and {trained} are the same {row.name} with the same parameters: "
+                    f"{behind} changes with each step of the optimizer",
+                    facts=(("called without gradients at", str(site)),),
+                )
+
+
+def _aliased(source: Source, site: Site, name: str, names: list[str]) -> Site | None:
+    """The one assignment that gives it another of these names."""
+    return the_only(
+        source.site_of(file, node)
+        for file, node in source.every(ast.Assign)
+        if unparsed(node.value) in names and name in map(unparsed, node.targets)
+    )
