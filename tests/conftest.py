@@ -177,12 +177,12 @@ def _compiles_as_a_new_process_does() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def audit():
-    """Runs the command line as a user would: ``audit("run", "trainer:step", cwd=folder)``; torch is
+    """Runs the command line as a user would: ``audit("run trainer:step", cwd=folder)``; torch is
     imported already (tests/warm.py) where that can be, and with ``cold`` not.
     """
 
     def call(
-        *words: str, cwd: Path, timeout: float = 180, cold: bool = False, **env: str
+        line: str, *words: str, cwd: Path, timeout: float = 180, cold: bool = False, **env: str
     ) -> subprocess.CompletedProcess[str]:
         code = "from auditor.cli.main import main; main()"
         surroundings = {
@@ -193,6 +193,7 @@ def audit():
             "COLUMNS": "120",
             **env,
         }
+        words = *line.split(), *words
         return run_python(code, words, cwd=cwd, timeout=timeout, env=surroundings, cold=cold)
 
     return call

@@ -199,20 +199,7 @@ for _ in range(8):
 
 def test_nothing_of_a_run_holds_the_secret(tmp_path: Path, audit: Any) -> None:
     (tmp_path / "train.py").write_text(TRAINER)
-    done = audit(
-        "run",
-        "train.py",
-        "--out",
-        "out",
-        "--device",
-        "cpu",
-        "--steps",
-        "3",
-        "--",
-        "--token",
-        "hunter2",
-        cwd=tmp_path,
-    )
+    done = audit("run train.py --out out --device cpu --steps 3 -- --token hunter2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     for path in (tmp_path / "out").rglob("*"):
         if path.is_file():

@@ -271,8 +271,11 @@ def get(url: str, path: str, host: str | None = None) -> tuple[int, bytes]:
     return reply.status, reply.read()
 
 
-@pytest.mark.parametrize("words", [("--trace",), ()], ids=["alone", "tensorboard"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("words", "number"),
+    [(("--trace",), signal.SIGINT), ((), signal.SIGTERM)],
+    ids=["alone", "tensorboard"],
+)
 def test_it_serves_and_ends_with_all_that_it_started(
     folder: Path,
     words: tuple[str, ...],

@@ -43,17 +43,7 @@ LOGS_LESS = LOGGING_SCRIPT.replace(
 def test_a_log_is_throttled_and_a_sum_stays_on_the_device(audit, tmp_path):
     script, out = tmp_path / "train.py", tmp_path / "out"
     script.write_text(LOGGING_SCRIPT)
-    done = audit(
-        "run",
-        "train.py",
-        "--steps",
-        "12",
-        "--select",
-        "SYNC001",
-        "--out",
-        "out",
-        cwd=tmp_path,
-    )
+    done = audit("run train.py --steps 12 --select SYNC001 --out out", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     said = [line.partition("  # ")[0] for line in done.stdout.splitlines()[-5:]]
     assert said == [
@@ -111,19 +101,7 @@ def test_a_number_from_a_configuration_file_is_changed_there(audit, tmp_path):
     (tmp_path / "conf").mkdir()
     settings = tmp_path / "conf" / "train.yaml"
     settings.write_text(SETTINGS)
-    done = audit(
-        "run",
-        "trainer:step",
-        "--steps",
-        "6",
-        "--device",
-        "cpu",
-        "--select",
-        "DATA007",
-        "--out",
-        "out",
-        cwd=tmp_path,
-    )
+    done = audit("run trainer:step --steps 6 --device cpu --select DATA007 --out out", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert audit("fix", "out", "--apply", "--unsafe", cwd=tmp_path).returncode == 0
     changed = settings.read_text()

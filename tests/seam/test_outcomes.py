@@ -214,19 +214,7 @@ def test_a_target_may_import_torch_in_its_first_step(tmp_path, audit):
         "def step():\n    import torch\n    torch.ones(3, requires_grad=True).sum().backward()\n"
     )
     out = tmp_path / "out"
-    done = audit(
-        "run",
-        "late:step",
-        "--steps",
-        "4",
-        "--warmup",
-        "1",
-        "--device",
-        "cpu",
-        "--out",
-        str(out),
-        cwd=tmp_path,
-    )
+    done = audit("run late:step --steps 4 --warmup 1 --device cpu --out", str(out), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads((out / "report.json").read_text())["run"]["outcome"] == "completed"
 
@@ -320,15 +308,7 @@ def test_a_users_own_rules_and_reports_packages_do_not_clash(folder, audit):
         "mytrainer import step\n"
     )
     done = audit(
-        "run",
-        "clashing:step",
-        "--steps",
-        "6",
-        "--warmup",
-        "1",
-        "--device",
-        "cpu",
-        "--out",
+        "run clashing:step --steps 6 --warmup 1 --device cpu --out",
         str(folder / "out-clash"),
         "--quiet",
         cwd=folder,

@@ -306,19 +306,7 @@ def test_the_sample_trainer_of_the_corpus(kind, audit, tmp_path):
     if not sample.is_dir():
         pytest.skip("the corpus is not here")
     (tmp_path / "trainer.py").write_text((sample / "trainer.py").read_text())
-    audit(
-        "run",
-        "trainer:step",
-        "--steps",
-        "30",
-        "--select",
-        "NUM002",
-        "--device",
-        "cpu",
-        "--out",
-        "out",
-        cwd=tmp_path,
-    )
+    audit("run trainer:step --steps 30 --select NUM002 --device cpu --out out", cwd=tmp_path)
     findings = json.loads((tmp_path / "out" / "report.json").read_text())["findings"]
     assert [finding["site"]["text"] for finding in findings] == (
         ["p = torch.exp(scores)"] if kind == "bad" else []

@@ -183,8 +183,9 @@ def test_what_torch_writes_from_cpp_is_seen_too(project: Path) -> None:
         with torch.autograd.profiler.profile() as profiler:
             torch.ones(2) + 1
         profiler.export_chrome_trace(path={str(elsewhere.with_name("new.json"))!r})
+        assert torch.load("model.pt")["x"].sum() == 2
     """
-    run(project, code, also="import torch; assert torch.load('model.pt')['x'].sum() == 2")
+    run(project, code)
 
 
 def test_safetensors_writes_from_rust(project: Path) -> None:

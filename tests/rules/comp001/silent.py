@@ -96,7 +96,7 @@ def breaks_in_the_first_step_only():
 
 def the_optimizer_breaks_its_own():
     net = nn.Linear(16, 16)
-    optimizer = torch.optim.AdamW(net.parameters())
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
 
     @torch.compile(backend=BACKEND)
     def optimize():

@@ -13,34 +13,18 @@ from auditor.capture.probes.step.profiler_trace import Trace
 from auditor.model.devices import DeviceInfo
 
 PROGRAM = """
-import os, torch
-from auditor.capture.probes.step.profiler_trace import _silent_kineto
-profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
-with _silent_kineto():
-    profiler.start()
-profiler.stop()
-print(os.environ.get("KINETO_LOG_LEVEL"))
-"""
-
-
-@pytest.mark.parametrize("given", [None, "3"])
-def test_the_first_profiler_of_a_process_prints_nothing(given):
-    environment = {k: v for k, v in os.environ.items() if k != "KINETO_LOG_LEVEL"}
-    environment |= {"KINETO_LOG_LEVEL": given} if given else {}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == str(given)
-    if given is None:
-        assert "USDT" not in done.stderr
-
-
-BLOCKS = """
-import ctypes, sys, torch, types
+import ctypes, os, sys, torch, types
 from pathlib import Path
 from auditor.capture.instruments.torch_private import own_log
-from auditor.capture.probes.step.profiler_trace import Trace
+from auditor.capture.probes.step.profiler_trace import Trace, _silent_kineto
 from auditor.model.devices import DeviceInfo
+
+first = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+with _silent_kineto():
+    first.start()
+first.stop()
+print(os.environ.get("KINETO_LOG_LEVEL"))
+
 level = ctypes.c_int.in_dll(ctypes.CDLL(own_log._LIBRARY), "FLAGS_caffe2_log_level")
 given = level.value
 old = torch.randn(100, 100)
@@ -57,15 +41,14 @@ assert level.value == given
 
 
 @pytest.mark.parametrize("ours", [True, False])
-def test_torch_tells_ours_of_no_blocks_that_are_older(ours, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", BLOCKS, *([str(tmp_path)] if ours else [])],
-        env=os.environ | {"KINETO_LOG_LEVEL": "99"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+def test_a_profiler_prints_nothing_and_tells_ours_of_no_blocks_that_are_older(ours, tmp_path):
+    environment = {k: v for k, v in os.environ.items() if k != "KINETO_LOG_LEVEL"}
+    environment |= {} if ours else {"KINETO_LOG_LEVEL": "3"}
+    words = [sys.executable, "-c", PROGRAM, *([str(tmp_path)] if ours else [])]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(None if ours else "3")
     assert ("CPUAllocator" in done.stderr) is not ours
+    assert not ours or "USDT" not in done.stderr
 
 
 def test_torch_tells_all_again_where_the_device_fails(monkeypatch, tmp_path):
