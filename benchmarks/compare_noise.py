@@ -54,7 +54,7 @@ def record(folder: Path, rounds: int) -> None:
                 "cpu",
                 str(out),
                 ("steps",),
-                purpose=Passes(trace=0, loud=1),
+                purpose=Passes(trace=0),
             )
             recording = child_process.record_once(
                 plan, None, lambda *progress: None, lambda text: None

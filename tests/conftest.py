@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -113,15 +114,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 SETTLED = [0]
 """Modules that were imported when :func:`libraries_are_no_garbage` last looked."""
+MANY = 20_000
+"""Objects that tests left behind, from which it looks again: syntax trees that are kept, reports."""
 
 
 @pytest.fixture(autouse=True)
 def libraries_are_no_garbage() -> None:
-    """Where a test has imported libraries, every collection and every search of all objects leaves
-    out from now on what they hold: of that there are a million objects once a test has made an
+    """Where a test has imported libraries or left many objects, every collection and every search
+    of all objects leaves them out from now on: of those there are a million once a test has made an
     optimizer (torch imports its compiler then), and a case of a rule collects several times.
     """
-    if len(sys.modules) > SETTLED[0] + 50:
+    if len(sys.modules) > SETTLED[0] + 50 or len(gc.get_objects(generation=2)) > MANY:
         gc.collect()
         gc.freeze()
         SETTLED[0] = len(sys.modules)
@@ -139,6 +142,26 @@ def no_syntax_tree_outlives_its_file() -> Iterator[None]:
     """A million nodes, and every collection would look at each."""
     yield
     tree_of.cache_clear()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_other_test_is_the_users(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a test records in this process is the program's and of its own file: the globals of
+    hundreds of other tests would be searched, step by step, and their source be read.
+    """
+    frames = sys.modules.get("auditor.capture.instruments.user_frames")
+    if frames is None:
+        yield
+        return
+    user_file = frames.Frames.user_file
+
+    def of_this_test(self: object, module: ModuleType) -> str | None:
+        other = module.__name__.rpartition(".")[2].startswith("test_")
+        return None if other and module is not request.module else user_file(self, module)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames.Frames, "user_file", of_this_test)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -142,10 +142,9 @@ def passes_of(plan: Plan, device: DeviceInfo, watched: frozenset[str]) -> list[P
         case Change():  # nothing but the peak of memory is asked for
             return [Pass("warmup", plan.warmup), Pass("loud", steps)]
         case Trial():  # compared step by step
-            syncs = 3 if device.accelerator else 0
-            quiet = {} if device.simulated else {"warmup": plan.warmup, "quiet": steps}
-            counts = {**quiet, "loud": steps if device.simulated else syncs}
-            passes = [Pass(name, count) for name, count in counts.items()]
+            timed = [Pass("warmup", plan.warmup), Pass("quiet", steps)]
+            syncs = Pass("loud", 3 if device.accelerator else 0)
+            passes = [Pass("loud", steps)] if device.simulated else [*timed, syncs]
         case _ if plan.device == "null":  # the steps of the rehearsal that it is laid beside
             memory = Pass("memory", NULL_MEMORY_STEPS)
             passes = [Pass("loud", steps - NULL_MEMORY_STEPS), memory]
@@ -166,8 +165,8 @@ def passes_of(plan: Plan, device: DeviceInfo, watched: frozenset[str]) -> list[P
 
 def _measured(plan: Plan, device: DeviceInfo) -> list[Pass]:
     """Of a run on the device that there is: without instruments first, since those leave traces."""
-    purpose, steps, warmup = plan.purpose_as(Passes) or Passes(), plan.steps, plan.warmup
-    causes = purpose.loud or min(steps, DIAGNOSED_STEPS)
+    traced, steps, warmup = plan.purpose_as(Passes) or Passes(), plan.steps, plan.warmup
+    causes = min(steps, DIAGNOSED_STEPS)
     eager = first(as_many_as("quiet"), slower_than("quiet", 10, 3.0))
     on_host = not (device.accelerator or device.simulated)
     return [
@@ -176,7 +175,7 @@ def _measured(plan: Plan, device: DeviceInfo) -> list[Pass]:
         Pass("anomaly_off", 20, as_many_as("quiet"), lambda stats: stats.anomaly, usual=0),
         Pass("eager_held", steps, eager, compiled_with_room, usual=0),
         Pass("compiled_again", steps, as_many_as("eager_held"), eager_was_faster, usual=0),
-        Pass("trace", purpose.trace, first(full, long(1, 0.1)), unprofiled),
+        Pass("trace", traced.trace, first(full, long(1, 0.1)), unprofiled),
         Pass("loud", steps, first(causes_known(causes), long(8, 0.25)), usual=causes),
         Pass("numbers", 3 + MORE_STEPS, first(told(3), long(1, 0.2)), usual=3),
         Pass("loops", 5 if on_host else 0, wanted=has_loops, usual=0),
@@ -189,17 +188,13 @@ def _rehearsed(plan: Plan) -> list[Pass]:
     """Of a rehearsal: no step has a time, so it is watched from the first one on."""
     purpose = plan.purpose_as(Passes) or Passes()
     causes, changes = purpose.loud or min(plan.steps, DIAGNOSED_STEPS), len(LEANER_STEPS)
-    causes_seen = first(bursts_known(causes), long(LEAST_REHEARSED, 0.3))
-    passes = [
+    causes_seen = first(unused, bursts_known(causes), long(LEAST_REHEARSED, 0.3))
+    return [
         Pass("loud", causes + MORE_STEPS, causes_seen, usual=causes),
         Pass("leaner", changes, wanted=short(changes, 0.2)),  # one change in each: all, or none
         Pass("numbers", 3 + MORE_STEPS, first(told(3), long(1, 0.2)), usual=3),
         Pass("values", purpose.values, long(1, 1.0)),
     ]
-    for each in passes:
-        each.until = first(unused, each.until)
-        each.wanted = _used(each.wanted)
-    return passes
 
 
 # -- why a pass ends -------------------------------------------------------------------------------
@@ -364,10 +359,6 @@ def short(steps: int, share: float) -> Callable[[Stats], bool]:
     return wanted
 
 
-def _used(wanted: Callable[[Stats], bool]) -> Callable[[Stats], bool]:
-    return lambda stats: not stats.unused and wanted(stats)
-
-
 # -- a target that ends ----------------------------------------------------------------------------
 
 ALL = 1 << 30
@@ -444,7 +435,7 @@ class Schedule:
             del self.queue[0]
 
     def _taken(self, further: Pass) -> bool:
-        if not further.wanted(self.stats):
+        if self.stats.unused or not further.wanted(self.stats):
             return False
         if self._counted and not further.usual:  # half of the diagnostic steps that are to come
             loud = next((each for each in self.queue if each.name == "loud"), Pass("loud", 0))

@@ -206,6 +206,7 @@ class Keeper:
     bounded: bool = False
     keys: str = ""
     cut: bool = False
+    kind: str = "tensors"
 
     @property
     def larger(self) -> bool:
@@ -265,7 +266,13 @@ def _keeper(evidence: Evidence, row: KeptRow, bounds: Bounds) -> Keeper:
     site = evidence.recording.site_at(row.file, row.line, row.function) if row.line else None
     file = site.file if site is not None else row.file
     found = Keeper(
-        name, site, tuple(row.tensors), tuple(row.nbytes), tuple(row.devices), keys=row.keys
+        name,
+        site,
+        tuple(row.tensors),
+        tuple(row.nbytes),
+        tuple(row.devices),
+        keys=row.keys,
+        kind=row.kind,
     )
     how = {"by_item": not row.keys, "once": not found.larger}
     return replace(

@@ -255,7 +255,7 @@ class MemoryGrowsEveryStep(Rule):
 def _kept_by(
     each: Keeper, rate: float | None, trend: Trend, site: Site | None, made: Site | None = None
 ) -> _Place:
-    more = "a larger tensor" if each.larger else "more tensors"
+    more = f"a larger {each.kind[:-1]}" if each.larger else f"more {each.kind}"
     if each.cycled:
         said = ": itertools.cycle keeps every batch of the first epoch and repeats them after it"
     else:
@@ -287,9 +287,10 @@ def _remedy(where: str, keeper: Keeper | None) -> Remedy:
             f"Key {keeper.name} by something that comes again, such as a sample's own index, so "
             "that each sample has one entry."
         )
+    tensors = keeper.kind == "tensors"
     return Remedy(
-        f"Limit {keeper.name} (collections.deque(maxlen=...), or clear it after use), or keep plain "
-        "numbers instead of tensors."
+        f"Limit {keeper.name} (collections.deque(maxlen=...), or clear it after use), "
+        + ("or keep plain numbers instead of tensors." if tensors else "or write it to a file.")
     )
 
 

@@ -15,7 +15,7 @@ from auditor.runs.schedule import LONG_STEPS, Pass, Schedule, Stats, passes_of, 
 
 GPU = CUDA
 WATCHED = frozenset({"loud", "leaner", "numbers", "gradients", "values", "loops"})
-REHEARSED = Passes(trace=0, loud=12)
+REHEARSAL = {"loud": 12, "leaner": 5, "numbers": 3}
 MEASURED = {"warmup": 5, "quiet": 50, "trace": 5, "loud": 20, "numbers": 3, "gradients": 2}
 Shows = Callable[[Stats], object]
 
@@ -38,16 +38,14 @@ def course(
     stats = Stats(plan.overhead_s, said.append)
     schedule = Schedule(plan, stats)
     schedule.queue = passes_of(plan, device, watched)
-    told = [(each.name, each.steps) for each in schedule.planned]
+    assert all(each.steps for each in schedule.planned)
     while not schedule.done:
         at = schedule.next() if schedule.between else stats.now
         at.seconds += step_s
         at.us.append(us(at))
         shows(stats)
         schedule.step_done()
-    taken = {each.name: each.done for each in stats.passes}
-    assert not told or all(n > 0 for _, n in told)
-    return taken, said
+    return {each.name: each.done for each in stats.passes}, said
 
 
 def shown(**fields: Any) -> Shows:
@@ -72,146 +70,93 @@ def without(*names: str, **more: int) -> dict[str, int]:
     return {name: n for name, n in {**MEASURED, **more}.items() if name not in names}
 
 
-OTHER_RUNS: list[tuple[DeviceInfo, dict[str, Any], dict[str, int]]] = [
-    (CPU, {"purpose": Replay(7, 5)}, {"replay": 8}),
-    (CPU, {"purpose": Drill()}, {"drill": 50}),
-    (CPU, {"purpose": Repeat()}, {"reproduce": 50}),
-    (GPU, {"purpose": UntilOom(4)}, {"memory": 4}),
-    (SHADOW, {"purpose": Change()}, {"warmup": 5, "loud": 50}),
-    (CPU, {"purpose": Trial(1)}, {"warmup": 5, "quiet": 50}),
-    (GPU, {"purpose": Trial(1)}, {"warmup": 5, "quiet": 50, "loud": 3}),
-    (SHADOW, {"purpose": Trial(1), "steps": 12}, {"loud": 12}),
-    (NULL, {"word": "null", "steps": 12, "warmup": 0}, {"loud": 9, "memory": 3}),
-]
+def case(
+    name: str,
+    passes: dict[str, int],
+    shows: Shows = lambda stats: None,
+    device: DeviceInfo = CPU,
+    **more: Any,
+) -> Any:
+    return pytest.param(device, shows, more, passes, id=name)
 
 
-@pytest.mark.parametrize(("device", "more", "passes"), OTHER_RUNS)
-def test_what_each_other_run_is_for_decides_its_passes(
-    device: DeviceInfo, more: dict[str, Any], passes: dict[str, int]
-) -> None:
-    same = shown(alike=99, anomaly=True, loops=True, asked_on=lambda: True)
-    assert course(device, same, step_s=60.0, **more) == (passes, [])
+def every(distance: int) -> Callable[[Pass], float]:
+    return lambda at: 1e3 if at.done % distance else 9e3
 
 
-RUNS: list[tuple[str, DeviceInfo, Shows, dict[str, Any], dict[str, int]]] = [
-    ("as a rule", CPU, shown(), {}, MEASURED),
-    ("on a GPU", GPU, shown(), {}, without(memory=12)),
-    ("without a trace", CPU, shown(), {"purpose": Passes(trace=0)}, without("trace")),
-    (
-        "nobody asks",
-        CPU,
-        shown(),
-        {"watched": frozenset()},
-        without("loud", "numbers", "gradients"),
-    ),
-    ("no warm-up", CPU, shown(), {"warmup": 0}, without("warmup")),
-    ("steps alike", CPU, alike(12), {}, without(loud=12)),
-    ("almost alike", CPU, alike(11), {}, MEASURED),
-    ("few steps", CPU, shown(), {"steps": 7}, without(quiet=7, loud=7)),
-    ("own profiler", CPU, shown(profiled=True), {}, without("trace")),
-    ("trace full", CPU, lambda s: setattr(s, "full", s.now.done == 1), {}, without(trace=2)),
-    ("loops", CPU, shown(loops=True), {}, without(loops=5)),
-    ("loops, compiled", CPU, shown(loops=True, compiles=1, calm=3), {}, MEASURED),
-    ("loops on a GPU", GPU, shown(loops=True), {}, without(memory=12)),
-    ("anomaly mode", CPU, shown(anomaly=True), {}, without(anomaly_off=20)),
-    (
-        "anomaly, few",
-        CPU,
-        shown(anomaly=True),
-        {"steps": 7},
-        without(quiet=7, anomaly_off=7, loud=7),
-    ),
-    ("compiled", CPU, compiled, {}, without(eager_held=50)),
-    (
-        "eager is slow",
-        CPU,
-        compiled,
-        {
-            "us": lambda at: (
-                at.__setattr__("seconds", at.done * (10.0 if at.name == "eager_held" else 1.0))
-                or 1e3
-            ),
-            "overhead_s": 1e9,
-        },
-        without(eager_held=16),
-    ),
-    (
-        "eager was faster",
-        CPU,
-        compiled,
-        {"us": lambda at: 9.0 if at.name == "eager_held" else 10.0},
-        without(eager_held=50, compiled_again=50),
-    ),
-    (
-        "probes ask on",
-        CPU,
-        lambda s: setattr(s, "asked_on", lambda: s.now.done < 7),
-        {},
-        without(numbers=7),
-    ),
-    (
-        "ranks",
-        CPU,
-        shown(alike=99, anomaly=True, profiled=True),
-        {"world_size": 2, "step_s": 60.0},
-        MEASURED,
-    ),
-    (
-        "cycle",
-        CPU,
-        alike(99),
-        {"us": lambda at: 1e3 if at.done % 12 else 9e3},
-        without(loud=24),
-    ),
-    (
-        "cycle in sight",
-        CPU,
-        alike(99),
-        {"us": lambda at: 1e3 if at.done % 10 else 9e3},
-        MEASURED,
-    ),
-    (
-        "long cycle",
-        CPU,
-        shown(),
-        {"us": lambda at: 1e3 if at.done % 16 else 9e3, "steps": 31},
-        without(quiet=31),
-    ),
-]
+def asking(done: int) -> Shows:
+    return lambda stats: setattr(stats, "asked_on", lambda: stats.now.done < done)
+
+
+def slow_eager(stats: Stats) -> None:
+    compiled(stats)
+    stats.now.seconds = stats.now.done * (9.9 if stats.now.name == "eager_held" else 1.0)
 
 
 @pytest.mark.parametrize(
-    ("device", "shows", "more", "passes"), [row[1:] for row in RUNS], ids=[row[0] for row in RUNS]
+    ("device", "shows", "more", "passes"),
+    [
+        case("as a rule", MEASURED),
+        case("on a GPU", without(memory=12), device=GPU),
+        case("without a trace", without("trace"), purpose=Passes(trace=0)),
+        case("not asked for", without("loud", "numbers", "gradients"), watched=frozenset()),
+        case("no warm-up", without("warmup"), warmup=0),
+        case("steps alike", without(loud=12), alike(12)),
+        case("almost alike", MEASURED, alike(11)),
+        case("few steps", without(quiet=7, loud=7), steps=7),
+        case("own profiler", without("trace"), shown(profiled=True)),
+        case("trace full", without(trace=2), lambda s: setattr(s, "full", s.now.done == 1)),
+        case("loops", without(loops=5), shown(loops=True)),
+        case("loops, compiled", MEASURED, shown(loops=True, compiles=1, calm=3)),
+        case("loops on a GPU", without(memory=12), shown(loops=True), GPU),
+        case("anomaly mode", without(anomaly_off=20), shown(anomaly=True)),
+        case("few of it", without(quiet=7, anomaly_off=7, loud=7), shown(anomaly=True), steps=7),
+        case("compiled", without(eager_held=50), compiled),
+        case("slow eager", without(eager_held=16), slow_eager, overhead_s=1e9),
+        case(
+            "fast eager",
+            without(eager_held=50, compiled_again=50),
+            compiled,
+            us=lambda at: 9.0 if at.name == "eager_held" else 10.0,
+        ),
+        case("probes ask on", without(numbers=7), asking(7)),
+        case("ranks", MEASURED, shown(alike=99, anomaly=True), world_size=2, step_s=60.0),
+        case("a cycle", without(loud=24), alike(99), us=every(12)),
+        case("a cycle in sight", MEASURED, alike(99), us=every(10)),
+        case("a long cycle", without(quiet=31), us=every(16), steps=31),
+        case("replay", {"replay": 8}, purpose=Replay(7, 5)),
+        case("drill", {"drill": 50}, purpose=Drill()),
+        case("reproduce", {"reproduce": 50}, purpose=Repeat()),
+        case("until it is full", {"memory": 4}, device=GPU, purpose=UntilOom(4)),
+        case("plan", {"warmup": 5, "loud": 50}, device=SHADOW, purpose=Change()),
+        case("trial", {"warmup": 5, "quiet": 50}, alike(99), purpose=Trial(1), step_s=60.0),
+        case("GPU", {"warmup": 5, "quiet": 50, "loud": 3}, alike(99), GPU, purpose=Trial(1)),
+        case("rehearsed", {"loud": 12}, alike(99), SHADOW, purpose=Trial(1), steps=12),
+        case("null", {"loud": 9, "memory": 3}, device=NULL, word="null", steps=12, step_s=60.0),
+    ],
 )
-def test_a_run_that_is_measured(
+def test_which_passes_a_run_takes(
     device: DeviceInfo, shows: Shows, more: dict[str, Any], passes: dict[str, int]
 ) -> None:
     assert course(device, shows, **more)[0] == passes
 
 
-REHEARSALS: list[tuple[str, Shows, dict[str, Any], dict[str, int]]] = [
-    ("as a rule", alike(99), {}, {"loud": 12, "leaner": 5, "numbers": 3}),
-    ("nobody asks", shown(), {"watched": frozenset()}, {"loud": 12}),
-    (
-        "alone",
-        shown(),
-        {"purpose": Passes(values=38), "steps": 12},
-        {"loud": 12, "leaner": 5, "numbers": 3, "values": 38},
-    ),
-    ("unused", shown(unused=True), {"purpose": Passes(values=38)}, {"loud": 1}),
-    ("burst again", bursts(0, 16), {}, {"loud": 17, "leaner": 5, "numbers": 3}),
-    ("burst in time", bursts(2, 5), {}, {"loud": 12, "leaner": 5, "numbers": 3}),
-    ("one burst", bursts(0), {}, {"loud": 32, "leaner": 5, "numbers": 3}),
-]
-
-
 @pytest.mark.parametrize(
-    ("shows", "more", "passes"), [row[1:] for row in REHEARSALS], ids=[row[0] for row in REHEARSALS]
+    ("device", "shows", "more", "passes"),
+    [
+        case("as a rule", REHEARSAL, alike(99)),
+        case("not asked for", {"loud": 12}, watched=frozenset()),
+        case("alone", {**REHEARSAL, "values": 9}, purpose=Passes(values=9), steps=12),
+        case("unused", {"loud": 1}, shown(unused=True), purpose=Passes(values=38)),
+        case("a burst again", {**REHEARSAL, "loud": 17}, bursts(0, 16)),
+        case("bursts in time", REHEARSAL, bursts(2, 5)),
+        case("one burst", {**REHEARSAL, "loud": 32}, bursts(0)),
+    ],
 )
 def test_a_rehearsal_is_watched_from_its_first_step_on(
-    shows: Shows, more: dict[str, Any], passes: dict[str, int]
+    device: DeviceInfo, shows: Shows, more: dict[str, Any], passes: dict[str, int]
 ) -> None:
-    more = {"purpose": REHEARSED, **more}
+    more = {"purpose": Passes(trace=0, loud=12), **more}
     assert course(SHADOW, shows, word="rehearse", **more) == (passes, [])
 
 

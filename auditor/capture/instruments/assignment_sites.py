@@ -126,8 +126,12 @@ class Sources:
         stores = [
             (file, store) for file in files for store in self._file(file).attribute(place.attribute)
         ]
-        # a method of the class itself, before anybody else who reaches in
-        likely = [each for each in stores if each[1].cls in owners] or stores
+        # a method of the class itself, before anybody else who reaches in, but for a method that
+        # only begins what others fill
+        own = [each for each in stores if each[1].cls in owners]
+        reaching = [each for each in stores if each[1].grows and each[1].chain[0] != "self"]
+        filled = any(each[1].grows or each[1].in_place for each in own) or not reaching
+        likely = (own if filled else reaching) or stores
         return self._best(each for each in likely if each[0] == likely[0][0])
 
     @staticmethod

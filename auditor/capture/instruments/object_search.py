@@ -41,6 +41,9 @@ LARGE = 64
 again only now and then.
 """
 
+WEIGHED = frozenset({int, float, complex, str, bytes})
+"""Values of which many are weighed."""
+
 LOOK_AGAIN = 8
 """Censuses after which it is."""
 
@@ -75,8 +78,10 @@ not an attribute's (``model.eval()``, ``torch.stack(...)``)."""
 _SNAPSHOT_METHODS = frozenset({"_getframe", "currentframe", "save_hyperparameters"})
 """The same as attributes of a module or object."""
 _ITERATORS: frozenset[type] = frozenset(
-    (enumerate, filter, map, zip, itertools.cycle, itertools.chain, itertools.islice)
-    + (type(iter([])), type(iter(())), type(iter({})), type(iter({}.values())))
+    (
+        *(enumerate, filter, map, zip, itertools.cycle, itertools.chain, itertools.islice),
+        *(type(iter([])), type(iter(())), type(iter({})), type(iter({}.values()))),
+    )
 )
 """They hold others; ``cycle`` keeps all that it gave in a list, which only the collector names."""
 _READER_MODULES = frozenset({"inspect", "builtins"})
@@ -92,9 +97,18 @@ class ObjectSearch:
     that have a graph.
     """
 
-    def __init__(self, frames: Frames, wanted: Callable[[torch.Tensor], bool] = _has_graph) -> None:
+    def __init__(
+        self,
+        frames: Frames,
+        wanted: Callable[[torch.Tensor], bool] = _has_graph,
+        *,
+        values: bool = False,
+    ) -> None:
+        """With ``values`` NumPy arrays and containers of numbers and strings are found, too."""
         self._frames = frames
         self._wanted = wanted
+        self._values = values
+        self._array: type | tuple[()] = ()
         self._modules: tuple[int, list[ModuleType]] = (0, [])
         self._dull: dict[int, tuple[int, int]] = {}
         self._instances: list[weakref.ref[Any]] = []
@@ -103,18 +117,20 @@ class ObjectSearch:
         self._left = 0
         self._tensors = 0
         self._each_place = False
-        self._found: dict[int, tuple[Trail, list[torch.Tensor]]] = {}
+        self._found: dict[int, tuple[Trail, list[Any]]] = {}
 
     def adopt(self) -> None:
         """From now on also look into live objects of the user's classes."""
         self._instances = instances_of_user(self._user_modules())
 
-    def tensors(self, target: Any, frame: FrameType | None) -> dict[Place, list[torch.Tensor]]:
-        """Wanted tensors by place: in frames from ``frame`` outwards, in the target, in globals, in
+    def tensors(self, target: Any, frame: FrameType | None) -> dict[Place, list[Any]]:
+        """Wanted tensors (and values) by place: in frames from ``frame`` outwards, in the target, in globals, in
         what was adopted. Each once.
         """
         self._census += 1
         self._seen, self._left, self._found = set(), VISITS, {}
+        if self._values:
+            self._array = getattr(sys.modules.get("numpy"), "ndarray", ())
         if len(self._dull) > VISITS:
             self._dull.clear()
         while frame is not None:
@@ -129,7 +145,7 @@ class ObjectSearch:
             self._globals(module)
         for instance in self._instances:
             self._target(instance())
-        found: dict[Place, list[torch.Tensor]] = {}
+        found: dict[Place, list[Any]] = {}
         for trail, tensors in self._found.values():
             found.setdefault(spelled(trail), []).extend(tensors)
         self._found, self._seen = {}, set()
@@ -216,12 +232,18 @@ class ObjectSearch:
         self._left -= 1
         if issubclass(kind, torch.Tensor):
             if (self._each_place or id(value) not in self._seen) and self._wanted(value):
-                self._seen.add(id(value))
-                self._found.setdefault(id(trail), (trail, []))[1].append(value)
-                self._tensors += 1
+                self._keep(value, trail)
+        elif isinstance(value, self._array):
+            if id(value) not in self._seen:
+                self._keep(value, trail)
         elif depth <= DEPTH and id(value) not in self._seen and not issubclass(kind, _OPAQUE):
             self._seen.add(id(value))
             self._open(value, kind, trail, depth)
+
+    def _keep(self, value: Any, trail: Trail) -> None:
+        self._seen.add(id(value))
+        self._found.setdefault(id(trail), (trail, []))[1].append(value)
+        self._tensors += 1
 
     def _open(self, value: Any, kind: type, trail: Trail, depth: int) -> None:
         base = _container_base(kind)
@@ -254,7 +276,11 @@ class ObjectSearch:
         if dull and not self._each_place:
             return
         before, inner = self._tensors, (trail, None, "")
-        for item in _NEWEST[base](value):
+        items = _NEWEST[base](value)
+        if self._values and length >= LARGE and type(items[-1]) in WEIGHED:
+            self._keep(value, trail)
+            return
+        for item in items:
             if type(item) not in _ATOMS:
                 self._look(item, inner, depth + 1)
         if length >= LARGE and self._tensors == before and not self._each_place:

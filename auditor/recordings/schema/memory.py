@@ -27,8 +27,8 @@ class OwnerRow(PassRow, kw_only=True):
 
 
 class KeptRow(PassRow, kw_only=True):
-    """At the pass's end, one row per variable that held more tensors without a graph than at the
-    first step's end, or as many with more bytes.
+    """At the pass's end, one row per variable that held more tensors without a graph, arrays or
+    values than at the first step's end, or as many with more bytes.
     """
 
     part = "kept"
@@ -50,3 +50,6 @@ class KeptRow(PassRow, kw_only=True):
             "the same numbers, put together again each time"
         ),
     ] = older("")
+    kind: Annotated[str, doc("`tensors`, `arrays` of NumPy, or `values` (numbers, strings)")] = (
+        older("tensors")
+    )

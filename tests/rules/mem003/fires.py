@@ -229,3 +229,54 @@ def batches_of_a_loader_cycled_beside_another():
         (model(batch).mean() * weight.mean()).backward()
 
     return step
+
+
+def arrays_kept_on_the_host():
+    class Log:
+        def __init__(self):
+            self.arrays = []
+
+    model, log = nn.Linear(64, 64), Log()
+
+    def step():
+        out = model(torch.ones(64, 64))
+        out.mean().backward()
+        log.arrays.append(out.detach().numpy())  # MEM003
+
+    return step
+
+
+def numbers_of_each_row_kept():
+    class Scores:
+        def __init__(self):
+            self.by_step = []
+
+        def keep(self, out):
+            self.by_step.append(out.flatten().tolist())  # MEM003
+
+    model, scores = nn.Linear(64, 8), Scores()
+
+    def step():
+        out = model(torch.ones(64, 64))
+        out.mean().backward()
+        scores.keep(out)
+
+    return step
+
+
+def numbers_of_each_row_in_one_list():
+    class Scores:
+        def __init__(self):
+            self.flat_scores = []
+
+        def keep(self, out):
+            self.flat_scores += out.flatten().tolist()  # MEM003
+
+    model, scores = nn.Linear(64, 8), Scores()
+
+    def step():
+        out = model(torch.ones(64, 64))
+        out.mean().backward()
+        scores.keep(out)
+
+    return step

@@ -1,5 +1,5 @@
-"""Variables of the user's that hold more tensors after each step, or larger ones: histories, caches,
-lists of outputs, banks. Those with a graph are another probe's.
+"""Variables of the user's that hold more after each step, or larger tensors: histories, caches, lists
+of outputs, banks; tensors, arrays, numbers and strings. Tensors with a graph are another probe's.
 """
 
 from __future__ import annotations
@@ -25,10 +25,39 @@ from auditor.recordings.schema.memory import KeptRow
 ROOTS = 64
 """Rows written at most."""
 
+POINTER = 8
+"""Bytes of a place in a list; a list grows in jumps, of which a trend knows nothing."""
+
 FEWEST_KEYS = 16
 """Keys of a dictionary of which something can be told."""
 LAST_KEYS = 4096
 """Keys that are looked at: the newest ones."""
+
+
+def _kind(kept: Any) -> str:
+    if isinstance(kept, torch.Tensor):
+        return "tensors"
+    return "arrays" if hasattr(kept, "nbytes") else "values"
+
+
+def _device(kept: Any) -> str:
+    return kept.device.type if isinstance(kept, torch.Tensor) else "cpu"
+
+
+def _weighed(kept: Sequence[Any]) -> tuple[int, int]:
+    """How many tensors, arrays and values, and their bytes; of values each as large as the newest."""
+    tensors = [each for each in kept if isinstance(each, torch.Tensor)]
+    number, nbytes = len(tensors), bytes_kept(tensors)
+    for each in kept:
+        kind = _kind(each)
+        if kind == "arrays":
+            number, nbytes = number + 1, nbytes + int(each.nbytes)
+        elif kind == "values":
+            inside = each.values() if isinstance(each, dict) else each
+            newest = next(iter(inside) if isinstance(each, set) else reversed(inside))
+            number += len(each)
+            nbytes += len(each) * (POINTER + sys.getsizeof(newest))
+    return number, nbytes
 
 
 def _without_graph(tensor: torch.Tensor) -> bool:
@@ -45,10 +74,11 @@ class KeptTensorsProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._reach = ObjectSearch(context.frames, _without_graph)
+        self._reach = ObjectSearch(context.frames, _without_graph, values=True)
         self._sources = Sources(fresh=True)
         self._seen: list[dict[Place, tuple[int, int]]] = []
         self._devices: dict[Place, list[str]] = {}
+        self._kinds: dict[Place, str] = {}
 
     def start(self) -> None:
         super().start()
@@ -60,15 +90,11 @@ class KeptTensorsProbe(Probe):
             held = self._reach.tensors(self.context.target, sys._getframe(1))
         except RuntimeError:  # another thread changed a container meanwhile
             return
-        self._seen.append(
-            {place: (len(tensors), bytes_kept(tensors)) for place, tensors in held.items()}
-        )
+        self._seen.append({place: _weighed(kept) for place, kept in held.items()})
         first = self._seen[0]
-        self._devices = {
-            place: sorted({tensor.device.type for tensor in tensors})
-            for place, tensors in held.items()
-            if self._seen[-1][place] > first.get(place, (0, 0))
-        }
+        grown = [place for place, now in self._seen[-1].items() if now > first.get(place, (0, 0))]
+        self._devices = {place: sorted(set(map(_device, held[place]))) for place in grown}
+        self._kinds = {place: _kind(held[place][-1]) for place in grown}
 
     def stop(self) -> None:
         seen, self._seen = self._seen, []
@@ -89,6 +115,7 @@ class KeptTensorsProbe(Probe):
                     nbytes=[nbytes for _, nbytes in counts],
                     devices=self._devices[place],
                     keys=keys.get(place, ""),
+                    kind=self._kinds[place],
                 )
             )
         self._devices = {}
