@@ -191,7 +191,14 @@ WORDED = [
     page
     for page in PAGES
     if name_of(page) not in {*GENERATED, "CHANGELOG.md", "CODE_OF_CONDUCT.md"}
-    and page.parent in {ROOT, ROOT / "docs", *ROOT.glob("rules"), *ROOT.glob("rules/*/manual")}
+    and page.parent
+    in {
+        ROOT,
+        ROOT / "docs",
+        *ROOT.glob("rules"),
+        *ROOT.glob("rules/*/manual"),
+        *ROOT.glob("examples/*"),
+    }
 ]
 
 
