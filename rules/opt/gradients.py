@@ -1,21 +1,23 @@
-"""OPT002, 5 and 8: gradients cleared and added up."""
+"""OPT002, 5, 8 and 15: gradients cleared and added up."""
 
 from __future__ import annotations
 
 import ast
+import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from auditor.evidence.grouping import together
 from auditor.evidence.recorded.lines import Lines
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.config_values import Configs
-from auditor.evidence.source.files import Source, name_of
+from auditor.evidence.source.files import Function, Source, name_of
 from auditor.evidence.table import Rows
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.recordings.schema.optim import ZeroGradRow
 from auditor.rule import Rule, knob
+from auditor.syntax.index import LOOPS
 
 from ..lines import LineRule
 from .rows import MicroBatchRow, UnclearedRow
@@ -155,7 +157,8 @@ class LossNotDivided(Rule):
     )
 
     def detect(self, micro_batches: Rows[MicroBatchRow], source: Source) -> Iterator[Finding]:
-        for steps in together(micro_batches, lambda row: (row.at, row.optimizer)):
+        several = (row for row in micro_batches if row.n > 1)
+        for steps in together(several, lambda row: (row.at, row.optimizer)):
             site, optimizer = steps[0].site, steps[0].optimizer
             undivided = sum(step.undivided for step in steps)
             if optimizer not in FOLLOW_SCALE or undivided < self.least:
@@ -180,3 +183,73 @@ def _is_given(source: Source, site: Site) -> bool:
     ]
     names = {item.arg for call in calls for item in call.keywords}
     return any(call.args for call in calls) or bool(names - {"retain_graph", "create_graph"})
+
+
+DIVIDED = 0.01
+"""How far a loss may be from a mean over its window: what float32 rounds, and more."""
+
+
+@dataclass(frozen=True)
+class WindowAcrossEpochs(Rule):
+    """Gradients of an epoch's last micro-batches count more or less than the others"""
+
+    code = "OPT015"
+    severity = Severity.WARNING
+    since = "0.3"
+
+    def detect(self, micro_batches: Rows[MicroBatchRow], source: Source) -> Iterator[Finding]:
+        for rows in together(micro_batches, lambda row: (row.at, row.optimizer)):
+            steps = rows[1:]  # the pass may have begun inside of the first one
+            usual = _window(steps)
+            left = [row for row in steps if row.crosses and usual < row.n < 2 * usual]
+            short = [
+                row
+                for row, after in itertools.pairwise(steps)
+                if row.n < usual
+                and row.means == row.n
+                and abs(row.weight * usual - 1.0) < DIVIDED
+                and after.begins
+                and not row.crosses
+            ]
+            if left and left[0].stepped is not None:
+                extra = left[0].n - usual
+                yield Finding(
+                    _condition(source, left[0].site_of(left[0].stepped)),
+                    f"the gradients of the last {extra} micro-batches of an epoch are kept for the "
+                    f"first step of the next one, which adds up {left[0].n} instead of {usual}",
+                    steps=len(left),
+                    remedy=Remedy("Step after the last micro-batch of an epoch, too."),
+                )
+            elif short:
+                yield Finding(
+                    short[0].site,
+                    f"the last window of an epoch has {short[0].n} micro-batches, and each loss is "
+                    f"divided by {usual}: its step counts {short[0].n / usual:.0%} of the others",
+                    steps=len(short),
+                    severity=Severity.NOTE,
+                    remedy=Remedy("Divide by the number of micro-batches that the window has."),
+                )
+
+
+def _window(steps: Sequence[MicroBatchRow]) -> int:
+    """Micro-batches of a usual window: what their losses are divided by, else what most of those
+    within an epoch have.
+    """
+    divided = {row.weight for row in steps if row.means == row.n and 0.0 < row.weight < 1.0}
+    if len(divided) == 1 and abs((by := 1.0 / divided.pop()) - round(by)) < DIVIDED:
+        return round(by)
+    inside = Counter(row.n for row in steps if not row.crosses)
+    n, times = inside.most_common(1)[0] if inside else (0, 0)
+    return n if times > inside.total() / 2 else 0
+
+
+def _condition(source: Source, step: Site) -> Site:
+    """The line of the ``if`` that decides about a step; else the step's own."""
+    index = source.index(step.file)
+    for call in source.calls_at(step):
+        for up in index.up(call):
+            if isinstance(up, ast.If) and any(index.holds(each, call) for each in up.body):
+                return source.site_of(step.file, up)
+            if isinstance(up, (*LOOPS, Function)):
+                break
+    return step

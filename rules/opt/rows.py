@@ -105,7 +105,7 @@ class SchedulerRow(PassRow, kw_only=True):
 
 
 class MicroBatchRow(PassRow, kw_only=True):
-    """An optimizer stepped on gradients that several backward passes of one line added up."""
+    """An optimizer stepped on gradients that backward passes of one line added up."""
 
     part = "micro_batches"
     when = "loud"
@@ -116,6 +116,9 @@ class MicroBatchRow(PassRow, kw_only=True):
     means: Annotated[int, doc("of these, passes of a mean over the batch, or a sum of such")] = 0
     weight: Annotated[float, doc("the least by which one of them counts such a mean")] = 1.0
     batches: Annotated[int, doc("batches that one loader gave meanwhile")] = 0
+    stepped: Annotated[At | None, doc("where the optimizer stepped")] = None
+    begins: Annotated[bool, doc("its first batch is an epoch's first")] = False
+    crosses: Annotated[bool, doc("a later one is")] = False
     changed: Annotated[
         bool, doc("the gradients were written to after the last pass, before the step")
     ] = False

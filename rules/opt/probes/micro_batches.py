@@ -14,7 +14,7 @@ from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.autograd_graph import Backward, Node, node_of
 from auditor.capture.instruments.torch_private.autograd import METADATA, OTHER, REDUCTION
-from auditor.capture.instruments.torch_private.data import LoaderIterator
+from auditor.capture.instruments.torch_private.data import LoaderIterator, yielded
 from auditor.capture.instruments.torch_private.tensors import version_of
 from auditor.capture.instruments.weakrefs import alive
 from auditor.capture.probes.base import Context
@@ -54,12 +54,15 @@ class _Followed:
     parameters: list[ref[torch.Tensor]] = field(default_factory=list)
     passes: list[tuple[int, float]] = field(default_factory=list)
     batches: Counter[int] = field(default_factory=Counter)
-    """By the iterator of a loader, which is another one in the next epoch."""
+    """By the iterator of a loader."""
+    epochs: list[int] = field(default_factory=list)
+    """Batches that had come when one was an epoch's first."""
     versions: tuple[int, ...] = ()
 
     def clear(self) -> None:
         self.passes.clear()
         self.batches.clear()
+        self.epochs.clear()
         self.versions = ()
 
 
@@ -94,6 +97,8 @@ class MicroBatchesProbe(OptimizerProbe):
     def _gave(self, batch: Any, iterator: Any) -> None:
         if self.context.in_step and torch.is_grad_enabled():
             for one in self._optimizers:
+                if yielded(iterator) == 1:
+                    one.epochs.append(one.batches.total())
                 one.batches[id(iterator)] += 1
 
     def _cleared(self, _: None, optimizer: Any, *args: Any, **kwargs: Any) -> None:
@@ -131,10 +136,12 @@ class MicroBatchesProbe(OptimizerProbe):
         one = self._optimizers.of(optimizer, _Followed)
         if one is None:
             return
-        if one.parameters and len({at for at, _ in one.passes}) == 1 < len(one.passes):
+        if one.parameters and len({at for at, _ in one.passes}) == 1:
             row = MicroBatchRow(
                 at=one.passes[-1][0], optimizer=type(optimizer).__name__, n=len(one.passes)
             )
+            row.stepped = self.context.frames.here()
+            row.begins, row.crosses = 0 in one.epochs, any(one.epochs)
             row.means = sum(weight > 0 for _, weight in one.passes)
             row.weight = min(weight for _, weight in one.passes)
             row.batches = max(one.batches.values(), default=0)

@@ -32,6 +32,9 @@ workers_of: Callable[[Any], int] = on_instances(f"{_ITERATOR}._num_workers", 0)
 pins: Callable[[Any], bool] = on_instances(f"{_ITERATOR}._pin_memory", False)
 """The same: whether it pins memory. Without it: no."""
 
+yielded: Callable[[Any], int] = on_instances(f"{_ITERATOR}._num_yielded", 0)
+"""The same: batches that it gave in this epoch. Without it: 0, and no batch is an epoch's first."""
+
 persistent: Callable[[Any], bool | None] = on_instances(f"{_ITERATOR}._persistent_workers")
 """The same: whether its workers stay for the next epoch; None where it has none. Without it: None,
 which is unknown.

@@ -1,0 +1,103 @@
+import itertools
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+LOADER = DataLoader(TensorDataset(torch.rand(40, 8)), batch_size=4)
+
+
+def _trained():
+    model = torch.nn.Linear(8, 1)
+    return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def _accumulating(divide=lambda number: 4, ends=lambda number: False, begin=lambda model: None):
+    model, optimizer = _trained()
+
+    def step():
+        begin(model)
+        for number, (x,) in enumerate(LOADER):
+            (model(x).square().mean() / divide(number)).backward()
+            if number % 4 == 3 or ends(number):
+                optimizer.step()
+                optimizer.zero_grad()
+
+    return step
+
+
+def a_counter_that_goes_on__no_note():
+    model, optimizer = _trained()
+    count = itertools.count(1)
+
+    def step():
+        for (x,) in LOADER:
+            (model(x).square().mean() / 4).backward()
+            if next(count) % 4 == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+
+    return step
+
+
+def divided_by_the_window_itself__no_note():
+    return _accumulating(lambda number: 4 if number < 8 else 2, lambda number: number == 9)
+
+
+def cleared_before_each_epoch__no_note():
+    return _accumulating(begin=lambda model: model.zero_grad())
+
+
+def divided_afterwards__no_note():
+    model, optimizer = _trained()
+
+    def step():
+        for number, (x,) in enumerate(LOADER):
+            model(x).square().mean().backward()
+            if number % 4 == 3 or number == 9:
+                for each in model.parameters():
+                    each.grad /= 4 if number < 9 else 2
+                optimizer.step()
+                optimizer.zero_grad()
+
+    return step
+
+
+def beside_a_short_loader__no_note():
+    model, optimizer = _trained()
+    short = DataLoader(TensorDataset(torch.rand(12, 8)), batch_size=4)
+
+    def again():
+        while True:
+            yield from short
+
+    others = again()
+
+    def step():
+        for number, (x,) in enumerate(LOADER):
+            (model(x).square().mean() / 5 + model(next(others)[0]).mean() / 5).backward()
+            if number % 5 == 4:
+                optimizer.step()
+                optimizer.zero_grad()
+
+    return step
+
+
+def windows_by_tokens__no_note():
+    model, optimizer = _trained()
+    sizes = itertools.cycle((3, 4, 2, 5, 3))
+
+    def step():
+        left = next(sizes)
+        for (x,) in LOADER:
+            model(x).square().sum().backward()
+            left -= 1
+            if left == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+                left = next(sizes)
+
+    return step
+
+
+def a_step_with_each_batch__no_note():
+    return _accumulating(lambda number: 1, lambda number: True)
