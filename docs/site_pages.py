@@ -85,11 +85,12 @@ def on_post_build(config: Any) -> None:
 
 
 def contents(name: str, description: str, pages: dict[str, tuple[str, str]]) -> str:
-    """The text of llms.txt: a line for each page, those of rules and decisions after the others."""
-    groups: dict[str, list[str]] = {"Pages": [], "Rules": [], "Decisions": []}
+    """The text of llms.txt: a line for each page, those of rules, decisions and logs after the others."""
+    groups: dict[str, list[str]] = {"Pages": [], "Rules": [], "Decisions": [], "Logs": []}
     for url in sorted(pages):
         title, sentence = pages[url]
-        part = {"rules": "Rules", "decisions": "Decisions"}.get(url.partition("/")[0], "Pages")
+        folder = url.partition("/")[0]
+        part = {"rules": "Rules", "decisions": "Decisions", "log": "Logs"}.get(folder, "Pages")
         groups[part].append(f"- [{title}]({url}){f': {sentence}' if sentence else ''}")
     parts = [f"# {name}\n\n> {description}"]
     parts += [f"## {part}\n\n" + "\n".join(lines) for part, lines in groups.items() if lines]
