@@ -7,13 +7,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from auditor import amounts
 from auditor.model import Finding, Report, Severity
 
-from . import baselines, costs, families, next_steps, summary, text, verified
+from . import baselines, costs, families, headline, next_steps, sections, summary, text, verified
 
 LIMIT = 6000
 """Characters of the whole text at most: about 1,500 tokens, at four characters each."""
@@ -23,6 +24,7 @@ _SENTENCE, _MESSAGE, _PLACE, _NAME = 240, 260, 160, 20
 _FOLDER = 100
 _FAMILY = re.compile(r"[A-Z]{2,12}")
 _PATCHES = {next_steps.SAFE: "safe patch", next_steps.UNSAFE: "patch needs judgement"}
+_Part = Callable[[Report], Iterable[str]]
 _CUT = 200
 """Characters that stay free for what was left out."""
 
@@ -44,23 +46,24 @@ class Agent:
         """The text, at most ``limit`` characters. Each line is begun by us: no text of a
         stranger's has one of its own.
         """
-        head, tail = list(_head(report)), list(_tail(report, self.folder))
-        room = self.limit - _CUT - sum(len(line) + 1 for line in (*head, *tail))
-        shown = list(_fitting((_finding(each) for each in report.findings), room))
-        rest = report.findings[len(shown) :]
-        if rest:
-            tail.insert(0, f"left out: {_counted(rest)}; report.json has all")
-        return "".join(
-            f"{line}\n" for line in (*head, *(each for both in shown for each in both), *tail)
-        )
+        parts = {**_PARTS, "next": lambda report: _next(report, self.folder)}
+        room = self.limit - _CUT - sum(len(line) + 1 for line in _lines(report, parts))
+        parts["findings"] = lambda report: _findings(report, room)
+        return "".join(f"{line}\n" for line in _lines(report, parts))
 
 
-def _fitting(parts: Iterable[Sequence[str]], room: int) -> Iterator[Sequence[str]]:
-    for lines in parts:
+def _lines(report: Report, parts: Mapping[str, _Part]) -> Iterator[str]:
+    return chain.from_iterable(part(report) for part in sections.walk(report, parts))
+
+
+def _findings(report: Report, room: int) -> Iterator[str]:
+    for number, finding in enumerate(report.findings):
+        lines = _finding(finding)
         room -= sum(len(line) + 1 for line in lines)
         if room < 0:
+            yield f"left out: {_counted(report.findings[number:])}; report.json has all"
             return
-        yield lines
+        yield from lines
 
 
 def _counted(findings: Iterable[Finding]) -> str:
@@ -78,14 +81,14 @@ def _head(report: Report) -> Iterator[str]:
     if times := summary.step_time(report):
         words.append(f"step time {times}")
     yield f"audit of {', '.join(words)}"
-    if run.error is not None:
-        said = text.one_line(f"{run.error.type}: {run.error.message}", _SENTENCE)
-        place = f" at {text.one_line(str(run.error.site), _PLACE)}" if run.error.site else ""
+
+
+def _error(report: Report) -> Iterator[str]:
+    error = report.run.error
+    if error is not None:
+        said = text.one_line(f"{error.type}: {error.message}", _SENTENCE)
+        place = f" at {text.one_line(str(error.site), _PLACE)}" if error.site else ""
         yield f"error: {said}{place}"
-    yield from _sentences("caveat", report.caveats)
-    yield from _sentences("caution", report.cautions)
-    yield from _sentences("baseline", baselines.sentences(report))
-    yield from _sentences("result", summary.headline(report))
 
 
 def _sentences(mark: str, sentences: Sequence[str]) -> Iterator[str]:
@@ -107,13 +110,8 @@ def _finding(finding: Finding) -> tuple[str, ...]:
     return (line, *(f"  {mark}: {text.one_line(said, _MESSAGE)}" for mark, said in more if said))
 
 
-def _tail(report: Report, folder: str) -> Iterator[str]:
-    yield f"rules: {summary.looked(report)}"
-    warnings = summary.limits(report)
-    yield from _sentences("limit", warnings)
+def _next(report: Report, folder: str) -> Iterator[str]:
     commands = next_steps.commands(report)
-    if not commands:
-        return
     place = shlex.quote(folder) if len(folder) <= _FOLDER else next_steps.FOLDER
     safe = _safe_families(report)
     for family in safe[:_FAMILIES]:
@@ -132,3 +130,16 @@ def _safe_families(report: Report) -> tuple[str, ...]:
     safe = (each for each in report.findings if next_steps.patch_of(each) == next_steps.SAFE)
     named = (families.family_of(each.code) for each in safe)
     return tuple(dict.fromkeys(name for name in named if _FAMILY.fullmatch(name)))
+
+
+_PARTS: dict[str, _Part] = {
+    "summary": _head,
+    "caveats": lambda report: _sentences("caveat", report.caveats),
+    "failure": _error,
+    "cautions": lambda report: _sentences("caution", report.cautions),
+    "headline": lambda report: _sentences("result", headline.headline(report)),
+    "baseline": lambda report: _sentences("baseline", baselines.sentences(report)),
+    "verdicts": lambda report: (f"rules: {summary.looked(report)}",),
+    "warnings": lambda report: _sentences("limit", summary.limits(report)),
+}
+"""What the text has of the sections of a report, beside its findings and the next commands."""

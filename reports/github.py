@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from auditor.model import Finding, Report, Severity
 
-from . import baselines, costs, summary, text
+from . import baselines, costs, headline, summary, text
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 _MESSAGE_LIMIT = 2000
@@ -45,7 +45,7 @@ def _lines(report: Report) -> Iterator[str]:
     for sentence in baselines.sentences(report):
         yield _command("notice", {"title": "audit"}, sentence)
     if not report.findings:
-        yield _command("notice", {"title": "audit"}, summary.nothing_found(report))
+        yield _command("notice", {"title": "audit"}, headline.headline(report)[0])
 
 
 def _properties(finding: Finding) -> dict[str, str]:

@@ -12,6 +12,7 @@ import importlib.util
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,14 @@ from . import (
     device,
     families,
     finding_rows,
+    headline,
     next_steps,
     outcomes,
     page,
     parts,
     pictures,
     ranks,
+    sections,
     shares,
     stacked,
     summary,
@@ -88,30 +91,23 @@ def _context(report: Report) -> dict[str, Any]:
         *(_shown_by_step(chart) for chart, _ in by_step),
         *(_shown(picture) for picture, _ in filled),
     )
+    report = replace(report, warnings=(*report.warnings, *faults))
     return {
         "report": report,
         "run": report.run,
+        "sections": [each for each in sections.SECTIONS if each.there(report)],
         "subject": f"Audit of {text.one_line(report.run.target, 200)}",
         **_listed(report, shown),
         "baseline": baselines.sentences(report),
-        "caveats": report.caveats,
-        "warnings": (*summary.limits(report), *faults),
+        "warnings": summary.limits(report),
         "anchors": _anchors(report),
         "explained": page.explained(report),
         "families": families.families(report),
         "statuses": [(status, summary.with_status(report, status)) for status in families.STATUSES],
-        "recoverable": [
-            (part, finding_rows.links(report, part.among)) for part in summary.recoverable(report)
-        ],
-        "nothing_proven": verified.nothing_proven(report),
-        "proven": summary.proven(report),
-        "dropped": verified.dropped(report),
-        "unpriced": summary.unpriced(report),
-        "waits": tuple(summary.waits(report)),
-        "verified": verified.banner(report),
+        "verdicts_of": functools.partial(summary.with_status, report),
+        "gains": tuple(headline.gains(report, "µs")),
         "verified_how": tuple(verified.method(report.verification)) if report.verification else (),
         "environment": tuple(page.environment(report)),
-        "memory": summary.largest_memory(report),
         **_ranks(report),
         "busy": device.opening(report),
         "device": device,
@@ -277,8 +273,6 @@ def _environment() -> jinja2.Environment:
         "rehearsed": summary.rehearsed,
         "severities": summary.severities,
         "usual_step": shares.usual_step,
-        "beside_step": shares.beside_step,
-        "one_by_one": shares.one_by_one,
         "step_axis": shares.step_axis,
         "looked": summary.looked,
         "reasons": summary.reasons,

@@ -5,12 +5,12 @@ texts hold.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from auditor import amounts
 from auditor.model import Finding, Report
 
-from . import baselines, costs, device, summary, text
+from . import baselines, costs, device, headline, sections, summary, text
 
 LIMIT = 65_536
 """Bytes of the whole summary at most; GitHub's limit for a comment is as many characters."""
@@ -75,22 +75,20 @@ def _fitted(parts: Iterator[str], limit: int) -> str:
 
 
 def _parts(report: Report) -> Iterator[str]:
-    run = report.run
-    yield f"### Audit of {escape(run.target, 200)}\n\n"
-    for caveat in report.caveats:
-        yield f"> **{escape(caveat)}**\n\n"
-    if opening := device.opening(report):
-        yield f"**{escape(opening)}**\n\n"
-    for words in summary.headline(report):
-        yield f"**{escape(words)}**\n\n"
-    yield f"{_subject(report)}\n"
-    for sentence in baselines.sentences(report):
-        yield f"\n{escape(sentence)}.\n"
-    for caution in report.cautions:
-        yield f"\n**Warning:** {escape(caution)}\n"
+    for part in sections.walk(report, _PARTS):
+        yield from part(report)
+
+
+def _findings(report: Report) -> Iterator[str]:
     yield from _table(report)
     for finding in report.findings:
         yield "".join(f"{line}\n" for line in _section(report, finding))
+
+
+def _opening(report: Report) -> Iterator[str]:
+    yield f"### Audit of {escape(report.run.target, 200)}\n\n{_subject(report)}\n\n"
+    if opening := device.opening(report):
+        yield f"**{escape(opening)}**\n\n"
 
 
 def _subject(report: Report) -> str:
@@ -103,9 +101,7 @@ def _subject(report: Report) -> str:
 
 
 def _table(report: Report) -> Iterator[str]:
-    if not report.findings:
-        return
-    yield "\n| | rule | cost | where | what |\n|---|---|---|---|---|\n"
+    yield "| | rule | cost | where | what |\n|---|---|---|---|---|\n"
     for finding in report.findings[:_ROWS]:
         price = costs.price(finding)
         cells = (
@@ -162,3 +158,14 @@ def _end(report: Report) -> Iterator[str]:
         yield f"- {escape(warning, 300)}"
     tool = report.tool.get("name", "torch-step-audit")
     yield f"\n<sub>{escape(tool, 80)} {escape(report.tool.get('version', ''), 80)}</sub>"
+
+
+_PARTS: dict[str, Callable[[Report], Iterator[str]]] = {
+    "summary": _opening,
+    "caveats": lambda report: (f"> **{escape(said)}**\n\n" for said in report.caveats),
+    "cautions": lambda report: (f"**Warning:** {escape(said)}\n\n" for said in report.cautions),
+    "headline": lambda report: (f"**{escape(said)}**\n\n" for said in headline.headline(report)),
+    "baseline": lambda report: (f"{escape(said)}.\n\n" for said in baselines.sentences(report)),
+    "findings": _findings,
+}
+"""What the summary has of the sections of a report; its end is never left out."""

@@ -8,7 +8,7 @@ from html import escape
 
 from auditor.model import Finding, Report
 
-from . import baselines, costs, summary, text
+from . import baselines, costs, headline, summary, text
 
 _MOST = 50
 """Findings that are shown; report.html has them all."""
@@ -27,7 +27,7 @@ class Notebook:
         """The piece, for the body of a page."""
         run = report.run
         parts = [f"<p><b>Audit of {_line(run.target, 200)}</b>: {_line(_subject(report))}</p>"]
-        said = (*report.caveats, *report.cautions, *summary.headline(report))
+        said = (*report.caveats, *report.cautions, *headline.headline(report))
         parts += [f"<p>{_line(words)}</p>" for words in (*said, *baselines.sentences(report))]
         parts += map(_finding, report.findings[:_MOST])
         if len(report.findings) > _MOST:

@@ -42,7 +42,7 @@ def beside_step(us: float, report: Report, findings: int) -> str:
     return f"more than the whole {usual_step(report)}: {why} lies outside the steps"
 
 
-def one_by_one(together_us: float, alone_us: float) -> str:
+def one_by_one(together_us: float, alone_us: float, micro: str = "us") -> str:
     """What single prices come to, and why that is another number than all together."""
     why = "they overlap" if alone_us > together_us else "together they save more"
-    return f"{amounts.duration(alone_us)} one by one: {why}"
+    return f"{amounts.duration(alone_us, micro)} one by one: {why}"

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.model import Finding, Report, Run, SeenOn, Severity, Status, Verdict
@@ -14,12 +13,9 @@ from auditor.model.devices import Input, device_named, input_named
 from auditor.model.prices import (
     costs_nothing,
     priced,
-    share_of_step,
-    unpriced_waits,
-    usual_us,
 )
 
-from . import communication, shares, text, verified, what_ifs
+from . import communication, text
 from .families import STATUSES
 
 SELDOM = 0.01
@@ -161,28 +157,6 @@ def step_time(report: Report) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Recoverable:
-    """What the findings of one basis would give back together: the sum of ``lost_us_per_step``, and
-    of those that a replay of the trace prices together what it says of them together. ``share`` is
-    of the mean step, None if unknown.
-
-    ``alone_us`` is the sum of the single prices where these overlap, so that it is another number;
-    else None.
-    """
-
-    basis: str
-    us_per_step: float
-    share: float | None
-    among: tuple[Finding, ...]
-    alone_us: float | None = None
-
-    @property
-    def findings(self) -> int:
-        """How many they are."""
-        return len(self.among)
-
-
 def with_status(report: Report, status: Status) -> tuple[Verdict, ...]:
     """Verdicts of one status, in the report's order."""
     return tuple(verdict for verdict in report.verdicts if verdict.status == status)
@@ -208,66 +182,6 @@ def severities(report: Report) -> str:
     counted = Counter(severity(finding) for finding in report.findings)
     return joined(
         amounts.count(counted[level], level.value) for level in Severity if counted[level]
-    )
-
-
-def recoverable(report: Report) -> tuple[Recoverable, ...]:
-    """What would come back per step, once for each basis that has a proven price: measured first.
-    Never added together.
-
-    What re-runs with a patch have settled (what was saved is known, or that nothing is) is not
-    promised once more.
-    """
-    return tuple(_recoverable(report))
-
-
-def _recoverable(report: Report) -> Iterator[Recoverable]:
-    counted = [finding for finding in _causes(report) if not verified.settled(finding)]
-    for basis in ("measured", "estimated"):
-        found = what_ifs.together(report, (each for each in counted if each.basis == basis))
-        if found.us > 0:
-            share = share_of_step(found.us, report.run.step_us)
-            yield Recoverable(basis, found.us, share, found.findings, found.alone_us)
-
-
-def proven(report: Report) -> Finding | None:
-    """The finding whose patch saved most time when it was re-run; None where no patch was verified
-    as better.
-    """
-    better = [
-        finding
-        for finding in report.findings
-        if finding.verified and finding.verified.status == "better" and _saved(finding)
-    ]
-    return max(better, key=_saved, default=None)
-
-
-def _saved(finding: Finding) -> float:
-    measured = finding.verified
-    return (measured.step_us_before or 0.0) - (measured.step_us_after or 0.0) if measured else 0.0
-
-
-def largest_memory(report: Report) -> Finding | None:
-    """The finding that would give back most bytes by the end of the audited steps.
-
-    Bytes of several findings may be the same ones, so they are not added.
-    """
-
-    def held(finding: Finding) -> int:
-        return (finding.lost_bytes or 0) * (max(1, report.run.steps) if finding.grows else 1)
-
-    return max(filter(held, _causes(report)), key=held, default=None)
-
-
-def _causes(report: Report) -> Iterator[Finding]:
-    """The findings without consequences of others among them; where the cause was silenced or not
-    selected, they stand for it.
-    """
-    there = {finding.code for finding in report.findings if not finding.follows}
-    return (
-        finding
-        for finding in report.findings
-        if not finding.follows or finding.follows not in there
     )
 
 
@@ -323,82 +237,6 @@ def _steps(finding: Finding, report: Report) -> str:
     if finding.steps != report.run.steps:
         return amounts.count(finding.steps, "step")
     return f"all {finding.steps} steps" if finding.steps > 1 else "the only step"
-
-
-def headline(report: Report) -> tuple[str, ...]:
-    """The report's first words, without a verb of promise: what was verified, then each basis of
-    price alone.
-    """
-    if not report.findings:
-        return (nothing_found(report),)
-    said = tuple(_headline(report))
-    if said:
-        return (*said, *waits(report))
-    return (*waits(report), f"found {severities(report)}, {unpriced(report)}")
-
-
-def waits(report: Report) -> Iterator[str]:
-    """How often each step waits for a GPU that is not there, and where most; nothing where that is
-    less than once, or no program waits so.
-    """
-    found = [each for each in report.findings if unpriced_waits(each)]
-    total = sum(map(unpriced_waits, found))
-    if total < 1 or device_named(report.run.device).timed or not any(map(_is_loud, found)):
-        return
-    most = max(found, key=unpriced_waits)
-    there = amounts.digits(unpriced_waits(most))
-    where = f"{there} of them at {most.site}" if len(found) > 1 else f"at {most.site}"
-    what, cost = ("wait", "its cost") if total == 1 else ("waits", "their cost")
-    place = f", {where}" if most.site is not None else ""
-    yield f"{amounts.digits(total)} {what} for the GPU in each step{place}; measuring {cost} takes a GPU"
-
-
-def _is_loud(finding: Finding) -> bool:
-    return severity(finding) != Severity.NOTE
-
-
-def unpriced(report: Report) -> str:
-    """Why nothing is said of time: ``without a price in time``, or that no price is proven."""
-    if any(priced(each) is not None and not verified.settled(each) for each in report.findings):
-        return "and no time saving is proven"
-    return "without a price in time"
-
-
-def _headline(report: Report) -> Iterator[str]:
-    best = proven(report)
-    if said := verified.headline(report):
-        yield said
-    elif best is not None and best.verified is not None:
-        before, after = best.verified.step_us_before or 0.0, best.verified.step_us_after or 0.0
-        yield (
-            f"verified: the patch for {best.code} saves {amounts.duration(before - after)} per step "
-            f"({amounts.duration(before)} to {amounts.duration(after)})"
-        )
-    if said := verified.dropped(report):
-        yield said
-    for part in recoverable(report):
-        fixing, apart = f"fixing {amounts.count(part.findings, 'finding')}", ""
-        if part.alone_us is not None:
-            fixing += " together"
-            apart = f" ({shares.one_by_one(part.us_per_step, part.alone_us)})"
-        yield f"{part.basis}: {fixing} could save {_price(report, part)}{apart}"
-    if said := verified.nothing_proven(report):
-        yield said
-
-
-def _price(report: Report, part: Recoverable) -> str:
-    lost = amounts.duration(part.us_per_step)
-    if report.run.step_us is None or part.share is None:
-        return f"{lost} per step"
-    if part.share > 1:
-        return f"{lost} per step ({shares.beside_step(part.us_per_step, report, part.findings)})"
-    usual = amounts.duration(usual_us(report.run.step_us))
-    return f"{lost} of {usual} per step ({amounts.percent(part.share)})"
-
-
-def nothing_found(report: Report) -> str:
-    """That nothing was found, and who looked: never silent about rules that could not be checked."""
-    return f"No findings: {looked(report)}."
 
 
 def looked(report: Report) -> str:

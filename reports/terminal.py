@@ -8,7 +8,7 @@ import io
 import os
 import shutil
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -25,7 +25,9 @@ from . import (
     costs,
     device,
     families,
+    headline,
     ranks,
+    sections,
     summary,
     text,
     verified,
@@ -96,38 +98,8 @@ class Terminal:
 
 
 def _lines(report: Report, width: int) -> Iterator[Text]:
-    yield from _subject(report, width)
-    yield from _ending(report, width)
-    for caveat in (*report.caveats, *report.cautions):
-        said = f"warning: {text.one_line(caveat, _MESSAGE_LIMIT)}"
-        yield from _wrapped(said, width, style="bold yellow")
-    yield from (
-        _wrapped(device.opening(report), width, style="bold") if device.opening(report) else ()
-    )
-    yield from _ranks(report, width)
-    yield from _communication(report, width)
-    yield from _device(report, width)
-    if said := " ".join(compilation.sentences(report)):
-        yield from _wrapped(f"torch.compile: {said}", width)
-    yield from _operators(report, width)
-    yield Text()
-    if report.findings:
-        yield from _table(report, width)
-        yield Text()
-        for words in summary.headline(report):
-            yield from _wrapped(text.one_line(words, _MESSAGE_LIMIT), width, style="bold")
-        yield from _what_if(report, width)
-    else:
-        yield from _wrapped(summary.nothing_found(report), width, style="bold")
-    for sentence in baselines.sentences(report):
-        yield from _wrapped(sentence, width)
-    yield from _looked_at(report, width)
-    for sentence in verified.method(report.verification) if report.verification else ():
-        yield from _wrapped(sentence, width)
-    for warning in summary.limits(report):
-        yield from _wrapped(
-            f"warning: {text.one_line(warning, _MESSAGE_LIMIT)}", width, style="yellow"
-        )
+    for part in sections.walk(report, _PARTS):
+        yield from part(report, width)
 
 
 def _subject(report: Report, width: int) -> Iterator[Text]:
@@ -145,11 +117,43 @@ def _subject(report: Report, width: int) -> Iterator[Text]:
     rehearsed = summary.rehearsed(report)
     if rehearsed:
         yield from _wrapped(rehearsed, width)
+    if opening := device.opening(report):
+        yield from _wrapped(opening, width, style="bold")
+
+
+def _cautions(sentences: Iterable[str], width: int) -> Iterator[Text]:
+    for sentence in sentences:
+        said = f"warning: {text.one_line(sentence, _MESSAGE_LIMIT)}"
+        yield from _wrapped(said, width, style="bold yellow")
+
+
+def _headline(report: Report, width: int) -> Iterator[Text]:
+    yield Text()
+    for words in headline.headline(report):
+        yield from _wrapped(text.one_line(words, _MESSAGE_LIMIT), width, style="bold")
+
+
+def _sentences(sentences: Iterable[str], width: int) -> Iterator[Text]:
+    for sentence in sentences:
+        yield from _wrapped(sentence, width)
+
+
+def _warnings(report: Report, width: int) -> Iterator[Text]:
+    for warning in summary.limits(report):
+        said = f"warning: {text.one_line(warning, _MESSAGE_LIMIT)}"
+        yield from _wrapped(said, width, style="yellow")
+
+
+def _method(report: Report, width: int) -> Iterator[Text]:
+    if report.verification is not None:
+        yield from _sentences(verified.method(report.verification), width)
+
+
+def _compilation(report: Report, width: int) -> Iterator[Text]:
+    yield from _wrapped(f"torch.compile: {' '.join(compilation.sentences(report))}", width)
 
 
 def _ranks(report: Report, width: int) -> Iterator[Text]:
-    if not report.ranks:
-        return
     if alone := ranks.alone(report):
         yield from _wrapped(f"of each step: {alone}", width)
         return
@@ -161,11 +165,8 @@ def _ranks(report: Report, width: int) -> Iterator[Text]:
 
 
 def _communication(report: Report, width: int) -> Iterator[Text]:
-    if report.communication is None:
-        return
     yield Text()
-    for sentence in communication.sentences(report):
-        yield from _wrapped(sentence, width)
+    yield from _sentences(communication.sentences(report), width)
     yield from _columns((communication.SHARES, *communication.shares(report, _RANKS)), str.rjust)
     yield Text()
     rows = communication.exchanges(report, _EXCHANGES)
@@ -190,6 +191,7 @@ def _device(report: Report, width: int) -> Iterator[Text]:
 
 
 def _table(report: Report, width: int) -> Iterator[Text]:
+    yield Text()
     rows = [_cells(finding) for finding in report.findings]
     widths = [
         max(len(cells[column]) for cells in (_HEADINGS, *rows))
@@ -202,6 +204,7 @@ def _table(report: Report, width: int) -> Iterator[Text]:
         yield from _wrapped(text.one_line(finding.message, _MESSAGE_LIMIT), width, indent="    ")
         if said := verified.line(finding):
             yield from _wrapped(said, width, indent="    ")
+    yield Text()
 
 
 def _what_if(report: Report, width: int) -> Iterator[Text]:
@@ -219,8 +222,7 @@ def _what_if(report: Report, width: int) -> Iterator[Text]:
             line = "  " + "  ".join(padded)
             said = "" if place else _cut(rows[number - 1].message, width - len(line))
             yield Text(line + said, "" if number else "dim")
-    for sentence in what_ifs.sentences(report):
-        yield from _wrapped(sentence, width)
+    yield from _sentences(what_ifs.sentences(report), width)
 
 
 def _cut(words: str, room: int) -> str:
@@ -301,8 +303,6 @@ def _skipped(verdicts: tuple[Verdict, ...], width: int) -> Iterator[Text]:
 
 def _ending(report: Report, width: int) -> Iterator[Text]:
     error = report.run.error
-    if report.run.outcome == "completed" and error is None:
-        return
     yield Text()
     yield Text(f"{summary.outcome(report)}{_where(error)}", "bold red")
     if error is None:
@@ -337,3 +337,24 @@ def _wrapped(
     )
     for line in lines or [""]:
         yield Text(line, style)
+
+
+_PARTS: dict[str, Callable[[Report, int], Iterator[Text]]] = {
+    "summary": _subject,
+    "caveats": lambda report, width: _cautions(report.caveats, width),
+    "failure": _ending,
+    "cautions": lambda report, width: _cautions(report.cautions, width),
+    "headline": _headline,
+    "baseline": lambda report, width: _sentences(baselines.sentences(report), width),
+    "findings": _table,
+    "what-if": _what_if,
+    "verdicts": _looked_at,
+    "ranks": _ranks,
+    "communication": _communication,
+    "device": _device,
+    "compilation": _compilation,
+    "operators": _operators,
+    "warnings": _warnings,
+    "method": _method,
+}
+"""What the terminal has of the sections of a report."""

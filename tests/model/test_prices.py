@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from auditor.reports import as_json, summary
+from auditor.reports import as_json, headline, summary
 from auditor.reports.github import Github
 from auditor.reports.html import Html
 from auditor.reports.junit import Junit
@@ -201,7 +201,7 @@ def test_every_format_has_that_order():
 
 def test_the_headline_counts_in_the_step_that_it_names():
     assert (
-        summary.headline(unsorted())[0]
+        headline.headline(unsorted())[0]
         == "measured: fixing 4 findings could save 38 us of 100 us per step (38%)"
     )
 
@@ -225,7 +225,7 @@ def test_waits_without_a_price_stand_by_how_many_they_are():
     assert [n for code, n in lines if code.startswith("SYNC")] == [30.0, 7.0, 2.0, 31.0]
     assert lines[0] == ("SYNC003", 30.0)
     assert lines[-1][0] == "SYNC006"
-    said = summary.headline(report)
+    said = headline.headline(report)
     assert said[0] == (
         "70 waits for the GPU in each step, 31 of them at sync006.py:3; measuring their cost takes a GPU"
     )
@@ -233,7 +233,10 @@ def test_waits_without_a_price_stand_by_how_many_they_are():
     assert "70 waits" in Terminal(width=200).render(report)
     page = re.sub(r"<[^>]+>", "", str(Html().render(report)))
     assert "70 waits per step" in page
-    assert "for the GPU, 31 of them at sync006.py:3; measuring their cost takes a GPU" in page
+    assert (
+        "waits for the GPU in each step, 31 of them at sync006.py:3; measuring their cost takes a GPU"
+        in page
+    )
 
 
 @pytest.mark.parametrize(
@@ -246,7 +249,7 @@ def test_waits_without_a_price_stand_by_how_many_they_are():
     ],
 )
 def test_no_waits_are_said_that_are_few_or_free_or_priced(found: tuple[Finding, ...]):
-    said = summary.headline(replace(unsorted(), findings=found))
+    said = headline.headline(replace(unsorted(), findings=found))
     assert not any("needs a GPU" in each for each in said)
 
 
@@ -268,8 +271,8 @@ def test_a_consequence_stands_behind_its_cause_and_in_no_headline():
         (),
         (growth, cause),
     )
-    assert summary.largest_memory(report) == cause
-    assert summary.largest_memory(replace(report, findings=(alone,))) == alone
+    assert headline.largest_memory(report) == cause
+    assert headline.largest_memory(replace(report, findings=(alone,))) == alone
     nameless = finding(
         "", lost_us_per_step=1.0
     )  # in a stranger's report: nothing stands behind it, and nothing is lost

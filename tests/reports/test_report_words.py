@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from auditor.reports import page, ranks, renderer, summary
+from auditor.reports import headline, page, ranks, renderer, summary
 
 from auditor.model import Finding, Rank, Report
 from auditor.model.charts import Series
@@ -49,7 +49,7 @@ def test_growth_is_a_price_of_each_step_and_outweighs_a_single_loss() -> None:
     growing = replace(growing, grows=True)
     report = replace(golden.rich_report(), findings=(once, growing))
     assert [summary.cost(finding) for finding in report.findings] == ["4 MiB / step", "100 MiB"]
-    assert summary.largest_memory(report) is growing, "50 steps of 4 MiB"
+    assert headline.largest_memory(report) is growing, "50 steps of 4 MiB"
     assert "4 MiB <small>of memory per step</small>" in str(renderer("html").render(report))
 
 

@@ -175,12 +175,12 @@ def _described(run: Run) -> dict[str, Any]:
         report = _loaded(run)
     except NotThere as problem:
         return told | {"problem": str(problem)}
-    summary, text = catalogue.reports("summary"), catalogue.reports("text")
+    summary, text, headline = (catalogue.reports(name) for name in ("summary", "text", "headline"))
     ended = "" if report.run.outcome == "completed" else f"{summary.outcome(report)}. "
     return told | {
         "target": text.one_line(report.run.target, 200),
         "recorded": amounts.moment(text.one_line(report.run.recorded_at, 60)),
-        "said": text.one_line(f"{ended}{summary.headline(report)[0]}", 300),
+        "said": text.one_line(f"{ended}{headline.headline(report)[0]}", 300),
         "outcome": summary.outcome(report),
         "findings": len(report.findings),
     }

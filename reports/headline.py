@@ -1,0 +1,251 @@
+"""What a report says first, in every format: what re-runs proved, what could be saved, how often a
+step waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.model import Finding, Report, Severity
+from auditor.model.devices import device_named
+from auditor.model.prices import priced, share_of_step, unpriced_waits, usual_us
+
+from . import outcomes, shares, summary, verified, what_ifs
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A sentence of the headline, and how the page shows it: the ``figure`` in large digits, with its
+    ``unit``; without a figure as a sentence alone. ``among`` are the findings that it is of,
+    ``share`` that of the mean step. With ``page_only`` no other format has it.
+    """
+
+    sentence: str
+    figure: str = ""
+    unit: str = ""
+    kind: str = ""
+    among: tuple[Finding, ...] = ()
+    share: float | None = None
+    href: str = ""
+    page_only: bool = False
+
+
+def headline(report: Report) -> tuple[str, ...]:
+    """The report's first words, without a verb of promise: what was verified, then each basis of
+    price alone.
+    """
+    return tuple(gain.sentence for gain in gains(report) if not gain.page_only)
+
+
+def gains(report: Report, micro: str = "us") -> Iterator[Gain]:
+    """The headline, the best first."""
+    if report.checkpoints:
+        latest = outcomes.latest_good(report)
+        kind, unit = ("verified", "is the latest good one") if latest else ("", "")
+        yield Gain(
+            outcomes.good(report),
+            latest or "None is good",
+            unit,
+            kind,
+            href="checkpoints",
+            page_only=True,
+        )
+    if not report.findings:
+        yield _nothing(report)
+        return
+    priced_gains = tuple(_priced(report, micro))
+    yield from priced_gains
+    yield from _waits(report)
+    if not priced_gains:
+        counted, why = summary.severities(report), unpriced(report)
+        yield Gain(f"found {counted}, {why}", f"Found {counted}")
+    yield from _memory(report)
+
+
+def _nothing(report: Report) -> Gain:
+    """That nothing was found, and who looked: never silent about rules that could not be checked."""
+    early = report.run.outcome != "completed"
+    return Gain(
+        f"No findings: {summary.looked(report)}.",
+        f"Nothing found{' before that' if early else ''}",
+        kind="" if early or report.caveats else "nothing",
+        href="skipped" if summary.with_status(report, "skipped") else "verdicts",
+    )
+
+
+def _priced(report: Report, micro: str) -> Iterator[Gain]:
+    best, said = proven(report), verified.banner(report)
+    if said:
+        yield Gain(f"verified: {', '.join(said)}", said[0], kind="verified")
+    elif best is not None and best.verified is not None:
+        before, after = best.verified.step_us_before or 0.0, best.verified.step_us_after or 0.0
+        saved, was, now = (amounts.duration(us, micro) for us in (before - after, before, after))
+        yield Gain(
+            f"verified: the patch for {best.code} saves {saved} per step ({was} to {now})",
+            saved,
+            "per step",
+            "verified",
+            (best,),
+        )
+    if dropped := verified.dropped(report):
+        yield Gain(dropped)
+    parts = recoverable(report)
+    for part in parts:
+        fixing, apart = f"fixing {amounts.count(len(part.among), 'finding')}", ""
+        if part.alone_us is not None:
+            fixing += " together"
+            apart = f" ({shares.one_by_one(part.us_per_step, part.alone_us, micro)})"
+        yield Gain(
+            f"{part.basis}: {fixing} could save {_price(report, part, micro)}{apart}",
+            amounts.duration(part.us_per_step, micro),
+            "per step",
+            part.basis,
+            part.among,
+            part.share,
+        )
+    if len(parts) > 1:
+        yield Gain("measured and estimated savings are not added together", page_only=True)
+    if unproven := verified.nothing_proven(report):
+        yield Gain(unproven, "Not confirmed" if parts else "Nothing proven", "by re-runs")
+
+
+def _price(report: Report, part: Recoverable, micro: str) -> str:
+    lost = amounts.duration(part.us_per_step, micro)
+    if report.run.step_us is None or part.share is None:
+        return f"{lost} per step"
+    if part.share > 1:
+        beside = shares.beside_step(part.us_per_step, report, len(part.among))
+        return f"{lost} per step ({beside})"
+    usual = amounts.duration(usual_us(report.run.step_us), micro)
+    return f"{lost} of {usual} per step ({amounts.percent(part.share)})"
+
+
+def _waits(report: Report) -> Iterator[Gain]:
+    """How often each step waits for a GPU that is not there, and where most; nothing where that is
+    less than once, or no program waits so.
+    """
+    found = [each for each in report.findings if unpriced_waits(each)]
+    total = sum(map(unpriced_waits, found))
+    if (
+        total < 1
+        or device_named(report.run.device).timed
+        or all(summary.severity(each) is Severity.NOTE for each in found)
+    ):
+        return
+    most = max(found, key=unpriced_waits)
+    there = amounts.digits(unpriced_waits(most))
+    where = f"{there} of them at {most.site}" if len(found) > 1 else f"at {most.site}"
+    what, cost = ("wait", "its cost") if total == 1 else ("waits", "their cost")
+    place, number = f", {where}" if most.site is not None else "", amounts.digits(total)
+    yield Gain(
+        f"{number} {what} for the GPU in each step{place}; measuring {cost} takes a GPU",
+        number,
+        f"{what} per step",
+    )
+
+
+def unpriced(report: Report) -> str:
+    """Why nothing is said of time: ``without a price in time``, or that no price is proven."""
+    if any(priced(each) is not None and not verified.settled(each) for each in report.findings):
+        return "and no time saving is proven"
+    return "without a price in time"
+
+
+def _memory(report: Report) -> Iterator[Gain]:
+    most = largest_memory(report)
+    if most is not None:
+        basis = "" if most.basis == "none" else f"{most.basis}: "
+        does = "more is held after every step, in" if most.grows else "could be saved by fixing"
+        yield Gain(
+            f"{basis}{does} the largest single finding ({most.code})",
+            amounts.size(most.lost_bytes or 0),
+            f"of memory{' per step' if most.grows else ''}",
+            "memory",
+            (most,),
+            page_only=True,
+        )
+
+
+# -- what is added up ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Recoverable:
+    """What the findings of one basis would give back together: the sum of ``lost_us_per_step``, and
+    of those that a replay of the trace prices together what it says of them together. ``share`` is
+    of the mean step, None if unknown.
+
+    ``alone_us`` is the sum of the single prices where these overlap, so that it is another number;
+    else None.
+    """
+
+    basis: str
+    us_per_step: float
+    share: float | None
+    among: tuple[Finding, ...]
+    alone_us: float | None = None
+
+
+def recoverable(report: Report) -> tuple[Recoverable, ...]:
+    """What would come back per step, once for each basis that has a proven price: measured first.
+    Never added together.
+
+    What re-runs with a patch have settled (what was saved is known, or that nothing is) is not
+    promised once more.
+    """
+    counted = [finding for finding in _causes(report) if not verified.settled(finding)]
+    found = (
+        (basis, what_ifs.together(report, (each for each in counted if each.basis == basis)))
+        for basis in ("measured", "estimated")
+    )
+    return tuple(
+        Recoverable(
+            basis,
+            each.us,
+            share_of_step(each.us, report.run.step_us),
+            each.findings,
+            each.alone_us,
+        )
+        for basis, each in found
+        if each.us > 0
+    )
+
+
+def proven(report: Report) -> Finding | None:
+    """The finding whose patch saved most time when it was re-run; None where no patch was verified
+    as better.
+    """
+
+    def saved(finding: Finding) -> float:
+        made = finding.verified
+        return (made.step_us_before or 0.0) - (made.step_us_after or 0.0) if made else 0.0
+
+    better = (
+        each for each in report.findings if each.verified and each.verified.status == "better"
+    )
+    return max(filter(saved, better), key=saved, default=None)
+
+
+def largest_memory(report: Report) -> Finding | None:
+    """The finding that would give back most bytes by the end of the audited steps. Bytes of several
+    findings may be the same ones, so they are not added.
+    """
+
+    def held(finding: Finding) -> int:
+        return (finding.lost_bytes or 0) * (max(1, report.run.steps) if finding.grows else 1)
+
+    return max(filter(held, _causes(report)), key=held, default=None)
+
+
+def _causes(report: Report) -> Iterable[Finding]:
+    """The findings without consequences of others among them; where the cause was silenced or not
+    selected, they stand for it.
+    """
+    there = {finding.code for finding in report.findings if not finding.follows}
+    return (
+        finding
+        for finding in report.findings
+        if not finding.follows or finding.follows not in there
+    )

@@ -1,0 +1,76 @@
+"""The sections of a report, in the order in which every format has them: :data:`SECTIONS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, TypeVar
+
+from auditor.model import Report, Status
+
+from . import baselines, compilation, families, next_steps, ranks, summary, what_ifs
+
+T = TypeVar("T")
+
+
+class Section(NamedTuple):
+    """What a report may have: the page's file ``<name>.html.j2``, a function of the other formats.
+    ``title`` is its name in the contents of the page (empty: it is not listed there), ``tally`` the
+    number that stands beside it.
+    """
+
+    name: str
+    title: str
+    there: Callable[[Report], object]
+    tally: Callable[[Report], int] = lambda report: 0
+
+
+def _untrue(report: Report) -> int:
+    return sum(map(families.is_untrue, report.findings))
+
+
+def _of(status: Status) -> Callable[[Report], int]:
+    return lambda report: len(summary.with_status(report, status))
+
+
+SECTIONS = (
+    Section("summary", "Summary", lambda report: True),
+    Section("caveats", "", lambda report: report.caveats),
+    Section("failure", "", lambda report: report.run.outcome != "completed" or report.run.error),
+    Section("cautions", "", lambda report: report.cautions),
+    Section("training", families.FAMILIES["TRAIN"], _untrue, _untrue),
+    Section("headline", "", lambda report: True),
+    Section("next", "Do this", next_steps.steps),
+    Section("baseline", "", baselines.sentences),
+    Section(
+        "findings", "Findings", lambda report: report.findings, lambda report: len(report.findings)
+    ),
+    Section(
+        "what-if",
+        "What each fix saves",
+        lambda report: what_ifs.rows(report) or what_ifs.sentences(report),
+    ),
+    Section(
+        "checkpoints",
+        "Checkpoints",
+        lambda report: report.checkpoints,
+        lambda report: len(report.checkpoints),
+    ),
+    Section("verdicts", "Verdicts", lambda report: True),
+    Section("ranks", "Ranks", lambda report: ranks.table(report, 1)[1]),
+    Section("communication", "Communication", lambda report: report.communication),
+    Section("device", "Device time", lambda report: report.device_time),
+    Section("compilation", "Compilation", compilation.sentences),
+    Section("charts", "Charts", lambda report: report.series or report.layers or report.parts),
+    Section("operators", "Operators", lambda report: report.operators),
+    Section("clean", "Passed", _of("clean"), _of("clean")),
+    Section("skipped", "Not checked", _of("skipped"), _of("skipped")),
+    Section("failed", "Failed", _of("failed"), _of("failed")),
+    Section("warnings", "Warnings", summary.limits, lambda report: len(summary.limits(report))),
+    Section("environment", "Environment", lambda report: report.environment),
+    Section("method", "How it was measured", lambda report: report.method),
+)
+
+
+def walk(report: Report, parts: Mapping[str, T]) -> Iterator[T]:
+    """What a format has of the sections that are there, in their order."""
+    return (parts[each.name] for each in SECTIONS if each.name in parts and each.there(report))
