@@ -199,13 +199,13 @@ def _example(example: Any, place: Path, made: Any) -> tuple[str, str]:
     """The page of an example, and its headline."""
     from auditor.judging import catalogue
 
-    as_json, markdown, summary, costs = (
-        catalogue.reports(name) for name in ("as_json", "markdown", "summary", "costs")
+    as_json, markdown, summary, costs, headline = (
+        catalogue.reports(name) for name in ("as_json", "markdown", "summary", "costs", "headline")
     )
     report = as_json.read(place / made.REPORT)
     readme = (ROOT / "examples" / example.name / "README.md").read_text("utf-8")
     title, story = readme.lstrip("# ").split("\n\n")[:2]
-    said = [markdown.escape(words) for words in summary.headline(report)]
+    said = [markdown.escape(words) for words in headline.headline(report)]
     parts = [
         f"# {title.strip()}",
         story,
