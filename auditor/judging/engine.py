@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 from auditor import amounts
 from auditor.evidence.absent import BROKEN_PROBE
@@ -181,6 +181,44 @@ def _pointing(findings: Iterable[Finding]) -> list[Finding]:
     ]
 
 
+# -- which is believed -----------------------------------------------------------------------------
+# A rule is asked of the run on the CPU, and, if a GPU decides it, of the GPU path: of the null
+# device where that can tell and tells better, else of the rehearsal.
+
+
+class Believed(NamedTuple):
+    """Of which the verdict and the findings are, where the CPU and the GPU path have said this."""
+
+    cpu: str
+    gpu: str
+    verdict: str
+    findings: str
+
+
+BELIEVED = (
+    #        the CPU       the GPU path  verdict   findings
+    Believed("everywhere", "any", "cpu", "both"),  # found; the rule holds on any device
+    Believed("failed", "any", "cpu", "gpu"),
+    Believed("found", "skipped", "cpu", "cpu"),
+    Believed("found", "blind", "cpu", "cpu"),
+    Believed("clean", "blind", "gpu", "cpu"),  # its probe broke: what a GPU would do is not known
+    Believed("clean", "skipped", "cpu", "cpu"),
+    Believed("any", "failed", "gpu", "gpu, measured"),
+    Believed("any", "any", "findings", "gpu, measured"),  # *found* if there are any, else the GPU's
+)
+"""The first row that fits holds."""
+
+
+def believed(cpu: Verdict, gpu: Verdict, *, everywhere: bool) -> Believed:
+    """The row of two verdicts; ``everywhere`` is that of the rule."""
+    on_cpu = "everywhere" if everywhere and cpu.status == "found" else cpu.status
+    blind = gpu.status == "skipped" and gpu.reason.startswith(BROKEN_PROBE)
+    on_gpu = "blind" if blind else gpu.status
+    return next(
+        row for row in BELIEVED if row.cpu in (on_cpu, "any") and row.gpu in (on_gpu, "any")
+    )
+
+
 def _ask(
     rule: type[Rule],
     evidence: Evidence,
@@ -190,31 +228,42 @@ def _ask(
 ) -> tuple[Verdict, list[Finding]]:
     if evidence.recording.device.shadow:
         return _ask_simulated(rule, evidence, null, knobs)
-    on_cpu, found_on_cpu = _ask_one(rule, evidence, knobs)
+    cpu, on_cpu = _ask_one(rule, evidence, knobs)
     if rehearsed is None or not rule.rehearsed:
-        return on_cpu, found_on_cpu
-    verdict, found = _ask_simulated(rule, rehearsed, null, knobs)
-    if rule.everywhere and found_on_cpu:
-        return on_cpu, _on_both(found_on_cpu, found)
-    if on_cpu.status == "failed":
-        return on_cpu, found
-    if verdict.status == "skipped" and on_cpu.status != "skipped":
-        blind = on_cpu.status == "clean" and verdict.reason.startswith(BROKEN_PROBE)
-        return (verdict if blind else on_cpu), found_on_cpu
-    # what the CPU measured is true there, whatever a GPU would do
-    timed = {each.site: each for each in found_on_cpu if each.lost_us_per_step is not None}
+        return cpu, on_cpu
+    gpu, on_gpu = _ask_simulated(rule, rehearsed, null, knobs)
+    row = believed(cpu, gpu, everywhere=rule.everywhere)
+    match row.findings:
+        case "cpu":
+            found = on_cpu
+        case "gpu":
+            found = on_gpu
+        case "both":
+            found = _on_both(on_cpu, on_gpu)
+        case _:
+            found = _with_measured(on_gpu, on_cpu, lambda lost: rule(**knobs).tells_growth(lost))
+    if row.verdict == "findings" and found:
+        return replace(gpu, status="found", reason=""), found
+    return (cpu if row.verdict == "cpu" else gpu), found
+
+
+def _with_measured(
+    on_gpu: list[Finding], on_cpu: list[Finding], told: Callable[[float], bool]
+) -> list[Finding]:
+    """What the GPU path shows, and what the CPU measured: that is true there, whatever a GPU would
+    do.
+    """
+    timed = {each.site: each for each in on_cpu if each.lost_us_per_step is not None}
     found = [
-        timed.get(each.site, each) if each.lost_us_per_step is None else each for each in found
+        timed.get(each.site, each) if each.lost_us_per_step is None else each for each in on_gpu
     ]
     sites = {finding.site for finding in found}
-    for each in filter(_is_measured, found_on_cpu):
+    for each in filter(_is_measured, on_cpu):
         if each.site is None and each.grows:
-            found = _placed(found, each, rule(**knobs).tells_growth)
+            found = _placed(found, each, told)
         elif each.site is None or each.site not in sites:
             found.append(each)
-    if verdict.status == "failed":
-        return verdict, found
-    return (replace(verdict, status="found", reason="") if found else verdict), found
+    return found
 
 
 def _on_both(on_cpu: list[Finding], on_gpu: Iterable[Finding]) -> list[Finding]:

@@ -6,13 +6,16 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from auditor.rules.mem.mem003_memory_grows import MemoryGrowsEveryStep
 
+from auditor.evidence.absent import BROKEN_PROBE
 from auditor.evidence.table import Evidence, Table
 from auditor.judging import engine
-from auditor.model import Finding, Remedy, Severity, Site
+from auditor.model import Finding, Remedy, Severity, Site, Verdict
+from auditor.model.devices import CPU
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.recordings.schema.run import DeviceTimeRow
 from auditor.recordings.sources import store_sources
@@ -411,3 +414,89 @@ def test_rules_that_are_not_asked_any_more_are_skipped_and_the_others_stand(reco
     assert {verdict.reason for verdict in judged.verdicts[1:]} == {engine.INTERRUPTED}
     assert judged.warnings == ("judging was interrupted: 2 rules were not asked",)
     assert len(judged.findings) == 2
+
+
+def asked(status: str, *found: Finding) -> tuple[Verdict, list[Finding]]:
+    reason = f"{BROKEN_PROBE} 'reads' broke" if status == "blind" else ""
+    told = "skipped" if status == "blind" else status
+    return Verdict("TIME901", "clock", told, reason), list(found)  # type: ignore[arg-type]
+
+
+HERE, THERE = Site("a.py", 1, "f", "here"), Site("a.py", 2, "f", "there")
+TIMED = Finding(HERE, "timed", lost_us_per_step=5.0)
+UNTIMED = Finding(HERE, "untimed")
+COUNTED = Finding(THERE, "counted")
+
+
+@pytest.mark.parametrize(
+    ("everywhere", "cpu", "gpu", "status", "said"),
+    [
+        (True, "found", "found", "found", ["timed", "counted"]),
+        (True, "found", "failed", "found", ["timed"]),
+        (True, "clean", "found", "found", ["counted"]),
+        (False, "found", "found", "found", ["counted", "timed"]),
+        (False, "found", "clean", "found", ["timed"]),  # what was measured is true there
+        (False, "found", "skipped", "found", ["timed", "untimed"]),
+        (False, "found", "blind", "found", ["timed", "untimed"]),
+        (False, "found", "failed", "failed", ["timed"]),
+        (False, "clean", "found", "found", ["counted"]),
+        (False, "clean", "clean", "clean", []),
+        (False, "clean", "skipped", "clean", []),
+        (False, "clean", "blind", "skipped", []),  # what a GPU would do is not known
+        (False, "clean", "failed", "failed", []),
+        (False, "skipped", "found", "found", ["counted"]),
+        (False, "skipped", "skipped", "skipped", []),
+        (False, "skipped", "failed", "failed", []),
+        (False, "failed", "found", "failed", ["counted"]),
+        (False, "failed", "clean", "failed", []),
+    ],
+)
+def test_which_of_cpu_and_gpu_path_is_believed(
+    monkeypatch: pytest.MonkeyPatch,
+    everywhere: bool,  # noqa: FBT001 - a column
+    cpu: str,
+    gpu: str,
+    status: str,
+    said: list[str],
+) -> None:
+    class Ruled(SlowClock):
+        rehearsed = True
+
+    Ruled.everywhere = everywhere
+    own = SimpleNamespace(recording=SimpleNamespace(device=CPU))
+    on_cpu = (TIMED,) if everywhere else (TIMED, UNTIMED)
+    first = asked(cpu, *on_cpu * (cpu == "found"))
+    second = asked(gpu, *(COUNTED,) * (gpu == "found"))
+    answer = lambda rule, of, knobs: first if of is own else second  # noqa: E731
+    monkeypatch.setattr(engine, "_ask_one", answer)
+    verdict, found = engine._ask(Ruled, own, SimpleNamespace(), None, {})  # type: ignore[arg-type]
+    assert (verdict.status, [each.message for each in found]) == (status, said)
+
+
+def test_each_row_of_the_table_is_believed_of_some_verdicts() -> None:
+    spoken = ("found", "clean", "skipped", "failed")
+    rows = {
+        engine.believed(asked(cpu)[0], asked(gpu)[0], everywhere=everywhere)
+        for cpu in spoken
+        for gpu in (*spoken, "blind")
+        for everywhere in (False, True)
+    }
+    assert rows == set(engine.BELIEVED)
+
+
+@pytest.mark.parametrize(
+    ("null", "believed"),
+    [(None, "shadow"), ("skipped", "shadow"), ("failed", "shadow"), ("found", ""), ("clean", "")],
+)
+def test_the_null_device_is_believed_where_it_can_tell(
+    monkeypatch: pytest.MonkeyPatch, null: str | None, believed: str
+) -> None:
+    class Native(SlowClock):
+        native = True
+
+    shadow = Verdict("TIME901", "clock", "found", "shadow"), []
+    answer = lambda rule, of, knobs: shadow if of is None else asked(of)  # noqa: E731
+    monkeypatch.setattr(engine, "_ask_one", answer)
+    run = SimpleNamespace(memory=null)
+    verdict, _ = engine._ask_simulated(Native, None, run, {})  # type: ignore[arg-type]
+    assert verdict.reason == believed
