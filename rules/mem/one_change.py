@@ -111,21 +111,29 @@ class LargestBatchDoesNotFit(Rule):
         "Report only if the largest batch needs this share of the device's memory; the simulated "
         "allocator is right within 3 %.",
     )
+    times: float = knob(
+        2.0, "A note if it fits and needs this many times the peak of the audited steps."
+    )
+    least_mib: float = knob(16.0, "No note if it needs less than this many MiB more.")
 
     def detect(self, leaner: Rows[LeanerRow]) -> Iterator[Finding]:
         usual = max((row.peak_allocated for row in leaner if row.what != "largest"), default=0)
         for row in leaner:
             if row.what != "largest" or not row.changed:
                 continue
-            if row.peak_allocated < self.certain * row.capacity or usual > row.capacity:
+            fits = row.peak_allocated < self.certain * row.capacity
+            far = row.peak_allocated >= max(self.times * usual, usual + self.least_mib * MIB)
+            if usual > row.capacity or (fits and not far):
                 continue
             yield Finding(
                 row.site,
                 f"with the largest of an epoch's {amounts.count(row.changed, 'batch', 'batches')} the step "
-                f"needs {amounts.size(row.peak_allocated)}, but the device has "
-                f"{amounts.size(row.capacity)}; the steps in this audit needed {amounts.size(usual)}",
+                f"needs {amounts.size(row.peak_allocated)}, "
+                + ("" if fits else f"but the device has {amounts.size(row.capacity)}; ")
+                + f"the steps in this audit needed {amounts.size(usual)}",
                 steps=1,
                 per_step=1.0,
+                severity=Severity.NOTE if fits else None,
                 facts=(
                     ("peak of the audited steps", amounts.size(usual)),
                     ("peak with the largest batch", amounts.size(row.peak_allocated)),

@@ -34,6 +34,19 @@ def longest_texts_at_the_end_of_the_epoch__rehearsal():
     return step
 
 
+def longest_texts_that_fit_and_need_far_more__rehearsal():
+    model = Tagger().cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    lengths = [8 + number % 5 for number in range(396)] + [5000] * 4
+    batches = iter(DataLoader(Texts(lengths), batch_size=4, collate_fn=_pad))
+
+    def step():
+        tokens = next(batches).cuda()  # MEM018
+        _trained(model, tokens, optimizer)
+
+    return step
+
+
 def texts_of_one_length_but_a_few_that_are_drawn_at_random__rehearsal():
     model = Tagger().cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
