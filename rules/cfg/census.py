@@ -35,14 +35,12 @@ class DropoutInEvaluation(CensusSays):
     def detect(  # type: ignore[override]  # the engine reads what it needs off the signature
         self, census: Rows[CensusRow], source: Source
     ) -> Iterator[Finding]:
-        """A note where the line asks for it."""
+        """A note where the line asks for it, or a library does it."""
         for finding in super().detect(census):
             site = finding.site
             calls = list(source.calls_at(site)) if site is not None else []
-            meant = site is not None and (
-                bool(words(function_of(source, site)) & ON_PURPOSE)
-                or any(_asked(call) for call in calls)
-            )
+            named = site is not None and bool(words(function_of(source, site)) & ON_PURPOSE)
+            meant = finding.severity is Severity.NOTE or named or any(map(_asked, calls))
             edit = None if site is None or meant else _passed_on(source, site, calls)
             yield replace(
                 finding,

@@ -64,14 +64,20 @@ class GradientsExplode(Rule):
             rates = series.rose(self.raised)
             made = None if rates is None else scheduler(source)
             risen = "" if rates is None or made is None else _risen(rates, series.base)
+            steps_at = () if made is None or series.site is None else (str(series.site),)
+            tenfold = max(1.0, growth.late_steps / growth.late_decades)
+            over = "; then it was not finite" if len(series.finite) < len(series.points) else ""
             yield Finding(
                 made or series.site,
                 f"the gradient norm grew {_fold(growth)}-fold in {growth.steps} steps, from "
                 f"{growth.before:.3g} to {growth.after:.3g}, and still grows tenfold every "
-                f"{_tenfold(growth):.0f} steps{_after(series)}{risen}",
+                f"{tenfold:.0f} steps{over}{risen}",
                 steps=len(series.finite),
                 per_step=1.0,
-                facts=(*_facts(series, growth), *_steps_at(made, series.site)),
+                facts=(
+                    *_facts(series, growth),
+                    *(("the optimizer steps at", each) for each in steps_at),
+                ),
                 remedy=RAISED if made is not None else CLIPPED if series.clipped else None,
             )
 
@@ -83,21 +89,9 @@ def _risen(rates: tuple[float, float], base: float) -> str:
     )
 
 
-def _steps_at(made: Site | None, steps: Site | None) -> tuple[tuple[str, str], ...]:
-    return () if made is None or steps is None else (("the optimizer steps at", str(steps)),)
-
-
-def _tenfold(growth: Growth) -> float:
-    return max(1.0, growth.late_steps / growth.late_decades)
-
-
 def _fold(growth: Growth) -> str:
     times = 10**growth.decades
     return f"{times:,.0f}" if times < 1e6 else f"{times:.0e}"
-
-
-def _after(series: NormSeries) -> str:
-    return "; then it was not finite" if len(series.finite) < len(series.points) else ""
 
 
 def _facts(series: NormSeries, growth: Growth) -> tuple[tuple[str, str], ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from auditor.evidence.source.files import Source, the_only, unparsed
 from auditor.evidence.table import Rows
-from auditor.model import Finding, Site
+from auditor.model import Finding, Severity, Site
 from auditor.recordings.schema.optim import CensusRow
 
 from ..census import CensusSays
@@ -63,10 +63,13 @@ class TargetIsTheTrainedOne(CensusSays):
             behind = next((name for name in sorted(called) if words(name) & APART), None)
             trained = next((name for name in names if not words(name) & APART), None)
             if behind is not None and trained is not None:
+                calls = (call for _, call in source.every(ast.Call))
+                shared = sum(unparsed(call.func) == behind for call in calls) > 1
                 yield Finding(
                     _aliased(source, site, behind, names) or site,
                     f"{behind} and {trained} are the same {row.name} with the same parameters: "
                     f"{behind} changes with each step of the optimizer",
+                    severity=Severity.NOTE if shared else None,
                     facts=(("called without gradients at", str(site)),),
                 )
 

@@ -257,12 +257,6 @@ MASK = (
 )
 
 
-def _the_same(values: Iterable[int | None]) -> int | None:
-    """The one value that they all are: what is padding in one batch may be a target in another."""
-    known = set(values)
-    return known.pop() if len(known) == 1 else None
-
-
 @dataclass(frozen=True)
 class PaddingTrained(GradientRule):
     """Padding is trained: it counts among the targets, or attention, a mean or a last state reads it."""
@@ -289,7 +283,7 @@ class PaddingTrained(GradientRule):
                 f"{row.padded} of {row.targets} targets of {row.function} are padding, according to "
                 f"{row.by}, and count like the others",
                 ("share of padding", f"{row.padded / row.targets:.0%}"),
-                remedy=_ignored(row.site, row.function, _the_same(each.value for each in rows)),
+                remedy=_ignored(row.site, row.function, {each.value for each in rows}),
             )
 
     def _read(self, site: Site, rows: list[PaddingReadRow]) -> Finding | None:
@@ -332,11 +326,14 @@ class PaddingTrained(GradientRule):
         )
 
 
-def _ignored(site: Site, function: str, value: int | None) -> Remedy:
-    """``value`` is the target that only padding has."""
+def _ignored(site: Site, function: str, values: set[int | None]) -> Remedy:
+    """``values`` are the targets that only padding has: what is padding in one batch may be a target
+    in another.
+    """
     if function not in LOGARITHMS and function != "cross_entropy":
         return Remedy("Compare only the positions that the mask or the lengths call real.")
     text = "Set padded targets to -100, or pass their value as ignore_index."
+    value = values.pop() if len(values) == 1 else None
     if value is None or f"{function}(" not in site.text:
         return Remedy(text)
     edit = Edit(

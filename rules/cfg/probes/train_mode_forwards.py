@@ -291,7 +291,9 @@ class TrainModeForwardsProbe(OptimizerProbe):
             self._dropping.add(at)
             given = running[0] if type(running[0]).__module__.startswith("torch.nn.") else None
             name = type(given).__name__ if given is not None else name
-            self.context.add(CensusRow(kind="dropout", at=at, name=name))
+            via = self.context.frames.user_frame()[1]
+            own = via is None or via.f_globals.get("__name__", "").startswith("torch.")
+            self.context.add(CensusRow(kind="dropout", at=at, name=name, meant=not own))
 
     def _counted(self, spot: _Spot) -> None:
         spot.times += spot.after != self._steps

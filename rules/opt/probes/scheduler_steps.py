@@ -155,17 +155,12 @@ class SchedulerStepsProbe(OptimizerProbe):
 Calls = tuple[int | None, int | None]
 """Calls of one swing of a scheduler's rate, and those after which its rate is gone."""
 
-ONE_CYCLE = lr_scheduler.OneCycleLR.__init__
-_ONE_CYCLE_TAKES = inspect.signature(ONE_CYCLE)
+_ONE_CYCLE_TAKES = inspect.signature(lr_scheduler.OneCycleLR.__init__)
 
 
 def _cosine(scheduler: Any) -> Calls:
     swings = scheduler.eta_min <= 0.5 * max(scheduler.base_lrs, default=0.0)
     return 2 * int(scheduler.T_max) if swings and scheduler.T_max > 0 else None, None
-
-
-def _exponential(scheduler: Any) -> Calls:
-    return None, _decays(scheduler.gamma)
 
 
 def _steps(scheduler: Any) -> Calls:
@@ -192,7 +187,7 @@ MADE_FOR: dict[type, Callable[[Any], Calls]] = {
     lr_scheduler.LambdaLR: lambda _: (None, None),
     lr_scheduler.LinearLR: lambda _: (None, None),
     lr_scheduler.PolynomialLR: lambda _: (None, None),
-    lr_scheduler.ExponentialLR: _exponential,
+    lr_scheduler.ExponentialLR: lambda each: (None, _decays(each.gamma)),
     lr_scheduler.StepLR: _steps,
     lr_scheduler.MultiStepLR: _milestones,
 }

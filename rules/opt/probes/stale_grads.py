@@ -120,9 +120,10 @@ class StaleGradsProbe(OptimizerProbe):
         ):
             watched.row.piled += 1
             watched.row.backward_at = self._backward_at
-        with_gradient = [each for each in tensors_of(optimizer) if each.grad is not None]
+        with_gradient: list[Any] = [each for each in tensors_of(optimizer) if each.grad is not None]
         watched.followed = [
-            _follow(each) for each in with_gradient[:: max(1, -(-len(with_gradient) // PARAMETERS))]
+            _Followed(weakref.ref(each), weakref.ref(each.grad), _version(each.grad))
+            for each in with_gradient[:: max(1, -(-len(with_gradient) // PARAMETERS))]
         ]
 
     def _row(self, optimizer: Optimizer) -> UnclearedRow:
@@ -131,11 +132,6 @@ class StaleGradsProbe(OptimizerProbe):
 
     def _all(self) -> list[_Followed]:
         return [followed for watched in self._watched for followed in watched.followed]
-
-
-def _follow(parameter: torch.Tensor) -> _Followed:
-    gradient: Any = parameter.grad
-    return _Followed(weakref.ref(parameter), weakref.ref(gradient), _version(gradient))
 
 
 def _version(gradient: torch.Tensor | None) -> int:

@@ -63,7 +63,8 @@ def misfed(tape: FunctionTape, call: Call) -> Misfed | None:
         return None
     path, maker = behind(tape, call, given)
     if maker is not None and maker.name in JOINS:
-        path, maker = _part(tape, maker, given)
+        parts = [each for each, _ in maker.parents if torch.equal(each, given)]
+        path, maker = behind(tape, maker, parts[0]) if len(parts) == 1 else ([], None)
     if maker is None or not maker.gives_gradient:
         return None
     axis = _class_axis(call, given)
@@ -90,11 +91,6 @@ def behind(tape: FunctionTape, call: Call, given: torch.Tensor) -> tuple[list[Ca
         source = maker.argument(0, "input")
         maker = tape.maker_before(maker, source) if isinstance(source, torch.Tensor) else None
     return path, maker
-
-
-def _part(tape: FunctionTape, joined: Call, given: torch.Tensor) -> tuple[list[Call], Call | None]:
-    parts = [each for each, _ in joined.parents if torch.equal(each, given)]
-    return behind(tape, joined, parts[0]) if len(parts) == 1 else ([], None)
 
 
 def _class_axis(call: Call, given: torch.Tensor) -> int:

@@ -119,17 +119,12 @@ def _is_on_purpose(
     if call.name in LOSSES and call.result.dim() == 0:
         return False
     beside = {id(one), id(two)}
-    if any(
-        _is_made_for_it(each) and each.spot == call.spot and id(each.result) in beside
-        for each in (*tail.calls, *others)
-    ):
-        return True
+    for each in (*tail.calls, *others):
+        same = each.spot == call.spot and id(each.result) in beside
+        picks = each.name == "getitem" and each.result.dim() <= each.parents[0][0].dim()
+        if same and each.name in MADE_FOR_IT and not picks:
+            return True
     return not is_only_summed(tail, call, max(one.numel(), two.numel()))
-
-
-def _is_made_for_it(call: Call) -> bool:
-    picks = call.name == "getitem" and call.result.dim() <= call.parents[0][0].dim()
-    return call.name in MADE_FOR_IT and not picks
 
 
 def is_only_summed(tail: Tail, call: Call, most: int) -> bool:

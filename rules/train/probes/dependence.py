@@ -96,6 +96,7 @@ def future_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
     n = _behind(shifted, shifted.output, shifted.axis, position)
     if not n:
         return None
+    positions = shifted.output.shape[shifted.axis]
     begins = next(
         (
             call
@@ -103,13 +104,14 @@ def future_of(tape: FunctionTape, shifted: Shifted) -> Dependence | None:
             if shifted.embedding.number < call.number < shifted.call.number
             and call.name in ATTENDING
             and call.at is not None
-            and (axis := _positions_axis(call.result, shifted)) is not None
+            and call.result.is_floating_point()
+            and call.result.dim() > 2  # scores have two dimensions with a row for each position
+            and (axis := only_axis(call.result, positions)) is not None
             and _behind(shifted, call.result, axis, position)
         ),
         shifted.call,
     )
-    behind = shifted.output.shape[shifted.axis] - 1 - position
-    return Dependence("future", attention_of(tape, begins), n, behind)
+    return Dependence("future", attention_of(tape, begins), n, positions - 1 - position)
 
 
 def _is_summed_up(tape: FunctionTape, shifted: Shifted) -> bool:
@@ -133,14 +135,6 @@ def _is_summed_up(tape: FunctionTape, shifted: Shifted) -> bool:
 def _behind(shifted: Shifted, result: torch.Tensor, axis: int, position: int) -> int:
     reached = shifted.reached(result, axis, position) if result.requires_grad else None
     return 0 if reached is None else int(reached[position + 1 :].sum())
-
-
-def _positions_axis(result: torch.Tensor, shifted: Shifted) -> int | None:
-    """The only dimension with a row for each position; None of scores, which have two."""
-    positions = shifted.output.shape[shifted.axis]
-    if not result.is_floating_point() or result.dim() < 3:
-        return None
-    return only_axis(result, positions)
 
 
 def attention_of(tape: FunctionTape, call: Call) -> Call:
@@ -202,7 +196,11 @@ def _per_sample(tape: FunctionTape, call: Call) -> tuple[torch.Tensor, int, bool
         return None
     batch = target.shape[0]
     single = target.dim() == 1 or (target.dim() == 2 and target.shape[1] == 1)
-    if not single and not (target.dim() == 2 and _is_a_layers(tape, given)):
+    of_units = any(
+        call.name == "linear" and call.result.shape[-1] == given.shape[-1]
+        for call in _leading_to(tape, given)
+    )
+    if not single and not (target.dim() == 2 and of_units):
         return None  # either dimension may be the batch's
     if batch < 2 or given.shape[0] != batch or batch in given.shape[1:]:
         return None
@@ -214,14 +212,6 @@ def _per_sample(tape: FunctionTape, call: Call) -> tuple[torch.Tensor, int, bool
             return None  # tokens of several samples in a row
     loaded = any(loader.batch_size == batch for loader in live_instances(DataLoader))
     return given, batch, loaded
-
-
-def _is_a_layers(tape: FunctionTape, given: torch.Tensor) -> bool:
-    """Its last dimension is that of a linear layer's units."""
-    return any(
-        call.name == "linear" and call.result.shape[-1] == given.shape[-1]
-        for call in _leading_to(tape, given)
-    )
 
 
 def _leading_to(tape: FunctionTape, tensor: torch.Tensor) -> Iterator[Call]:

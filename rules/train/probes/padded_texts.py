@@ -95,7 +95,10 @@ def padded_texts(tape: FunctionTape) -> Iterator[Tokens]:
     texts: dict[torch.Size, list[Call]] = {}
     for call in tape.embeddings:
         tokens = call.argument(0, "input")
-        if tokens.dim() == 2 and version(tokens) == call.versions[0] and _is_text(tokens):
+        whole = tokens.dim() == 2 and version(tokens) == call.versions[0]
+        # neither positions, which are alike in all rows, nor segments, which are few
+        differ = whole and not bool((tokens == tokens[:1]).all())
+        if differ and tokens.unique().numel() > SEGMENTS:
             alike = texts.setdefault(tokens.shape, [])
             if not any(tokens.equal(each.argument(0, "input")) for each in alike):
                 alike.append(call)
@@ -189,8 +192,3 @@ def _is_padding(tokens: torch.Tensor, apart: torch.Tensor) -> bool:
     if pads.is_floating_point():
         return torch.allclose(pads, pads[:1].expand_as(pads))
     return bool((pads == pads[0]).all())
-
-
-def _is_text(tokens: torch.Tensor) -> bool:
-    """Neither positions, which are alike in all rows, nor segments, which are few."""
-    return not bool((tokens == tokens[:1]).all()) and tokens.unique().numel() > SEGMENTS

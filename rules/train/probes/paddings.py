@@ -10,7 +10,6 @@ from collections import UserDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from types import FrameType
 from typing import Any
 
 import torch
@@ -55,7 +54,7 @@ def beside(context: Context) -> list[Beside]:
     """
     found: list[Beside] = []
     for frame in context.frames.user_frames(sys._getframe(1), NEAR):
-        for name, value in _variables(frame):
+        for name, value in islice(frame_locals(frame).items(), HELD):
             for key, each in _fields(value) or [(name, value)]:
                 if isinstance(each, torch.Tensor) and isinstance(key, str):
                     found.extend(_named(key, each))
@@ -69,10 +68,6 @@ def _fields(value: Any) -> list[tuple[Any, Any]]:
         return list(zip(value._fields, value, strict=False))
     held = getattr(value, "__dict__", {}) if dataclasses.is_dataclass(value) else {}
     return list(held.items())
-
-
-def _variables(frame: FrameType) -> Iterator[tuple[str, Any]]:
-    return islice(frame_locals(frame).items(), HELD)
 
 
 def _named(name: str, tensor: torch.Tensor) -> Iterator[Beside]:
@@ -111,7 +106,9 @@ def padding_of(tape: FunctionTape, call: Call) -> Padded | None:
     target = call.argument(1, "target")
     if call.name not in NAMES or call.at is None or not isinstance(target, torch.Tensor):
         return None
-    if target.is_floating_point() or target.numel() < 2 or not _is_whole(call, target):
+    if target.is_floating_point() or target.numel() < 2 or call.result.dim():
+        return None
+    if call.argument(2, "weight") is not None or bool((target == ignored_by(call)).any()):
         return None
     for each in (*call.beside, *_embedded(tape, target)):
         real = is_real(each, target) if each.named else None
@@ -179,12 +176,6 @@ def compared_padding(tail: Tail, call: Call) -> Padded | None:
     return None
 
 
-def _is_whole(call: Call, target: torch.Tensor) -> bool:
-    if call.result.dim() or call.argument(2, "weight") is not None:
-        return False
-    return not bool((target == ignored_by(call)).any())
-
-
 def ignored_by(call: Call) -> int:
     """The target that a loss leaves out."""
     index = call.argument(4, "ignore_index", IGNORED)
@@ -200,15 +191,17 @@ def is_real(held: Beside, target: torch.Tensor) -> torch.Tensor | None:
     rows = held.tensor.shape[0]
     if target.numel() % rows or (target.dim() > 1 and target.shape[0] != rows):
         return None
-    if _is_target(held.tensor, target):
-        return None
+    alike = held.tensor.numel() == target.numel()
+    if alike and bool((held.tensor.flatten() == target.flatten()).all()):
+        return None  # a segmentation's mask is what it predicts
     if target.dim() > 2 or (target.dim() == 1 and rows == target.numel()):
         return None
     long = target.numel() // rows
     if not held.is_mask:
         real = torch.arange(long, device=held.tensor.device) < held.tensor[:, None]
     else:
-        if held.tensor.shape[1] - long not in (0, 1) or not _is_of_zeros_and_ones(held.tensor):
+        flags = (held.tensor == 0) | (held.tensor == 1)
+        if held.tensor.shape[1] - long not in (0, 1) or not bool(flags.all()):
             return None
         real = held.tensor[:, held.tensor.shape[1] - long :].bool()
         if ("pad" in held.name.lower() or not held.named) and not bool(
@@ -221,15 +214,6 @@ def is_real(held: Beside, target: torch.Tensor) -> torch.Tensor | None:
     if not (bool(real[:, 0].all()) or bool(real[:, -1].all())):
         return None
     return real.flatten().to(target.device)
-
-
-def _is_of_zeros_and_ones(mask: torch.Tensor) -> bool:
-    return bool(((mask == 0) | (mask == 1)).all())
-
-
-def _is_target(mask: torch.Tensor, target: torch.Tensor) -> bool:
-    """A segmentation's mask is what it predicts."""
-    return mask.numel() == target.numel() and bool((mask.flatten() == target.flatten()).all())
 
 
 def _left_out(real: torch.Tensor) -> Change:

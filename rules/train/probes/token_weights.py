@@ -160,7 +160,7 @@ class Sums:
             return
         if not self.means:
             self.leaves = [ref(leaf) for leaf in leaves]
-            self.broken |= any(_is_fed(leaf) for leaf in leaves)
+            self.broken |= any(leaf.grad is not None and bool(leaf.grad.any()) for leaf in leaves)
         elif not self.broken:
             self.before = [_copied(alive(each)) for each in self.leaves]
         if len(self.means) == 1:  # what the first one added is all that there is
@@ -213,10 +213,6 @@ def _times(one: torch.Tensor | None, factor: float) -> torch.Tensor | None:
 
 def _grad(leaf: torch.Tensor | None) -> torch.Tensor | None:
     return None if leaf is None else leaf.grad
-
-
-def _is_fed(leaf: torch.Tensor) -> bool:
-    return leaf.grad is not None and bool(leaf.grad.any())
 
 
 def _copied(leaf: torch.Tensor | None) -> torch.Tensor | None:

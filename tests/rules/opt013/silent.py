@@ -114,3 +114,17 @@ def two_optimizers_of_a_gan_at_one_line():
         trained_once(nets[1], two, torch.randn(4, 8))
 
     return step
+
+
+def for_each_task_of_several_epochs_without_a_loader():
+    model = nn.Linear(8, 1)
+
+    def tasks():
+        while True:
+            optimizer, data = torch.optim.Adam(model.parameters()), torch.randn(8, 8)
+            for _ in range(2):
+                for x in data.split(4):
+                    trained_once(model, optimizer, x)
+                    yield
+
+    return tasks().__next__

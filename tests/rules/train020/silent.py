@@ -83,3 +83,18 @@ def a_teacher_that_is_trained_too():
 
     one, other = _trained(wanted, student), _trained(lambda: torch.zeros(4, 2), teacher)
     return lambda: (one(), other())
+
+
+def one_encoder_of_two_inputs():
+    source_encoder = nn.Linear(8, 2)
+    target_encoder = source_encoder
+    optimizer = torch.optim.SGD(source_encoder.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        F.mse_loss(source_encoder(torch.ones(4, 8)), target_encoder(torch.randn(4, 8))).backward()
+        optimizer.step()
+        with torch.no_grad():
+            return target_encoder(torch.ones(4, 8))
+
+    return step

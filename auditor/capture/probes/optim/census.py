@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 import torch
@@ -47,7 +47,9 @@ class _Life:
     ids: frozenset[int] = frozenset()
     some: Weak = field(default_factory=list)
     steps: int = 0
-    epochs: int = 0
+    loader: weakref.ref[Any] | None = None
+    """What gave its first batch, in the pass of this number."""
+    passes: int = 0
     left: list[int] = field(default_factory=list)
     values: torch.Tensor | None = None
     moments: bool = False
@@ -66,19 +68,27 @@ class _Life:
         found = [each for each in map(alive, self.some) if each is not None]
         return found if len(found) == len(self.some) else []
 
-    def leave(self, epochs: int) -> None:
-        """It has stepped: how it leaves its parameters."""
+    def leave(self, passes: int) -> None:
+        """It has stepped: how it leaves its parameters, in which pass of its loader."""
         tensors = self.tensors()
         self.steps += 1
-        self.epochs = self.epochs or epochs
-        self.left = [*map(version_hint, tensors), epochs - self.epochs]
+        self.left = [*map(version_hint, tensors), passes]
         self.values = _first(tensors[0]).clone() if self.again and tensors else None
 
     def untouched(self) -> bool:
-        """Nothing has written to its parameters since its last step, and one epoch made it."""
+        """Nothing has written to its parameters since its last step, which was in its first pass
+        over its loader.
+        """
         tensors = self.tensors()
         same = self.values is None or torch.equal(self.values, _first(tensors[0]))
-        return bool(tensors) and self.left == [*map(version_hint, tensors), 0] and same
+        return bool(tensors) and self.left == [*map(version_hint, tensors), self.passes] and same
+
+    def follows(self, last: _Life) -> bool:
+        """It begins with the pass of the same loader after that of the last one, or that one stepped
+        once: what both do is an epoch, or a step, and no stage of the training.
+        """
+        same = self.loader is not None and self.loader == last.loader
+        return last.steps == 1 or (same and self.passes == last.passes + 1)
 
 
 @dataclass
@@ -123,7 +133,9 @@ class CensusProbe(OptimizerProbe):
         self._unread: list[_Life] = []
         self._owners: dict[int, Place] = {}
         self._ties: list[_Tie] = []
-        self._epochs = 1
+        self._passes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        """Of each loader how often it began."""
+        self._loader: weakref.ref[Any] | None = None
         self._norms: dict[int, list[_Norm]] = {}
         self._written: set[tuple[str, int | None]] = set()
 
@@ -165,8 +177,13 @@ class CensusProbe(OptimizerProbe):
 
     # -- optimizers --------------------------------------------------------------------------------
 
-    def _epoch_begins(self, *_: Any) -> None:
-        self._epochs += 1
+    def _epoch_begins(self, loader: Any) -> None:
+        self._loader = weakref.ref(loader)
+        self._passes[loader] = self._passes_of(self._loader) + 1
+
+    def _passes_of(self, loader: weakref.ref[Any] | None) -> int:
+        held = None if loader is None else loader()
+        return 0 if held is None else self._passes.get(held, 0)
 
     def _made(self, _: None, optimizer: Optimizer, *__: Any, **___: Any) -> None:
         groups = [{**group, "params": len(group["params"])} for group in groups_of(optimizer)]
@@ -188,6 +205,7 @@ class CensusProbe(OptimizerProbe):
         if not life.steps:
             self._owners.clear()
             life.take(optimizer)
+            life.loader, life.passes = self._loader, self._passes_of(self._loader)
             self._unread = [each for each in self._unread if each is not life]
             if not _moments(optimizer):
                 self._begins_anew(life)
@@ -209,7 +227,9 @@ class CensusProbe(OptimizerProbe):
         ):
             life.again = last.again + 1
             if life.again > 1:
-                self._tell("remade", life.at, life.name, n=len(life.ids), steps=last.steps)
+                meant = not life.follows(last)
+                more = {"n": len(life.ids), "steps": last.steps, "meant": meant}
+                self._tell("remade", life.at, life.name, **more)
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
         """How it leaves its parameters."""
@@ -217,7 +237,7 @@ class CensusProbe(OptimizerProbe):
         if life is None:
             return
         life.moments = life.moments or _moments(optimizer)
-        life.leave(self._epochs)
+        life.leave(self._passes_of(life.loader))
         if life.at is not None:
             self._lines[life.at] = life
 
@@ -291,14 +311,10 @@ def _held(place: Place) -> Any:
 
 def _loads() -> bool:
     """Whether ``load_state_dict`` of a module runs."""
-    return any(each == "load_state_dict" for each in _callers())
-
-
-def _callers() -> Iterator[str]:
-    frame = sys._getframe(1)
-    while frame.f_back is not None:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "load_state_dict":
         frame = frame.f_back
-        yield frame.f_code.co_name
+    return frame is not None
 
 
 def _moved(norm: _Norm, trained: set[int]) -> bool:
