@@ -43,6 +43,7 @@ class LineReport(Rule):
                 "lost_us_per_step": None if basis == "none" else line.us_per_step,
                 "basis": basis,
                 "facts": line.facts,
+                **line.told,
                 **more,
             },
         )

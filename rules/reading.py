@@ -15,7 +15,7 @@ from auditor.evidence.source.files import Source, name_of
 from auditor.evidence.source.running_sums import summed_read
 from auditor.evidence.source.statements import shorten
 from auditor.evidence.source.values_read import keeps_its_value, values_at
-from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.model import Edit, Remedy, Severity, Site
 from auditor.rule import knob
 from auditor.syntax.index import Index, called_in, nodes_in
 
@@ -128,18 +128,6 @@ class ReadingRule(LineReport):
             if weight is not None:
                 harmless = weight == "sometimes" or place.library
                 yield place, Severity.NOTE if harmless else None
-
-    def waits(self, place: Place, severity: Severity | None, said: str, **more: Any) -> Finding:
-        """A finding, with how long the host was held as its price."""
-        return self.report(
-            place,
-            said,
-            basis="none" if place.held_us is None else "estimated",
-            lost_us_per_step=place.held_us,
-            severity=severity,
-            places=place.found_at,
-            **{"remedy": Remedy(self.instead(place)), **more},
-        )
 
     def less_often(self, reads: Reads, source: Source, place: Place) -> dict[str, Any]:
         """What to do about a read that a patch can make seldom, and who calls the helper that it is

@@ -226,12 +226,19 @@ def _ask(
     null: NullRun | None,
     knobs: Mapping[str, Any],
 ) -> tuple[Verdict, list[Finding]]:
-    if evidence.recording.device.shadow:
-        return _ask_simulated(rule, evidence, null, knobs)
-    cpu, on_cpu = _ask_one(rule, evidence, knobs)
-    if rehearsed is None or not rule.rehearsed:
+    shadow = evidence if evidence.recording.device.shadow else rehearsed
+    cpu, on_cpu = _ask_one(rule, evidence, knobs) if shadow is not evidence else (None, [])
+    if cpu is not None and (shadow is None or not rule.rehearsed):
         return cpu, on_cpu
-    gpu, on_gpu = _ask_simulated(rule, rehearsed, null, knobs)
+    assert shadow is not None, "a run that is no rehearsal has one"
+    memory = null.memory if rule.native and null is not None else None
+    gpu, on_gpu = _ask_one(rule, shadow if memory is None else memory, knobs)
+    if memory is not None and gpu.status not in ("found", "clean"):  # it cannot tell
+        gpu, on_gpu, memory = *_ask_one(rule, shadow, knobs), None
+    if memory is None:
+        on_gpu = [confirmed(finding, null) for finding in on_gpu]
+    if cpu is None:
+        return gpu, on_gpu
     row = believed(cpu, gpu, everywhere=rule.everywhere)
     match row.findings:
         case "cpu":
@@ -300,20 +307,6 @@ def _placed(found: list[Finding], host: Finding, told: Callable[[float], bool]) 
             placed = replace(each, severity=host.severity, facts=facts)
             return [*found[:index], placed, *found[index + 1 :]]
     return [*found, host]
-
-
-def _ask_simulated(
-    rule: type[Rule], shadow: Evidence, null: NullRun | None, knobs: Mapping[str, Any]
-) -> tuple[Verdict, list[Finding]]:
-    """Of the null device where that can tell and tells better, else of the shadow, whose waits it
-    confirms.
-    """
-    if rule.native and null is not None and null.memory is not None:
-        verdict, found = _ask_one(rule, null.memory, knobs)
-        if verdict.status in ("found", "clean"):
-            return verdict, found
-    verdict, found = _ask_one(rule, shadow, knobs)
-    return verdict, [confirmed(finding, null) for finding in found]
 
 
 def _ask_one(

@@ -36,7 +36,7 @@ class ClipReadsGradientNorm(ReadingRule):
             decided = f": {asked.said}" if asked.written else ""
             said = f"clipping reads the gradients' norm: {place.waits('this')}{decided}"
             remedy = _unchecked(place.site, call, asked)
-            yield self.waits(place, severity, said, remedy=remedy)
+            yield self.report(place, said, severity=severity, remedy=remedy)
 
 
 def _unchecked(site: Site, call: str, asked: CallArgument) -> Remedy:

@@ -85,7 +85,7 @@ class ScalarReadEveryStep(ReadingRule):
             if place.checks and not place.library:  # no patch leaves a check of torch.linalg out
                 more["remedy"] = Remedy(UNCHECKED)
             said = f"`{place.text}` {does}{place.through}: {place.waits('it')}"
-            yield self.waits(place, severity, said, **more)
+            yield self.report(place, said, severity=severity, **more)
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(
@@ -116,7 +116,7 @@ class BranchOnTensor(ReadingRule):
     def detect(self, reads: Reads) -> Iterator[Finding]:
         for place, severity in self.reads(reads.places("branch")):
             said = f"Python branches on the tensor `{place.text}`: {place.waits('this')}"
-            yield self.waits(place, severity, said)
+            yield self.report(place, said, severity=severity, remedy=Remedy(self.instead(place)))
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(
@@ -143,7 +143,8 @@ class CopyToHostEveryStep(ReadingRule):
     def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
         for place, severity in self.reads(reads.places("transfer")):
             said = f"`{place.text}` copies a tensor to the host{place.through}: {place.waits('it')}"
-            yield self.waits(place, severity, said, **self.less_often(reads, source, place))
+            more = self.less_often(reads, source, place)
+            yield self.report(place, said, severity=severity, **more)
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(
@@ -170,7 +171,8 @@ class DataDependentShape(ReadingRule):
     def detect(self, reads: Reads) -> Iterator[Finding]:
         for place, severity in self.reads(reads.places("shape")):
             said = f"the size of `{place.text}` depends on values{place.through}"
-            yield self.waits(place, severity, f"{said}: {place.waits('it')}")
+            said += f": {place.waits('it')}"
+            yield self.report(place, said, severity=severity, remedy=Remedy(self.instead(place)))
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(

@@ -15,7 +15,7 @@ from auditor.evidence.absent import BROKEN_PROBE
 from auditor.evidence.table import Evidence, Table
 from auditor.judging import engine
 from auditor.model import Finding, Remedy, Severity, Site, Verdict
-from auditor.model.devices import CPU
+from auditor.model.devices import CPU, SHADOW
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.recordings.schema.run import DeviceTimeRow
 from auditor.recordings.sources import store_sources
@@ -495,8 +495,9 @@ def test_the_null_device_is_believed_where_it_can_tell(
         native = True
 
     shadow = Verdict("TIME901", "clock", "found", "shadow"), []
-    answer = lambda rule, of, knobs: shadow if of is None else asked(of)  # noqa: E731
+    rehearsal = SimpleNamespace(recording=SimpleNamespace(device=SHADOW))
+    answer = lambda rule, of, knobs: shadow if of is rehearsal else asked(of)  # noqa: E731
     monkeypatch.setattr(engine, "_ask_one", answer)
     run = SimpleNamespace(memory=null)
-    verdict, _ = engine._ask_simulated(Native, None, run, {})  # type: ignore[arg-type]
+    verdict, _ = engine._ask(Native, rehearsal, None, run, {})  # type: ignore[arg-type]
     assert verdict.reason == believed

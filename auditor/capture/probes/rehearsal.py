@@ -104,7 +104,7 @@ class RehearsalProbe(Probe, Listener):
             return
         try:
             if crossing.kind in READ_KINDS and crossing.blocking:
-                log.note_crossing(crossing.kind)
+                log.note(crossing.kind)
             elif crossing.kind == "copy" and crossing.direction == "h2d":
                 self._note_copy(log, crossing)
         except Exception as error:  # the user's step goes on whatever we got wrong

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, Generic, Self, TypeVar, cast
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 from auditor import amounts
 from auditor.batch_means import Estimate, mean_of
@@ -68,6 +68,11 @@ class Line(Generic[R]):
         for row in self.rows:
             us[row.step] += row.us
         return mean_of(us)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """Fields of a finding about it that it knows by itself."""
+        return {}
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:

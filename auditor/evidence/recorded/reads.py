@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from auditor import amounts
 from auditor.evidence.grouping import by_line
@@ -155,6 +155,13 @@ class Place(Line[ReadRow]):
         """The library function that reads on the line's behalf; empty if the line itself reads."""
         names = {library_of(read.expression.via) for read in self._leading}
         return "" if "" in names else ", ".join(sorted(names))
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """How long the host was held as its price, and where it reads."""
+        held = self.held_us
+        basis = "none" if held is None else "estimated"
+        return {"basis": basis, "lost_us_per_step": held, "places": self.found_at}
 
     def waits(self, subject: str) -> str:
         """What ``subject`` does to the host, and on which steps."""

@@ -68,24 +68,29 @@ class ReadLog:
         """True if reading this tensor makes the host wait."""
         return tensor.is_cuda
 
-    def note(self, kind: str, subjects: Iterable[Any], started: float) -> None:
-        """Count a read of ``subjects`` that began at ``started`` (``perf_counter``) and ends
-        now.
+    def note(
+        self, kind: str, subjects: Iterable[Any] | None = None, started: float | None = None
+    ) -> None:
+        """Count a read of ``subjects`` that began at ``started`` (``perf_counter``) and ends now;
+        without them one that the shadow device reports, where nothing takes any time.
         """
         ended = perf_counter()
         try:
-            read = next(iter(tensors(subjects)), None)
             place = self.place(sys._getframe(1))
-            if place is not None and read is not None and not self._is_copy(read, place.frame):
-                self._count(place, kind, ended, (ended - started) * 1e6)
+            if place is None or (subjects is not None and self._is_no_read(subjects, place.frame)):
+                return
+            frame, via = place.frame, place.via
+            key = (id(frame.f_code), frame.f_lasti, 0 if via is None else id(via.f_code))
+            if key not in self._known:
+                codes = (frame.f_code, None if via is None else via.f_code)
+                self._known[key] = self.context.frames.number(frame, via), codes
+            at, lib = self._known[key][0], "loader" if place.loader else ""
+            row = self._rows.of(at=at, kind=kind, lib=lib)
+            row.n += 1
+            row.us = round(row.us + (ended - (ended if started is None else started)) * 1e6, 2)
+            row.span_us = round((ended - self._first.setdefault((at, kind, lib), ended)) * 1e6, 2)
         except Exception as error:  # the user's step goes on whatever we got wrong
             self.fail(error)
-
-    def note_crossing(self, kind: str) -> None:
-        """Count a read that the shadow device reports: nothing took any time there."""
-        place = self.place(sys._getframe(1))
-        if place is not None:
-            self._count(place, kind, perf_counter(), 0.0)
 
     def remember(self, copy: torch.Tensor) -> None:
         """``copy`` just came to the host: reading it in the same statement is no second read."""
@@ -99,18 +104,6 @@ class ReadLog:
         if self.errors == 1:
             self.context.lapse("reads", ("reads",), error)
             self.context.warn(f"some reads were not counted: {fault(error)}")
-
-    def _count(self, place: Place, kind: str, ended: float, us: float) -> None:
-        frame, via = place.frame, place.via
-        key = (id(frame.f_code), frame.f_lasti, 0 if via is None else id(via.f_code))
-        if key not in self._known:
-            codes = (frame.f_code, None if via is None else via.f_code)
-            self._known[key] = self.context.frames.number(frame, via), codes
-        at, lib = self._known[key][0], "loader" if place.loader else ""
-        row = self._rows.of(at=at, kind=kind, lib=lib)
-        row.n += 1
-        row.us = round(row.us + us, 2)
-        row.span_us = round((ended - self._first.setdefault((at, kind, lib), ended)) * 1e6, 2)
 
     def place(self, start: FrameType) -> Place | None:
         """The user's line that causes what is seen at ``start``; None if it is not the step's
@@ -128,10 +121,11 @@ class ReadLog:
             return None  # a thread of the user's own does not hold the step up
         return place
 
-    def _is_copy(self, tensor: torch.Tensor, frame: FrameType) -> bool:
-        last = self._last
-        if last is None or last.code is not frame.f_code or alive(last.result) is not tensor:
-            return False
+    def _is_no_read(self, subjects: Iterable[Any], frame: FrameType) -> bool:
+        """Nothing is read, or what the same statement has just copied to the host."""
+        read, last = next(iter(tensors(subjects)), None), self._last
+        if last is None or last.code is not frame.f_code or alive(last.result) is not read:
+            return read is None
         file = frame.f_code.co_filename
         return statement(file, frame.f_lineno) == statement(file, last.line)
 
