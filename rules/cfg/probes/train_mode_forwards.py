@@ -112,6 +112,7 @@ class TrainModeForwardsProbe(OptimizerProbe):
     name = "train_mode_forwards"
     parts = ("train_mode_forwards", "census")
     passes = frozenset({"loud"})
+    in_rehearsals = True
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
