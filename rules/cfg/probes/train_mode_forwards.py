@@ -11,7 +11,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any
 
 import torch
@@ -33,6 +33,9 @@ from .eval_mode_steps import differs, parameters_of
 
 BLOCKS = 32
 """Blocks at one place in which calls are watched until one is found; later ones are counted."""
+
+DROPS = 4
+"""Of these, blocks in which dropout is watched."""
 
 PLACES = 64
 
@@ -109,6 +112,7 @@ class TrainModeForwardsProbe(OptimizerProbe):
     name = "train_mode_forwards"
     parts = ("train_mode_forwards", "census")
     passes = frozenset({"loud"})
+    in_rehearsals = True
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -186,9 +190,13 @@ class TrainModeForwardsProbe(OptimizerProbe):
         self._block = _Block(manager, frame, spot, hooks)
         before = self.guarded(self._called)
         keep_hooks(hooks, module_hooks.register_module_forward_pre_hook(before))
-        for name in TAKE_P:
+        for name in TAKE_P if spot.looked <= DROPS else ():
+            function = getattr(functional, name)
             drops = self.guarded(functools.partial(self._drops, name))
-            hooks.around(functional, name, before=drops)
+            if isinstance(function, FunctionType):  # also under a name that was imported
+                hooks.code(function, functools.partial(_after, drops))
+            else:
+                hooks.around(functional, name, before=drops)
 
     def _exited(self, manager: Any, frame: FrameType) -> None:
         if self._block is not None and self._block.manager is manager:
@@ -309,6 +317,13 @@ class TrainModeForwardsProbe(OptimizerProbe):
             and (optimizer := taken.optimizer()) is not None
             and any(id(each) in own for each in tensors_of(optimizer))
         )
+
+
+def _after(
+    told: Callable[..., None], original: Callable[..., Any], *args: Any, **named: Any
+) -> Any:
+    told(*args, **named)
+    return original(*args, **named)
 
 
 def _frames_up_to(last: FrameType) -> list[FrameType] | None:

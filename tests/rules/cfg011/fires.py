@@ -1,6 +1,7 @@
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.functional import dropout
 
 from tests.rules.programs import trained_once
 
@@ -54,5 +55,17 @@ def layers_in_a_plain_list():
             for drop in self.drops:
                 x = drop(x)  # CFG011
             return x
+
+    return _evaluated(Net())
+
+
+def a_function_under_an_imported_name():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one = nn.Linear(8, 8)
+
+        def forward(self, x):
+            return dropout(self.one(x), p=0.1)  # CFG011
 
     return _evaluated(Net())

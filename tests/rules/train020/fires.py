@@ -57,3 +57,18 @@ def updated_by_assignment():
             teacher = student  # TRAIN020
 
     return step
+
+
+def of_a_gpu__rehearsal():
+    online = nn.Linear(8, 2).cuda()
+    target = online  # TRAIN020
+    optimizer = torch.optim.SGD(online.parameters(), lr=0.1)
+
+    def step():
+        with torch.no_grad():
+            wanted = target(torch.ones(4, 8, device="cuda"))
+        optimizer.zero_grad()
+        F.mse_loss(online(torch.randn(4, 8, device="cuda")), wanted).backward()
+        optimizer.step()
+
+    return step
