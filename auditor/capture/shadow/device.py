@@ -183,6 +183,8 @@ def _rebind(patches: Patches, before: dict[str, Any]) -> None:
             module, types.ModuleType
         ):
             continue
+        if replaced.keys().isdisjoint(map(id, vars(module).values())):
+            continue  # a hundred thousand names are looked through, most of them here
         for attribute, value in list(vars(module).items()):
             if id(value) in replaced:
                 patches.attribute(module, attribute, replaced[id(value)])

@@ -126,6 +126,8 @@ def _install_checks(patches: Patches) -> None:
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] != "torch" or module is None:
             continue
+        if checks.keys().isdisjoint(map(id, vars(module).values())):
+            continue
         for attribute, value in list(vars(module).items()):
             if id(value) in checks:
                 patches.attribute(module, attribute, checks[id(value)])
